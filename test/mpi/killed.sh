@@ -1,5 +1,5 @@
 #!/bin/sh
-# A rank dies: the rest ends within seconds, and nothing is left of the job.
+# A rank dies: the other ranks end within seconds, and nothing of the job remains.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

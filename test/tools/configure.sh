@@ -7,10 +7,10 @@ set -eu
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091,SC2153
 . ./test/ucx/env.sh
-# Not as a part of the make that runs the tests.
+# The make here is not a part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures FOLDER ARGUMENT...: the cache keeps results that do not depend on
+# configures DIRECTORY ARGUMENT...: the cache keeps results that do not depend on
 # UCX.
 configures()
 {
