@@ -12,7 +12,7 @@ AREAS = {area.name: area for module in (message_areas, exchange_areas,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
-# These run programs of the build folder, not the installed command.
+# These run programs of the build directory, not the installed command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
 RESULTS = runner.TOP / 'docs' / 'results'
