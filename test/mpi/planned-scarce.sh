@@ -35,8 +35,8 @@ planned()
     grep -c " $1\$" "$tmp/things" || true
 }
 
-# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most so many things end the job
-# with an error: those without which a call, or a communicator, cannot be begun.
+# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS things end the job
+# with an error, namely those without which a call or a communicator cannot start.
 all_things()
 {
     name=$1

@@ -61,7 +61,7 @@ says 'the README: mrail top shows the rails' top 'soft0'
 says 'the README: mrail info --events what happened' events 'soft1.*port'
 nothing_left 'the README'
 
-# block N: the commands of section N of getting-started, in a folder of their own.
+# block N: the commands of section N of getting-started, in a directory of their own.
 started=$top/docs/getting-started.md
 block()
 {
