@@ -1,10 +1,11 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of contrib/: where things are, how progress looks,
-# how the tree is built.  POSIX sh.  Everything a script makes lies in build/.
+# Sourced by the scripts of contrib/: locations, progress output, and how the tree is
+# built.  POSIX sh.  Everything that a script creates is in build/.
 #
 # Callers set -eu first.  Sets: top, build, stage, jobs.
 
-# mawk reads and writes numbers by the locale: in many locales 0.5 would be 0.
+# mawk reads and writes numbers in the format of the locale.  In many locales it would
+# read 0.5 as 0.
 export LC_ALL=C
 
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)

@@ -4,8 +4,8 @@
 # usage: awk -v test=NAME -v program=NAME -f results.awk TEST.trs TEST.log
 # test: the name that the driver was given; program: the one to print.
 #
-# Counts are those of TEST.trs; TEST.log has names and reasons.  The bad exit status of a
-# program with a failure is no second failure.
+# The counts come from TEST.trs, names and reasons from TEST.log.  If a program has
+# reported a failure, its bad exit status does not count as a second one.
 function add(kind, why)
 {
     printf "%s\t%s\t%s\n", kind, program, why

@@ -12,7 +12,7 @@ AREAS = {area.name: area for module in (message_areas, exchange_areas,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
-# These run programs of the build folder, not the installed command.
+# These run programs of the build directory, not the installed command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
 RESULTS = runner.TOP / 'docs' / 'results'
@@ -183,7 +183,7 @@ def readme_json(head, runs):
 
 def pictures():
     """{path: text} of the figure of README.md and that of the window."""
-    import figures  # contrib/figures.py; its folder is in the search path
+    import figures  # contrib/figures.py; its directory is in the search path
     data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
     return {
         images / 'results.svg': figures.draw(
@@ -251,7 +251,7 @@ def main(arguments):
         prepare(options, arguments)
     os.environ['LC_ALL'] = 'C'
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # An exception ends the jobs, too.  They have sessions of their own.
+        # An exception also ends the jobs, which have their own sessions.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return measure(options)

@@ -15,7 +15,7 @@ CALLS = 325  # of which 5 have an agreement round
 SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'
 # The software device is preloaded; the transport comes after it.
 PRELOADED = 'export LD_PRELOAD="$LD_PRELOAD:$0"; exec "$@"'
-# The main thread of rank 0 is counted, from call to return.
+# Only the main thread of rank 0 is counted, from call to return.
 RANK_0 = '''[ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec valgrind \\
     --tool=callgrind --separate-threads=yes --fair-sched=try \\
     --toggle-collect=run_counted --callgrind-out-file="$0" "$@"

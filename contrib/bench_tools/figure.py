@@ -42,7 +42,7 @@ class Figure(NamedTuple):
 # Two figures that reach the same limit differ by less than a thousandth,
 # either way.  A target of "as good as the baseline" allows that.
 LEVEL_SLACK = 0.001
-# At most so many pairs have no 95 % interval.
+# This many pairs, or fewer, have no 95 % interval.
 FEW_PAIRS = 5
 
 HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (

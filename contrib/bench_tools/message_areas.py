@@ -123,7 +123,7 @@ def overhead_blocks(bench):
     bare_mrail = BARE / 'stage' / 'bin' / 'mrail'
     section = 'Instructions of a message'
     if counts.can_count():
-        # A poll more or less is a hundredth, too.
+        # One poll more or less also makes a hundredth.
         counted = Block(
             [counts.message_turn(bench, 'own', 'mrail',
                                  counts.version_shim(BUILD / 'stage')),

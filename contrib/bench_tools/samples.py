@@ -9,7 +9,7 @@ import re
 from . import stats
 from .figure import Sample
 
-# Below so many single measurements, p99 is only their maximum.
+# With fewer single measurements than this, p99 is only their maximum.
 FEW_SINGLES = 100
 SUFFIXES = {'': 1, 'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail lab: links and rates, ECMP and port rules, failed links, counters, and what
-# it refuses.
+# Check mrail lab: links and rates, ECMP and port rules, failed links, counters, and
+# the errors it reports.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# MPI jobs in a lab: on software rails of the hosts' addresses, over the right
-# uplinks, two at once, and over a link that fails.
+# Run MPI jobs in a lab: on software rails at the addresses of the hosts, over the
+# right uplinks, two at the same time, and over a link that fails.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail lab killed at random moments: no process, namespace, mount or file stays.
-# LAB_KILL_SEED sets the seed, LAB_KILLS the number of kills.
+# Kill mrail lab at random moments: no process, namespace, mount or file remains.
+# LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2154
 # Sourced by the tests of mrail lab, after test/lib.sh.
 
-# in_lab FABRIC ROUTING COMMAND...: in a lab with that file of $tmp; no counters.
+# in_lab FABRIC ROUTING COMMAND...: runs COMMAND in a lab of that file in $tmp,
+# without counters.
 in_lab()
 {
     lab_fabric=$1 lab_routing=$2
@@ -11,7 +12,7 @@ in_lab()
         --quiet --routing "$lab_routing" -- "$@"
 }
 
-# need_lab: skips the script by name where no lab can be made.
+# need_lab: skips the script, with the reason, if a lab cannot be built.
 need_lab()
 {
     need ip tc nft

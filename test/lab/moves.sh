@@ -1,6 +1,6 @@
 #!/bin/sh
-# Switches without port rules: lanes that ECMP puts on one uplink move to other
-# source ports, until all uplinks carry equal loads.
+# Switches have no port rules: lanes that ECMP puts on the same uplink move to other
+# source ports until all uplinks carry equal loads.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"

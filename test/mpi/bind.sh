@@ -1,5 +1,5 @@
 #!/bin/sh
-# mrail run --bind-rails: each rank has one rail, by turns, and the job works.
+# mrail run --bind-rails gives each rank one rail, in order, and the job works.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

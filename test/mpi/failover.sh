@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ports go and come back under a job, and rails swallow packets: all data is
-# right, and the job goes on.
+# Ports go down and come up during a job, and rails lose packets silently: all data
+# is right, and the job continues.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# FFTW-MPI on 8 ranks: the same bits as over tcp.
+# FFTW-MPI on 8 ranks gives the same result as over tcp, bit for bit.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One MPI job of four ranks, which mrail must carry; lanes may fail in it.  contrib/check
-# runs it with MRAIL_TEST_PRELOAD, the runtime of a sanitizer.
+# Run an MPI job of four ranks, which mrail must carry; its lanes may fail.
+# contrib/check runs it with a sanitizer's runtime in MRAIL_TEST_PRELOAD.
 # usage: four-ranks.sh RUN-OPTIONS PROGRAM [ARGUMENT...]
 set -eu
 # shellcheck source=test/mpi/lib.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A rank dies: the rest ends within seconds, and nothing is left of the job.
+# A rank dies: the other ranks end within seconds, and nothing of the job remains.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -66,7 +66,7 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish
 fi
-# Open MPI's session folder stays: let it be under ours.
+# Open MPI's session directory remains, so put it into ours.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

@@ -1,13 +1,14 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts here: what test/lib.sh has, and MPI jobs on software rails.
+# Sourced by the scripts in this directory.  Adds MPI jobs on software rails to
+# test/lib.sh.
 #
 # MRAIL                 the command (default: build/stage/bin/mrail)
-# MRAIL_BUILD           where the programs are (default: build)
-# MRAIL_LIBEXECDIR      where the verbs are, and MRAIL_MANDIR, where their manual
-#                       pages are (default: those of build/stage)
-# MRAIL_TEST_RUN        more options for mrail run, for example --stock
-# MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
-#                       "--mca pml ob1", to try the programs themselves
+# MRAIL_BUILD           directory of the programs (default: build)
+# MRAIL_LIBEXECDIR      directory of the verbs, and MRAIL_MANDIR, that of their
+#                       manual pages (default: those in build/stage)
+# MRAIL_TEST_RUN        further options for mrail run, for example --stock
+# MRAIL_TEST_MPIRUN     options for plain mpirun, which then replaces mrail run,
+#                       for example "--mca pml ob1" to test the programs themselves
 
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

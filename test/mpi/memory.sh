@@ -1,5 +1,5 @@
 #!/bin/sh
-# The transport's memory in each rank of a 32-rank job: under 32 MB.
+# In a job of 32 ranks, the transport uses less than 32 MB in each rank.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

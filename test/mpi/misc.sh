@@ -1,6 +1,6 @@
 #!/bin/sh
-# The rest of one-sided communication, and of MPI: see mpi_epochs.c and
-# mpi_misc.c.
+# Check the other parts of one-sided communication, and of MPI: see mpi_epochs.c
+# and mpi_misc.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -10,8 +10,9 @@ run 'windows, the rest' 4 "$build/mpi_epochs"
 run 'MPI, the rest' 4 "$build/mpi_misc"
 run 'more than 2 GiB' 2 "$build/mpi_misc" big
 
-# Open MPI starts new processes in mpirun's environment: so mpirun itself runs on
-# the software rails, all processes on one emulated node.  Two start two more.
+# Open MPI starts new processes in the environment of mpirun.  So mpirun itself runs
+# on the software rails, with all processes on one emulated node.  Two processes
+# start two more.
 if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     launch()
     {

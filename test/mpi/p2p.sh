@@ -1,5 +1,5 @@
 #!/bin/sh
-# Point-to-point semantics, 0 B to 256 MB: see mpi_p2p.c.
+# Check the semantics of point-to-point messages, 0 B to 256 MB: see mpi_p2p.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -7,7 +7,7 @@ require_env mpi_p2p
 
 run 'p2p ends well' 4 "$build/mpi_p2p"
 
-# Messages of 40 KB in pieces: five active messages, over all four rails.
+# Messages of 40 KB are five active messages each, over all four rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
 name='messages of 40 KB in pieces use all rails'

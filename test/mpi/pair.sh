@@ -8,7 +8,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_pair
 
-# Rails 0 and 1 only, but for the pair, the last rank of each half.
+# All ranks use rails 0 and 1 only, except the pair, the last rank of each half.
 # shellcheck disable=SC2016 # the inner shell's
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;

@@ -10,8 +10,8 @@ require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
 soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
-# At this rate an exchange lasts for five seconds and more: the rail goes before it ends,
-# on a busy machine, too.
+# At this rate an exchange takes at least five seconds, so that the rail fails before it
+# ends, even on a busy machine.
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Planned exchanges of single-rail ranks: small calls followed by large ones, threads,
-# short-lived communicators, leaks, mismatched counts.  Exchanges of multi-rail ranks:
-# the in-flight limit, rails that fail during a call.
+# Check planned exchanges of single-rail ranks: small calls followed by large ones,
+# threads, short-lived communicators, leaks and mismatched counts.  Check exchanges of
+# multi-rail ranks: the in-flight limit, and rails that fail during a call.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,8 +1,7 @@
 #!/bin/sh
-# One request of one rank for a resource of coll/mrail fails: private memory,
-# the shared memory of the node, the memory of a plan. Either all ranks take the
-# direct path, or MPI reports the error and the job ends. No rank hangs, and no
-# byte is wrong.
+# One rank is refused one resource of coll/mrail: private memory, the shared memory
+# of the node, or the memory of a plan. Either all ranks take the direct path, or
+# MPI reports the error and the job ends. No rank hangs, and no byte is wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -36,8 +35,8 @@ planned()
     grep -c " $1\$" "$tmp/things" || true
 }
 
-# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most so many things end the job
-# with an error: those without which a call, or a communicator, cannot be begun.
+# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS things end the job
+# with an error, namely those without which a call or a communicator cannot start.
 all_things()
 {
     name=$1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks with different views of the rails and of the settings: no hang, no wrong
-# byte.
+# Ranks have different views of the rails and of the settings: no rank hangs, and no
+# byte is wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

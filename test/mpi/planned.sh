@@ -1,9 +1,8 @@
 #!/bin/sh
-# Exchanges drawn from seeds, with ranks that are bound to one rail each and
-# with free ones: every byte is right, and some went through relays.
+# Run exchanges drawn from seeds, with single-rail and with multi-rail ranks: every
+# byte is right, and some bytes go through relays.
 #
-# EXPECT_COLL=no: there may be no coll/mrail; the exchanges are judged all the
-# same.
+# EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -11,7 +10,7 @@ require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Small messages, too, are to take relays.
+# Let small messages take relays as well.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 bound="$small --bind-rails"

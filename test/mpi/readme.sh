@@ -1,7 +1,7 @@
 #!/bin/sh
-# The commands of README.md, "Pull a port", and of docs/getting-started.md, "Run a
-# program" and "Break something", as the documents have them. The test changes only
-# the number of iterations, the session's name, and the folder of the results.
+# Run the commands of README.md, "Pull a port", and of docs/getting-started.md, "Run a
+# program" and "Break something", as they are in the documents. The test changes only
+# the number of iterations, the name of the session, and the directory of the results.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,7 +9,7 @@ require_env
 readme=$top/README.md
 iterations=50 # of 180
 
-# The commands under the heading, a line each.
+# Prints the commands under the heading, one per line.
 awk '
     /^### / { ours = ($0 == "### Pull a port") }
     ours && sub(/^    /, "") {
@@ -61,7 +61,7 @@ says 'the README: mrail top shows the rails' top 'soft0'
 says 'the README: mrail info --events what happened' events 'soft1.*port'
 nothing_left 'the README'
 
-# block N: the commands of section N of getting-started, in a folder of their own.
+# block N: the commands of section N of getting-started, in a directory of their own.
 started=$top/docs/getting-started.md
 block()
 {

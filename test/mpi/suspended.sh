@@ -1,7 +1,8 @@
 #!/bin/sh
-# The ranks of a job are stopped, one after another, for longer than anything may be
-# out of reach, and then go on (a batch system's suspend; a virtual machine that stands
-# still).  None takes the time that it did not run itself for silence of the others.
+# The ranks of a job are stopped, one after another, for longer than a peer may be out
+# of reach.  Then they continue, as after a batch system has suspended a job or a
+# virtual machine was paused.  No rank mistakes the time in which it did not run itself
+# for silence of the others.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

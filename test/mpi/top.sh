@@ -1,12 +1,12 @@
 #!/bin/sh
-# mrail top and mrail info --events with two jobs: while they run, when a port fails,
-# and when one is killed.  The other job leaves nothing behind.
+# Check mrail top and mrail info --events with two jobs: while both run, when a port
+# fails, and after one job was killed.  The other job leaves nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
-# of_ours FILE: how many processes it shows whose program is ours.
+# of_ours FILE: the number of processes in FILE that run our program.
 of_ours()
 {
     tr '{' '\n' <"$1" | grep -c '"program": "mpi_exchange"' || true

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bad input and trouble, as a user of an MPI job meets it: a sentence that
-# names the cause, and the right exit status.
+# Bad input and failures that the user of an MPI job may meet: a sentence names the
+# cause, and the exit status is right.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

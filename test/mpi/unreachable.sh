@@ -1,16 +1,16 @@
 #!/bin/sh
-# A rank waits for a message of a live peer that computes and cannot be reached
-# any more. The rank's own ports are up, and it has no work under way; mpirun
-# notices nothing. The job ends with a message that names peer, rail and cause.
-# If the rails return in time, it continues.
+# A rank waits for a message from a live peer, which computes and has become
+# unreachable. The rank's own ports are up and it has no work under way, and mpirun
+# notices nothing. The job ends with a message that names the peer, the rail and the
+# cause. If the rails return in time, the job continues.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_wait
 base=$session
 
-# start SECONDS: rank 1 computes for so long.  Each job has a session of its own:
-# one lives a moment longer than its processes.
+# start SECONDS: rank 1 computes for this time.  Each job gets its own session, because
+# a session lives a moment longer than its processes.
 start()
 {
     : >"$tmp/out"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The mrail command and its verbs, as a user types them: help, exit status, bad
-# input, and the benchmark's output.
+# Check the mrail command and its verbs as a user types them: help, exit status, bad
+# input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

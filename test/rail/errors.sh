@@ -1,13 +1,13 @@
 #!/bin/sh
-# Completions of a rail become errors under a stream of PUTs, GETs and messages:
-# every error that another lane can repair, at one end and at both.
+# During a stream of PUTs, GETs and messages, completions of a rail become errors: each
+# error that another lane can repair, at one end and at both ends.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft rail_errors
 export MRAIL_TEST_SOFT="$soft" MRAIL_TEST_ERROR_DEVICE=soft1
 export MRAIL_TEST_ERROR_LOG="$tmp/errors"
-# The event of a QP in error may be there before its completion is looked at.
+# The event of a QP in error may arrive before its completion is read.
 last='last WQE reached'
 
 # errors STATUS AFTER TIMES WORDS [both]: WORDS are ibv_wc_status_str()'s

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A /dev/shm without room for telemetry: the processes say so in a sentence, and
-# all else works.
+# /dev/shm has no room for telemetry: the processes say so in a sentence, and
+# everything else works.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Source ports in `mrail info`: asked for, stored by the device, and changed in a
-# connected QP.  Devices with faults are described in words.
+# Check the source ports reported by `mrail info`: requested, stored by the device, and
+# changed on a connected QP.  Faulty devices must be reported in plain text.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Peers leave while each asynchronous event waits 20 ms before it is handled:
-# their lanes end meanwhile.  It takes a few times to have an event just then.
+# Each asynchronous event is handled only after 20 ms, and peers leave in the meantime,
+# so their lanes end before the event.  Several runs are needed to hit an event.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# 16 senders on each rail of a device whose receive queue has no room for the
-# credits that they would like.
+# 16 senders use each rail of a device whose receive queue has no room for all the
+# credits that they request.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Messages of an engine that cannot start.
+# Check the messages of an engine that cannot start.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -11,7 +11,7 @@ rails()
     "$MRAIL_TEST_SOFT" --session "$session" --rails 4 --node 0 -- "$@"
 }
 
-# The shim makes registrations count against the limit, as for a user.
+# The shim makes registrations count against the limit, as for an ordinary user.
 limited()
 {
     rails sh -c "ulimit -l $1; $before_device" \

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The Linux rules of `mrail acl` in force: a leaf, two hosts and a spine in network
-# namespaces. Datagrams from chosen source ports take the uplinks of their
-# segments. Also: a failed uplink, DSCP, undo, and a script that fails halfway.
+# Put the Linux rules of `mrail acl` in force on a leaf in a network namespace, with two
+# hosts and a spine. Datagrams from chosen source ports take the uplinks of their
+# segments. Also check a failed uplink, DSCP, undo, and a script that fails halfway.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

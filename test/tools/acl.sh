@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail acl, as a user types it: rules of all dialects, their check, the list of
-# segments, and wrong options and rule sets.
+# Check mrail acl as a user types it: the rules of all dialects, the check of rules, the
+# list of segments, and wrong options and rule sets.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,13 +1,12 @@
 #!/bin/sh
-# contrib/lib.sh: the tree is configured again when a package that configure
-# looks for was installed since, and not otherwise.
+# Check contrib/lib.sh: the tree is configured again if a package that configure looks
+# for was installed in the meantime, and not otherwise.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL MRAIL_HOLDS_TREE
 
-# A tree whose configure counts how often it runs, and which installs nothing
-# but a command.
+# A tree whose configure counts its runs, and which installs only a command.
 tree=$tmp/tree
 mkdir -p "$tree/src" "$tree/test" "$tree/m4" "$tree/docs" "$tmp/bin"
 cp -r "$top/contrib" "$tree/contrib"

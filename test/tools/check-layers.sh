@@ -1,12 +1,13 @@
 #!/bin/sh
-# The walls hold in this tree, and contrib/check-layers sees every kind of breach.
+# This tree follows the layering rules, and contrib/check-layers finds every kind of
+# violation.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
 check 'this tree' "$top/contrib/check-layers" "$top"
 
-# breach NAME FILE LINE: contrib/check-layers must refuse a tree with that line.
+# breach NAME FILE LINE: contrib/check-layers must refuse a tree that contains this line.
 breach()
 {
     rm -rf "$tmp/src" "$tmp/test"

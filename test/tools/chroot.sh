@@ -1,5 +1,5 @@
 #!/bin/sh
-# contrib/debian-chroot: the cases that it refuses before it makes anything.
+# Check the errors that contrib/debian-chroot reports before creating anything.
 # Running contrib/check in another Debian is a manual test: docs/testing.md.
 set -eu
 # shellcheck source=test/lib.sh

@@ -7,10 +7,10 @@ set -eu
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091,SC2153
 . ./test/ucx/env.sh
-# Not as a part of the make that runs the tests.
+# The make here is not a part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures FOLDER ARGUMENT...: the cache keeps results that do not depend on
+# configures DIRECTORY ARGUMENT...: the cache keeps results that do not depend on
 # UCX.
 configures()
 {
@@ -23,7 +23,7 @@ configures()
     [ -f "$tmp/cache" ] || cp "$folder/config.cache" "$tmp/cache"
 }
 
-# refused SENTENCE FOLDER ARGUMENT...
+# refused SENTENCE DIRECTORY ARGUMENT...
 refused()
 {
     sentence=$1
@@ -113,7 +113,7 @@ END
     chmod +x "$tmp/ucx/bin/ucx_info"
 }
 
-# with_fake_ucx COMMAND FOLDER: configure finds the fake and the real libraries.
+# with_fake_ucx COMMAND DIRECTORY: configure finds the fake and the real libraries.
 if [ -n "$UCX_LIBDIR" ]; then
     mkdir -p "$tmp/ucx"
     ln -s "$UCX_LIBDIR" "$tmp/ucx/lib"
@@ -131,7 +131,7 @@ with_fake_ucx()
         --with-ucx-src="$UCX_SRC")
 }
 
-# asserts FOLDER N: UCX's headers take N from the configuration in there.
+# asserts DIRECTORY N: UCX's headers take N from the configuration in there.
 asserts()
 {
     cat >"$tmp/asserts.c" <<END

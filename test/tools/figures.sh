@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/bench_tools: statistics, samples, figures, pages and drawings.  Missing or
-# wrong data never passes.
+# Check contrib/bench_tools: statistics, samples, figures, pages and drawings.  Missing
+# or wrong data never passes.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The manual pages: each verb and file format has one, with the usual sections.
-# References, options of examples, JSON members, variables and words of the
+# Check the manual pages: each verb and file format has one, with the usual sections.
+# References, the options in examples, JSON members, variables, and the words of the
 # parsers agree with the programs. The parsers accept the samples.
 set -u
 # shellcheck source=test/lib.sh
@@ -8,7 +8,7 @@ set -u
 src=$top
 man=$top/src/tools/man
 
-# none NAME: the findings in $tmp/findings, which must be empty.
+# none NAME: passes if there are no findings in $tmp/findings.
 none()
 {
     findings=$(paste -sd ';' "$tmp/findings")
@@ -19,7 +19,8 @@ none()
     fi
 }
 
-# at_least NAME MINIMUM FILE: so many lines, or the test has lost its subject.
+# at_least NAME MINIMUM FILE: fails if FILE has fewer lines, because the test then has
+# nothing to check.
 at_least()
 {
     lines=$(wc -l <"$3")
@@ -98,7 +99,7 @@ done
 
 if command -v mandoc >/dev/null 2>&1; then
     while read -r page; do
-        # The index of installed pages is none of ours.
+        # Ignore findings about the index of installed pages.
         mandoc -Tlint -Wstyle "$page" 2>&1 |
             grep -v 'mandoc\.db\|referenced manual not found' |
             head -n 3 >"$tmp/findings"
@@ -110,7 +111,7 @@ fi
 
 # ---- Samples ----
 
-# samples PAGE: its literal displays, each into a file $tmp/sample-N.
+# samples PAGE: writes each literal display of PAGE to a file $tmp/sample-N.
 samples()
 {
     rm -f "$tmp"/sample-*
@@ -120,7 +121,7 @@ samples()
         file != "" { gsub(/\\e/, "\\"); print >file }' "$man/$1"
 }
 
-# each PAGE MINIMUM COMMAND...: the command takes every sample, its last word.
+# each PAGE MINIMUM COMMAND...: the command accepts every sample as its last word.
 each()
 {
     page=$1
@@ -165,7 +166,7 @@ done
 
 # ---- Words of the parsers ----
 
-# in_page PAGE PREFIX: each line of stdin is an item or a word of the page.
+# in_page PAGE: names each word on stdin that PAGE does not contain.
 in_page()
 {
     while read -r word; do
@@ -174,7 +175,7 @@ in_page()
     done
 }
 
-# A message with the known words, after a colon or "there are" and "there is".
+# Extracts the known words from a message, after a colon, "there are" or "there is".
 words_of()
 {
     sed -n "s/^.*$1//p" | tr ',' '\n' | sed -e 's/=VALUE//' -e 's/ //g' |
@@ -215,7 +216,7 @@ none 'mrail-soft.1 has every action of ctl'
 
 # ---- Options of the examples ----
 
-# Command lines of a page, one a row, up to the command that they start.
+# Prints the command lines of a page, one per row, up to the command that they start.
 commands_of()
 {
     awk '/^\.Dl / { print substr($0, 5) }
@@ -257,7 +258,7 @@ done <"$tmp/pages"
 
 # ---- Members of JSON ----
 
-# members PAGE MINIMUM: the names in $tmp/names are in the page.
+# members PAGE MINIMUM: checks that the page contains the names in $tmp/names.
 members()
 {
     sort -u "$tmp/names" >"$tmp/members"

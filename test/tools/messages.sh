@@ -1,13 +1,13 @@
 #!/bin/sh
-# docs/troubleshooting.md quotes messages that the sources have, and
-# contrib/check-messages notices one that they have not.
+# docs/troubleshooting.md quotes only messages that the sources contain, and
+# contrib/check-messages notices a message that they do not contain.
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need python3
 
-# finds STATUS NAME WORDS FOLDER: its exit status, and words that it prints.
+# finds STATUS NAME WORDS DIRECTORY: checks the exit status, and the words in the output.
 finds()
 {
     expect_run "$2" "$1" "$3" "$top/contrib/check-messages" "$4"

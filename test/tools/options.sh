@@ -1,12 +1,11 @@
 #!/bin/sh
-# The options of every verb: the text of --help, the manual page and the
-# completions name the same ones. A wrong option or value is refused with status
-# 2.
+# The text of --help, the manual page and the completions of each verb name the same
+# options. A wrong option or value is refused with status 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
-# verb WORD...: runs it from the build tree.
+# verb WORD...: runs the verb from the build tree.
 verb()
 {
     program=$build/mrail-$1

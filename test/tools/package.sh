@@ -1,7 +1,6 @@
 #!/bin/sh
-# The Debian package: it is built, unpacks into its own root, has everything
-# that a user needs, and leaves nothing. It is part of the long tier of
-# contrib/check.
+# Check the Debian package: it can be built, unpacks into its own root, contains
+# everything that a user needs, and leaves nothing behind. Part of contrib/check --full.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The command mrail plan: table, JSON, drawing, the topology of this node from
-# hwloc, and wrong options and files.
+# Check mrail plan: the table, JSON, the drawing, the topology of this node from hwloc,
+# and wrong options and files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/images/results.svg is the drawing of contrib/figures.py from the recorded
-# data. Wrong or missing data gives no drawing.
+# docs/images/results.svg is what contrib/figures.py draws from the recorded data.
+# Wrong or missing data does not result in a drawing.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

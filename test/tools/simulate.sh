@@ -1,12 +1,12 @@
 #!/bin/sh
-# The command mrail simulate: table, JSON, drawing, installed fabrics, wrong input.
+# Check mrail simulate: the table, JSON, the drawing, installed fabrics, and wrong input.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-simulate
 fabrics=$top/contrib/fabrics
 
-# simulate NAME STATUS OPTION...: output in $tmp/out, messages in $tmp/err
+# simulate NAME STATUS OPTION...: the output is in $tmp/out, messages are in $tmp/err.
 simulate()
 {
     name=$1 wanted=$2

@@ -1,13 +1,13 @@
 #!/bin/sh
-# The counts of contrib/check: a crash, a set-up that fails, a lost log or a bad exit
-# status never passes, and a skip is a skip.
+# Check the counts of contrib/check: a crash, a failed set-up, a lost log or a bad exit
+# status never counts as passed, and a skip counts as a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 mkdir -p "$tmp/a/b"
 
-# counted NAME KINDS COMMAND...: the kinds of the results, by automake's driver and
-# contrib/results.awk.
+# counted NAME KINDS COMMAND...: checks the kinds of the results that automake's driver
+# and contrib/results.awk report.
 counted()
 {
     name=$1 want=$2

@@ -88,7 +88,7 @@ class Runs(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, 'no end after 1 s'):
                 bench.run(['sh', '-c', script], limit_s=1)
             child = int(bench.text('out'))
-        # A zombie has ended, too.
+        # A zombie has ended as well.
         state = pathlib.Path(f'/proc/{child}/stat')
         if state.exists():
             self.assertIn(') Z', state.read_text())

@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/: one script at a time works in a tree's build/, and a tree whose path
-# the autotools cannot build in is refused before anything starts.
+# Only one script of contrib/ at a time works in the build/ of a tree.  A tree with a
+# path in which the autotools cannot build is refused before anything starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
