@@ -7,6 +7,7 @@ EXTRA_DIST += \
     contrib/bench_tools/counts.py \
     contrib/bench_tools/exchange_areas.py \
     contrib/bench_tools/figure.py \
+    contrib/bench_tools/lab_areas.py \
     contrib/bench_tools/message_areas.py \
     contrib/bench_tools/other_areas.py \
     contrib/bench_tools/path_areas.py \
@@ -19,6 +20,7 @@ EXTRA_DIST += \
     contrib/bench_tools/pages/softroce.md.in \
     contrib/bench_tools/pages/vm.md.in \
     contrib/bench_tools/pages/window.md.in \
+    contrib/bench_tools/paths_picture.py \
     contrib/bench_tools/record.py \
     contrib/bench_tools/runner.py \
     contrib/bench_tools/samples.py \

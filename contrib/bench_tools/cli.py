@@ -6,7 +6,7 @@ import signal
 import sys
 
 from . import exchange_areas, message_areas, other_areas, path_areas, record
-from . import runner, window_picture
+from . import paths_picture, runner, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas,
                                         other_areas, path_areas)
@@ -24,9 +24,9 @@ Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine)
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), paths (half a minute: the fabrics of the papers, simulated), readme
-(two minutes: the data of README.md's figure). These are times with five runs on
-two idle processors. The time left is shown while it runs.
+(seconds), paths (half an hour: the fabrics of the papers, simulated and in a
+lab; also draws build/bench/paths.svg), readme (two minutes: the data of
+README.md's figure). These are times with five runs on two idle processors. The time left is shown while it runs.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
@@ -132,6 +132,15 @@ def draw_window(bench):
     bench.say(f'written: {path.relative_to(runner.TOP)}')
 
 
+def draw_paths(bench):
+    """build/bench/paths.svg, if the jobs of the lab were measured."""
+    if not paths_picture.is_possible(bench.figures):
+        return
+    path = runner.BUILD / 'bench' / 'paths.svg'
+    path.write_text(paths_picture.draw(bench.figures), encoding='utf-8')
+    bench.say(f'written: {path.relative_to(runner.TOP)}')
+
+
 def record_area(bench, area, runs, results=RESULTS):
     """Writes the data of an area that was measured without a failure."""
     head = record.circumstances(runner.TOP, runner.cpu_model(), os.cpu_count())
@@ -182,10 +191,13 @@ def readme_json(head, runs):
 
 
 def pictures():
-    """{path: text} of the figure of README.md and that of the window."""
+    """{path: text} of the figure of README.md, the window and the paths."""
     import figures  # contrib/figures.py; its directory is in the search path
     data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
+    paths = figures.load(data / 'paths.json')['figures']
     return {
+        **({images / 'paths.svg': paths_picture.draw(paths)}
+           if paths_picture.is_possible(paths) else {}),
         images / 'results.svg': figures.draw(
             figures.load(data / 'readme-alltoallv.json'),
             figures.load(data / 'failover.json')),
@@ -227,6 +239,8 @@ def measure(options):
         bench.measure(AREAS[name])
         if name == 'window':
             draw_window(bench)
+        if name == 'paths':
+            draw_paths(bench)
         if bench.failed:
             some_failed = True
             if options.record:

@@ -1,4 +1,4 @@
-"""The area paths: flow-level simulation of the papers' fabrics.
+"""The area paths: flow-level simulation of the papers' fabrics, and a lab.
 
 The simulation is deterministic.  A run has its own seed for random ports and
 ECMP hashes, so ratios to ideal spraying are those of one seed each.
@@ -7,6 +7,7 @@ import json
 import time
 
 from .figure import Figure, Sample
+from .lab_areas import lab_blocks
 from .runner import MRAIL, Area, Block, Turn
 
 LIMIT_S = 900
@@ -123,8 +124,8 @@ def scale_blocks(bench):
 
 def path_blocks(bench):
     return (testbed_blocks(bench) + ethereal_blocks(bench)
-            + scale_blocks(bench))
+            + scale_blocks(bench) + lab_blocks(bench))
 
 
-AREAS = (Area('paths', "flow-level simulation of the papers' fabrics",
+AREAS = (Area('paths', "the papers' fabrics, simulated and in a lab",
               path_blocks),)

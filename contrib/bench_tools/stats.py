@@ -16,6 +16,21 @@ def median(values):
     return statistics.median(values)
 
 
+def mean(values):
+    """The mean.  Raises ValueError as median() does."""
+    check_values(values)
+    return statistics.fmean(values)
+
+
+def deviation(values):
+    """The standard deviation of all values, not of a sample of more.
+
+    Raises ValueError as median() does.
+    """
+    check_values(values)
+    return statistics.pstdev(values)
+
+
 def check_values(values):
     """Raises ValueError unless there is a value and all are finite."""
     if not values:

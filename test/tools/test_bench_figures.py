@@ -27,9 +27,16 @@ class Statistics(unittest.TestCase):
         self.assertEqual(stats.median([40, 10, 30, 20]), 25)
         self.assertEqual(stats.median([7]), 7)
 
+    def test_mean(self):
+        """mean and deviation: of all values"""
+        self.assertEqual(stats.mean([1, 2, 6]), 3)
+        self.assertEqual(stats.deviation([2, 4, 4, 4, 5, 5, 7, 9]), 2)
+        self.assertEqual(stats.deviation([7]), 0)
+
     def test_no_values(self):
         """statistics: no value, or one that is not finite, is refused"""
-        for function in (stats.median, stats.median_interval,
+        for function in (stats.median, stats.median_interval, stats.mean,
+                         stats.deviation,
                          lambda values: stats.percentile(values, 50)):
             for values in ([], [1, float('nan')], [float('inf')]):
                 self.assertRaises(ValueError, function, values)

@@ -19,8 +19,9 @@ import xml.etree.ElementTree
 sys.dont_write_bytecode = True
 
 from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
-from bench_tools import (cli, exchange_areas, other_areas, record, runner,
-                         svg, try_report, window_picture)
+from bench_tools import (cli, exchange_areas, lab_areas, other_areas,
+                         paths_picture, record, runner, svg, try_report,
+                         window_picture)
 from bench_tools.figure import Figure, Sample
 
 
@@ -161,6 +162,52 @@ class Areas(unittest.TestCase):
         """alltoallv: the least time of a pair and others"""
         self.assertEqual(exchange_areas.least_s(200, 200), 1)
         self.assertEqual(exchange_areas.least_s(0, 400), 2)
+
+    def test_lab_least(self):
+        """paths: the least time of an exchange in the lab"""
+        # 4 ranks below a leaf send 4/7 of 70 MB across, over 80 MB/s.
+        self.assertAlmostEqual(lab_areas.least_s(8, 'alltoallv', 70e6), 2)
+        self.assertAlmostEqual(lab_areas.least_s(8, 'ring', 70e6), 3.5)
+        self.assertAlmostEqual(lab_areas.least_s(2, 'alltoallv', 80e6), 1)
+
+    def test_lab_loads(self):
+        """paths: loads of uplinks from the status of a lab"""
+        def link(name, use):
+            return {'link': name, 'up': {'utilisation': use}}
+
+        text = json.dumps({'links': [
+            link('h1-l1.0', 0.9), link('l1-s1.0', 0.5), link('l1-s1.1', 0.25),
+            link('l2-s1.0', 0.75)]})
+        self.assertEqual(lab_areas.loads_of(text), [50, 25, 75])
+        self.assertEqual(lab_areas.loads_of(text, 'l1-', {'l1-s1.0'}), [25])
+
+    def test_idle_lab(self):
+        """paths: uplinks without an exchange are a failure, not a balance"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            lab = lab_areas.Lab(bench)
+            with self.assertRaises(ValueError):
+                lab.add_loads('x', [0.1, 0.1], 0)
+            lab.add_loads('x', [40, 60], 0)
+            got = {key: values[0].value for key, values in bench.samples.items()}
+            self.assertEqual(got, {'x.cv': 20, 'x.mean': 50, 'x.variance': 100,
+                                   'x.spread': 20})
+
+    def test_paths_picture(self):
+        """paths: the picture needs all exchanges of the lab"""
+        figures = []
+        for pattern, _ in paths_picture.PATTERNS:
+            for row in paths_picture.ROWS:
+                figures += [
+                    {'what': paths_picture.TIME.format(pattern), 'value': 1.02,
+                     'baseline': row, 'baseline_value': 1.5},
+                    {'what': paths_picture.VARIATION, 'value': 0.25,
+                     'baseline': row, 'baseline_value': 30}]
+        self.assertTrue(paths_picture.is_possible(figures))
+        self.assertFalse(paths_picture.is_possible(figures[2:]))
+        drawn = paths_picture.draw(figures)
+        xml.etree.ElementTree.fromstring(drawn)
+        self.assertIn('1.02 x', drawn)
 
     def test_growth(self):
         """planner: time for a demand, where both are known"""

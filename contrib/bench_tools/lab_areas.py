@@ -1,0 +1,295 @@
+"""Blocks of the area paths that run jobs in a lab: `mrail lab`, real packets.
+
+The hosts share the processors of this machine, so links are slow enough that the
+uplinks limit each exchange.
+"""
+import json
+import math
+
+from . import stats
+from .figure import Figure, Sample
+from .runner import MRAIL, TOP, Block, Turn
+
+LIMIT_S = 240
+UPLINKS = 8
+UPLINK_BYTES_PER_S = 10e6
+SIZE = 16 << 20
+SLACK_S = 2       # at the end of a job
+IDLE_PERCENT = 5  # of an uplink: there was no exchange
+WARM_S = 2.5    # from the start of a job to its steady state
+LONG_S, SHORT_S = 8, 4
+LANES = (1, 2, 4, 16, 32)
+NODES = ((2, 'h1,h5'), (4, 'h1,h2,h5,h6'))
+# By name: the routing of the lab, variables of the job, options of mrail bench, and
+# about how much longer than the least an exchange takes.
+ROUTES = {
+    'rules': ('rules', {}, (), 1.05),
+    'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 1.4),
+    'moves': ('ecmp', {}, (), 1.3),
+    'stock': ('ecmp', {}, ('--stock',), 2.5),
+}
+PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
+
+# $1: the interval; $2: seconds before it; then commands, one in each word, that run
+# at the same time; the first one's output has the times.
+RUN = '''set -u
+interval=$1 warm=$2
+shift 2
+for job; do
+    n=$((${n:-0} + 1))
+    sh -c "$job" >"$dir/job$n" 2>"$dir/job$n.err" &
+    jobs="${jobs:-} $!"
+done
+sleep "$warm"
+[ -z "${event:-}" ] || { "$mrail" lab ctl $event && sleep 1; }
+"$mrail" lab status --interval "$interval" --json >"$dir/during" ||
+    status=1
+for job in $jobs; do
+    wait "$job" || status=1
+done
+exit "${status:-0}"'''
+
+
+def least_s(nodes, pattern, size=SIZE):
+    """The time that the uplinks of a leaf need for an exchange, in seconds.
+
+    Half of the ranks are below each leaf.  alltoallv: each rank sends `size` bytes
+    to the nodes - 1 others, nodes / 2 of them below the other leaf.  ring: all of
+    them to a rank below the other leaf.
+    """
+    across = 1 if pattern == 'ring' else nodes / 2 / (nodes - 1)
+    return nodes / 2 * size * across / (UPLINKS * UPLINK_BYTES_PER_S)
+
+
+def loads_of(text, leaf='l', skip=()):
+    """The use of each uplink of the leaves, in per cent of its rate.
+
+    text: of mrail lab status --interval --json.  leaf: the start of the names of
+    the switches.  skip: names of links to leave out.
+    """
+    return [100 * link['up']['utilisation'] for link in json.loads(text)['links']
+            if link['link'].startswith(leaf) and link['link'] not in skip]
+
+
+class Lab:
+    """Jobs in labs, for one Bench."""
+
+    def __init__(self, bench):
+        self.bench = bench
+
+    def command(self, np, pattern, iterations, options=(), hosts=None):
+        words = [str(MRAIL), 'bench', 'alltoallv', '--soft', 'lab', '-np',
+                 str(np), '--json', '--sizes', str(SIZE), '--iterations',
+                 str(iterations), *PATTERNS[pattern], *options]
+        if hosts:
+            words += ['--host', hosts]
+        return ' '.join(words)
+
+    def run(self, routing, variables, jobs, seconds, event='', fabric='lab-8'):
+        """Runs jobs in a lab; the status during `seconds` of them."""
+        env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), 'event': event,
+               **variables}
+        path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
+        self.bench.run([MRAIL, 'lab', path, '--quiet', '--routing', routing, '--',
+                        'sh', '-c', RUN, 'sh', f'{seconds}s', str(WARM_S), *jobs],
+                       LIMIT_S, env)
+        return self.bench.text('during')
+
+    def add_loads(self, name, loads, at):
+        mean, deviation = stats.mean(loads), stats.deviation(loads)
+        if mean < IDLE_PERCENT:
+            raise ValueError(f'{name}: the uplinks are idle: {loads}')
+        for key, value in (('cv', 100 * deviation / mean), ('mean', mean),
+                           ('variance', deviation ** 2),
+                           ('spread', max(loads) - min(loads))):
+            self.bench.add(f'{name}.{key}', Sample(value), at)
+
+    def add_time(self, name, least, at):
+        """The median time of the first job's exchange over the least time."""
+        found = [json.loads(line) for line in self.bench.text('job1').splitlines()
+                 if line.startswith('{')]
+        if len(found) != 1 or found[0].get('data_ok') is not True:
+            raise ValueError(f'{name}: no result, or wrong data')
+        self.bench.add(f'{name}.time',
+                       Sample(found[0]['median_s'] / least,
+                              found[0].get('cpu_load', 0.0)), at)
+
+    def exchange(self, name, route, seconds, np=8, pattern='alltoallv', lanes=8,
+                 hosts=None):
+        """measure(at) of an exchange by one of ROUTES."""
+        routing, variables, options, slower = ROUTES[route]
+        least = least_s(np, pattern)
+
+        def measure(at):
+            iterations = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
+            text = self.run(routing,
+                            {'UCX_MRAIL_LANES_PER_RAIL': str(lanes), **variables},
+                            [self.command(np, pattern, iterations, options, hosts)],
+                            seconds)
+            self.add_loads(name, loads_of(text), at)
+            self.add_time(name, least, at)
+        return measure
+
+    def two_jobs(self, name, route, seconds):
+        """measure(at) of an exchange of four ranks across the leaves, beside one
+        of two ranks below one leaf."""
+        routing, variables, options, slower = ROUTES[route]
+        least = least_s(4, 'alltoallv')
+
+        def measure(at):
+            across = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
+            inside = math.ceil((WARM_S + seconds + SLACK_S) / (SIZE / 100e6))
+            text = self.run(
+                routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables},
+                [self.command(4, 'alltoallv', across, options, 'h1,h2,h5,h6'),
+                 self.command(2, 'alltoallv', inside, options, 'h3,h4')], seconds)
+            self.add_loads(name, loads_of(text), at)
+            self.add_time(name, least, at)
+        return measure
+
+    def failure(self, name, routing, seconds):
+        """measure(at) of a ring during which uplink 0 of l1 fails: the other
+        seven."""
+        least = least_s(8, 'ring')
+
+        def measure(at):
+            # Seven uplinks carry what eight did; the failure takes a second.
+            iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / least)
+            text = self.run(routing, {'UCX_MRAIL_LANES_PER_RAIL': '8'},
+                            [self.command(8, 'ring', iterations)], seconds,
+                            'l1:0 down')
+            self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
+            self.add_time(name, least * 8 / 7, at)
+        return measure
+
+
+def load_figures(title, name, other=None, words=None, targets=True):
+    """Time, variation, variance and mean; other: the samples of a baseline."""
+    def row(what, unit, better, key, value=None):
+        return Figure(what, unit, better, f'{name}.{key}',
+                      f'{other}.{key}' if other else None, words,
+                      value=value if targets else None)
+    return [row(f'{title}: time over the least', 'x', 'less', 'time', 1.05),
+            row('... variation of uplink loads', '%', 'less', 'cv', 0.3),
+            row('... variance, as in [CTCCL]', '%^2', 'less', 'variance'),
+            row('... mean load of uplinks', '%', 'more', 'mean', 80)]
+
+
+WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
+         'stock': 'ECMP, stock UCX'}
+
+
+def testbed(lab):
+    """[CTCCL] 4.2 and 4.3: loads of uplinks, with and without rules."""
+    turns, figures = [], []
+    for pattern in PATTERNS:
+        for route in ROUTES:
+            name = f'lab.{pattern}.{route}'
+            turns.append(Turn(name, lab.exchange(name, route, LONG_S,
+                                                 pattern=pattern)))
+        for route, words in WORDS.items():
+            figures += load_figures(f'{pattern}, 8 lanes, rules',
+                                    f'lab.{pattern}.rules',
+                                    f'lab.{pattern}.{route}', words,
+                                    route == 'ecmp')
+    for route in ('rules', 'ecmp', 'stock'):
+        name = f'lab.two.{route}'
+        turns.append(Turn(name, lab.two_jobs(name, route, LONG_S)))
+    for route in ('ecmp', 'stock'):
+        figures += [
+            Figure('two jobs, one below a leaf, rules: variation', '%', 'less',
+                   'lab.two.rules.cv', f'lab.two.{route}.cv', WORDS[route],
+                   value=0.3 if route == 'ecmp' else None),
+            Figure('... time over the least', 'x', 'less', 'lab.two.rules.time',
+                   f'lab.two.{route}.time', WORDS[route],
+                   value=1.05 if route == 'ecmp' else None)]
+    return Block(turns, figures, section='Lab: loads of uplinks')
+
+
+def lanes_and_nodes(lab):
+    """[CTCCL] Fig. 6 b, c and e."""
+    turns, figures = [], []
+
+    def add(title, key, **job):
+        for route in ('rules', 'ecmp'):
+            name = f'lab.{key}.{route}'
+            turns.append(Turn(name, lab.exchange(name, route, SHORT_S, **job)))
+        figures.extend(load_figures(title, f'lab.{key}.rules', f'lab.{key}.ecmp',
+                                    WORDS['ecmp'], False))
+
+    for n in LANES:
+        add(f'8 nodes, {n} lane{"s" if n > 1 else ""}, rules', f'lanes.{n}',
+            lanes=n)
+    for nodes, hosts in NODES:
+        add(f'{nodes} nodes, 8 lanes, rules', f'nodes.{nodes}', np=nodes,
+            hosts=hosts)
+    return Block(turns, figures, rounds=3, section='Lab: lanes and nodes')
+
+
+def failures(lab):
+    """[CTCCL] Fig. 7."""
+    turns = [Turn(f'lab.fail.{name}',
+                  lab.failure(f'lab.fail.{name}', routing, SHORT_S))
+             for name, routing in (('drop', 'rules-drop'), ('through', 'rules'))]
+    return Block(turns, [
+        Figure('ring, an uplink fails, rules drop: spread of the other seven',
+               '%', 'less', 'lab.fail.drop.spread', value=0.5),
+        Figure('... their mean load', '%', 'more', 'lab.fail.drop.mean'),
+        Figure('... time over the least', 'x', 'less', 'lab.fail.drop.time'),
+        Figure('ring, an uplink fails, rules fall through: spread of the other '
+               'seven', '%', 'less', 'lab.fail.through.spread'),
+        Figure('... their mean load', '%', 'more', 'lab.fail.through.mean'),
+        Figure('... time over the least', 'x', 'less', 'lab.fail.through.time')],
+        section='Lab: a failed uplink')
+
+
+# One status for each second of a job.
+SERIES = '''set -u
+sh -c "$1" >"$dir/job1" 2>"$dir/job1.err" &
+job=$!
+sleep 1
+for i in $(seq "$2"); do
+    "$mrail" lab status --interval 1s --json | tr -d '\\n'
+    echo
+done >"$dir/series"
+wait "$job"'''
+SERIES_S = 85
+SETTLED_S = 25
+
+
+def moves(lab):
+    """Lanes of one pair of NICs on plain ECMP, second by second."""
+    bench = lab.bench
+
+    def measure(at):
+        env = {'mrail': str(MRAIL), 'dir': str(bench.dir),
+               'UCX_MRAIL_LANES_PER_RAIL': '8'}
+        path = TOP / 'contrib' / 'fabrics' / 'lab-4.fabric'
+        count = math.ceil((SERIES_S + 10) / (SIZE / 100e6))
+        bench.run([MRAIL, 'lab', path, '--quiet', '--routing', 'ecmp', '--seed',
+                   str(at + 1), '--', 'sh', '-c', SERIES, 'sh',
+                   lab.command(2, 'ring', count), str(SERIES_S)], LIMIT_S, env)
+        ratios = []
+        for line in bench.text('series').splitlines():
+            loads = loads_of(line)
+            for leaf in (loads[:4], loads[4:]):
+                if stats.mean(leaf) < IDLE_PERCENT:
+                    raise ValueError(f'the uplinks are idle: {leaf}')
+                ratios.append(max(leaf) / stats.mean(leaf))
+        after = ratios[2 * SETTLED_S:]
+        bench.add('lab.moves.first', Sample(max(ratios[:2])), at)
+        bench.add('lab.moves.median', Sample(stats.median(after)), at)
+        bench.add('lab.moves.most', Sample(max(after)), at)
+    return Block([Turn('lab.moves', measure)], [
+        Figure('8 lanes, 4 uplinks, first second: most over mean load', 'x',
+               'less', 'lab.moves.first'),
+        Figure(f'... after {SETTLED_S} s, median of a minute', 'x', 'less',
+               'lab.moves.median', value=1.05),
+        Figure('... the worst second of that minute', 'x', 'less',
+               'lab.moves.most', value=1.05)],
+        rounds=2, section='Lab: ECMP without rules')
+
+
+def lab_blocks(bench):
+    lab = Lab(bench)
+    return [testbed(lab), lanes_and_nodes(lab), failures(lab), moves(lab)]
