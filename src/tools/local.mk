@@ -100,6 +100,12 @@ mrail_acl_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1
 
+# mrail lanes: how many lanes hashed paths need.
+pkglibexec_PROGRAMS += mrail-lanes
+mrail_lanes_SOURCES = src/tools/lanes.c
+mrail_lanes_LDADD = libmrail-orchestrator.la libmrail-tool.la -lm
+dist_man_MANS += src/tools/man/mrail-lanes.1
+
 # mrail simulate: exchanges over a fabric.
 pkglibexec_PROGRAMS += mrail-simulate
 mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_input.c \

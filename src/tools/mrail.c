@@ -23,6 +23,7 @@ static const struct {
     {"bench", "validated benchmarks of MPI: alltoallv, p2p"},
     {"info", "show rails, parameters, memory and events"},
     {"lab", "build a fabric of network namespaces, and run in it"},
+    {"lanes", "show how many lanes a fabric without port rules needs"},
     {"plan", "plan an exchange and show what the plan gains"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
     {"simulate", "simulate exchanges over a fabric of switches"},

@@ -2,7 +2,8 @@
 TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
     test/tools/check-layers.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
-    test/tools/man.sh test/tools/options.sh test/tools/plan.sh test/tools/simulate.sh \
+    test/tools/lanes.sh test/tools/man.sh test/tools/options.sh \
+    test/tools/plan.sh test/tools/simulate.sh \
     test/tools/style.sh test/tools/messages.sh test/tools/tap.sh \
     test/tools/readme-figure.sh test/tools/configure.sh test/tools/build.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Check mrail lanes: the table, the advice, JSON, and wrong input.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-lanes
+
+# lanes NAME STATUS OPTION...: the output is in $tmp/out, messages are in $tmp/err.
+lanes()
+{
+    name=$1 wanted=$2
+    shift 2
+    "$build/mrail-lanes" "$@" >"$tmp/out" 2>"$tmp/err"
+    is "$name: exit status" "$wanted" $?
+}
+
+# refused NAME PATTERN OPTION...: status 2, one sentence, no output
+refused()
+{
+    name=$1 pattern=$2
+    shift 2
+    lanes "$name" 2 "$@"
+    expect "$name: the sentence" "$tmp/err" "^mrail lanes: $pattern"
+    is "$name: no output" 0 "$(wc -c <"$tmp/out")"
+}
+
+# Two nodes and one lane each: 1 of 2 paths with probability 1/2, so 3/2.
+lanes 'two nodes' 0 --nodes 2 --slowdown 1
+expect 'the exact value of two nodes' "$tmp/out" '^ +1 +1\.000 +1\.500 +-$'
+expect 'one lane is enough for twice the time' "$tmp/out" \
+    '^  UCX_MRAIL_LANES_PER_RAIL=1$'
+lanes 'chunks' 0 --rate 400Gb/s --rtt 10us
+expect 'four times the product of rate and time, by lane' "$tmp/out" \
+    '^ +8 .* 250000$'
+expect 'the variables of the advice' "$tmp/out" '^  UCX_MRAIL_RMA_CHUNK_SIZE='
+lanes 'more lanes than there are' 0 --nodes 1000000 --slowdown 0.01
+expect 'port rules instead' "$tmp/out" '^[0-9]+ lanes .* use port rules'
+expect_count 'no exact value for a million nodes' "$tmp/out" ' - +-$' 6
+lanes 'JSON' 0 --nodes 128 --json
+if command -v python3 >/dev/null 2>&1; then
+    check 'the limit holds at the number, and not below' \
+        python3 - "$tmp/out" <<'END'
+import json, math, statistics, sys
+found = json.load(open(sys.argv[1]))
+z = statistics.NormalDist().inv_cdf(1 - 1 / 128)
+for row in found["lanes"]:
+    assert abs(row["slowdown"] - 1 - z / math.sqrt(row["lanes"])) < 1e-6
+wanted = found["lanes_wanted"]
+assert 1 + z / math.sqrt(wanted) <= found["limit"] < 1 + z / math.sqrt(wanted - 1)
+END
+fi
+refused 'one node' '--nodes 1: expected a number' --nodes 1
+refused 'no slowdown' '--slowdown 0' --slowdown 0
+refused 'no rate' '--rate fast: expected a rate' --rate fast --rtt 1us
+refused 'a rate alone' '--rate and --rtt: both or none' --rate 400Gb/s
+refused 'an operand' '' 8
+finish
