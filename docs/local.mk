@@ -34,6 +34,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/getting-started.md \
     docs/glossary.md \
     docs/images/parts.svg \
+    docs/images/paths.svg \
     docs/images/results.svg \
     docs/images/window.svg \
     docs/loading.md \

@@ -201,7 +201,7 @@ def page(area, data, template):
                        if item.get('section') == match.group(2)]
             lines += table(figures) if figures else ['Not recorded.']
         else:
-            raise ValueError(f"{area}: '{line}' is no line of a template")
+            raise ValueError(f"{area}: '{line}' is not a line of a template")
     left = {item.get('section') for item in data['figures']} - used
     if left:
         raise ValueError(f'{area}: no table in the template for {left}')

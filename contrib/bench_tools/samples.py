@@ -18,7 +18,7 @@ def size_bytes(text):
     """Bytes of a size as `mrail bench --sizes` takes it: 8, 64k, 16m."""
     match = re.fullmatch(r'(\d+)([kmg]?)', text.lower())
     if match is None:
-        raise ValueError(f"'{text}' is no size")
+        raise ValueError(f"'{text}' is not a size")
     return int(match.group(1)) * SUFFIXES[match.group(2)]
 
 

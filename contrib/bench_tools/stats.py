@@ -47,7 +47,7 @@ def percentile(values, percent):
     """
     check_values(values)
     if not 0 < percent <= 100:
-        raise ValueError(f'{percent} is no percentage above 0')
+        raise ValueError(f'{percent} is not a percentage above 0')
     rank = math.ceil(percent / 100 * len(values))
     return sorted(values)[rank - 1]
 
@@ -73,7 +73,7 @@ def interval_rank(count, confidence=0.95):
     Source: [Order] 7.1.
     """
     if not 0 < confidence < 1:
-        raise ValueError(f'{confidence} is no confidence between 0 and 1')
+        raise ValueError(f'{confidence} is not a confidence between 0 and 1')
     rank = 0
     while binomial_half_cdf(rank, count) <= (1 - confidence) / 2:
         rank += 1

@@ -41,7 +41,7 @@ int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
 int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
                        unsigned room, unsigned *num_p);
 
-/* 1 if `value` is in a list such as "0,4-7", 0 if not; -EINVAL: it is no list. */
+/* 1 if `value` is in a list such as "0,4-7", 0 if not; -EINVAL: it is not a list. */
 int mrail_number_in_list(const char *list, uint64_t value);
 
 #endif

@@ -53,7 +53,7 @@ int mrail_text_capacity(mrail_text_line_t *line, const char *word,
     ret = mrail_number_rate(word, 0, MIN_BITS, MAX_BITS, &bits);
     if (ret == -EINVAL) {
         return mrail_text_fail(line,
-                               "'%.40s' is no capacity: 50GB (bytes per "
+                               "'%.40s' is not a capacity: 50GB (bytes per "
                                "second) or 400Gb (bits), with k, M, G or "
                                "T%s%s",
                                word, (none != NULL) ? "; or " : "",
@@ -134,7 +134,7 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
         }
         if (ret != 0) {
             return mrail_text_fail(line,
-                                   "'%.20s' is no number of a %s: a list "
+                                   "'%.20s' is not a %s number: a list "
                                    "as 3, 0-3 or 0,2, or * for all",
                                    number, what);
         }
@@ -181,8 +181,8 @@ int mrail_text_sequence(mrail_text_line_t *line, const char *word,
         unsigned first = 0, last = 0;
 
         if (length >= sizeof(part)) {
-            return mrail_text_fail(line, "'%.20s...' is no number of a %s",
-                                   word, what);
+            return mrail_text_fail(line, "'%.20s...' is not a %s number", word,
+                                   what);
         }
         mrail_copy(part, word, length);
         part[length] = '\0';
@@ -228,7 +228,7 @@ static int cut_line(mrail_text_line_t *line, char *text)
         unsigned char c = (unsigned char)*p;
 
         if ((c < ' ' && c != '\t' && c != '\r') || c == 0x7f) {
-            return mrail_text_fail(line, "byte %#x is no text", c);
+            return mrail_text_fail(line, "byte %#x is not text", c);
         }
     }
     text[strcspn(text, "#")] = '\0';
@@ -301,7 +301,7 @@ int mrail_text_each(const char *name, const char *text, size_t length,
         ret = mrail_text_fail(&line, "longer than %zu bytes", max_bytes);
     } else if (zero != NULL) {
         line.number = line_of(text, zero);
-        ret = mrail_text_fail(&line, "byte 0 is no text");
+        ret = mrail_text_fail(&line, "byte 0 is not text");
     } else if ((copy = malloc(length + 1)) == NULL) {
         ret = -ENOMEM;
     } else {

@@ -113,12 +113,12 @@ static int check_uplinks(const mrail_acl_t *acl, char *why, size_t size)
 
         if (uplink->next_hop != NULL && !acl_is_ipv4(uplink->next_hop)) {
             snprintf(why, size,
-                     "next hop '%.40s' of uplink %u is no IPv4 address",
+                     "next hop '%.40s' of uplink %u is not an IPv4 address",
                      uplink->next_hop, i + 1);
             return -EINVAL;
         }
         if (uplink->port != NULL && !is_port(uplink->port)) {
-            snprintf(why, size, "'%.40s' of uplink %u is no name of a port",
+            snprintf(why, size, "'%.40s' of uplink %u is not a port name",
                      uplink->port, i + 1);
             return -EINVAL;
         }
@@ -141,8 +141,7 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
 
     for (unsigned i = 0; i < acl->num_ingress; ++i) {
         if (!is_port(acl->ingress[i])) {
-            snprintf(why, size, "'%.40s' is no name of a port",
-                     acl->ingress[i]);
+            snprintf(why, size, "'%.40s' is not a port name", acl->ingress[i]);
             return -EINVAL;
         }
         for (unsigned j = 0; j < i; ++j) {
@@ -155,7 +154,7 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
     for (unsigned i = 0; i < acl->num_local; ++i) {
         if (acl_prefix_parse(acl->local[i], &prefix) != 0) {
             snprintf(why, size,
-                     "'%.40s' is no IPv4 prefix: 10.0.0.0/24, without host "
+                     "'%.40s' is not an IPv4 prefix: 10.0.0.0/24, without host "
                      "bits",
                      acl->local[i]);
             return -EINVAL;

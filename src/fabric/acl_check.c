@@ -394,7 +394,7 @@ static int check_arguments(const char *text, size_t length,
         for (; *text != '\0'; ++text) {
             line += (*text == '\n');
         }
-        snprintf(why, size, "line %u: byte 0 is no text", line);
+        snprintf(why, size, "line %u: byte 0 is not text", line);
         return -EINVAL;
     }
     return 0;

@@ -204,7 +204,7 @@ static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
 
     if (!is_port_word(line->words[at])) {
         return acl_fail(reader,
-                        "sport: '%.40s' is no port; each segment has a "
+                        "sport: '%.40s' is not a port; each segment has a "
                         "rule of its own here",
                         (at < line->num) ? line->words[at] : "");
     }

@@ -123,7 +123,7 @@ static int read_address(acl_reader_t *reader, const acl_line_t *line,
         *at_p += 2;
     } else {
         return acl_fail(reader,
-                        "'%.40s' is no address: any, host ADDRESS, "
+                        "'%.40s' is not an address: any, host ADDRESS, "
                         "ADDRESS WILDCARD or PREFIX",
                         line->words[at]);
     }

@@ -117,7 +117,7 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
     char part[16];
 
     if (length >= sizeof(part)) {
-        return acl_fail(reader, "'%.40s' is no range of ports", word);
+        return acl_fail(reader, "'%.40s' is not a port range", word);
     }
     mrail_copy(part, word, length);
     part[length] = '\0';

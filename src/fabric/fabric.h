@@ -74,7 +74,7 @@ const char *mrail_fabric_tier_name(mrail_fabric_tier_t tier);
 int mrail_fabric_parse(const char *name, const char *text, size_t length,
                        mrail_fabric_t **fabric_p, char *why, size_t why_size);
 
-/* NULL is no fabric. */
+/* NULL is not a fabric. */
 void mrail_fabric_destroy(mrail_fabric_t *fabric);
 
 /* The node of that name, or MRAIL_FABRIC_NONE. */

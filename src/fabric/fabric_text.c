@@ -38,7 +38,7 @@ static int call_name(fabric_builder_t *builder, const char *name,
     }
     if (*p != '\0' || !isalpha((unsigned char)*name)) {
         return mrail_text_fail(builder->line,
-                               "'%.40s' is no name: a letter, then letters, "
+                               "'%.40s' is not a name: a letter, then letters, "
                                "digits, '_', '.' and '-'; or a list as "
                                "h[1-8]",
                                name);
@@ -70,7 +70,7 @@ static int each_number(fabric_builder_t *builder, const char *prefix,
                           &to) != 0 ||
         from > to || to - from >= MRAIL_FABRIC_MAX_NODES) {
         return mrail_text_fail(builder->line,
-                               "'%.40s' in brackets is no range: 3, 1-8 or "
+                               "'%.40s' in brackets is not a range: 3, 1-8 or "
                                "01-16, of at most %d numbers",
                                part, MRAIL_FABRIC_MAX_NODES);
     }
@@ -95,10 +95,11 @@ static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
     }
     if (item[length - 1] != ']' || open[1] == ']' ||
         open - item > MRAIL_FABRIC_MAX_NAME) {
-        return mrail_text_fail(builder->line,
-                               "'%.40s' is no list: h[1-8] or h[1,3-5], with "
-                               "the brackets at the end",
-                               item);
+        return mrail_text_fail(
+            builder->line,
+            "'%.40s' is not a list: h[1-8] or h[1,3-5], with "
+            "the brackets at the end",
+            item);
     }
     *open = item[length - 1] = '\0';
     for (char *part = strtok_r(open + 1, ",", &save); part != NULL && ret == 0;
@@ -283,7 +284,7 @@ static int read_rate(mrail_text_line_t *line, const char *word,
 
     if (mrail_number_rate(word, 0, MIN_RATE, MAX_RATE, &bits) != 0) {
         return mrail_text_fail(line,
-                               "'%.40s' is no rate of a link: 100MB (bytes "
+                               "'%.40s' is not a link rate: 100MB (bytes "
                                "per second) or 400Gb (bits), 1kB to 1000TB",
                                word);
     }
@@ -304,7 +305,7 @@ static int read_link_options(mrail_text_line_t *line, uint64_t *parallel_p,
                    mrail_number_uint(word + 1, 1, MRAIL_FABRIC_MAX_UPLINKS,
                                      parallel_p) != 0) {
             return mrail_text_fail(line,
-                                   "'%.40s' is no option of a link: xN for N "
+                                   "'%.40s' is not a link option: xN for N "
                                    "parallel links, 1 to %d, or block",
                                    word, MRAIL_FABRIC_MAX_UPLINKS);
         }
@@ -381,13 +382,14 @@ static int read_address(fabric_builder_t *builder)
                                words[1], words[2]);
     }
     if (inet_pton(AF_INET, words[3], &addr) != 1) {
-        return mrail_text_fail(line, "'%.40s' is no IPv4 address", words[3]);
+        return mrail_text_fail(line, "'%.40s' is not an IPv4 address",
+                               words[3]);
     }
     builder->links[link].addr = ntohl(addr.s_addr);
     if (builder->links[link].addr >> 24 == 0 ||
         builder->links[link].addr >> 24 == 127 ||
         builder->links[link].addr >> 24 >= 224) {
-        return mrail_text_fail(line, "%s is no address of a host", words[3]);
+        return mrail_text_fail(line, "%s is not a host address", words[3]);
     }
     /* Messages about the address name this line. */
     builder->link_lines[link] = line->number;

@@ -120,9 +120,10 @@ int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
         *argument++ = '\0';
     }
     if (!find_kind(copy, &pattern.kind)) {
-        return FAIL("'%.40s' is no pattern: alltoall, ring, shift:K, doubling "
-                    "or hotspot:F",
-                    copy);
+        return FAIL(
+            "'%.40s' is not a pattern: alltoall, ring, shift:K, doubling "
+            "or hotspot:F",
+            copy);
     }
     if ((argument != NULL) != kinds[pattern.kind].has_argument) {
         return FAIL((argument != NULL) ? "%s takes no argument"

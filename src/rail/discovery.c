@@ -261,7 +261,7 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                      discovery->config->gid_index, &entry);
     if (attr->gid_index < 0) {
         return (discovery->config->gid_index >= 0)
-                   ? "UCX_MRAIL_GID_INDEX is no routable RoCEv2 GID there"
+                   ? "UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there"
                    : "the port has no routable RoCEv2 GID";
     }
     memcpy(attr->gid, entry.gid.raw, sizeof(attr->gid));

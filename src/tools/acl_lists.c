@@ -120,7 +120,7 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
         (times != NULL &&
          mrail_number_uint(times + 1, 1, ACL_LIST_MAX, &num) != 0)) {
         snprintf(why, size,
-                 "'%.40s' is no next hop: ADDRESS, ADDRESS+STEP or "
+                 "'%.40s' is not a next hop: ADDRESS, ADDRESS+STEP or "
                  "ADDRESS+STEPxN",
                  whole);
         return -EINVAL;

@@ -288,7 +288,7 @@ int main(int argc, char **argv)
     }
     if (bench.run.count > 0) {
         mrail_tool_usage(VERB,
-                         "%s is no option of a rank; options of mpirun "
+                         "%s is not an option for a rank; options of mpirun "
                          "and mrail run come before it",
                          bench.run.items[0]);
     }

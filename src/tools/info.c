@@ -29,7 +29,7 @@ static const mrail_option_t info_options[] = {
      "of processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
     {"--dir", "DIR",
-     "with --events: the folder of the telemetry pages instead of "
+     "with --events: the directory of the telemetry pages instead of "
      "UCX_MRAIL_TELEMETRY_DIR (/dev/shm)",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--job", "NAME", "with --events: only the processes of this job",
@@ -55,7 +55,7 @@ static const mrail_command_t command = {
     .about =
         "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
         "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
-        "and which ports are no rails, and why.\n",
+        "and which ports are not used as rails, and why.\n",
     .options = info_options,
     .epilog = "Exit status: 0 done, 1 no rail or failure, 2 usage.\n",
     .other = take_for_run};

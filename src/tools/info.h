@@ -8,7 +8,7 @@
 
 #define MRAIL_INFO_VERB "info"
 
-/* Shows the rails of this process, and the ports that are no rails with the
+/* Shows the rails of this process, and the ports that are not rails with the
  * reason. Exit status: 0, or 1 if there is no rail or the configuration is
  * bad. */
 int mrail_info_rails(int json);

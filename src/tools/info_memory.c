@@ -69,7 +69,7 @@ static char *read_text(const char *path, size_t *length_p)
     return text;
 }
 
-/* 0, or -EINVAL if the file is no statistics file. */
+/* 0, or -EINVAL if the file is not a statistics file. */
 static int read_share(const char *path, share_t *share_p)
 {
     size_t length = 0;
@@ -128,7 +128,7 @@ static void collect(const char *dir, shares_t *shares)
         if (read_share(path, &share) == 0) {
             add_share(shares, &share);
         } else {
-            fprintf(stderr, "mrail info: %s is no statistics file\n", path);
+            fprintf(stderr, "mrail info: %s is not a statistics file\n", path);
         }
         unlink(path);
     }

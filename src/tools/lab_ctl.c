@@ -59,7 +59,7 @@ static void enter(const char *verb, const char *node)
 
     lab_state_load(verb, &lab);
     if (mrail_fabric_node_find(lab.fabric, node) == MRAIL_FABRIC_NONE) {
-        mrail_tool_usage(verb, "'%s' is no node of this lab", node);
+        mrail_tool_usage(verb, "'%s' is not a node of this lab", node);
     }
     set_ports(&lab, node);
     lab_destroy(&lab);
@@ -253,7 +253,7 @@ int lab_main_ctl(char **argv)
     link = find_link(&lab, argv[first]);
     if (link == MRAIL_FABRIC_NONE) {
         mrail_tool_usage(CTL_VERB,
-                         "'%s' is no link of this lab; 'mrail lab status' "
+                         "'%s' is not a link of this lab; 'mrail lab status' "
                          "lists them",
                          argv[first]);
     }

@@ -52,7 +52,7 @@ typedef struct mrail_command {
     const char *epilog;            /* lines after them, or NULL */
     void (*more)(FILE *stream); /* prints between options and epilog, or NULL */
 
-    /* A word that is no option of the table, in argv[0]: takes it and words
+    /* A word that is not an option of the table, in argv[0]: takes it and words
      * after it. How many it took; 0: they are operands (a word) or a usage error
      * (an option). NULL: always 0. */
     unsigned (*other)(void *target, char **argv);

@@ -159,9 +159,10 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
         ++i;
     }
     if (equals == NULL || settings[i].name == NULL) {
-        int used = snprintf(why, size, "'%.40s' is no setting of %s; there %s",
-                            word, kinds[pattern->kind].name,
-                            (settings[1].name != NULL) ? "are" : "is");
+        int used =
+            snprintf(why, size, "'%.40s' is not a setting of %s; there %s",
+                     word, kinds[pattern->kind].name,
+                     (settings[1].name != NULL) ? "are" : "is");
 
         for (i = 0; settings[i].name != NULL && (size_t)used < size; ++i) {
             used += snprintf(why + used, size - (size_t)used, "%s %s=VALUE",
@@ -196,7 +197,7 @@ static int find_kind(const char *name, plan_demand_pattern_t *pattern,
             return 0;
         }
     }
-    used = snprintf(why, size, "'%.40s' is no pattern; there are", name);
+    used = snprintf(why, size, "'%.40s' is not a pattern; there are", name);
     for (unsigned i = 0; i < PLAN_DEMAND_NUM_KINDS && (size_t)used < size;
          ++i) {
         used += snprintf(why + used, size - (size_t)used, "%s %s",

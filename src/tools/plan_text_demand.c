@@ -135,7 +135,7 @@ static int read_bytes(mrail_text_line_t *line, const char *word,
     }
     return (ret == 0) ? 0
                       : mrail_text_fail(line,
-                                        "'%.40s' is no number of bytes: "
+                                        "'%.40s' is not a number of bytes: "
                                         "digits, then k, m or g",
                                         word);
 }

@@ -52,7 +52,7 @@ static void take_soft(void *target, const char *text)
         const char *size = getenv("MRAIL_LAB_SIZE");
 
         if (getenv("MRAIL_LAB") == NULL) {
-            mrail_tool_usage(VERB, "--soft lab: this is no lab; 'mrail lab "
+            mrail_tool_usage(VERB, "--soft lab: this is not a lab; 'mrail lab "
                                    "FABRIC -- mrail run ...' makes one");
         }
         if (size == NULL || strcmp(size, "lab") == 0) {

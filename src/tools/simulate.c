@@ -205,7 +205,7 @@ static void take_method(void *arg, const char *word)
         }
     }
     mrail_tool_usage(SIMULATE_VERB,
-                     "--method: '%s' is no method: stock, ecmp, mprdma, "
+                     "--method: '%s' is not a method: stock, ecmp, mprdma, "
                      "paralet, dnlb, plan, ethereal or spray",
                      word);
 }

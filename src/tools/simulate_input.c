@@ -45,7 +45,7 @@ void simulate_failure(const char *text, simulate_run_t *run)
                          colon + 1, copy);
     }
     if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
-        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is no time", text,
+        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is not a time", text,
                          at + 1);
     }
     run->failed_link = run->fabric->nodes[node].up[port];

@@ -34,7 +34,8 @@ static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
     for (char *word = strtok_r(line->words[1], ",", &rest); word != NULL;
          word = strtok_r(NULL, ",", &rest)) {
         if (inet_pton(AF_INET, word, &addr) != 1) {
-            return mrail_text_fail(line, "'%.40s' is no IPv4 address", word);
+            return mrail_text_fail(line, "'%.40s' is not an IPv4 address",
+                                   word);
         }
         if (rails == SROCE_SESSION_MAX_RAILS ||
             num + rails == SROCE_SESSION_MAX_DEVS) {

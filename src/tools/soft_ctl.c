@@ -55,7 +55,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     }
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {
-        soft_complain("'corrupt' wants a session with --icrc on: without "
+        soft_complain("'corrupt' requires a session with --icrc on: without "
                       "checksums damage would reach memory");
         return -EINVAL;
     }

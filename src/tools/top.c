@@ -208,7 +208,7 @@ static const mrail_option_t top_options[] = {
     {"--json", NULL, "an object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
-     "folder of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_PAGE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--clean", NULL, "remove the pages of processes that were killed",

@@ -335,7 +335,7 @@ bad "bad:1: there is no rail 2: they are 0 to 1" 'at 0s rail 2 down'
 bad "bad:1: there is no node 1: they are 0 to 0" 'at 0s node 0,1 down'
 bad "bad:1: '1.5' is too large for a probability" 'at 0s drop 1.5'
 bad "bad:1: '99999999999s' is too large" 'at 99999999999s down'
-bad "bad:2: 'corrupt' wants a session with --icrc on" 'at 0s down' \
+bad "bad:2: 'corrupt' requires a session with --icrc on" 'at 0s down' \
     'at 1ms corrupt 1%'
 [ ! -e "$tmp/ran" ] || fail "a command was run"
 gives 2 'No such file' $soft ctl --session $session --script "$tmp/none"

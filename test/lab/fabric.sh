@@ -240,9 +240,9 @@ expect_run 'an unknown routing' 2 'routing' \
     "$lab" "$tmp/one.fabric" --routing magic -- true
 expect_run 'status outside of a lab' 1 'in no lab' "$lab" status
 expect_run 'ctl outside of a lab' 1 'in no lab' "$lab" ctl l1:0 down
-expect_run 'an unknown node' 2 "'h9' is no node" \
+expect_run 'an unknown node' 2 "'h9' is not a node" \
     in_lab one.fabric ecmp "$lab" exec h9 -- true
-expect_run 'an unknown link' 2 "'h1:1' is no link" \
+expect_run 'an unknown link' 2 "'h1:1' is not a link" \
     in_lab one.fabric ecmp "$lab" ctl h1:1 down
 expect_run 'a link neither up nor down' 2 "expected down or up" \
     in_lab one.fabric ecmp "$lab" ctl h1:0 sideways

@@ -45,7 +45,7 @@ else
     not_ok 'a receive from a peer out of reach: the job ends' \
         "exit status $status after $took s"
 fi
-# -a: prterun of Open MPI 5.0 writes bytes that are no text.
+# -a: prterun of Open MPI 5.0 writes bytes that are not text.
 said=$(grep -a 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
 # The rail that has the lane. The message says that the other rails have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \

@@ -181,7 +181,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect_run 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
     expect_run 'bench as a rank takes no option of mpirun' 2 \
-        'tag-output is no option of a rank' \
+        'tag-output is not an option for a rank' \
         $plain alltoallv --sizes 1000 --tag-output
     expect_run 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt

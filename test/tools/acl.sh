@@ -211,9 +211,9 @@ refused 'too few next hops' '2 next hops, but 4 uplinks' \
     --dialect ios --uplinks 4 --next-hops 10.9.0.1,10.9.0.3
 refused 'too many next hops' '5 next hops, but 4 uplinks' \
     --dialect ios --uplinks 4 --next-hops 10.9.0.1+2x5
-refused 'a next hop that is none' "'10.9.0' is no next hop" \
+refused 'a next hop that is none' "'10.9.0' is not a next hop" \
     --dialect ios --uplinks 1 --next-hops 10.9.0
-refused 'a step that is none' "'10.9.0.1\+x' is no next hop" \
+refused 'a step that is none' "'10.9.0.1\+x' is not a next hop" \
     --dialect ios --next-hops 10.9.0.1+x
 refused 'next hops beyond the last address' 'the next address is too large' \
     --dialect ios --next-hops 255.255.255.250+1
@@ -228,10 +228,10 @@ refused 'a range that is none' 'a range is written as swp\[1-4\]' \
 refused 'a range the wrong way round' 'the lower one first' \
     --dialect ios --ports 'swp[4-1]'
 refused 'too many ports' 'at most 1024 names' --dialect ios --ports 'p[1-2000]'
-refused 'a port that would be a command' 'is no name of a port' \
+refused 'a port that would be a command' 'is not a port name' \
     --dialect linux --ports 'a;reboot'
 refused 'a port that comes twice' 'port a comes twice' --dialect ios --ports a,a
-refused 'a prefix with host bits' 'is no IPv4 prefix' \
+refused 'a prefix with host bits' 'is not an IPv4 prefix' \
     --dialect ios --local 10.0.0.1/24
 refused 'a DSCP that is none' 'a number from 0 to 63' --dialect ios --dscp 64
 refused 'a name that is none' '1 to 9 letters' --dialect ios --name 'a b'
@@ -260,7 +260,7 @@ printf 'ip access-list extended a\n permit udp any range 5 4 any eq 4791\n' \
 refused 'a malformed rule set' 'bad: line 2: range 5 4: the lower port' \
     --dialect ios --check "$tmp/bad"
 printf 'a\nb\000c' >"$tmp/bad"
-refused 'a rule set with a zero byte' 'bad: line 2: byte 0 is no text' \
+refused 'a rule set with a zero byte' 'bad: line 2: byte 0 is not text' \
     --dialect ios --check "$tmp/bad"
 if [ -c /dev/full ]; then
     expect_run 'an output that is full' 1 'stdout: No space left' \

@@ -8,7 +8,7 @@ set -eu
 chroot=$top/contrib/debian-chroot
 expect_run '--help' 0 '^Usage: contrib/debian-chroot' "$chroot" --help
 expect_run 'an unknown option' 2 "unknown argument '--suit'" "$chroot" --suit
-expect_run 'an option without its value' 2 '--dir wants a value' "$chroot" --dir
+expect_run 'an option without its value' 2 '--dir requires a value' "$chroot" --dir
 expect_run 'a release that is a path' 2 'not the name of a release' \
     "$chroot" --suite ../x
 if [ "$(id -u)" != 0 ]; then

@@ -297,7 +297,7 @@ refused '--seed -1' '--seed -1: expected a number from 0 to 18446744073709551615
     --seed -1
 refused '--relay-threshold much' '--relay-threshold much: expected bytes' \
     --relay-threshold much
-refused 'an unknown pattern' "--pattern zip: 'zip' is no pattern; there are" \
+refused 'an unknown pattern' "--pattern zip: 'zip' is not a pattern; there are" \
     --topo "$mesh" --pattern zip
 refused 'a setting that is wrong' '--pattern moe:k=0: k=0: a number from 1' \
     --topo "$mesh" --pattern moe:k=0
@@ -312,10 +312,10 @@ an unknown word|wire 0 1|'wire' begins no line
 another node|rail 2 0 1GB|there is no node 2: they are 0 to 1
 another rail|rail 0 4 1GB|there is no rail 4
 another rank|link 0 8 1GB|there is no rank 8
-no unit|rail 0 0 50|'50' is no capacity
+no unit|rail 0 0 50|'50' is not a capacity
 a capacity of zero|rail 0 0 0GB|'0GB' is out of range
-a negative capacity|rail 0 0 -1GB|'-1GB' is no capacity
-an endless capacity|rail 0 0 inf|'inf' is no capacity
+a negative capacity|rail 0 0 -1GB|'-1GB' is not a capacity
+an endless capacity|rail 0 0 inf|'inf' is not a capacity
 END
 while IFS='|' read -r what line pattern; do
     printf '# x\n%s\n' "$line" >"$tmp/broken"
@@ -324,7 +324,7 @@ while IFS='|' read -r what line pattern; do
 done <<'END'
 a word too few|0 1|too few words: FROM TO BYTES
 another rank|0 8 1|there is no rank 8: they are 0 to 7
-a negative number|0 1 -5|'-5' is no number of bytes
+a negative number|0 1 -5|'-5' is not a number of bytes
 too many bytes|* * 4611686018427387904|with this all lines together
 END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \

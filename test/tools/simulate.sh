@@ -110,8 +110,8 @@ printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
     >"$tmp/loop.fabric"
 refused 'a loop' '.*loop.fabric:5: .* others make loops' "$tmp/loop.fabric"
 own=$tmp/own.fabric
-refused 'an unknown pattern' "--pattern: 'star' is no pattern" "$own" --pattern star
-refused 'an unknown method' "--method: 'magic' is no method" "$own" --method magic
+refused 'an unknown pattern' "--pattern: 'star' is not a pattern" "$own" --pattern star
+refused 'an unknown method' "--method: 'magic' is not a method" "$own" --method magic
 refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
 refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
 refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
@@ -125,7 +125,7 @@ refused 'a demand file that is not there' '.*none: No such file' "$own" \
     --demand "$tmp/none"
 printf '0 1 1m\n0 2 1m\n' >"$tmp/beyond"
 refused 'a rank that is not there' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
-refused 'an unknown demand pattern' "--demand-pattern: 'star' is no pattern" \
+refused 'an unknown demand pattern' "--demand-pattern: 'star' is not a pattern" \
     "$own" --demand-pattern star
 printf '0 1 1m\n' >"$tmp/inside"
 refused 'no demand between hosts' '.*inside: no demand leaves its host' \

@@ -474,16 +474,16 @@ static void test_refused_names(void **state)
         acl = acl_test_options(8);
         acl.ingress = &ports[i];
         acl.num_ingress = 1;
-        refused(&acl, "is no name of a port");
+        refused(&acl, "is not a port name");
         acl = acl_test_options(8);
         acl_test_uplinks[3].port = ports[i];
-        refused(&acl, "of uplink 4 is no name of a port");
+        refused(&acl, "of uplink 4 is not a port name");
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(prefixes); ++i) {
         acl = acl_test_options(8);
         acl.local = &prefixes[i];
         acl.num_local = 1;
-        refused(&acl, "is no IPv4 prefix");
+        refused(&acl, "is not an IPv4 prefix");
     }
 }
 
@@ -495,7 +495,7 @@ static void test_refused_lists(void **state)
 
     (void)state;
     acl_test_uplinks[2].next_hop = "10.9.0.256";
-    refused(&acl, "next hop '10.9.0.256' of uplink 3 is no IPv4 address");
+    refused(&acl, "next hop '10.9.0.256' of uplink 3 is not an IPv4 address");
     acl_test_uplinks[2].next_hop = acl_test_uplinks[0].next_hop;
     refused(&acl, "uplinks 1 and 3 have the same next hop");
     acl = acl_test_options(8);

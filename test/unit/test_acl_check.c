@@ -377,7 +377,7 @@ static void test_malformed_lists(void **state)
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit\n", "line 2: a protocol");
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp\n", "line 2: an address");
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp all any\n",
-              "'all' is no address");
+              "'all' is not an address");
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp any range 1\n",
               "a port is missing");
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp any range 9 8 any eq 4791\n",
@@ -413,7 +413,7 @@ static void test_malformed_others(void **state)
               "line 1: port: 'x'");
     malformed(MRAIL_ACL_LINUX,
               "udp dport 4791 udp sport map { 1-9 : 1 } meta mark set 1\n",
-              "line 1: sport: 'map' is no port");
+              "line 1: sport: 'map' is not a port");
     malformed(MRAIL_ACL_LINUX, "udp sport 1-70000 meta mark set 1\n",
               "'70000'");
     malformed(MRAIL_ACL_LINUX, "udp sport 1-2 meta mark set $m\n",
@@ -459,7 +459,7 @@ static void test_zero_byte_and_length(void **state)
     assert_int_equal(mrail_acl_check(MRAIL_ACL_IOS, "a\nb\0c", 5, 0, 1, stderr,
                                      &report, why, sizeof(why)),
                      -EINVAL);
-    acl_test_has(why, "line 2: byte 0 is no text");
+    acl_test_has(why, "line 2: byte 0 is not text");
     memset(large, ' ', sizeof(large));
     assert_int_equal(mrail_acl_check(MRAIL_ACL_IOS, large, sizeof(large), 0, 1,
                                      stderr, &report, why, sizeof(why)),

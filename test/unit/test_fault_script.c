@@ -162,12 +162,14 @@ static const struct {
     {"at byte 99999999999G down", "t:1: '99999999999G' is too large"},
     {"at 1ms for down", "t:1: 'down' is not a time"},
     {"at 1ms for", "t:1: the line ends where a time after 'for'"},
-    {"at 1ms for 0s down", "t:1: 'for' wants a time above zero"},
+    {"at 1ms for 0s down", "t:1: 'for' requires a time above zero"},
     {"at 1ms for 1ms for 1ms down", "t:1: 'for' comes twice"},
     {"at 1ms for 2ms clear", "t:1: 'clear' cannot be undone"},
     {"at 1ms for 2ms qp_error", "t:1: 'qp_error' cannot be undone"},
-    {"at 1ms every 0ms down", "t:1: 'every' wants a period of 10us"},
-    {"at 1ms every 9us down", "t:1: 'every' wants a period of 10us"},
+    {"at 1ms every 0ms down",
+     "t:1: 'every' requires a period of at least 10us"},
+    {"at 1ms every 9us down",
+     "t:1: 'every' requires a period of at least 10us"},
     {"at packet 1 every 5ms down", "t:1: '5ms' is not a number from 1"},
     {"at byte 1 every 0 down", "t:1: 'every' wants more than zero"},
     {"at 1ms for 5ms every 5ms down", "t:1: 'for' must be shorter"},
@@ -185,14 +187,14 @@ static const struct {
      "blackhole, pause, delay, duplicate, reorder, "
      "corrupt, rate, drop_acks, write_delay, qp_error, clear"},
     {"at 1ms down now", "t:1: 'now' is one word too many: down"},
-    {"at 1ms drop", "t:1: 'drop' wants a value: drop P"},
+    {"at 1ms drop", "t:1: 'drop' requires a value: drop P"},
     {"at 1ms drop 1.5", "t:1: '1.5' is too large for a probability"},
     {"at 1ms drop 101%", "t:1: '101%' is too large for a probability"},
     {"at 1ms drop 0.0000001", "t:1: '0.0000001' is too fine for a prob"},
     {"at 1ms drop 1ms", "t:1: '1ms' is not a probability"},
     {"at 1ms drop nan", "t:1: 'nan' is not a probability"},
     {"at 1ms drop 1e-3", "t:1: '1e-3' is not a probability"},
-    {"at 1ms blackhole", "t:1: 'blackhole' wants a value: blackhole tx|rx"},
+    {"at 1ms blackhole", "t:1: 'blackhole' requires a value: blackhole tx|rx"},
     {"at 1ms blackhole up", "t:1: 'up' is not tx, rx or both"},
     {"at 1ms delay 11s", "t:1: '11s' is too large for a time"},
     {"at 1ms delay 0.5us", "t:1: '0.5us' is too fine for a time"},
@@ -211,7 +213,7 @@ static const struct {
     {"in 1ms down", "t:1: 'in' begins no line"},
     {"at 5ms down\nat packet 1 up\nat 4ms up",
      "t:3: this time is in the past: line 1 is later"},
-    {"at 1ms down\x01", "t:1: byte 0x1 is no text"},
+    {"at 1ms down\x01", "t:1: byte 0x1 is not text"},
     {"a a a a a a a a a a a a a a a a a a a a a a a a a", "t:1: the line has "
                                                           "more than 24"}};
 
@@ -234,7 +236,7 @@ static void test_refused(void **state)
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         expect_error(bad[i].text, strlen(bad[i].text), bad[i].why);
     }
-    expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is no text");
+    expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is not text");
 }
 
 /* A long path leaves room for the message: only its end is shown. */

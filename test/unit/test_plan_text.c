@@ -283,33 +283,34 @@ static const struct {
     {SIZED "rail 0-2 0 1GB", "t:3: there is no node 2: they are 0 to 1"},
     {SIZED "rail 0 4 1GB", "t:3: there is no rail 4: they are 0 to 3"},
     {SIZED "rail 0 99999999999999999999 1GB", "t:3: there is no rail 9999"},
-    {SIZED "rail x 0 1GB", "t:3: 'x' is no number of a node: a list as 3"},
-    {SIZED "rail 0, 0 1GB", "t:3: '' is no number of a node"},
-    {SIZED "rail ,0 0 1GB", "t:3: '' is no number of a node"},
-    {SIZED "rail 0 0-1-2 1GB", "t:3: '1-2' is no number of a rail"},
-    {SIZED "rail 0 - 1GB", "t:3: '' is no number of a rail"},
-    {SIZED "rail 0 -1 1GB", "t:3: '' is no number of a rail"},
+    {SIZED "rail x 0 1GB", "t:3: 'x' is not a node number: a list as 3"},
+    {SIZED "rail 0, 0 1GB", "t:3: '' is not a node number"},
+    {SIZED "rail ,0 0 1GB", "t:3: '' is not a node number"},
+    {SIZED "rail 0 0-1-2 1GB", "t:3: '1-2' is not a rail number"},
+    {SIZED "rail 0 - 1GB", "t:3: '' is not a rail number"},
+    {SIZED "rail 0 -1 1GB", "t:3: '' is not a rail number"},
     {SIZED "rail 0 3-1 1GB", "t:3: rails 3 to 1: the smaller one goes first"},
     {SIZED "rail 0 0,0 1GB", "t:3: rail 0 comes twice in a list"},
     {SIZED "rail 0 0-2,1 1GB", "t:3: rail 1 comes twice in a list"},
     {SIZED "rail 0 3,1-3 1GB", "t:3: rail 3 comes twice in a list"},
-    {SIZED "rail 0 *,1 1GB", "t:3: '*' is no number of a rail"},
+    {SIZED "rail 0 *,1 1GB", "t:3: '*' is not a rail number"},
     {SIZED "rail 0 000000000000000000000000000000000000000000000000 1GB",
-     "t:3: '00000000000000000000...' is no number of a rail"},
-    {SIZED "rail 0 0 50", "t:3: '50' is no capacity: 50GB (bytes per second) "
-                          "or 400Gb (bits), with k, M, G or T; or dead"},
-    {SIZED "rail 0 0 50G", "t:3: '50G' is no capacity"},
-    {SIZED "rail 0 0 50gb", "t:3: '50gb' is no capacity"},
-    {SIZED "rail 0 0 GB", "t:3: 'GB' is no capacity"},
-    {SIZED "rail 0 0 .GB", "t:3: '.GB' is no capacity"},
-    {SIZED "rail 0 0 5.GB", "t:3: '5.GB' is no capacity"},
-    {SIZED "rail 0 0 1.2.3GB", "t:3: '1.2.3GB' is no capacity"},
-    {SIZED "rail 0 0 -5GB", "t:3: '-5GB' is no capacity"},
-    {SIZED "rail 0 0 1e9GB", "t:3: '1e9GB' is no capacity"},
-    {SIZED "rail 0 0 inf", "t:3: 'inf' is no capacity"},
-    {SIZED "rail 0 0 infGB", "t:3: 'infGB' is no capacity"},
-    {SIZED "rail 0 0 nanGB", "t:3: 'nanGB' is no capacity"},
-    {SIZED "rail 0 0 none", "t:3: 'none' is no capacity"},
+     "t:3: '00000000000000000000...' is not a rail number"},
+    {SIZED "rail 0 0 50",
+     "t:3: '50' is not a capacity: 50GB (bytes per second) "
+     "or 400Gb (bits), with k, M, G or T; or dead"},
+    {SIZED "rail 0 0 50G", "t:3: '50G' is not a capacity"},
+    {SIZED "rail 0 0 50gb", "t:3: '50gb' is not a capacity"},
+    {SIZED "rail 0 0 GB", "t:3: 'GB' is not a capacity"},
+    {SIZED "rail 0 0 .GB", "t:3: '.GB' is not a capacity"},
+    {SIZED "rail 0 0 5.GB", "t:3: '5.GB' is not a capacity"},
+    {SIZED "rail 0 0 1.2.3GB", "t:3: '1.2.3GB' is not a capacity"},
+    {SIZED "rail 0 0 -5GB", "t:3: '-5GB' is not a capacity"},
+    {SIZED "rail 0 0 1e9GB", "t:3: '1e9GB' is not a capacity"},
+    {SIZED "rail 0 0 inf", "t:3: 'inf' is not a capacity"},
+    {SIZED "rail 0 0 infGB", "t:3: 'infGB' is not a capacity"},
+    {SIZED "rail 0 0 nanGB", "t:3: 'nanGB' is not a capacity"},
+    {SIZED "rail 0 0 none", "t:3: 'none' is not a capacity"},
     {SIZED "rail 0 0 0GB", "t:3: '0GB' is out of range: from 1kB to 1000TB per "
                            "second; or dead"},
     {SIZED "rail 0 0 999B", "t:3: '999B' is out of range"},
@@ -345,7 +346,7 @@ static const struct {
     {RANKED "pairwise 0 1GB\nranks 1 1 multi-rail",
      "t:5: 'ranks' goes before the first 'pairwise', 'link' or 'switch', line 4"},
     {RANKED "pairwise 0 none",
-     "t:4: 'none' is no capacity: 50GB (bytes per second)"
+     "t:4: 'none' is not a capacity: 50GB (bytes per second)"
      " or 400Gb (bits), with k, M, G or T"},
     {RANKED "pairwise 5 1GB", "t:4: there is no node 5"},
     {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' goes"},
@@ -362,7 +363,7 @@ static const struct {
      "t:5: node 1 has a switch since line"},
     {RANKED "switch * 1GB\nlink 3 4 1GB", "t:5: node 1 has a switch since"},
     {RANKED "switch 1 1GB\nswitch 1 1GB", "t:5: this leaves nothing of line 4"},
-    {RANKED "switch 1 dead", "t:4: 'dead' is no capacity"},
+    {RANKED "switch 1 dead", "t:4: 'dead' is not a capacity"},
     {RANKED "switch 1 1GB 0GB",
      "t:4: '0GB' is out of range: from 1kB to 1000TB "
      "per second"},
@@ -378,7 +379,7 @@ static const struct {
     {RANKED "link 0 1 1GB\nlink 1 0 none", "t:5: there is no link from rank 1 "
                                            "to rank 0"},
     {RANKED "link 0 1 1GB\nlink 0 1 2GB", "t:5: this leaves nothing of line 4"},
-    {RANKED "link 0 1 dead", "t:4: 'dead' is no capacity: 50GB (bytes per "
+    {RANKED "link 0 1 dead", "t:4: 'dead' is not a capacity: 50GB (bytes per "
                              "second) or 400Gb (bits), with k, M, G or T; or "
                              "none"},
     {SIZED "ranks 0 17 multi-rail\nlink 0 16 1GB",
@@ -404,8 +405,8 @@ static const struct {
     {SIZED "hairpin\nhairpin",
      "t:4: 'hairpin' was said in line 3: it goes once"},
     {SIZED "cross_rail\ncross_rail", "t:4: 'cross_rail' was said in line 3"},
-    {SIZED "hairpin\x01", "t:3: byte 0x1 is no text"},
-    {SIZED "hairpin\x7f", "t:3: byte 0x7f is no text"},
+    {SIZED "hairpin\x01", "t:3: byte 0x1 is not text"},
+    {SIZED "hairpin\x7f", "t:3: byte 0x7f is not text"},
     {"a b c d e f g h i j k l m", "t:1: more than 12 words in a line"},
 };
 
@@ -428,7 +429,7 @@ static void test_topos_refused(void **state)
         refuse_topo(invalid_topos[i].text, strlen(invalid_topos[i].text),
                     invalid_topos[i].why);
     }
-    refuse_topo("nodes 1\nra\0ils 1", 16, "t:2: byte 0 is no text");
+    refuse_topo("nodes 1\nra\0ils 1", 16, "t:2: byte 0 is not text");
 }
 
 static void test_long_lists(void **state)
@@ -638,12 +639,12 @@ static const struct {
     {"0 1 2 3", "d:1: too many words: FROM TO BYTES"},
     {"\n\n4 0 1", "d:3: there is no rank 4: they are 0 to 3"},
     {"0 1-4 1", "d:1: there is no rank 4: they are 0 to 3"},
-    {"a 1 1", "d:1: 'a' is no number of a rank: a list as 3, 0-3 or 0,2, or *"},
-    {"0 1 x", "d:1: 'x' is no number of bytes: digits, then k, m or g"},
-    {"0 1 -1", "d:1: '-1' is no number of bytes"},
-    {"0 1 1.5k", "d:1: '1.5k' is no number of bytes"},
-    {"0 1 1kB", "d:1: '1kB' is no number of bytes"},
-    {"0 1 inf", "d:1: 'inf' is no number of bytes"},
+    {"a 1 1", "d:1: 'a' is not a rank number: a list as 3, 0-3 or 0,2, or *"},
+    {"0 1 x", "d:1: 'x' is not a number of bytes: digits, then k, m or g"},
+    {"0 1 -1", "d:1: '-1' is not a number of bytes"},
+    {"0 1 1.5k", "d:1: '1.5k' is not a number of bytes"},
+    {"0 1 1kB", "d:1: '1kB' is not a number of bytes"},
+    {"0 1 inf", "d:1: 'inf' is not a number of bytes"},
     {"0 1 4611686018427387905", "d:1: '4611686018427387905' is too large: at "
                                 "most 2^62 bytes"},
     {"0 1 99999999999g", "d:1: '99999999999g' is too large"},
@@ -659,7 +660,7 @@ static const struct {
     {"0-1 1-2 1537228672809129302", "d:1: with this all lines together"},
     {"* 3 1537228672809129302", "d:1: with this all lines together"},
     {"0-2 3 1537228672809129301\n1 0 2\n", "d:2: with this"},
-    {"0 1 \x1b", "d:1: byte 0x1b is no text"},
+    {"0 1 \x1b", "d:1: byte 0x1b is not text"},
 };
 
 static void refuse_demands(const char *text, unsigned num_ranks,

@@ -354,8 +354,8 @@ static void test_wrong_patterns(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"broadcast", "'broadcast' is no pattern: "},
-        {"", "'' is no pattern: "},
+        {"broadcast", "'broadcast' is not a pattern: "},
+        {"", "'' is not a pattern: "},
         {"ring:2", "ring takes no argument"},
         {"shift", "shift needs an argument: "},
         {"shift:0", "shift:0: expected a number of hosts"},

@@ -300,7 +300,7 @@ int sroce_fault_action_read(char *const *words, unsigned num_words,
         return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {
-        snprintf(why, size, "'%s' wants a value: %s %s", action->name,
+        snprintf(why, size, "'%s' requires a value: %s %s", action->name,
                  action->name, action->syntax);
         return -EINVAL;
     }

@@ -81,7 +81,7 @@ static int clause_for(line_t *line)
     }
     return (line->step->for_ns != 0)
                ? 0
-               : fail(line, "'for' wants a time above zero");
+               : fail(line, "'for' requires a time above zero");
 }
 
 static int clause_every(line_t *line)
@@ -94,7 +94,7 @@ static int clause_every(line_t *line)
     }
     if ((step->when == SROCE_FAULT_AT_TIME) &&
         (step->every < SROCE_FAULT_MIN_EVERY_NS)) {
-        return fail(line, "'every' wants a period of 10us at least");
+        return fail(line, "'every' requires a period of at least 10us");
     }
     return (step->every != 0) ? 0 : fail(line, "'every' wants more than zero");
 }
@@ -301,7 +301,7 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
 {
     for (const char *p = cut; *p != '\0'; ++p) {
         if (((unsigned char)*p < ' ') && (*p != '\t') && (*p != '\r')) {
-            return fail(line, "byte %#x is no text", (unsigned char)*p);
+            return fail(line, "byte %#x is not text", (unsigned char)*p);
         }
     }
     if ((cut_line(line, cut, text) != 0) || (line->num == 0)) {
@@ -400,7 +400,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
         for (const char *p = text; p < zero; ++p) {
             number += (*p == '\n');
         }
-        snprintf(why, size, "%s:%u: byte 0 is no text", name, number);
+        snprintf(why, size, "%s:%u: byte 0 is not text", name, number);
         return -EINVAL;
     }
     script = calloc(1, sizeof(*script));
