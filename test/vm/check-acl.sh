@@ -1,7 +1,8 @@
 #!/bin/sh
 # The rules of mrail acl for Linux on both leaves, in place of the fabric's own: each
 # uplink carries its segment of an MPI_Alltoallv over the kernel's devices.  The same
-# job on plain ECMP follows.  The spread is printed, not judged: emulation delays lanes.
+# job on plain ECMP follows.  Loads are printed only: the exchange is short, and its
+# lanes pull chunks, so faster lanes carry more.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -74,7 +75,8 @@ exchange()
     done <"$log/$1.sent"
 }
 
-# Uplinks count 14 bytes more for each packet, and ARP.
+# Uplinks count 14 bytes more for each packet, and ARP.  Packets come between the two
+# readings.  A lane on a wrong uplink would differ by hundreds of KB.
 by_rules()
 {
     # shellcheck disable=SC2016 # awk's
@@ -83,7 +85,7 @@ by_rules()
             sub(/.*counter packets /, "")
             want = $3 + 14 * $1
             more = sent[++n] - want
-            if (want < 100000 || more < 0 || more > 10000) { bad = 1; exit 1 }
+            if (want < 100000 || more < -10000 || more > 10000) { bad = 1 }
         }
         END { exit bad || n != 8 }' "$log/acl.sent" "$log/nft"
 }
