@@ -54,7 +54,7 @@ exchange()
         "$vm/fabric.sh" uplinks $l
     done >"$log/$1.before"
     checked_job "$1" 90 4 -x UCX_MRAIL_LANES_PER_RAIL=4 -- \
-        "$mrail" bench alltoallv --sizes 2m --iterations 2 --warmup 0
+        "$mrail" bench alltoallv --sizes 8m --iterations 2 --warmup 0
     for l in 1 2; do
         "$vm/fabric.sh" uplinks $l
     done >"$log/$1.after"
@@ -76,7 +76,7 @@ exchange()
 }
 
 # Uplinks count 14 bytes more for each packet, and ARP.  Packets come between the two
-# readings.  A lane on a wrong uplink would differ by hundreds of KB.
+# readings.  A lane on a wrong uplink would differ by a chunk at least.
 by_rules()
 {
     # shellcheck disable=SC2016 # awk's
@@ -85,7 +85,7 @@ by_rules()
             sub(/.*counter packets /, "")
             want = $3 + 14 * $1
             more = sent[++n] - want
-            if (want < 100000 || more < -10000 || more > 10000) { bad = 1 }
+            if (want < 1000000 || more < -10000 || more > 10000) { bad = 1 }
         }
         END { exit bad || n != 8 }' "$log/acl.sent" "$log/nft"
 }
