@@ -1,5 +1,6 @@
 """The areas failover, vm, window and planner."""
 import json
+import re
 import time
 
 from . import samples
@@ -182,9 +183,18 @@ def vm_blocks(bench):
             raise ValueError('contrib/vm: no check ran: '
                              + text.strip().splitlines()[-1])
         bench.add('seconds', Sample(seconds, load_since(before)), at)
+        for name in ('acl', 'ecmp'):
+            spread = re.findall(rf'# uplinks {name}, leaf .* busiest (\d+)/1000',
+                                text)
+            if len(spread) != 2:
+                raise ValueError(f'contrib/vm: no bytes of uplinks for {name}')
+            bench.add(f'busiest.{name}',
+                      Sample(max(map(int, spread)) / 1000), at)
     return [Block([Turn('contrib/vm', run)], [
         Figure('contrib/vm, command to result', 's', 'less', 'seconds',
-               value=180)])]
+               value=180),
+        Figure('alltoallv, busiest uplink over the mean, rules', '', 'less',
+               'busiest.acl', 'busiest.ecmp', 'ECMP')])]
 
 
 # window: a lane of 400 Gb/s in virtual time, disturbed at 100 us; one seed a

@@ -50,7 +50,7 @@ if [ "${shell:-no}" = yes ]; then
     off
 fi
 # In the order of their dependencies.
-for check in ${checks:-perftest stock mpi ports repath events soft}; do
+for check in ${checks:-perftest stock mpi ports acl repath events soft}; do
     say "$check"
     began=$(cut -d . -f 1 /proc/uptime)
     status=0

@@ -13,7 +13,7 @@ check_PROGRAMS += $(VM_HELPERS)
 EXTRA_DIST += contrib/vm test/vm/init test/vm/guest.sh test/vm/fabric.sh \
     test/vm/lib.sh test/vm/mpi-lib.sh test/vm/rank.sh \
     test/vm/check-perftest.sh test/vm/check-stock.sh test/vm/check-mpi.sh \
-    test/vm/check-ports.sh test/vm/check-repath.sh \
+    test/vm/check-acl.sh test/vm/check-ports.sh test/vm/check-repath.sh \
     test/vm/check-events.sh test/vm/check-soft.sh
 
 # Files that contrib/vm needs besides the installation.

@@ -1,0 +1,106 @@
+#!/bin/sh
+# The rules of mrail acl for Linux on both leaves, in place of the fabric's own: each
+# uplink carries its segment of an MPI_Alltoallv over the kernel's devices.  The same
+# job on plain ECMP follows.  Loads are printed only: the exchange is short, and its
+# lanes pull chunks, so faster lanes carry more.
+set -u
+# shellcheck source=test/vm/lib.sh
+. "${top:?}/test/vm/lib.sh"
+# shellcheck source=test/vm/mpi-lib.sh
+. "${top:?}/test/vm/mpi-lib.sh"
+
+# rules LEAF [OPTION]: what mrail acl prints for the leaf.
+rules()
+{
+    leaf=$1
+    shift
+    hops=10.20.${leaf}1.2,10.20.${leaf}2.2,10.20.${leaf}3.2,10.20.${leaf}4.2
+    "$mrail" acl --dialect linux --uplinks 4 --next-hops "$hops" \
+        --uplink-ports 'up[1-4]' --ports "h$((leaf * 2 - 1)),h$((leaf * 2))" \
+        --local "10.10.$leaf.0/24" "$@"
+}
+
+# on_leaves NAME [OPTION]: runs the rules on both leaves.
+on_leaves()
+{
+    to=$1
+    shift
+    for l in 1 2; do
+        rules $l "$@" >"$log/$to$l" 2>"$log/$to$l.err" &&
+            ip netns exec leaf$l sh "$log/$to$l" 2>>"$log/$to$l.err" ||
+            return 1
+    done
+}
+
+# own_rules add|del: the fabric's own rules, which come first.
+own_rules()
+{
+    for l in 1 2; do
+        for s in 1 2 3 4; do
+            if [ "$1" = add ]; then
+                grep "pref $((100 + s)) " "/vm/fabric/leaf$l"
+            else
+                echo "rule del pref $((100 + s))"
+            fi
+        done | ip -n leaf$l -batch - || return 1
+    done
+}
+
+# exchange NAME: the job, and in $log/NAME.sent for each leaf:
+# "LEAF BYTES BYTES BYTES BYTES BUSIEST", the last in parts per thousand of the mean.
+exchange()
+{
+    for l in 1 2; do
+        "$vm/fabric.sh" uplinks $l
+    done >"$log/$1.before"
+    checked_job "$1" 90 4 -x UCX_MRAIL_LANES_PER_RAIL=4 -- \
+        "$mrail" bench alltoallv --sizes 8m --iterations 2 --warmup 0
+    for l in 1 2; do
+        "$vm/fabric.sh" uplinks $l
+    done >"$log/$1.after"
+    paste -d ' ' "$log/$1.before" "$log/$1.after" | awk '{
+            sum = most = 0
+            line = NR
+            for (s = 1; s <= 4; ++s) {
+                sent = $(s + 4) - $s
+                sum += sent
+                if (sent > most) most = sent
+                line = line " " sent
+            }
+            print line, sum ? int(4000 * most / sum + 0.999) : 0
+        }' >"$log/$1.sent"
+    while read -r l one two three four busiest; do
+        echo "# uplinks $1, leaf $l: $one $two $three $four bytes," \
+            "busiest $busiest/1000 of the mean"
+    done <"$log/$1.sent"
+}
+
+# Uplinks count 14 bytes more for each packet, and ARP.  Packets come between the two
+# readings.  A lane on a wrong uplink would differ by a chunk at least.
+by_rules()
+{
+    # shellcheck disable=SC2016 # awk's
+    awk 'FNR == NR { for (s = 1; s <= 4; ++s) sent[++all] = $(s + 1); next }
+        /counter packets/ {
+            sub(/.*counter packets /, "")
+            want = $3 + 14 * $1
+            more = sent[++n] - want
+            if (want < 1000000 || more < -10000 || more > 10000) { bad = 1 }
+        }
+        END { exit bad || n != 8 }' "$log/acl.sent" "$log/nft"
+}
+
+result "the fabric's own rules go" 'ip rule del failed' own_rules del
+result 'both leaves take the rules of mrail acl' \
+    "$(last "$log/rules1.err")$(last "$log/rules2.err")" on_leaves rules
+exchange acl
+for l in 1 2; do
+    ip netns exec leaf$l nft list table ip mrail_acl
+done >"$log/nft" 2>&1
+result 'each uplink carries the bytes of its rule, both ways' \
+    "$(paste -sd ';' "$log/acl.sent")" by_rules
+result 'their undo is accepted' \
+    "$(last "$log/undo1.err")$(last "$log/undo2.err")" on_leaves undo --undo
+exchange ecmp
+result "the fabric's own rules are back" 'ip rule add failed' own_rules add
+finish
