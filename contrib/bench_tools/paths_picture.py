@@ -54,7 +54,8 @@ def draw(figures):
             drawing.bar(216, y, times(time), kind)
             drawing.text(222 + times(time), y + 13, f'{time:.2f} x')
             drawing.bar(536, y, spreads(spread), kind)
-            drawing.text(542 + spreads(spread), y + 13, f'{spread:.2g} %')
+            drawing.text(542 + spreads(spread), y + 13, f'{spread:.0f} %' if spread >= 10
+                         else f'{spread:.2g} %')
             y += PITCH
         y += 8
     return drawing.svg(HEIGHT, 'Times of exchanges and variation of uplink loads '
