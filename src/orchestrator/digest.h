@@ -4,8 +4,8 @@
 
 #include "plan.h"
 
-/* Digest of two numbers. The caller sums digests, so no step depends on the one
- * before. */
+/* Digest of two numbers. The caller sums digests, so no step depends on the
+ * previous one. */
 static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
 {
     return (bytes + UINT64_C(0x9e3779b97f4a7c15)) *

@@ -31,7 +31,7 @@ typedef struct mrail_ethereal_split {
 /* The split of `flows` flows over `uplinks` (>= 1) usable uplinks. */
 mrail_ethereal_split_t mrail_ethereal_split(uint32_t flows, uint32_t uplinks);
 
-/* Pieces in all: whole flows count as one each. */
+/* Total number of pieces; a whole flow counts as one. */
 uint64_t mrail_ethereal_num_pieces(const mrail_ethereal_split_t *split);
 
 typedef struct mrail_ethereal_piece {
@@ -57,7 +57,7 @@ typedef struct mrail_ethereal_paths {
 
 void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks);
 
-/* The path failed: it is bad for bad_ns from now on. */
+/* Marks a failed path as bad for bad_ns from now on. */
 void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
                               mrail_ns_t now_ns, mrail_ns_t bad_ns);
 
@@ -66,8 +66,8 @@ void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
 uint32_t mrail_ethereal_paths_good(const mrail_ethereal_paths_t *paths,
                                    mrail_ns_t now_ns, uint32_t *uplinks);
 
-/* When a flow of a batch starts: 0 to max_ns, uniform. It keeps synchronised
- * senders from repeating an incast. */
+/* Random start time of a flow in a batch, uniform from 0 to max_ns. It keeps
+ * synchronised senders from repeating an incast. */
 mrail_ns_t mrail_ethereal_stagger(mrail_rng_t *rng, mrail_ns_t max_ns);
 
 /* A random order of `count` items: order[] becomes a permutation of 0 to

@@ -35,9 +35,9 @@ uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
                              uint64_t max);
 
 /*
- * The exact mean slowdown: m n balls into n bins, E(fullest)/m. By the number of
- * ways to fill the bins up to a limit; n m up to 65536. The relative error is
- * below 1e-9. NAN without memory.
+ * The exact mean slowdown, E(fullest)/m, of m n balls in n bins, for n m up to
+ * 65536. Counts the ways to fill the bins up to a limit. The relative error is
+ * below 1e-9. NAN if out of memory.
  */
 double mrail_flowlets_slowdown_exact(unsigned n, unsigned m);
 

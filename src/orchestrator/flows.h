@@ -128,10 +128,10 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_iterations);
 
-/* Both phases at once. It needs two conditions: the minimum congestion is the
- * load of a cut set, and `tries` iterations find a division within `gap` of it.
- * That congestion is stored as the limit. Returns the number of iterations; 0
- * means that no division was made and both phases are necessary. */
+/* Both phases at once. Succeeds if the minimum congestion is the load of a cut
+ * set and `tries` iterations find a division within `gap` of it. Stores that
+ * congestion as the limit. Returns the number of iterations; 0 means that no
+ * division was made and both phases are necessary. */
 unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 double relayed_gap, unsigned tries,
                                 unsigned max_iterations, double *limit_p);

@@ -1,6 +1,6 @@
 /*
- * Numbers for sets of lanes. Each set gets the next number at its first lookup.
- * The number of sets is small for any number of demands. One thread.
+ * Numbers sets of lanes: the first lookup of a set gives it the next number.
+ * However many demands there are, they use few sets. One thread.
  */
 #ifndef MRAIL_ORCHESTRATOR_RAIL_MASKS_H
 #define MRAIL_ORCHESTRATOR_RAIL_MASKS_H

@@ -1,6 +1,6 @@
 /*
- * Choice of source ports by evidence, for fabrics without port rules: lanes that
- * collide on an uplink move to another port.
+ * Chooses source ports by measured rates, for fabrics without port rules: lanes
+ * that collide on an uplink move to another port.
  *
  * ECMP hashes each lane to an uplink that the host does not know. Lanes that always
  * have work share their uplink equally. The rate of a lane therefore shows how many
@@ -8,11 +8,11 @@
  * The controller moves the slowest lane to a random port. Moves stop when rates are
  * equal within a tolerance, and start again only above a larger one.
  *
- * Lanes that all collide equally have equal rates, too. Then their sum is below the
- * rate of the rail, and the controller tries: a lane moves, and moves back if the
- * sum does not rise. Trials without a gain show that the sum is all that the fabric
- * carries, as below uplinks that are slower together than the rail; they are then
- * not repeated until the sum drops, or for the longest back-off.
+ * Lanes that all collide equally also have equal rates, but their sum is below
+ * the rate of the rail. The controller then makes trials: it moves a lane, and
+ * moves it back if the sum does not rise. Trials without a gain show that the
+ * fabric carries no more, for example because the uplinks together are slower than
+ * the rail. Trials then stop until the sum drops, or for the longest back-off.
  *
  * One lane moves at a time. An episode has a limited number of moves; after one
  * without success the controller backs off, because then paths are not the cause.
@@ -88,10 +88,10 @@ typedef struct mrail_repath_move {
 } mrail_repath_move_t;
 
 /*
- * A window has ended. bytes[i]: bytes of lane i in the window; sports[i]: its port;
- * saturated: bit i is set if lane i had work throughout. Other lanes do not
- * count, and with fewer than two that count nothing is decided. capacity: bytes
- * that the rail can send in a window; 0: not known, then equal lanes are left
+ * Call at the end of each window. bytes[i]: bytes of lane i in the window;
+ * sports[i]: its port; saturated: bit i is set if lane i had work throughout. Other
+ * lanes do not count, and at least two must count for a decision. capacity: bytes
+ * that the rail can send in a window; 0: unknown, and equal lanes are left
  * alone. Windows have equal lengths. Returns 1 and the move to make, or 0.
  */
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,

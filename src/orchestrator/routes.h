@@ -1,6 +1,6 @@
 /*
- * Paths of demands in a topology (plan.h) as rows of lanes for a division
- * (flows.h), and the reverse mapping from lanes to rails and relays.
+ * Maps the paths of demands in a topology (plan.h) to rows of lanes for a
+ * division (flows.h), and maps lanes back to rails and relays.
  *
  * Lanes are rails, plus one for the path through the spine if there is one.
  * Within a node with pairwise links, a lane is the place of the relay; the

@@ -1,6 +1,6 @@
 /*
  * Internals of a topology (plan.h), for the files that derive paths. Only the
- * functions of plan.h write it.
+ * functions in plan.h modify it.
  */
 #ifndef MRAIL_ORCHESTRATOR_TOPO_H
 #define MRAIL_ORCHESTRATOR_TOPO_H

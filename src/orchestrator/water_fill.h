@@ -20,15 +20,15 @@ typedef struct mrail_water_fill_demand {
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
-/* Maximum bytes of large demands on a rail that neither end owns, if bounded,
- * up to one byte per demand. It is a quarter of the rail's room, plus the part
- * of its room above half of the bytes that own it. Bytes that own it at both
- * ends count in full. */
+/* Limit on the bytes of large demands on a rail that neither end owns, exact to
+ * one byte per demand. It is a quarter of the rail's room, plus any room beyond
+ * half of its owners' bytes. Bytes that own the rail at both ends count in
+ * full. */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*
  * Divides the demands of a pair of nodes. Small demands are spread equally over
- * the lanes with the fewest relays, besides.
+ * the lanes with the fewest relays; room[] does not include them.
  *
  *   room[num_rails]                bytes of large demands for each rail; the
  *                                  sum is that of the large demands
