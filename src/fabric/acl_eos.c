@@ -291,7 +291,8 @@ const acl_dialect_t acl_eos = {
     .undo = eos_undo,
     .vrfs = eos_vrfs,
     .read = eos_read,
-    .notes = {[MRAIL_ACL_DROP] = "'ip policy unresolved-nexthop' holds for all "
-                                 "policies of the switch; see that this "
-                                 "EOS has it"},
+    .notes = {[MRAIL_ACL_DROP] =
+                  "'ip policy unresolved-nexthop' applies to all "
+                  "policies of the switch; check that your EOS "
+                  "release supports it"},
 };

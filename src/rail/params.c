@@ -293,7 +293,7 @@ unsigned mrail_config_qp_timeout(const mrail_config_t *config)
 /* ---- names that do not exist ---- */
 
 #define MRAIL_PARAM_NAME_MAX 32
-#define MRAIL_PARAM_FAR 3u /* from so many edits on it is another word */
+#define MRAIL_PARAM_FAR 3u /* with this many edits or more it is another word */
 
 /* The transport's other variables: src/uct/mrail_config.c, and those that UCX
  * adds to every transport. test/ucx/info.sh compares. */

@@ -314,7 +314,7 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
     if (!shape_of(op->module->topology, &shape)) {
         return mca_coll_mrail_step_aside(
             op,
-            "coll_mrail_relay_memory is too little for relays among so many "
+            "coll_mrail_relay_memory is too small for relays among this many "
             "ranks");
     }
     if (!mca_coll_mrail_all_fine(op)) {
