@@ -343,7 +343,7 @@ gives 2 'Is a directory' $soft ctl --session $session --script "$tmp"
 gives 2 'in the script' $soft ctl --session $session --script "$tmp/long" down
 gives 2 'in the script' $soft ctl --session $session --rail 1 --script "$tmp/long"
 gives 2 "standard input is the command's" $soft --session $session --script - -- true
-gives 2 "'corrupt' wants" $soft ctl --session $session corrupt=1%
+gives 2 "'corrupt' requires" $soft ctl --session $session corrupt=1%
 gives 2 'is not a probability[^;]*$' $soft ctl --session $session drop=much
 gives 2 'is not an action:.* also egress' $soft ctl --session $session sideways
 gives 2 'is not an action:.* also egress' $soft ctl --session $session =
