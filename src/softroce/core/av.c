@@ -1,4 +1,4 @@
-/* Address vectors: conversion from verbs attributes to IPv4 address, TOS and
+/* Address vectors: convert verbs address attributes to an IPv4 address, TOS and
  * source port. */
 #include "config.h"
 

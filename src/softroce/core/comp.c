@@ -1,6 +1,6 @@
 /*
- * The completer processes responses to the requester: ACK, NAK, READ data and
- * atomic results. It completes work requests.
+ * The completer processes what the peer sends back to the requester (ACKs,
+ * NAKs, READ data and atomic results) and completes work requests.
  *
  * Invariant: each work request completes once, in order. psn_una is the PSN of
  * the oldest unacknowledged packet. Source: IBA 9.7.5 (acknowledgement),
@@ -62,12 +62,12 @@ void sroce_comp_tail_moved(sroce_qp_t *qp)
     }
 }
 
-/* Completes and frees the READ or atomic at tail. */
+/* Completes and frees the READ or atomic at the tail. */
 static void comp_read_done(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
-    /* After a seek back, tail == cur means that it has not been sent again
+    /* After a seek back, tail == cur means that the WQE has not been resent
      * yet. */
     if (req->tail != req->cur) {
         --req->rd_out;
@@ -78,8 +78,8 @@ static void comp_read_done(sroce_qp_t *qp)
 }
 
 /*
- * The peer has received all PSNs before `psn`. Completes the SENDs and WRITEs
- * before it. Stops at a READ or atomic, because only a response completes it.
+ * The peer has received every PSN before `psn`. Completes the SENDs and WRITEs
+ * that end there, but stops at a READ or atomic: only a response completes one.
  */
 static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
 {
@@ -100,7 +100,7 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
             break;
         }
         req->psn_una = end;
-        /* After a seek back, cur may be at tail. sroce_req_progress() sets
+        /* After a seek back, cur may be at the tail. sroce_req_progress() sets
          * psn_next. */
         if (req->tail == req->cur) {
             req->cur_off = 0;
@@ -114,7 +114,7 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
     }
 }
 
-/* Responses of the peer were lost. Requests them again, once per psn_una. */
+/* Responses from the peer were lost. Requests them again, once per psn_una. */
 static void comp_gap(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
@@ -175,8 +175,8 @@ static void comp_nak(sroce_qp_t *qp, uint32_t psn, uint8_t syndrome)
     } else if (syndrome == SROCE_SYN_NAK_OP) {
         status = IBV_WC_REM_OP_ERR;
     }
-    /* Responses to READs before `psn` were lost. The peer's QP is in error and
-     * does not send them again. */
+    /* Responses to READs before `psn` were lost. The peer's QP is in the error
+     * state and will not resend them. */
     while (req->tail != req->alloc) {
         const sroce_swqe_t *wqe = sroce_req_wqe(req, req->tail);
 
@@ -196,8 +196,8 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
     uint32_t psn = rx->bth.psn, end;
     int kind = SROCE_SYN_KIND(syndrome);
 
-    /* The PSN of an ACK is the last one received, that of a NAK the first one
-     * not received. */
+    /* An ACK carries the last PSN received, a NAK the first PSN not
+     * received. */
     end = mrail_psn_add(psn, kind == SROCE_SYN_KIND_ACK);
     if (mrail_psn_diff(end, req->psn_una) < 0) {
         ++qp->dev->cnt.rx_stale;
@@ -224,8 +224,9 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
 }
 
 /*
- * Finds the WQE of a READ or atomic response. SENDs and WRITEs before it
- * complete first, then the WQE is at tail. NULL: drop the response.
+ * Finds the WQE that a READ or atomic response belongs to. Earlier SENDs and
+ * WRITEs complete first, which leaves that WQE at the tail. NULL: drop the
+ * response.
  */
 static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
@@ -243,8 +244,8 @@ static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
     comp_until(qp, rx->bth.psn, rx->now_ns);
     if (req->psn_una != rx->bth.psn) {
         comp_gap(qp);
-        /* The peer still sends responses to the old request. It serves the
-         * repeated request afterwards, so the ACK timer restarts. */
+        /* The peer is still answering the old request and will serve the
+         * repeated one after it, so the ACK timer restarts. */
         if ((req->ack_ns != MRAIL_NS_NEVER) &&
             (req->psn_next != req->psn_una)) {
             sroce_req_set_ack_timer(qp, rx->now_ns);

@@ -1,13 +1,13 @@
 /*
- * Internal interface of the core: the contents of the objects, and the calls
- * between requester (req.c), completer (comp.c), responder (resp.c) and
- * datagrams (ud.c). The owner of a device uses sroce.h instead.
+ * Internal interface of the core: object layouts, and the calls between the
+ * requester (req.c), completer (comp.c), responder (resp.c) and datagram code
+ * (ud.c). The owner of a device uses sroce.h instead.
  *
  *   post_send -> sq ring -> req.c -> pull          rx -> resp.c -> rq, memory
  *                 ^                                        |
  *                 +---- comp.c <- rx (ACK, READ data)      +-> pull (ACK, data)
  *
- * Ring indexes are free-running (uint32_t) and are masked at each access.
+ * Ring indexes are free-running uint32_t, masked on each access.
  */
 #ifndef SROCE_CORE_CORE_H
 #define SROCE_CORE_CORE_H
@@ -41,8 +41,8 @@ typedef struct sroce_mr_slot {
     uint8_t generation;
 } sroce_mr_slot_t;
 
-/* Address of [addr, addr + length) under `key`. NULL: the key does not allow
- * the access. */
+/* Returns the address of [addr, addr + length) under `key`, or NULL if the key
+ * does not allow the access. */
 static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
                                      const sroce_pd_t *pd, uint32_t key,
                                      uint64_t addr, uint64_t length,
@@ -119,12 +119,12 @@ typedef struct sroce_swqe {
     uint64_t remote_addr;
     uint32_t rkey;
     uint32_t length;
-    uint32_t first_psn; /* valid if idx is before req.alloc */
+    uint32_t first_psn; /* valid once idx is before req.alloc */
     uint32_t num_pkts;  /* PSNs */
     uint32_t imm;       /* in network byte order */
     uint8_t opcode;     /* enum ibv_wr_opcode */
     uint8_t flags;      /* enum ibv_send_flags */
-    uint8_t num_sge;    /* 0 with inline data */
+    uint8_t num_sge;    /* 0 if the data is inline */
     uint8_t kind;       /* SROCE_WK_* */
     union {
         struct {
@@ -145,13 +145,13 @@ typedef struct sroce_swqe {
 enum { SROCE_WK_SEND, SROCE_WK_WRITE, SROCE_WK_READ, SROCE_WK_ATOMIC };
 
 /*
- * Requester.      tail <= cur <= alloc <= head
+ * The requester.      tail <= cur <= alloc <= head
  *
  * ring  ..|acked|  sent, not acked  |cur: being sent|  never sent  |..
  *          ^tail                      ^cur            ^alloc         ^head
  * PSN     una                        psn_next        psn_alloc
  *
- * psn_max is the first PSN that was never sent. After a loss req_seek() moves
+ * psn_max is the first PSN that was never sent. After a loss, req_seek() moves
  * cur and psn_next back; alloc, psn_alloc and psn_max stay.
  */
 typedef struct sroce_req {
@@ -173,20 +173,20 @@ typedef struct sroce_req {
     uint32_t psn_max;
     uint32_t rd_out;       /* READs and atomics in [tail, cur) */
     uint32_t rd_psns;      /* PSNs of their missing responses */
-    uint32_t window;       /* limit of packets in flight; adapts to loss */
+    uint32_t window;       /* packets in flight, at most; adapts to loss */
     uint32_t window_acked; /* packets acknowledged towards window growth */
     uint32_t since_ackreq; /* packets since the last AckReq */
     uint32_t read_off;     /* bytes received for the READ at tail */
     sroce_sgcur_t read_sg;
     uint32_t gap_psn;     /* psn_una of the last repeated READ request */
-    uint32_t recover_psn; /* no second shrink until psn_una is here */
+    uint32_t recover_psn; /* no second shrink until psn_una reaches this */
     uint8_t gap_seen;
     uint8_t rnr_wait; /* 1 until rnr_ns */
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
     uint8_t failed;        /* the WQE at fail_idx cannot be sent */
-    uint8_t drained_event; /* SQ_DRAINED is due */
+    uint8_t drained_event; /* IBV_EVENT_SQ_DRAINED is due */
     uint8_t probes;        /* probes sent since progress */
     uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
@@ -201,14 +201,14 @@ typedef struct sroce_req {
     mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
 } sroce_req_t;
 
-/* A READ or atomic of the peer: the state for its response, and for a repeated
- * response. */
+/* A READ or atomic from the peer: what is needed to respond, and to respond
+ * again if the request is repeated. */
 typedef struct sroce_rdres {
     uint32_t psn; /* of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
     uint8_t pending; /* a response is due */
-    uint8_t again;   /* the response was sent completely before */
+    uint8_t again;   /* the whole response was sent before */
     uint32_t rkey;
     uint32_t cur_psn;  /* PSN of the next response packet */
     uint32_t cur_left; /* response packets left */
@@ -223,14 +223,14 @@ enum { SROCE_MSG_NONE, SROCE_MSG_SEND, SROCE_MSG_WRITE };
 typedef struct sroce_resp {
     uint32_t epsn; /* next expected PSN */
     uint32_t msn;
-    uint32_t ack_psn; /* PSN of a NAK; an ACK uses epsn - 1 */
+    uint32_t ack_psn; /* PSN of a NAK; an ACK carries epsn - 1 */
     uint8_t ack_due;  /* an ACK or NAK is due */
-    uint8_t ack_late; /* the last run had no room: send it first */
+    uint8_t ack_late; /* did not fit in the last run: send it first */
     uint8_t syndrome;
     uint8_t nak_sent; /* a sequence or RNR NAK was sent for epsn */
-    uint8_t fatal;    /* QP is in error, its NAK is still due */
+    uint8_t fatal;    /* the QP is in error, its NAK is still due */
     uint8_t msg;      /* SROCE_MSG_*: the message in progress */
-    uint8_t have_wqe; /* a receive WQE is taken: see wqe_sge */
+    uint8_t have_wqe; /* a receive WQE was taken: see wqe_sge */
     uint8_t comm_est; /* IBV_EVENT_COMM_EST was raised */
     uint32_t ooo_psn; /* highest PSN received ahead of epsn */
     uint32_t rkey;    /* of the WRITE in progress */
@@ -267,7 +267,7 @@ struct sroce_qp {
     sroce_cq_t *recv_cq;
     sroce_srq_t *srq;
     struct ibv_qp_cap cap;
-    struct ibv_qp_attr attr; /* of sroce_qp_modify(), for query */
+    struct ibv_qp_attr attr; /* as set by sroce_qp_modify(), for query */
     uint32_t timer_slot;     /* index in dev->timers + 1; 0: none */
     mrail_ns_t timer_ns;     /* heap key; the deadline may be later */
     sroce_req_t req;
@@ -282,11 +282,11 @@ struct sroce_dev {
     sroce_counters_t cnt;
     sroce_qp_t **qps; /* [params.qpn_count] */
     uint32_t num_qps;
-    uint32_t next_qp; /* index to try first */
+    uint32_t next_qp; /* index to try first for a new QP */
     sroce_mr_slot_t *mrs;
     uint32_t num_mrs;
     uint32_t key_mask;
-    uint32_t mr_free_head; /* FIFO of free slots: delays reuse of keys */
+    uint32_t mr_free_head; /* FIFO of free slots, to delay reuse of keys */
     uint32_t mr_free_tail;
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
@@ -299,7 +299,8 @@ struct sroce_dev {
 
 /* ---- Delayed WRITEs (delayed_write.c) ---- */
 
-/* 1: the WRITE is queued. 0: out of memory, the caller places it now. */
+/* Returns 1 if the WRITE was queued, 0 if memory ran out and the caller must
+ * place it now. */
 int sroce_delayed_write_add(sroce_dev_t *dev, const sroce_pd_t *pd,
                             uint32_t rkey, uint64_t addr, const void *data,
                             uint32_t length, mrail_ns_t now_ns);
@@ -330,15 +331,15 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
 }
 
 /*
- * Makes iovecs of the next `length` bytes of an SGE list. Returns their number
- * and advances *cur. Errors: -EACCES (a key does not allow it), -ENOBUFS (more
- * than `max` iovecs are needed).
+ * Maps the next `length` bytes of an SGE list to iovecs and advances *cur.
+ * Returns the number of iovecs, -EACCES if a key does not allow the access, or
+ * -ENOBUFS if more than `max` iovecs are needed.
  */
 int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
                  uint32_t num_sge, sroce_sgcur_t *cur, uint32_t length,
                  struct iovec *iov, unsigned max);
-/* Copies into an SGE list with keys of `pd`. 0, -EACCES, or -EMSGSIZE if the
- * list is too short. */
+/* Copies into an SGE list, using keys of `pd`. Returns 0, -EACCES, or -EMSGSIZE
+ * if the list is too short. */
 int sroce_sg_scatter(const sroce_pd_t *pd, const struct ibv_sge *sge,
                      uint32_t num_sge, sroce_sgcur_t *cur, const void *src,
                      uint32_t length);
@@ -394,9 +395,9 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
 /* 1 if a packet of `bytes` to this destination can join the run. */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
-/* Starts a packet. Returns the place of its header in the scratch memory. */
+/* Starts a packet and returns where in the scratch memory its header goes. */
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
-/* Adds payload from memory (small payload is copied) or from an SGE list. */
+/* Adds payload from memory or from an SGE list. Small payloads are copied. */
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes);
 int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
                         const struct ibv_sge *sge, uint32_t num_sge,
@@ -418,14 +419,15 @@ static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
 
 int sroce_req_init(sroce_req_t *req, struct ibv_qp_cap *cap);
 void sroce_req_reset(sroce_qp_t *qp);
-/* 1 and *next_p if a request packet can be sent now, else 0. */
+/* Returns 1 and sets *next_p if a request packet can be sent now, else 0. */
 int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p);
-/* Appends the request packet. 0: it does not fit, or the WQE failed. */
+/* Appends the request packet. Returns 0 if it does not fit or the WQE
+ * failed. */
 int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next);
-/* Moves cur and psn_next, back or forward, to `psn`. */
+/* Moves cur and psn_next back or forward to `psn`. */
 void sroce_req_seek(sroce_qp_t *qp, uint32_t psn);
-/* Schedules the last packet again, with AckReq. The reply shows which packets
- * the responder has. */
+/* Schedules a resend of the last packet, with AckReq set. The reply shows which
+ * packets the responder has. */
 void sroce_req_probe(sroce_qp_t *qp);
 /* Reports a loss. The window shrinks once per round trip. */
 void sroce_req_shrink(sroce_qp_t *qp);
@@ -444,8 +446,8 @@ int sroce_comp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status);
 /* Completes the WQE at tail with an error; the QP enters the error state. */
 void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status);
-/* Follows a move of tail. Reports a failed WQE, or raises SQ_DRAINED, if tail
- * has reached it. */
+/* Called after the tail moved. If it has reached a failed WQE, reports the
+ * failure; if an SQ drain has finished, raises SQ_DRAINED. */
 void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 /* ---- Responder (resp.c) ---- */
@@ -454,14 +456,15 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_resp_reset(sroce_qp_t *qp);
 /* UDP bytes of the next response packet. A response must be due. */
 uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
-/* Approximate rest of that response, at most SROCE_RUN_BYTES. */
+/* Roughly what is left of that response, at most SROCE_RUN_BYTES. */
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
 int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
 #define SROCE_ACK_BYTES (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
-/* Moves a receive WQE into qp->resp. 0: the receive queue is empty. */
+/* Moves a receive WQE into qp->resp. Returns 0 if the receive queue is
+ * empty. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
-/* Copies into the taken receive WQE. Returns as sroce_sg_scatter(). */
+/* Copies into the taken receive WQE. Return value as for sroce_sg_scatter(). */
 int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode, enum ibv_wc_status status,
@@ -473,23 +476,23 @@ int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 
 /* ---- QP (qp.c), timers (timer.c) ---- */
 
-/* Enters IBV_QPS_ERR. All queued work requests complete as flushed. */
+/* Enters IBV_QPS_ERR. All queued work requests are flushed. */
 void sroce_qp_error(sroce_qp_t *qp);
-/* Enters IBV_QPS_SQE (UD). The send queue completes as flushed. */
+/* Enters IBV_QPS_SQE (UD only). The send queue is flushed. */
 void sroce_qp_sq_error(sroce_qp_t *qp);
 /* Calls ops.qp_active if the QP has something to send. */
 void sroce_qp_notify(sroce_qp_t *qp);
 void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type);
 
 int sroce_timer_reserve(sroce_dev_t *dev, uint32_t count);
-/* Sets the deadline of the QP. A later deadline takes effect when the old one
+/* Sets the QP's deadline. A later deadline takes effect when the old one
  * expires. */
 void sroce_timer_set(sroce_qp_t *qp, mrail_ns_t ns);
 void sroce_timer_del(sroce_qp_t *qp);
 
 /* ---- State transitions (qp_moves.c) ---- */
 
-/* 0 or EINVAL. */
+/* Returns 0 if the transition is legal with these attributes, else EINVAL. */
 int sroce_qp_move_check(enum ibv_qp_type type, enum ibv_qp_state from,
                         enum ibv_qp_state to, int attr_mask);
 

@@ -1,6 +1,6 @@
 /*
- * CRC-32 (reflected 0x04C11DB7). ISA-L computes the CRC of a buffer; this file
- * has the polynomial arithmetic.
+ * CRC-32 (reflected 0x04C11DB7). ISA-L computes the CRC of a buffer; the
+ * polynomial arithmetic is here.
  */
 #include "config.h"
 
@@ -36,6 +36,6 @@ uint32_t sroce_crc32_x_pow(uint32_t n)
 
 uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length)
 {
-    /* The library inverts the CRC before and after. */
+    /* The library inverts the CRC on entry and on return. */
     return ~crc32_gzip_refl(~crc, buf, length);
 }

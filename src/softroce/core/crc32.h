@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * Continues the CRC `crc` over `buf`, without initial or final inversion. Any
+ * Extends the CRC `crc` over `buf`, without initial or final inversion. Any
  * thread may call it.
  */
 uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length);

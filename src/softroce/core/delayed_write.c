@@ -1,12 +1,12 @@
 /*
- * Delayed WRITEs become visible after their acknowledgement. Real NICs behave
- * so: posted writes to host memory and the acknowledgement take different
- * paths.
+ * A delayed WRITE becomes visible only after it has been acknowledged. Real
+ * NICs do this, because posted writes to host memory and acknowledgements take
+ * different paths.
  *
- * The write delay of the device postpones placement. A later write to host
- * memory by the same device places all earlier WRITEs first: a completion is
- * one. So does a READ or atomic, because it must not overtake WRITEs. Nothing
- * orders two devices: a multi-rail transport must do that.
+ * The device's write delay postpones placement. Any later write to host memory
+ * by the same device, such as a completion, places all earlier WRITEs first. So
+ * does a READ or atomic, which must not overtake WRITEs. Nothing orders two
+ * devices: that is up to a multi-rail transport.
  */
 #include "config.h"
 #include "softroce/core/core.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of queued bytes. Beyond it the oldest WRITE is placed early. */
+/* Limit on queued bytes. Above it, the oldest WRITE is placed early. */
 #define SROCE_DELAYED_WRITE_MAX_BYTES (16u << 20)
 
 struct sroce_delayed_write {

@@ -1,5 +1,5 @@
 /*
- * A device: its tables, and the checks of a received packet before a QP
+ * A device: its tables, and the checks a received packet must pass before a QP
  * processes it.
  */
 #include "config.h"
@@ -93,7 +93,8 @@ static int rx_parse(sroce_dev_t *dev, sroce_rx_t *rx)
         ++dev->cnt.drop_opcode;
         return 0;
     }
-    /* The high bit of a P_Key is full membership. Limited members may send. */
+    /* The high bit of a P_Key means full membership. Limited members may
+     * send. */
     if ((rx->bth.tver != 0) || ((rx->bth.pkey & 0x7fff) != 0x7fff)) {
         ++dev->cnt.drop_header;
         return 0;
@@ -131,7 +132,7 @@ static int rx_icrc_ok(sroce_dev_t *dev, const sroce_rxpkt_t *pkt)
                                     pkt->length, &iov, 1));
 }
 
-/* 1 if the state of the QP allows a request or response. */
+/* 1 if a QP in this state may receive a request or a response. */
 static int rx_state_ok(const sroce_qp_t *qp, int response)
 {
     switch (qp->state) {

@@ -11,9 +11,10 @@
 
 #include <arpa/inet.h>
 
-/* CRC, from ~0, of the masked local route header: eight 0xff bytes. */
+/* CRC of the masked local route header (eight 0xff bytes), starting from ~0. */
 #define LRH_CRC 0xdebb20e3u
-/* x^(-8 * 2^i) mod P: multiplication takes a CRC back over 2^i zero bytes. */
+/* x^(-8 * 2^i) mod P. Multiplying by it takes a CRC back over 2^i zero
+ * bytes. */
 #define BACK_BITS 13
 static uint32_t back[BACK_BITS];
 
@@ -24,7 +25,8 @@ __attribute__((constructor)) static void icrc_init(void)
     }
 }
 
-/* IPv4, UDP and BTH as the ICRC covers them: mutable fields are all ones. */
+/* IPv4, UDP and BTH headers as the ICRC covers them, with mutable fields all
+ * ones. */
 static uint32_t icrc_headers(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                              uint16_t sport, uint32_t udp_bytes,
                              const uint8_t *bth)
@@ -83,11 +85,11 @@ uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
 }
 
 /*
- * CRCs are linear. A packet with another identification differs only in three
- * bytes: identification and flags. Its ICRC differs from that of identification
- * 0 by the CRC of these three bytes, from register 0, and of the zeros behind
- * them. The inverse step over the zeros and over the three bytes yields the
- * bytes themselves. Nothing else may remain.
+ * A CRC is linear. Packets that differ only in the identification and flags
+ * differ in three bytes. The difference of their ICRCs is the CRC, from
+ * register 0, of the difference of those bytes followed by zeros. Stepping that
+ * CRC back over the zeros and the three bytes recovers the bytes; any other
+ * remainder is damage.
  */
 int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
                       uint16_t sport, uint32_t udp_bytes,
@@ -95,8 +97,8 @@ int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
 {
     uint32_t diff =
         icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov, iov_count);
-    /* Bytes from the identification to the end. The 4 bytes before it drop out,
-     * the UDP header takes the place of the ICRC. */
+    /* Bytes from the identification to the end. The 4 bytes before it do not
+     * count, and the UDP header takes the place of the ICRC. */
     uint32_t bytes = 16 + 8 + udp_bytes - SROCE_ICRC_BYTES;
 
     for (int i = 0; (diff != 0) && (bytes != 0); ++i, bytes >>= 1) {

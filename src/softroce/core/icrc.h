@@ -1,4 +1,4 @@
-/* Internals of the ICRC for its tests. sroce.h has the public function. */
+/* ICRC internals, for the tests. The public function is in sroce.h. */
 #ifndef SROCE_CORE_ICRC_H
 #define SROCE_CORE_ICRC_H
 
@@ -6,12 +6,13 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* sroce_icrc() for a given IPv4 identification, also with DF set. */
+/* sroce_icrc() for a given IPv4 identification, with or without DF. */
 uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                        uint16_t sport, uint32_t udp_bytes,
                        const struct iovec *iov, unsigned iov_count);
-/* 1 if `icrc` fits the packet with any identification, DF set or not. Other
- * arguments as for sroce_icrc(). One in 2^15 damaged packets passes. */
+/* Returns 1 if `icrc` fits the packet with some identification, with or without
+ * DF. Other arguments as for sroce_icrc(). One damaged packet in 2^15
+ * passes. */
 int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
                       uint16_t sport, uint32_t udp_bytes,
                       const struct iovec *iov, unsigned iov_count);

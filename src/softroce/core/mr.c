@@ -2,7 +2,7 @@
  * Protection domains, memory regions and SGE lists.
  *
  * Invariant: the core accesses memory for a QP only at addresses that
- * sroce_mr_find() returned in the same call.
+ * sroce_mr_find() returned during the same call.
  */
 #include "config.h"
 
@@ -51,7 +51,7 @@ static void mr_slot_free(sroce_dev_t *dev, uint32_t idx)
     dev->mr_free_tail = idx;
 }
 
-/* The first generation of a slot is secret. The holder of one key can derive
+/* A slot's first generation is secret. A process that holds one key can derive
  * the mask, but not the generations of other slots. */
 static uint8_t mr_first_generation(const sroce_dev_t *dev, uint32_t idx)
 {

@@ -52,7 +52,7 @@ enum {
     SROCE_OP_UD_SEND_IMM = 0x65
 };
 
-/* sroce_op_t.flags: properties of the packets of an opcode. */
+/* sroce_op_t.flags: properties of an opcode's packets. */
 enum {
     SROCE_OPF_VALID = 0x0001,
     SROCE_OPF_UD = 0x0002,
@@ -74,7 +74,7 @@ typedef struct sroce_op {
 
 extern const sroce_op_t sroce_ops[256];
 
-/* Syndromes of the AETH. */
+/* AETH syndromes. */
 #define SROCE_SYN_ACK 0x1f /* ACK, no credit information */
 #define SROCE_SYN_RNR 0x20 /* | timer code */
 #define SROCE_SYN_NAK_SEQ 0x60
@@ -86,7 +86,7 @@ extern const sroce_op_t sroce_ops[256];
 #define SROCE_SYN_KIND_RNR 1
 #define SROCE_SYN_KIND_NAK 3
 
-/* Wait of a requester after an RNR NAK, by timer code (0..31). */
+/* How long a requester waits after an RNR NAK, by timer code (0..31). */
 extern const uint32_t sroce_rnr_timer_us[32];
 
 typedef struct sroce_bth {
@@ -128,7 +128,7 @@ static inline void sroce_put64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* Decodes a BTH. `p` has at least SROCE_BTH_BYTES. */
+/* Decodes a BTH. `p` holds at least SROCE_BTH_BYTES. */
 static inline void sroce_bth_get(const uint8_t *p, sroce_bth_t *bth)
 {
     uint32_t w1 = sroce_get32(p + 4), w2 = sroce_get32(p + 8);
@@ -175,7 +175,7 @@ static inline uint32_t sroce_mtu_bytes(enum ibv_mtu mtu)
     return 128u << mtu;
 }
 
-/* Number of packets of a message of `length` bytes, at least one. */
+/* Number of packets in a message of `length` bytes, at least one. */
 static inline uint32_t sroce_num_pkts(uint32_t length, unsigned mtu_shift)
 {
     return (length == 0)

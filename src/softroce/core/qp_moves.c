@@ -1,4 +1,4 @@
-/* The legal state transitions of a QP, as tables. */
+/* Tables of the legal state transitions of a QP. */
 #include "config.h"
 
 #include "softroce/core/core.h"
@@ -22,7 +22,7 @@ typedef struct qp_move {
 #define ANY_ERR [IBV_QPS_ERR] = {ST, 0}
 
 /* Source: IBA 11.2.5.2 table 96, ibv_modify_qp(3), IBV_QPT_RC. IBV_QP_CUR_STATE
- * is legal only where the QP can change its state by itself. */
+ * is legal only in transitions from a state that the QP can leave by itself. */
 static const qp_move_t rc_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_RESET] = {ANY_RESET, ANY_ERR,
                        [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |

@@ -1,5 +1,5 @@
 /*
- * The requester chooses the next packet of the send queue, builds it, and goes
+ * The requester picks the next packet from the send queue, builds it, and goes
  * back after a loss. post.c fills the send queue; comp.c processes
  * acknowledgements.
  *
@@ -21,9 +21,9 @@
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
 /*
- * A timer that expires this late means that the process had no CPU time. The
- * peer probably had none either. The timer restarts, at most MAX_LATE_TIMEOUTS
- * times in a row. NICs do not need this rule.
+ * A timer that expires this late means that the process got no CPU time. The
+ * peer probably got none either, so the timer restarts, at most
+ * MAX_LATE_TIMEOUTS times in a row. NICs do not need this rule.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
 #define MAX_LATE_TIMEOUTS 3
@@ -35,14 +35,14 @@ static uint32_t req_in_flight(const sroce_req_t *req)
     return (uint32_t)mrail_psn_diff(req->psn_next, req->psn_una) - req->rd_psns;
 }
 
-/* 1 if the limits of the QP allow the first packet of this WQE. */
+/* 1 if the QP's limits allow the first packet of this WQE. */
 static int req_may_start(const sroce_qp_t *qp, const sroce_swqe_t *wqe)
 {
     const sroce_req_t *req = &qp->req;
     uint32_t out;
 
     if ((qp->state != IBV_QPS_RTS) && (req->cur == req->alloc)) {
-        return 0; /* SQ drain: no new WQE */
+        return 0; /* draining: no new WQE */
     }
     if ((wqe->flags & IBV_SEND_FENCE) && (req->rd_out != 0)) {
         return 0;
@@ -80,7 +80,7 @@ static void req_describe(const sroce_qp_t *qp, sroce_swqe_t *wqe,
                              : SROCE_OP_FETCH_ADD;
     } else {
         next_p->opcode = req_opcode[wqe->kind][qp->req.cur_off == 0][last];
-        /* The opcode with immediate data follows the one without. */
+        /* Each opcode with immediate data follows the one without. */
         next_p->opcode += last && ((wqe->opcode == IBV_WR_SEND_WITH_IMM) ||
                                    (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM));
         next_p->payload_bytes = MRAIL_MIN(left, mtu);
@@ -136,9 +136,9 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
 /* ---- Packets ---- */
 
 /*
- * 1 if the packet must request an acknowledgement. The requester asks where it
- * would otherwise wait: on the last queued packet and before the window is
- * full. It also asks every ACKREQ_PKTS packets.
+ * 1 if the packet must request an acknowledgement. The requester asks for one
+ * where it would otherwise stall (on the last queued packet, and before the
+ * window fills up) and every ACKREQ_PKTS packets.
  */
 static int req_wants_ack(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
@@ -205,7 +205,7 @@ static int req_payload(sroce_qp_t *qp, sroce_tx_t *tx,
         qp->req.failed = 1;
         qp->req.fail_status = IBV_WC_LOC_PROT_ERR;
         qp->req.fail_idx = qp->req.cur;
-        /* The fence waits until the peer has acknowledged earlier requests. */
+        /* A fence waits until the peer has acknowledged earlier requests. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }
@@ -326,8 +326,8 @@ int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next)
 
 /* ---- Losses ---- */
 
-/* Recounts the READs and atomics in [tail, cur) and the PSNs of their missing
- * responses. */
+/* Recounts the READs and atomics in [tail, cur) and the PSNs of the responses
+ * still missing. */
 static void req_count_reads(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
@@ -475,8 +475,8 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
     mrail_ns_t late_ns = now_ns - req->ack_ns;
 
     if (req->psn_next == req->psn_una) {
-        /* No packet is outstanding: the owner has not pulled the repeated
-         * packets yet. */
+        /* Nothing is outstanding: the owner has not pulled the repeated packets
+         * yet. */
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }

@@ -1,8 +1,9 @@
 /*
- * The responder executes each request of the peer once, in PSN order. It queues
- * acknowledgements, READ data and atomic results until the owner pulls them.
+ * The responder executes each of the peer's requests once, in PSN order.
+ * Acknowledgements, READ data and atomic results are queued until the owner
+ * pulls them.
  *
- * Invariant: a packet changes memory only after all its checks have passed.
+ * Invariant: a packet changes memory only after it has passed every check.
  * Source: IBA 9.7.4 (RC responder), 9.7.5.1 (duplicates), 9.9.3 (responder
  * errors).
  */
@@ -86,7 +87,7 @@ void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
 
 static void resp_ack(sroce_qp_t *qp)
 {
-    /* A NAK that is due also acknowledges all earlier requests. */
+    /* A NAK already due acknowledges all earlier requests as well. */
     if (!qp->resp.ack_due) {
         qp->resp.ack_due = 1;
         qp->resp.syndrome = SROCE_SYN_ACK;
@@ -101,8 +102,8 @@ static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
     qp->resp.nak_sent = 1;
 }
 
-/* Refuses the request at epsn for good: sends a NAK, the QP enters the error
- * state. */
+/* Refuses the request at epsn for good: sends a NAK and puts the QP in the
+ * error state. */
 static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 {
     resp_nak(qp, syndrome, qp->resp.epsn);
@@ -112,8 +113,8 @@ static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
     return 0;
 }
 
-/* resp_refuse() for errors that no receive completion reports. An event tells
- * the application. */
+/* resp_refuse() for errors that no receive completion reports. The application
+ * gets an event instead. */
 static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
 {
     sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS)
@@ -137,7 +138,7 @@ static int resp_rnr(sroce_qp_t *qp)
     return 0;
 }
 
-/* Advances epsn after execution of the request. */
+/* Advances epsn once the request has been executed. */
 static int resp_done(sroce_qp_t *qp, const sroce_rx_t *rx, uint32_t psns)
 {
     qp->resp.epsn = mrail_psn_add(qp->resp.epsn, psns);
@@ -191,7 +192,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     return resp_done(qp, rx, 1);
 }
 
-/* Reads the RETH of the first packet. 0: the request is refused. */
+/* Reads the RETH in the first packet. Returns 0 if the request is refused. */
 static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -270,8 +271,8 @@ static sroce_rdres_t *resp_rd_at(sroce_resp_t *resp, uint32_t i)
                      SROCE_MAX_RD_ATOMIC];
 }
 
-/* Cancels the oldest repeated response. A new request proves that the peer does
- * not wait for it any more. */
+/* Cancels the oldest repeated response. A new request proves that the peer no
+ * longer waits for it. */
 static int resp_rd_cancel(sroce_resp_t *resp)
 {
     for (uint32_t i = 0; i < resp->rd_count; ++i) {
@@ -286,8 +287,8 @@ static int resp_rd_cancel(sroce_resp_t *resp)
     return 0;
 }
 
-/* Allocates an entry and evicts the oldest one. NULL: the peer exceeds the
- * limit of outstanding READs and atomics. */
+/* Allocates an entry, evicting the oldest if necessary. Returns NULL if the
+ * peer exceeds the limit on outstanding READs and atomics. */
 static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -419,7 +420,7 @@ static void resp_rd_again(sroce_qp_t *qp, sroce_rdres_t *rd,
     rd->pending = 1;
 }
 
-/* Handles a request before epsn. The response is sent again; only READs are
+/* Handles a request before epsn. The response is sent again, but only READs are
  * executed again. */
 static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
@@ -444,8 +445,8 @@ static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
     return 1;
 }
 
-/* Handles a request after epsn: packets were lost. Sends one NAK, and another
- * if the peer repeats packets without filling the gap. */
+/* Handles a request past epsn, which means that packets were lost. Sends one
+ * NAK, and another if the peer repeats packets without filling the gap. */
 static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -492,7 +493,7 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
     }
     if (MRAIL_UNLIKELY(resp->nak_sent)) {
         resp->nak_sent = 0;
-        /* The gap is closed: a NAK that is due becomes an ACK. */
+        /* The gap is closed, so a NAK that was due becomes an ACK. */
         resp->syndrome = SROCE_SYN_ACK;
     }
     if (!resp_sequence_ok(resp, flags) ||
@@ -553,7 +554,7 @@ uint32_t sroce_resp_run_bytes(sroce_qp_t *qp)
     return (uint32_t)MRAIL_MIN(bytes, SROCE_RUN_BYTES);
 }
 
-/* Refuses a pending READ: its memory was deregistered in the meantime. */
+/* Refuses a pending READ whose memory has since been deregistered. */
 static int resp_rd_refuse(sroce_qp_t *qp, sroce_rdres_t *rd)
 {
     rd->pending = 0;

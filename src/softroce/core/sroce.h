@@ -1,18 +1,18 @@
 /*
- * sroce: a RoCEv2 device as a library. A device implements the protocol of one
+ * sroce: a RoCEv2 device as a library. A device implements the protocol for one
  * verbs context: queue pairs, completion queues, shared receive queues, memory
  * keys.
  *
- * The library has no I/O, clock, lock, thread, log or environment. The owner
- * (host/ or sim/) passes in packets (sroce_dev_rx) and the time, and pulls
- * packets (sroce_qp_peek, sroce_qp_pull). Callbacks report events
- * (sroce_dev_ops_t). The owner serialises all calls on one device and its
- * objects; different devices are independent. Callbacks run inside the call
- * that caused them. They must not call the core, except for sroce_*_user() and
- * sroce_qp_num().
+ * The library does no I/O, has no clock, lock, thread or log, and does not read
+ * the environment. The owner (host/ or sim/) passes in the time and received
+ * packets (sroce_dev_rx), and pulls packets to send (sroce_qp_peek,
+ * sroce_qp_pull). Callbacks report events (sroce_dev_ops_t). The owner
+ * serialises all calls on a device and its objects; different devices are
+ * independent. A callback runs inside the call that caused it and must not call
+ * the core, except for sroce_*_user() and sroce_qp_num().
  *
- * Functions of type int return 0 or a positive errno value, as verbs do. IPv4
- * addresses are in network byte order, all else in host byte order.
+ * Functions that return int return 0 or a positive errno value, as verbs do.
+ * IPv4 addresses are in network byte order, everything else in host byte order.
  *
  * Source: InfiniBand Architecture Specification volume 1 (IBA), release 1.4,
  * chapters 9 to 11, and its annexes A16 and A17 (RoCE, RoCEv2).
@@ -88,46 +88,46 @@ typedef struct sroce_counters {
 typedef struct sroce_dev_ops {
     /* An armed CQ received a completion. The CQ is disarmed before the call. */
     void (*cq_event)(void *arg, void *cq_user);
-    /* `user` is the one of the QP, CQ or SRQ of the event. */
+    /* `user` belongs to the QP, CQ or SRQ that the event is about. */
     void (*async_event)(void *arg, enum ibv_event_type type, void *user);
-    /* The QP has something to send. The next call comes only after
-     * sroce_qp_peek() returned 0 for the QP. The owner removes a QP that it
-     * destroys from its own run list. */
+    /* The QP has something to send. Not called again for this QP until
+     * sroce_qp_peek() has returned 0. An owner that destroys a QP removes it
+     * from its own run list. */
     void (*qp_active)(void *arg, sroce_qp_t *qp, void *qp_user);
     void *arg;
 } sroce_dev_ops_t;
 
 typedef struct sroce_dev_params {
-    uint32_t ip;          /* IPv4 address of the device (for the ICRC) */
+    uint32_t ip;          /* the device's IPv4 address (for the ICRC) */
     uint32_t qpn_base;    /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
     uint32_t qpn_count;   /* 2 <= qpn_base, all below 2^24 */
     int icrc_tx;          /* compute the ICRC; 0: the trailer is zero */
     int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
     enum ibv_mtu max_mtu; /* of the port: limits path MTU and UD payload */
-    uint32_t window_pkts; /* limit of unacknowledged packets of a QP; 0: 256 */
+    uint32_t window_pkts; /* unacknowledged packets of a QP, at most; 0: 256 */
     mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
                            * MRAIL_NS_NEVER: no probes */
-    uint64_t key_secret;  /* unpredictable number. A process that has seen no
+    uint64_t key_secret;  /* unpredictable number: a process that has seen no
                            * key cannot guess one. 0: keys count from 0 */
     sroce_dev_ops_t ops;
 } sroce_dev_params_t;
 
-/* EINVAL (an illegal parameter) or ENOMEM. */
+/* Returns 0, EINVAL (an illegal parameter) or ENOMEM. */
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
-/* Destroys the QPs as well. The owner destroys all other objects first. Objects
- * that it leaves are leaked and must not be used. */
+/* Destroys the device and its QPs. The owner destroys all other objects first.
+ * Objects left behind are leaked and must not be used. */
 void sroce_dev_destroy(sroce_dev_t *dev);
-/* Later WRITEs become visible `write_delay_ns` after their acknowledgement, or
- * before the next completion, READ or atomic of the device. Posted writes of a
- * NIC may behave so. 0: at once. */
+/* Later WRITEs become visible `write_delay_ns` after they are acknowledged, or
+ * before the device's next completion, READ or atomic if that is earlier. A
+ * NIC's posted writes may behave in the same way. 0: no delay. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
-/* Counters that the owner may add to. The owner serialises, as above. */
+/* Counters that the owner may add to, under the same serialisation. */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
 /*
- * Runs the timers that have expired by `now_ns`. Returns the time of the next
- * call, or MRAIL_NS_NEVER. O(1) if none has expired, else O(log timers) for
+ * Runs the timers that have expired by `now_ns`. Returns when it next needs to
+ * be called, or MRAIL_NS_NEVER. O(1) if none has expired, else O(log timers)
  * each.
  */
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns);
@@ -136,11 +136,12 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 
 /* ---- Receive ---- */
 
-/* IP identification and DF flag are unknown: the ICRC may fit any of them. */
+/* The IP identification and DF flag are unknown: accept an ICRC that fits
+ * any. */
 #define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
-    const uint8_t *data; /* from the BTH to the ICRC, both included */
+    const uint8_t *data; /* from the BTH to the ICRC, inclusive */
     uint32_t length;
     uint32_t src_ip;
     uint32_t dst_ip; /* 0: the device's own */
@@ -152,11 +153,12 @@ typedef struct sroce_rxpkt {
 /*
  * Processes one received packet. The core trusts nothing in it and keeps no
  * pointer to `data`. Returns 1 if the packet was used, 0 if it was dropped (a
- * counter has the reason). The owner passes in a whole receive batch before it
- * pulls: acknowledgements then coalesce.
+ * counter says why). The owner passes in a whole receive batch before it pulls,
+ * so that acknowledgements coalesce.
  */
 int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
-/* Destination QPN of a packet, for demultiplexing. UINT32_MAX: too short. */
+/* Destination QPN of a packet, for demultiplexing, or UINT32_MAX if the packet
+ * is too short. */
 uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 
 /* ---- Transmit ---- */
@@ -167,11 +169,11 @@ uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 #define SROCE_RUN_SCRATCH 8192
 
 /*
- * A run: packets of one QP to one destination from one source port. Each has
- * `seg_bytes`; only the last may be shorter. One sendmsg() with UDP_SEGMENT
- * sends a run (without UDP_SEGMENT if num_pkts is 1). `iov` points into the
- * scratch memory of the core and into user memory; it is valid until the next
- * call on the device.
+ * A run: packets from one QP and one source port to one destination. All have
+ * `seg_bytes`, except that the last may be shorter. One sendmsg() with
+ * UDP_SEGMENT sends the run (without UDP_SEGMENT if num_pkts is 1). `iov`
+ * points into the core's scratch memory and into user memory. It is valid until
+ * the next call on the device.
  */
 typedef struct sroce_txrun {
     uint32_t dst_ip;
@@ -191,27 +193,27 @@ typedef struct sroce_txinfo {
     uint32_t next_bytes; /* UDP payload of the next packet */
     uint32_t run_bytes;  /* estimate for the next run, >= next_bytes; the run
                           * may be shorter */
-    int only_ack;        /* only an acknowledgement is due. A delay of some
-                          * microseconds lets it share a run with the next
+    int only_ack;        /* only an acknowledgement is due. If delayed by a few
+                          * microseconds, it can share a run with the next
                           * request */
 } sroce_txinfo_t;
 
-/* 1 and *info_p if the QP can send now. 0: qp_active announces the next
- * packet. */
+/* Returns 1 and sets *info_p if the QP can send now. After a return of 0,
+ * qp_active announces the next packet. */
 int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
- * 1 if the owner should send the posted requests at once. 0: too little is
- * queued for a good run, and pending acknowledgements bring the owner back. The
- * next progress call then sends all of it as one run.
+ * Returns 1 if the owner should send the posted requests at once, 0 if too
+ * little is queued for a good run. In that case, pending acknowledgements bring
+ * the owner back, and the next progress call sends everything as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
 
 /*
- * Moves the next packets of the QP to *run, at most `max_bytes` of UDP payload
- * and `max_pkts` packets. A limit below one packet yields none. Returns
- * run->num_pkts, 0 if nothing can be sent. Acknowledgements and READ responses
- * are part of the run.
+ * Moves the QP's next packets to *run: at most `max_bytes` of UDP payload and
+ * `max_pkts` packets. A limit below one packet yields none. Returns
+ * run->num_pkts, which is 0 if nothing can be sent. Acknowledgements and READ
+ * responses are part of the run.
  */
 unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
                        unsigned max_pkts, sroce_txrun_t *run);
@@ -226,16 +228,16 @@ typedef struct sroce_av {
 } sroce_av_t;
 
 /*
- * wr.ud.ah must point to one. The owner embeds it as the `ah` of its own
- * object. Posting reads only `av`.
+ * What wr.ud.ah must point to. The owner embeds it as `ah` in its own object.
+ * Posting reads only `av`.
  */
 typedef struct sroce_ah {
     struct ibv_ah ibv;
     sroce_av_t av;
 } sroce_ah_t;
 
-/* EINVAL: no GRH, an unknown port or source GID, or a dgid that is not an
- * IPv4-mapped unicast address. */
+/* Returns 0, or EINVAL: no GRH, an unknown port or source GID, or a dgid that
+ * is not an IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
 /* Source port of the path, 0xC000..0xFFFF:
  *   0xC000 | ((fl & 0x3FFF) ^ (fl >> 14))
@@ -245,13 +247,14 @@ uint16_t sroce_av_sport(const sroce_av_t *av, uint32_t qpn, uint32_t dest_qpn);
 /* ---- Protection domains, memory ---- */
 
 int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
-/* EBUSY while an MR, QP or SRQ uses it. */
+/* Returns EBUSY while an MR, QP or SRQ uses it. */
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
  * `access` is IBV_ACCESS_*. EINVAL: remote write or atomic without local write.
- * Keys refer to `addr` by the address `iova`. A key consists of an index and a
- * generation, so that the key of a destroyed MR does not return soon.
+ * With these keys, `addr` is accessed at address `iova`. A key contains a
+ * generation as well as an index, so that the key of a destroyed MR does not
+ * come back soon.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
@@ -264,26 +267,26 @@ uint32_t sroce_mr_key(const sroce_mr_t *mr);
 /* The CQ holds at least `cqe` entries, 1 <= cqe <= SROCE_MAX_CQE. */
 int sroce_cq_create(sroce_dev_t *dev, unsigned cqe, void *user,
                     sroce_cq_t **cq_p);
-/* EBUSY while a QP uses it. */
+/* Returns EBUSY while a QP uses it. */
 int sroce_cq_destroy(sroce_cq_t *cq);
-/* EINVAL: the pending completions do not fit. */
+/* Returns EINVAL if the pending completions do not fit. */
 int sroce_cq_resize(sroce_cq_t *cq, unsigned cqe);
-/* Removes up to n completions, oldest first. Returns their number, as
- * ibv_poll_cq. */
+/* Removes up to n completions, oldest first, and returns their number, as
+ * ibv_poll_cq does. */
 int sroce_cq_poll(sroce_cq_t *cq, int n, struct ibv_wc *wc);
-/* Requests one cq_event, at the next completion or, with solicited_only, at the
- * next solicited or failed one. */
+/* Requests one cq_event, for the next completion or, with solicited_only, for
+ * the next one that is solicited or failed. */
 void sroce_cq_arm(sroce_cq_t *cq, int solicited_only);
 unsigned sroce_cq_depth(const sroce_cq_t *cq);   /* capacity in entries */
 unsigned sroce_cq_pending(const sroce_cq_t *cq); /* unpolled entries */
 
 /* ---- Shared receive queues ---- */
 
-/* Raises attr->max_wr and max_sge to the allocated values. */
+/* Raises attr->max_wr and max_sge to what was allocated. */
 int sroce_srq_create(sroce_pd_t *pd, struct ibv_srq_attr *attr, void *user,
                      sroce_srq_t **srq_p);
-/* IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. EINVAL: max_wr is below the posted
- * number. */
+/* Sets IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. EINVAL: max_wr is below the number
+ * posted. */
 int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
                      int attr_mask);
 void sroce_srq_query(const sroce_srq_t *srq, struct ibv_srq_attr *attr);
@@ -305,10 +308,10 @@ typedef struct sroce_qp_params {
     void *user;
 } sroce_qp_params_t;
 
-/* EINVAL (type, caps), EOPNOTSUPP, ENOMEM (memory or QPNs). */
+/* Returns 0, EINVAL (type, caps), EOPNOTSUPP or ENOMEM (memory or QPNs). */
 int sroce_qp_create(sroce_pd_t *pd, sroce_qp_params_t *params,
                     sroce_qp_t **qp_p);
-/* Removes completions of the QP from its CQs, as kernel drivers do. */
+/* Also removes the QP's completions from its CQs, as kernel drivers do. */
 void sroce_qp_destroy(sroce_qp_t *qp);
 
 /* EINVAL: illegal transition or attributes (qp_moves.c), or a value out of
@@ -329,7 +332,7 @@ int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
 
 /* Simulates a fatal device error: every n-th QP in use (n >= 1) enters the
  * error state with IBV_EVENT_QP_FATAL. QPs in reset or error do not count.
- * Returns the number of failed QPs. */
+ * Returns the number of QPs that failed. */
 unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth);
 
 uint32_t sroce_qp_num(const sroce_qp_t *qp);
@@ -337,16 +340,16 @@ enum ibv_qp_state sroce_qp_state(const sroce_qp_t *qp);
 void *sroce_qp_user(const sroce_qp_t *qp);
 void *sroce_cq_user(const sroce_cq_t *cq);
 void *sroce_srq_user(const sroce_srq_t *srq);
-/* QP by number. NULL: there is none. */
+/* Looks up a QP by number. Returns NULL if there is none. */
 sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 
 /* ---- ICRC ---- */
 
 /*
  * ICRC of a RoCEv2 packet over IPv4 with DF set and identification 0. `iov`
- * holds the bytes from BTH to pad (`udp_bytes` - 4). udp_bytes is the UDP
- * payload with the ICRC. The wire order is least significant byte first.
- * Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
+ * holds the `udp_bytes` - 4 bytes from the BTH to the pad, where udp_bytes is
+ * the UDP payload with the ICRC. The ICRC goes on the wire least significant
+ * byte first. Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
  */
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
                     uint32_t udp_bytes, const struct iovec *iov,

@@ -1,7 +1,7 @@
 /*
- * One timer per QP, in a binary heap. Keys are lazy: the deadline of a QP may
- * be later than its key, because acknowledgements postpone it often. When the
- * key expires, the QP returns to the heap with its deadline.
+ * One timer per QP, in a binary heap. Keys are lazy: a QP's deadline may be
+ * later than its key, because acknowledgements postpone it often. When the key
+ * expires, the QP goes back into the heap under its deadline.
  */
 #include "config.h"
 

@@ -1,8 +1,9 @@
 /*
- * Runs of packets. One sendmsg() with UDP_SEGMENT sends a run. A QP fills it
- * from three sources: READ and atomic responses, requests, acknowledgements.
+ * Runs of packets, each sent by one sendmsg() with UDP_SEGMENT. A QP fills a
+ * run from three sources: READ and atomic responses, requests,
+ * acknowledgements.
  *
- * Responses and requests alternate at the head of the run, so that neither
+ * Responses and requests take turns at the head of the run, so that neither
  * starves. An acknowledgement is short and goes last, where it may share a run
  * with requests. If it does not fit, it goes first in the next run.
  */
@@ -10,10 +11,11 @@
 
 #include "softroce/core/core.h"
 
-/* Smaller payload is copied into the scratch memory, because it costs less than
- * an iovec. */
+/* Smaller payloads are copied into the scratch memory, which costs less than an
+ * iovec. */
 #define COPY_MAX 256
-/* A queue of this many requests, or with one this long, is worth a run. */
+/* A queue is worth a run if it holds this many requests, or if its last request
+ * is this long. */
 #define RUN_WQES 16
 #define RUN_WQE_BYTES 2048
 
@@ -102,8 +104,7 @@ int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
     return 0;
 }
 
-/* Adds pad and ICRC. They extend the last iovec if it ends in the scratch
- * memory. */
+/* Adds the pad and ICRC, to the last iovec if it ends in the scratch memory. */
 static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
                        uint32_t pad, uint32_t dst_ip, uint16_t sport)
 {
@@ -132,7 +133,7 @@ static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
     run->scratch_used += pad + SROCE_ICRC_BYTES;
 }
 
-/* Merges a header with the trailer before it into one iovec if they are
+/* Merges a header and the preceding trailer into one iovec if they are
  * adjacent. */
 static void tx_merge(sroce_tx_t *tx)
 {
@@ -186,7 +187,8 @@ static int tx_may_send(const sroce_qp_t *qp)
            qp->resp.fatal;
 }
 
-/* Estimates the bytes of a run of requests from this packet on. */
+/* Estimates the size in bytes of a run of requests that starts with this
+ * packet. */
 static uint32_t tx_run_bytes(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
     const sroce_req_t *req = &qp->req;
