@@ -2,7 +2,6 @@
 #include "orchestrator/repath.h"
 
 #include "base/util.h"
-#include "orchestrator/ports.h"
 
 #include <assert.h>
 #include <string.h>
@@ -11,12 +10,14 @@ const mrail_repath_params_t mrail_repath_defaults = {
     .start_ppm = 250000,
     .stop_ppm = 120000,
     .clear_ppm = 600000,
+    .copy_ppm = 800000,
     .confirm = 3,
     .sample = 4,
     .settle = 1,
     .max_moves = 8,
     .trials = 8,
     .gain_ppm = 50000,
+    .loss_ppm = 50000,
     .full_ppm = 900000,
     .min_backoff_ns = 10 * MRAIL_NS_PER_SEC,
     .max_backoff_ns = 600 * MRAIL_NS_PER_SEC,
@@ -37,15 +38,21 @@ void mrail_repath_init(mrail_repath_t *repath,
 /* Of the lanes that count in a window. */
 typedef struct repath_rates {
     unsigned num;
-    unsigned slowest; /* at random among equals */
+    unsigned slowest, fastest; /* at random among equals */
     uint64_t least, most, sum;
 } repath_rates_t;
+
+/* 1 with the same probability for each of `equals` candidates in a row. */
+static int is_drawn(mrail_repath_t *repath, unsigned equals)
+{
+    return mrail_rng_below(&repath->rng, equals) == 0;
+}
 
 static repath_rates_t compare_lanes(mrail_repath_t *repath,
                                     const uint64_t *bytes, uint64_t saturated)
 {
     repath_rates_t rates = {.least = UINT64_MAX};
-    unsigned equals = 0;
+    unsigned slow = 0, fast = 0;
 
     for (unsigned i = 0; i < repath->lanes; ++i) {
         if (!((saturated >> i) & 1)) {
@@ -53,14 +60,15 @@ static repath_rates_t compare_lanes(mrail_repath_t *repath,
         }
         ++rates.num;
         rates.sum += bytes[i];
-        rates.most = MRAIL_MAX(rates.most, bytes[i]);
-        equals = (bytes[i] < rates.least) ? 0 : equals;
+        slow = (bytes[i] < rates.least) ? 0 : slow;
         if (bytes[i] <= rates.least) {
             rates.least = bytes[i];
-            ++equals;
-            if (mrail_rng_below(&repath->rng, equals) == 0) {
-                rates.slowest = i;
-            }
+            rates.slowest = is_drawn(repath, ++slow) ? i : rates.slowest;
+        }
+        fast = (bytes[i] > rates.most) ? 0 : fast;
+        if (bytes[i] >= rates.most) {
+            rates.most = bytes[i];
+            rates.fastest = is_drawn(repath, ++fast) ? i : rates.fastest;
         }
     }
     return rates;
@@ -85,23 +93,6 @@ static int is_unequal(const repath_rates_t *rates, uint32_t tolerance_ppm)
 {
     return (double)(rates->most - rates->least) >
            (double)rates->least * (tolerance_ppm / 1e6);
-}
-
-static uint16_t choose_port(mrail_repath_t *repath, const uint16_t *sports)
-{
-    for (;;) {
-        uint16_t sport =
-            (uint16_t)(MRAIL_PORTS_FIRST +
-                       mrail_rng_below(&repath->rng, MRAIL_PORTS_COUNT));
-        int is_used = 0;
-
-        for (unsigned i = 0; i < repath->lanes; ++i) {
-            is_used |= (sports[i] == sport);
-        }
-        if (!is_used) {
-            return sport;
-        }
-    }
 }
 
 static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
@@ -132,29 +123,50 @@ static int is_full(const mrail_repath_t *repath, uint64_t sum,
             (double)sum >= (double)repath->known_sum * slack);
 }
 
-static int make_move(mrail_repath_t *repath, unsigned lane, uint16_t sport,
-                     mrail_repath_move_t *move_p)
+static int make_move(mrail_repath_t *repath, unsigned lane,
+                     mrail_repath_target_t target, mrail_repath_move_t *move_p)
 {
     repath->num_episodes += (repath->moves == 0);
     ++repath->moves;
     ++repath->num_moves;
     repath->settling = repath->params.settle;
     repath->seen = 0;
-    *move_p = (mrail_repath_move_t){.lane = lane, .sport = sport};
+    *move_p = (mrail_repath_move_t){.lane = lane, .target = target};
     return 1;
 }
 
-static int start_trial(mrail_repath_t *repath, const repath_rates_t *rates,
-                       uint64_t base, const uint16_t *sports,
+/* mean: of the windows since the last move; sum: of their mean window. */
+static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
+                        uint64_t sum, int full, mrail_repath_move_t *move_p)
+{
+    const mrail_repath_params_t *params = &repath->params;
+    double loss = 1 - params->loss_ppm / 1e6;
+    int is_bad = repath->moves != 0 &&
+                 ((repath->counted >> repath->last_lane) & 1) &&
+                 (double)sum < (double)repath->before_sum * loss;
+    unsigned lane = is_bad ? repath->last_lane : mean->slowest;
+    int copies =
+        full && is_unequal(mean, params->copy_ppm) && lane != mean->fastest;
+
+    if (!is_bad) {
+        repath->before_sum = sum;
+        repath->last_lane = lane;
+    }
+    (void)make_move(repath, lane,
+                    copies ? MRAIL_REPATH_COPY : MRAIL_REPATH_RANDOM, move_p);
+    move_p->other = copies ? mean->fastest : lane;
+    return 1;
+}
+
+static int start_trial(mrail_repath_t *repath, unsigned lane, uint64_t base,
                        mrail_repath_move_t *move_p)
 {
     repath->trial_windows = repath->params.sample;
-    repath->trial_lane = rates->slowest;
-    repath->trial_sport = sports[rates->slowest];
+    repath->trial_lane = lane;
     repath->trial_base = base;
     repath->trial_total = 0;
-    return make_move(repath, rates->slowest, choose_port(repath, sports),
-                     move_p);
+    repath->before_sum = 0; /* a trial decides on its own */
+    return make_move(repath, lane, MRAIL_REPATH_RANDOM, move_p);
 }
 
 /* A window of a trial. 1: the lane moves back. */
@@ -173,8 +185,7 @@ static int check_trial(mrail_repath_t *repath, const repath_rates_t *rates,
         repath->fruitless = 0;
         return 0;
     }
-    (void)make_move(repath, repath->trial_lane, repath->trial_sport, move_p);
-    move_p->is_back = 1;
+    (void)make_move(repath, repath->trial_lane, MRAIL_REPATH_BACK, move_p);
     if (++repath->fruitless == params->trials) {
         repath->known_sum = repath->trial_base;
         repath->known_until_ns = now_ns + params->max_backoff_ns;
@@ -227,12 +238,12 @@ static repath_verdict_t find_verdict(mrail_repath_t *repath,
 }
 
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
-                        const uint64_t *bytes, const uint16_t *sports,
-                        uint64_t saturated, uint64_t capacity,
-                        mrail_repath_move_t *move_p)
+                        const uint64_t *bytes, uint64_t saturated,
+                        uint64_t capacity, mrail_repath_move_t *move_p)
 {
     repath_rates_t last, mean;
     repath_verdict_t verdict;
+    uint64_t sum;
 
     if (repath->settling != 0) {
         --repath->settling;
@@ -257,9 +268,9 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
         end_episode(repath, now_ns, verdict == VERDICT_BALANCED);
         return 0;
     }
+    sum = mean.sum / repath->seen;
     return (verdict == VERDICT_UNEQUAL)
-               ? make_move(repath, mean.slowest, choose_port(repath, sports),
-                           move_p)
-               : start_trial(repath, &mean, mean.sum / repath->seen, sports,
-                             move_p);
+               ? move_slowest(repath, &mean, sum,
+                              is_full(repath, sum, capacity, now_ns), move_p)
+               : start_trial(repath, mean.slowest, sum, move_p);
 }

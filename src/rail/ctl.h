@@ -32,10 +32,13 @@ int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
 /* This end is done with that epoch of the lane. */
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                            uint32_t seq, uint16_t received);
-/* PROBE or PROBE_REP over the path of a slot, from the UDP source port of its
- * lanes (0: any). */
+/* PROBE, PROBE_REP or MOVE_BACK over the path of a slot, from the UDP source port
+ * of its lanes (0: any). */
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot);
+/* MOVE, likewise. like: a slot, or MRAIL_MOVE_RANDOM. */
+int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                        unsigned like);
 /* Drops the address handles of the rail, or all (NULL). */
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
@@ -70,9 +73,12 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 /* Compares the peer's lanes, at every tick of stall_detect.c, and moves one that
  * shares its path with others. Both locks held. */
 void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
-/* The peer sees that this end's data on the lane shares its path. */
-void mrail_move_asked(mrail_lane_t *lane, const mrail_ctl_msg_t *msg,
+/* MOVE: the peer sees that this end's data on the lane shares its path. like: see
+ * mrail_ctl_send_move(). */
+void mrail_move_asked(mrail_lane_t *lane, unsigned like, uint32_t seq,
                       mrail_ns_t now_ns);
+/* MOVE_BACK: the MOVE with this number brought no gain. */
+void mrail_move_asked_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns);
 /* Continues a move; returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns);
 

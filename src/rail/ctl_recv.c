@@ -475,16 +475,33 @@ static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
     __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
 }
 
+static mrail_lane_t *mrail_ctl_lane_to_move(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
+
+    if (lane == NULL) {
+        ++peer->engine->counters.ctl_unexpected;
+    }
+    return lane;
+}
+
 static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane =
-        (msg->path.slot < MRAIL_MAX_SLOTS) ? peer->lanes[msg->path.slot] : NULL;
+    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->move.slot);
 
     if (lane != NULL) {
-        mrail_move_asked(lane, msg, mrail_clock_now());
-    } else {
-        ++engine->counters.ctl_unexpected;
+        mrail_move_asked(lane, msg->move.like, msg->seq, mrail_clock_now());
+    }
+}
+
+static void mrail_ctl_on_move_back(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->path.slot);
+
+    if (lane != NULL) {
+        mrail_move_asked_back(lane, msg->seq, mrail_clock_now());
     }
 }
 
@@ -510,7 +527,7 @@ static const struct {
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
     [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
     [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
-    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move, 0, 0},
+    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move_back, 0, 0},
 };
 
 /* The peer that sent the message. NULL: the message is not valid. */

@@ -232,24 +232,44 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     return mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
-                        unsigned slot)
+/* Over the path of a slot. */
+static int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
+                                  mrail_ctl_msg_t *msg)
 {
     mrail_path_t *path = &peer->paths[slot];
     uint16_t sport = path->sport;
     unsigned pair = (peer->base + slot) % peer->num_pairs;
-    mrail_ctl_msg_t msg = {
-        .type = type,
-        .seq = seq,
-        .path = {.slot = (uint16_t)slot},
-    };
 
     if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
         mrail_ctl_drop_handle(&path->ah);
     }
     path->ah_sport = sport;
     path->ah_pair = pair;
-    return mrail_ctl_send_pair(peer, pair, &path->ah, sport, &msg);
+    return mrail_ctl_send_pair(peer, pair, &path->ah, sport, msg);
+}
+
+int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
+                        unsigned slot)
+{
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = seq,
+        .path = {.slot = (uint16_t)slot},
+    };
+
+    return mrail_ctl_send_on_path(peer, slot, &msg);
+}
+
+int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                        unsigned like)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_MOVE,
+        .seq = seq,
+        .move = {.slot = (uint16_t)slot, .like = (uint16_t)like},
+    };
+
+    return mrail_ctl_send_on_path(peer, slot, &msg);
 }
 
 int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,

@@ -127,9 +127,9 @@ struct mrail_lane {
                          * way; see move_lane.c */
     mrail_ns_t moved_ns; /* begin of the last move */
     uint16_t move_sport;
-    uint16_t asked_sport; /* before the last MOVE of the peer, which ... */
-    uint32_t asked_seq;   /* ... had this number; 0: there was none */
-    uint8_t greeted;      /* ... its HELLO has been sent already */
+    uint16_t undo_sport; /* before the last move; 0: none, or it is undone */
+    uint32_t undo_seq;   /* of the MOVE that asked for it; 0: our decision */
+    uint8_t greeted;     /* ... its HELLO has been sent already */
 
     unsigned credits; /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */

@@ -48,9 +48,8 @@ typedef struct mrail_moves {
 /* The lanes of a pair in a window. */
 typedef struct mrail_move_view {
     uint64_t bytes[MRAIL_MAX_SLOTS]; /* as if busy for the whole window */
-    uint16_t sports[MRAIL_MAX_SLOTS];
-    uint64_t counted; /* lanes with enough work */
-    uint64_t total;   /* bytes */
+    uint64_t counted;                /* lanes with enough work */
+    uint64_t total;                  /* bytes */
     int is_full;
 } mrail_move_view_t;
 
@@ -124,8 +123,9 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
     }
 }
 
-static void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
-                             mrail_ns_t now_ns)
+/* 1 if the lane moves now. */
+static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
+                            mrail_ns_t now_ns)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
     int ret, is_draining;
@@ -133,21 +133,22 @@ static void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
     if ((lane->state != MRAIL_LANE_UP) || (lane->move_ns != 0) ||
         lane->rail->ports_fixed ||
         (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS)) {
-        return;
+        return 0;
     }
     lane->move_sport = sport;
     lane->moved_ns = now_ns;
     lane->move_ns = now_ns + MOVE_TIMEOUT;
     if (mrail_port_control_set(lane->qp, lane->rail->attr.device, sport) == 0) {
         mrail_move_done(lane);
-        return;
+        return 1;
     }
     ret = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
     if (ret != 0) {
         mrail_move_impossible(lane, ret);
-        return;
+        return 0;
     }
     mrail_ctl_work(lane->peer);
+    return 1;
 }
 
 /* The queue is drained: a new path, then on. */
@@ -197,27 +198,67 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* A MOVE may have been lost: then there is nothing to undo. */
-void mrail_move_asked(mrail_lane_t *lane, const mrail_ctl_msg_t *msg,
+/* like: a lane of the same pair of rails, or MRAIL_MOVE_RANDOM. */
+static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
+{
+    mrail_peer_t *peer = lane->peer;
+    const mrail_lane_t *other =
+        ((like < MRAIL_MAX_SLOTS) &&
+         ((like % peer->num_pairs) == (lane->slot % peer->num_pairs)))
+            ? peer->lanes[like]
+            : NULL;
+
+    if ((other != NULL) && (other->state == MRAIL_LANE_UP) &&
+        (other->sport != lane->sport)) {
+        return other->sport;
+    }
+    return (uint16_t)(MRAIL_PORTS_FIRST +
+                      mrail_rng_below(&peer->engine->rng, MRAIL_PORTS_COUNT));
+}
+
+/* seq: of the peer's request; 0: our decision. */
+static void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
+                          mrail_ns_t now_ns)
+{
+    uint16_t before = lane->sport;
+
+    lane->undo_seq = seq;
+    lane->undo_sport =
+        mrail_move_start(lane, mrail_move_choose(lane, like), now_ns) ? before
+                                                                      : 0;
+}
+
+/* Only the last move can be undone, by the end that decided on it. */
+static void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
+{
+    uint16_t sport = lane->undo_sport;
+
+    if ((sport != 0) && (lane->undo_seq == seq)) {
+        lane->undo_sport = 0;
+        (void)mrail_move_start(lane, sport, now_ns);
+    }
+}
+
+/* Without port rules, and not soon after another move. */
+static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    return (lane->peer->engine->config.uplinks == MRAIL_SIZE_AUTO) &&
+           ((lane->moved_ns == 0) || (now_ns >= lane->moved_ns + MOVE_WINDOW));
+}
+
+void mrail_move_asked(mrail_lane_t *lane, unsigned like, uint32_t seq,
                       mrail_ns_t now_ns)
 {
-    mrail_engine_t *engine = lane->peer->engine;
-    int is_back = (msg->type == MRAIL_CTL_MOVE_BACK);
-    uint16_t sport = lane->asked_sport;
+    if (mrail_move_is_allowed(lane, now_ns)) {
+        mrail_move_to(lane, like, seq, now_ns);
+    }
+}
 
-    if ((engine->config.uplinks != MRAIL_SIZE_AUTO) ||
-        ((lane->moved_ns != 0) && (now_ns < lane->moved_ns + MOVE_WINDOW)) ||
-        (is_back &&
-         ((lane->asked_seq == 0) || (lane->asked_seq != msg->seq)))) {
-        return;
+void mrail_move_asked_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
+{
+    if ((seq != 0) && mrail_move_is_allowed(lane, now_ns)) {
+        mrail_move_back(lane, seq, now_ns);
     }
-    if (!is_back) {
-        sport = (uint16_t)(MRAIL_PORTS_FIRST +
-                           mrail_rng_below(&engine->rng, MRAIL_PORTS_COUNT));
-    }
-    lane->asked_sport = lane->sport;
-    lane->asked_seq = is_back ? 0 : msg->seq;
-    mrail_move_start(lane, sport, now_ns);
 }
 
 /* ---- the evidence ---- */
@@ -254,7 +295,6 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
             lane->work[direction].bytes - moves->before[slot][direction].bytes;
         work.busy_ns = lane->work[direction].busy_ns -
                        moves->before[slot][direction].busy_ns;
-        view->sports[i] = lane->sport;
         view->total += work.bytes;
         if (!mrail_move_is_comparable(peer, lane) ||
             (work.bytes < MOVE_MIN_BYTES) ||
@@ -285,15 +325,19 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
 }
 
 /* Asks the peer, whose port it is. A request may be lost: evidence comes again. */
-static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, int is_back)
+static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, unsigned like)
 {
-    uint32_t *seq = &peer->moves->asked_seq[slot];
+    uint32_t seq = ++peer->engine->ctl_seq;
 
-    if (!is_back) {
-        *seq = ++peer->engine->ctl_seq;
-    }
-    (void)mrail_ctl_send_path(
-        peer, is_back ? MRAIL_CTL_MOVE_BACK : MRAIL_CTL_MOVE, *seq, slot);
+    peer->moves->asked_seq[slot] = seq;
+    (void)mrail_ctl_send_move(peer, seq, slot, like);
+}
+
+/* MOVE may have been lost; then the peer has nothing to undo. */
+static void mrail_move_ask_back(mrail_peer_t *peer, unsigned slot)
+{
+    (void)mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK,
+                              peer->moves->asked_seq[slot], slot);
 }
 
 static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
@@ -305,21 +349,27 @@ static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
     mrail_rail_t *rail = &peer->engine->rails[pair->local];
     mrail_repath_move_t move;
     mrail_move_view_t view;
-    unsigned slot;
+    unsigned slot, like;
+    int is_put = (direction == MRAIL_OP_PUT);
 
     mrail_move_look(peer, first, direction, window_ns, &view);
     if (!mrail_repath_window(
             &peer->moves->repath[2 * first + direction], now_ns, view.bytes,
-            view.sports, view.counted,
+            view.counted,
             mrail_move_capacity(peer, rail, direction, window_ns, &view),
             &move)) {
         return;
     }
     slot = first + move.lane * peer->num_pairs;
-    if (direction == MRAIL_OP_PUT) {
-        mrail_move_start(peer->lanes[slot], move.sport, now_ns);
+    like = (move.target == MRAIL_REPATH_COPY)
+               ? first + move.other * peer->num_pairs
+               : MRAIL_MOVE_RANDOM;
+    if (move.target == MRAIL_REPATH_BACK) {
+        is_put ? mrail_move_back(peer->lanes[slot], 0, now_ns)
+               : mrail_move_ask_back(peer, slot);
     } else {
-        mrail_move_ask(peer, slot, move.is_back);
+        is_put ? mrail_move_to(peer->lanes[slot], like, 0, now_ns)
+               : mrail_move_ask(peer, slot, like);
     }
 }
 

@@ -264,6 +264,7 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
+        .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };
     mrail_fair_share_t *fair_share;
 

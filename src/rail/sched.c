@@ -119,8 +119,10 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
 /* Measured rates of lanes on shared rails vary by chance from moment to moment.
  * With one chunk per lane, some lanes would end early. Returns total->scale. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
-                                unsigned count)
+                                unsigned count, int has_rules)
 {
+    double tolerance =
+        has_rules ? MRAIL_SCHED_EQUAL_RATES_RULES : MRAIL_SCHED_EQUAL_RATES;
     double least = 0, most = 0, rates = 0, nominal = 0;
 
     for (unsigned i = 0; i < count; ++i) {
@@ -140,9 +142,7 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
         rates += (double)rate;
         nominal += (double)lane->nominal;
     }
-    return (most <= least * MRAIL_SCHED_EQUAL_RATES) && (nominal > 0)
-               ? rates / nominal
-               : 0;
+    return (most <= least * tolerance) && (nominal > 0) ? rates / nominal : 0;
 }
 
 /* 1 if even the smallest chunk takes too long. */
@@ -164,8 +164,9 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
                             mrail_ns_t now_ns, mrail_sched_total_t *total)
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
-    total->scale =
-        (params->equal_split != 0) ? mrail_sched_scale(lanes, count) : 0;
+    total->scale = (params->equal_split != 0)
+                       ? mrail_sched_scale(lanes, count, params->has_rules)
+                       : 0;
     total->equal_split = params->equal_split;
     if ((params->equal_split > MRAIL_SCHED_EQUAL_SPLIT_MAX) &&
         ((total->scale <= 0) || !mrail_sched_is_slow(total->mean))) {

@@ -28,6 +28,7 @@ typedef struct mrail_sched_params {
     size_t window;      /* bytes; 0: from the measured rate */
     size_t equal_split; /* bytes; see mrail_sched_equal_split() */
     int alone;          /* the peer will never have another lane */
+    int has_rules; /* switches have port rules: lanes have known, equal uplinks */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the
@@ -47,8 +48,10 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
 #define MRAIL_SCHED_EQUAL_SPLIT_SLOW (1u << 20)
 /* Lanes whose measured rates differ by at most this factor count as equally
- * fast. */
+ * fast. With port rules all uplinks are meant to be equal, and only equal parts
+ * load them equally: a larger difference shows a fault. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
+#define MRAIL_SCHED_EQUAL_RATES_RULES 2.0
 /* Work of an automatic window. It bridges the time in which a process is not
  * scheduled, and a stalled lane holds back no more than this. At least two
  * chunks, more for a lane that ran dry, at most MRAIL_SCHED_WINDOW_MAX

@@ -14,7 +14,8 @@ typedef enum mrail_ctl_body {
     MRAIL_BODY_HELLO,
     MRAIL_BODY_LANE,
     MRAIL_BODY_REFUSE,
-    MRAIL_BODY_PATH
+    MRAIL_BODY_PATH,
+    MRAIL_BODY_MOVE
 } mrail_ctl_body_t;
 
 static const struct {
@@ -34,7 +35,7 @@ static const struct {
     [MRAIL_CTL_REFUSE] = {"refuse", MRAIL_BODY_REFUSE},
     [MRAIL_CTL_BYE] = {"bye", MRAIL_BODY_NONE},
     [MRAIL_CTL_POLL] = {"poll", MRAIL_BODY_NONE},
-    [MRAIL_CTL_MOVE] = {"move", MRAIL_BODY_PATH},
+    [MRAIL_CTL_MOVE] = {"move", MRAIL_BODY_MOVE},
     [MRAIL_CTL_MOVE_BACK] = {"move-back", MRAIL_BODY_PATH},
 };
 
@@ -143,6 +144,10 @@ int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size)
     case MRAIL_BODY_PATH:
         mrail_put_u16(&w, msg->path.slot);
         break;
+    case MRAIL_BODY_MOVE:
+        mrail_put_u16(&w, msg->move.slot);
+        mrail_put_u16(&w, msg->move.like);
+        break;
     default:
         break;
     }
@@ -198,6 +203,10 @@ int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length)
         break;
     case MRAIL_BODY_PATH:
         msg->path.slot = mrail_get_u16(&r);
+        break;
+    case MRAIL_BODY_MOVE:
+        msg->move.slot = mrail_get_u16(&r);
+        msg->move.like = mrail_get_u16(&r);
         break;
     case MRAIL_BODY_NONE:
         break;

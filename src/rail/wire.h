@@ -104,6 +104,8 @@ typedef struct mrail_wire_rail {
     uint8_t mtu;        /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
+#define MRAIL_MOVE_RANDOM 0xffff /* ... in place of a lane: a random port */
+
 /* Body of LANE_REQ, LANE_REP, LANE_READY, EVICT, CONFIRM, FAIL. */
 typedef struct mrail_wire_lane {
     uint16_t slot;  /* number of the lane between the two peers */
@@ -140,7 +142,11 @@ typedef struct mrail_ctl_msg {
         } refuse;
         struct {
             uint16_t slot;
-        } path; /* PROBE, PROBE_REP, MOVE, MOVE_BACK */
+        } path; /* PROBE, PROBE_REP, MOVE_BACK */
+        struct {
+            uint16_t slot;
+            uint16_t like; /* the lane whose source port to take, or ... */
+        } move;            /* MOVE */
     };
 } mrail_ctl_msg_t;
 

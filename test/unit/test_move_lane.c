@@ -108,25 +108,51 @@ static void test_rules_keep_ports(void **state)
 }
 
 /* The sender of the data is the peer: it has to move. */
-static void test_slow_read_asks_the_peer(void **state)
+static void slow_read(uint64_t slow, uint64_t others, unsigned like)
 {
     unsigned before = 0;
 
     begin(MRAIL_SIZE_AUTO);
     for (unsigned i = 0; (i < 6) && (before == 0); ++i) {
         work(0, MRAIL_OP_GET, FAST);
-        work(2, MRAIL_OP_GET, FAST / 2);
+        work(2, MRAIL_OP_GET, slow);
+        lane_of(0)->rail->work[MRAIL_OP_GET] += others;
         end_window();
         before = count_sent(MRAIL_CTL_MOVE);
     }
     assert_int_equal(before, 1);
-    assert_int_equal(last(MRAIL_CTL_MOVE)->path.slot, 2);
+    assert_int_equal(last(MRAIL_CTL_MOVE)->move.slot, 2);
+    assert_int_equal(last(MRAIL_CTL_MOVE)->move.like, like);
     assert_int_equal(engine->counters.lanes_moved, 0);
+}
+
+static void test_slow_read_asks_the_peer(void **state)
+{
+    slow_read(FAST * 2 / 3, FAST, MRAIL_MOVE_RANDOM);
+}
+
+/* Other peers use the rail, so it may be full: the path of lane 0 is the emptiest. */
+static void test_very_slow_read_asks_for_a_copy(void **state)
+{
+    slow_read(FAST / 3, FAST, 0);
+}
+
+/* The lanes have the rail for themselves, and it is not full: a path may be unused. */
+static void test_very_slow_read_of_an_idle_rail(void **state)
+{
+    slow_read(FAST / 3, 0, MRAIL_MOVE_RANDOM);
+}
+
+static void ask_like(uint16_t slot, uint16_t like)
+{
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
+                              .seq = 1,
+                              .move = {.slot = slot, .like = like}});
 }
 
 static void ask(uint16_t slot)
 {
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE, .path = {.slot = slot}});
+    ask_like(slot, MRAIL_MOVE_RANDOM);
 }
 
 static void test_peer_asks(void **state)
@@ -153,10 +179,40 @@ static void test_peer_asks(void **state)
     assert_int_equal(engine->counters.lanes_moved, 2);
 }
 
+/* "As that lane" means its path, so both are on the same rails, with another port. */
+static void test_peer_asks_for_a_copy(void **state)
+{
+    begin(MRAIL_SIZE_AUTO);
+    ask_like(2, 0);
+    assert_int_equal(engine->counters.lanes_moved, 1);
+    assert_int_equal(lane_of(2)->sport, lane_of(0)->sport);
+    assert_int_equal(fake_qp_label(lane_of(2)->qp),
+                     mrail_ports_flow_label(lane_of(0)->sport));
+    fake_now_ns += WINDOW;
+    ask_like(2, 0);
+    assert_int_not_equal(lane_of(2)->sport, lane_of(0)->sport);
+    fake_now_ns += WINDOW;
+    ask_like(2, 1);
+    assert_int_not_equal(lane_of(2)->sport, lane_of(1)->sport);
+    fake_now_ns += WINDOW;
+    ask_like(2, LANES + 2);
+    fake_now_ns += WINDOW;
+    ask_like(2, MRAIL_MAX_SLOTS);
+    assert_int_equal(engine->counters.lanes_moved, 5);
+}
+
 static void ask_seq(mrail_ctl_type_t type, uint32_t seq)
 {
+    mrail_ctl_msg_t msg = {.type = type, .seq = seq};
+
     fake_now_ns += WINDOW;
-    say(0, &(mrail_ctl_msg_t){.type = type, .seq = seq, .path = {.slot = 1}});
+    if (type == MRAIL_CTL_MOVE) {
+        msg.move.slot = 1;
+        msg.move.like = MRAIL_MOVE_RANDOM;
+    } else {
+        msg.path.slot = 1;
+    }
+    say(0, &msg);
 }
 
 /* The peer has seen no gain, so the lane goes back. A MOVE that was lost, or that is
@@ -234,8 +290,7 @@ static void test_device_refuses(void **state)
         before = lane_of(1)->sport;
         lock();
         fake_fail_in = step + 1; /* after the query of the device */
-        mrail_move_asked(lane_of(1), &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE},
-                         fake_now_ns);
+        mrail_move_asked(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
         if (step == 2) {
             mrail_move_run(lane_of(1), fake_now_ns);
         }
@@ -303,7 +358,10 @@ int main(void)
         CASE(test_slow_lane_moves),
         CASE(test_rules_keep_ports),
         CASE(test_slow_read_asks_the_peer),
+        CASE(test_very_slow_read_asks_for_a_copy),
+        CASE(test_very_slow_read_of_an_idle_rail),
         CASE(test_peer_asks),
+        CASE(test_peer_asks_for_a_copy),
         CASE(test_peer_takes_it_back),
         CASE(test_rules_ignore_the_peer),
         CASE(test_drains_first),

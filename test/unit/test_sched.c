@@ -249,11 +249,12 @@ static void test_rare_polls(void **state)
 
 /* An operation of `length` bytes on idle lanes with measured rates: one chunk
  * for each, sizes in part[]. 0: another split. */
-static int cut_evenly(const double *rates, unsigned count, size_t length,
-                      size_t *part)
+static int cut(const double *rates, unsigned count, size_t length,
+               int has_rules, size_t *part)
 {
     const mrail_sched_params_t params = {
         .equal_split = mrail_sched_equal_split(length, count),
+        .has_rules = has_rules,
     };
     size_t left = length, chunk;
     model_t m;
@@ -273,6 +274,12 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
         left -= chunk;
     }
     return 1;
+}
+
+static int cut_evenly(const double *rates, unsigned count, size_t length,
+                      size_t *part)
+{
+    return cut(rates, count, length, 0, part);
 }
 
 /* Random differences of measured rates do not change the equal split. Larger
@@ -305,6 +312,22 @@ static void test_equal_parts(void **state)
     assert_int_equal(mrail_sched_equal_split(4 << 20, 4), 1 << 20);
     assert_int_equal(mrail_sched_equal_split((4 << 20) + 1, 4), 0);
     assert_int_equal(mrail_sched_equal_split(5, 4), 2);
+}
+
+/* With port rules, equal parts load all uplinks equally, also if rates differ by
+ * chance. A lane at less than half the rate of another has a fault. */
+static void test_equal_parts_with_rules(void **state)
+{
+    const double noisy[] = {2.5e6, 4.1e6, 3.8e6, 4.4e6};
+    const double slower[] = {4e6, 4e6, 4e6, 1.8e6};
+    size_t part[4];
+
+    assert_true(cut(noisy, 4, 2 << 20, 1, part));
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_equal(part[i], 512 << 10);
+    }
+    assert_false(cut(noisy, 4, 2 << 20, 0, part));
+    assert_false(cut(slower, 4, 2 << 20, 1, part));
 }
 
 /* A lane stops: the others take all that it has not started. */
@@ -392,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_rare_polls),
         cmocka_unit_test(test_equal_parts),
+        cmocka_unit_test(test_equal_parts_with_rules),
         cmocka_unit_test(test_lagging_lane),
         cmocka_unit_test(test_only_lane),
         cmocka_unit_test(test_unusable_lanes),

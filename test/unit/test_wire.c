@@ -115,6 +115,18 @@ static void test_lane_round_trip(void **state)
     assert_memory_equal(&in.lane, &out.lane, sizeof(in.lane));
 }
 
+static void test_move_round_trip(void **state)
+{
+    mrail_ctl_msg_t in = {.type = MRAIL_CTL_MOVE,
+                          .move = {.slot = 0x1234, .like = 0xfedc}};
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+    mrail_ctl_msg_t out = {0};
+    int length = mrail_ctl_encode(&in, buf, sizeof(buf));
+
+    assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length), 0);
+    assert_memory_equal(&in.move, &out.move, sizeof(in.move));
+}
+
 static void test_fields_out_of_range(void **state)
 {
     mrail_ctl_msg_t in, out;
@@ -275,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_every_truncation_is_refused),
         cmocka_unit_test(test_all_types),
         cmocka_unit_test(test_lane_round_trip),
+        cmocka_unit_test(test_move_round_trip),
         cmocka_unit_test(test_fields_out_of_range),
         cmocka_unit_test(test_other_version),
         cmocka_unit_test(test_random_bytes),
