@@ -42,8 +42,8 @@
 /* Kernel memory used by a packet in a run, in addition to its bytes (sk_buff,
  * head). Measured: 768 for a small packet. The rest is a safety margin. */
 #define SROCE_HOST_PKT_OVERHEAD 832
-/* A packet that is sent alone takes the sk_buff and one allocation, which holds
- * the bytes, the headers and the end of the head and is rounded up to a power
+/* A packet sent alone takes the sk_buff and one allocation. The allocation
+ * holds its bytes, its headers and the end of the head, rounded up to a power
  * of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
 #define SROCE_HOST_ALONE_HEAD 400
 #define SROCE_HOST_ALONE_SKB 256
@@ -51,8 +51,8 @@
 
 typedef struct sroce_host_ctx sroce_host_ctx_t;
 
-/* A device in the list. ibv_device is followed by a NULL pointer because
- * mlx5dv_is_supported() reads the driver's operations at that place. */
+/* A device in the list. A NULL pointer follows ibv_device, because
+ * mlx5dv_is_supported() reads the driver's operations there. */
 typedef struct sroce_host_dev {
     struct ibv_device ibv;
     void *no_driver_ops;
@@ -189,8 +189,7 @@ struct sroce_host_ctx {
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
     int worked;     /* packets were sent or received since the last reset */
-    int look_again; /* packets arrived: QPs in `waiting` may have small ones to
-                     * send */
+    int look_again; /* packets arrived: waiting QPs may have replies */
     mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
@@ -281,7 +280,7 @@ static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 static inline void sroce_host_count(sroce_host_ctx_t *ctx,
                                     sroce_counter_t counter, uint64_t n)
 {
-    /* Only the slot's owner writes, so that no atomic add is needed. */
+    /* Only the slot's owner writes, so no atomic add is needed. */
     _Atomic uint64_t *c = &ctx->slot->counters[counter];
 
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
@@ -311,8 +310,7 @@ void sroce_host_unlock(sroce_host_ctx_t *ctx);
  * 10 ms old. */
 void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
-/* verbs_dev.c: port attributes, truncated to the caller's version of the
- * structure. */
+/* verbs_dev.c: port attributes, truncated to the caller's version. */
 int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
                             struct ibv_port_attr *port_attr, size_t length);
 
@@ -362,8 +360,7 @@ void sroce_tx_activate(sroce_host_qp_t *qp);
 /* Sends the queue pair's pending acknowledgements, or as many as it can in 500
  * us. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
-void sroce_tx_remove(sroce_host_qp_t *qp); /* before the queue pair is
-                                            * destroyed */
+void sroce_tx_remove(sroce_host_qp_t *qp); /* before destroying */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 /* Time of the next packet to send. MRAIL_NS_NEVER: nothing is waiting. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
