@@ -1,8 +1,8 @@
 /*
  * Time in nanoseconds since an arbitrary origin.
  *
- * Only the boundary of the code (a progress call, the control thread, a tool)
- * reads the clock. All code below takes `now_ns` as an argument, so that tests
+ * Only the outermost code (a progress call, the control thread, a tool) reads
+ * the clock. All code below it takes `now_ns` as an argument, so that tests can
  * run in virtual time.
  */
 #ifndef MRAIL_BASE_CLOCK_H
@@ -17,7 +17,7 @@
 
 typedef uint64_t mrail_ns_t;
 
-/* CLOCK_MONOTONIC in nanoseconds.  Any thread. */
+/* CLOCK_MONOTONIC in nanoseconds. Any thread. */
 mrail_ns_t mrail_clock_now(void);
 
 #endif

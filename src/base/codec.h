@@ -1,7 +1,8 @@
 /*
- * Bounded big-endian codec. A reader or writer that passes its end sets `bad`;
- * from then on it reads zeros and writes nothing. The caller checks `bad` once,
- * at the end, and uses no length from the wire before that check.
+ * Bounded big-endian codec. A reader or writer that would pass its end sets
+ * `bad`. From then on it reads zeros and writes nothing. The caller checks
+ * `bad` once, at the end, and does not use a length from the wire before that
+ * check.
  */
 #ifndef MRAIL_BASE_CODEC_H
 #define MRAIL_BASE_CODEC_H

@@ -1,4 +1,4 @@
-/* Growing arrays. libc only. */
+/* Arrays that grow. libc only. */
 #ifndef MRAIL_BASE_GROW_H
 #define MRAIL_BASE_GROW_H
 
@@ -7,9 +7,9 @@
 
 /*
  * Makes room for `count` elements of `size` bytes in the array that *array_p
- * points to (any type; NULL: empty). Returns 1, or 0 without memory and with
- * the array unchanged. The pointer is copied as bytes because its type is not
- * void *.
+ * points to (of any type; NULL: empty). Returns 1, or 0 with the array
+ * unchanged if memory runs out. The pointer is copied as bytes because its type
+ * is not void *.
  */
 static inline int mrail_grow(void *array_p, size_t count, size_t size)
 {

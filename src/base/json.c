@@ -7,10 +7,12 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Bytes of the UTF-8 character (RFC 3629) at `text`; 0: it is none. */
+/* Returns the length in bytes of the UTF-8 character (RFC 3629) at `text`, or 0
+ * if there is none. */
 static size_t utf8_length(const unsigned char *text)
 {
-    /* By first byte: the range of the second one, and how many there are. */
+    /* For each first byte: the range of the second byte, and the number of
+     * bytes. */
     static const struct {
         unsigned char first, last, low, high;
         size_t length;
@@ -63,7 +65,7 @@ static void write_string(FILE *stream, const char *text)
     fputc('"', stream);
 }
 
-/* The separator and the key of the next value. */
+/* Writes the separator and the key of the next value. */
 static void begin_value(mrail_json_t *json, const char *key)
 {
     if (json->comma) {

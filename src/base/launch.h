@@ -1,6 +1,6 @@
 /*
- * The place of this process in its job, from the variables that launchers set:
- * Open MPI's mpirun, PMIx (prterun, srun --mpi=pmix), PMI (MPICH's mpiexec, srun
+ * This process's place in its job, from the variables that launchers set: Open
+ * MPI's mpirun, PMIx (prterun, srun --mpi=pmix), PMI (MPICH's mpiexec, srun
  * --mpi=pmi2) and Slurm's srun.
  *
  * Pure: the environment is an argument.
@@ -12,15 +12,15 @@
 #include <stdlib.h>
 
 typedef struct mrail_launch {
-    long rank, size; /* -1: no launcher has set it */
+    long rank, size; /* -1: set by no launcher */
     long local_rank; /* among the ranks of this node; -1 as above */
-    const char *job; /* unique among the jobs of a machine; NULL as above */
-    int is_mpi;      /* started as a rank of MPI: 0 in a plain batch script */
+    const char *job; /* unique among the jobs on a machine; NULL as above */
+    int is_mpi;      /* started as an MPI rank; 0 in a plain batch script */
 } mrail_launch_t;
 
 typedef char *(*mrail_launch_getenv_func_t)(const char *name);
 
-/* The first of `names` that is a number from 0 on, or -1. */
+/* Returns the value of the first of `names` that is a number >= 0, or -1. */
 static inline long mrail_launch_number(const char *const *names,
                                        mrail_launch_getenv_func_t getenv_func)
 {
@@ -40,7 +40,7 @@ static inline long mrail_launch_number(const char *const *names,
     return -1;
 }
 
-/* mpirun comes first in each list: within a Slurm allocation its ranks inherit
+/* mpirun comes first in each list. Within a Slurm allocation, its ranks inherit
  * the variables of the step that started its daemons. */
 static inline mrail_launch_t
 mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
@@ -61,7 +61,7 @@ mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
     for (unsigned i = 0; launch.job == NULL && jobs[i] != NULL; ++i) {
         launch.job = getenv_func(jobs[i]);
     }
-    /* All but SLURM_PROCID, which is 0 in batch scripts, too. */
+    /* All except SLURM_PROCID, which is 0 in batch scripts as well. */
     for (unsigned i = 0; i < 3; ++i) {
         launch.is_mpi |= getenv_func(ranks[i]) != NULL;
     }

@@ -1,8 +1,8 @@
 /*
  * The log sink. Libraries call mrail_error(), mrail_warn() and so on. The
- * program decides once where lines go: the UCX transport passes UCX's log, and
- * tools keep stderr. An event that can repeat per packet is a counter, never a
- * line.
+ * program decides once where the lines go: the UCX transport sends them to
+ * UCX's log, and tools keep stderr. An event that can happen for every packet
+ * is counted, never logged.
  */
 #ifndef MRAIL_BASE_LOG_H
 #define MRAIL_BASE_LOG_H
@@ -17,16 +17,16 @@ typedef enum mrail_log_level {
     MRAIL_LOG_TRACE
 } mrail_log_level_t;
 
-/* Receives one line without a newline. May be called by any thread. */
+/* Receives one line without a newline. Any thread may call it. */
 typedef void (*mrail_log_func_t)(mrail_log_level_t level, const char *file,
                                  unsigned line, const char *text);
 
 extern mrail_log_level_t mrail_log_level;
 
-/* func NULL: stderr. Call it before threads start. */
+/* A NULL func means stderr. Call this before threads start. */
 void mrail_log_set(mrail_log_func_t func, mrail_log_level_t level);
 
-/* "error" to "trace", any case; -1 for another name. */
+/* Parses "error" to "trace", in any case. Returns -1 for other names. */
 int mrail_log_level_parse(const char *name);
 
 void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,

@@ -9,9 +9,9 @@
 #include <strings.h>
 
 #define MAX_DECIMALS 6 /* digits after the point */
-#define MAX_WORD 32    /* bytes of one number in a list */
+#define MAX_WORD 32    /* bytes in one number of a list */
 
-/* Digits at *text_p into *value_p; moves *text_p behind them. */
+/* Reads digits at *text_p into *value_p and moves *text_p past them. */
 static int read_digits(const char **text_p, uint64_t *value_p)
 {
     const char *text = *text_p;
@@ -31,8 +31,9 @@ static int read_digits(const char **text_p, uint64_t *value_p)
     return 0;
 }
 
-/* "12", "12.5", ".5": a whole number and millionths; moves *text_p behind it.
- * *too_fine_p: there are more than six digits after the point. */
+/* Reads "12", "12.5" or ".5" as a whole number and millionths, and moves
+ * *text_p past it. *too_fine_p: there are more than six digits after the
+ * point. */
 static int read_decimal(const char **text_p, uint64_t *whole_p,
                         uint32_t *millionths_p, int *too_fine_p)
 {
@@ -154,14 +155,15 @@ int mrail_number_seconds(const char *text, double min, double max,
     return 0;
 }
 
-/* The bits in the unit of a rate: "MB/s" is 8000000. 0: it is none. */
+/* Returns the number of bits in a unit of rate: 8000000 for "MB/s". 0: not a
+ * unit. */
 static uint64_t rate_unit(const char *text, unsigned bare)
 {
     static const char prefixes[] = "kMGT";
     const char *prefix = (*text != '\0') ? strchr(prefixes, *text) : NULL;
     uint64_t factor = 1;
 
-    if (*text == 'K') { /* many write it so */
+    if (*text == 'K') { /* a common spelling */
         prefix = prefixes;
     }
     if (prefix != NULL) {
@@ -243,7 +245,7 @@ typedef struct size_range {
     uint64_t first, last, factor;
 } size_range_t;
 
-/* "SIZE", "FIRST:LAST" or "FIRST:LAST:FACTOR", in place. */
+/* Parses "SIZE", "FIRST:LAST" or "FIRST:LAST:FACTOR", in place. */
 static int read_range(char *word, uint64_t max, size_range_t *range)
 {
     char *last = strchr(word, ':'), *factor = NULL;

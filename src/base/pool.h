@@ -1,5 +1,5 @@
 /*
- * A pool of equal elements that grows in chunks up to a limit and releases
+ * A pool of elements of one size. It grows in chunks up to a limit, and frees
  * memory only when it is destroyed. Not thread-safe: the caller serialises. A
  * callback lets the owner register the memory of a chunk with a device.
  */
@@ -18,8 +18,8 @@ typedef struct mrail_pool_params {
     size_t align;             /* power of two; 0: 64 */
     unsigned elems_per_chunk; /* >= 1 */
     unsigned max_elems;       /* 0: no limit */
-    /* Called with the memory of a new chunk before its first use. 0 or -errno;
-     * on an error mrail_pool_get() returns NULL. May be NULL. */
+    /* Called with the memory of a new chunk before its first use. Returns 0 or
+     * -errno; on an error, mrail_pool_get() returns NULL. May be NULL. */
     int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);
     void (*chunk_cleanup)(void *arg, void *priv);
     void *arg;
@@ -35,21 +35,21 @@ typedef struct mrail_pool {
 
 void mrail_pool_init(mrail_pool_t *pool, const mrail_pool_params_t *params);
 
-/* Frees all chunks, including chunks with elements in use. */
+/* Frees all chunks, even those with elements in use. */
 void mrail_pool_cleanup(mrail_pool_t *pool);
 
-/* Adds one chunk: 0, -ENOMEM, -ENOBUFS at the limit, or the error of
- * chunk_init. */
+/* Adds one chunk. Returns 0, -ENOMEM, -ENOBUFS (limit reached), or the error
+ * from chunk_init. */
 int mrail_pool_grow(mrail_pool_t *pool);
 
-/* Bytes of all chunks. */
+/* Total size of all chunks in bytes. */
 size_t mrail_pool_bytes(const mrail_pool_t *pool);
 
-/* The `priv` that chunk_init returned for the chunk of `elem`. */
+/* Returns the `priv` that chunk_init set for the chunk of `elem`. */
 void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem);
 
-/* An element, or NULL without any effect: the limit is reached or memory is
- * out. */
+/* Returns an element. If the limit is reached or memory runs out, returns NULL
+ * and changes nothing. */
 static inline void *mrail_pool_get(mrail_pool_t *pool)
 {
     mrail_pool_elem_t *elem;

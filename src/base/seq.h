@@ -1,8 +1,8 @@
 /*
- * Serial-number arithmetic: sequence numbers that wrap.  a is before b when
- * the distance from a to b, modulo the width, is in (0, half).
- * Source: RFC 1982; for 24-bit packet sequence numbers, InfiniBand
- * Architecture Specification 9.7.1.
+ * Serial-number arithmetic, for sequence numbers that wrap around. a is before
+ * b if the distance from a to b, modulo the width, is in (0, half). Source: RFC
+ * 1982; for 24-bit packet sequence numbers, InfiniBand Architecture
+ * Specification 9.7.1.
  */
 #ifndef MRAIL_BASE_SEQ_H
 #define MRAIL_BASE_SEQ_H

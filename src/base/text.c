@@ -36,7 +36,7 @@ int mrail_text_count(mrail_text_line_t *line, const char *word,
 
 /* ---- Capacities ---- */
 
-/* In bits, so that all capacities are whole numbers. */
+/* In bits, which makes all capacities whole numbers. */
 #define MIN_BITS UINT64_C(8000)
 #define MAX_BITS UINT64_C(8000000000000000)
 
@@ -112,7 +112,7 @@ unsigned mrail_text_list_from(const mrail_text_list_t *list, unsigned least)
     return found;
 }
 
-/* "3" or "0-3", in place. */
+/* Parses "3" or "0-3", in place. */
 static int read_part(mrail_text_line_t *line, char *part, const char *what,
                      unsigned count, unsigned *first_p, unsigned *last_p)
 {
@@ -219,7 +219,7 @@ int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
 
 /* ---- Lines ---- */
 
-/* Cuts at blanks and at '#', in place. */
+/* Cuts the line at blanks and at '#', in place. */
 static int cut_line(mrail_text_line_t *line, char *text)
 {
     char *save = NULL;
@@ -245,7 +245,8 @@ static int cut_line(mrail_text_line_t *line, char *text)
     return 0;
 }
 
-/* All lines of `text`, which ends with a zero byte, and then the end. */
+/* Calls `func` for all lines of `text`, which ends with a zero byte, and then
+ * for the end. */
 static int run_lines(mrail_text_line_t *line, char *text,
                      mrail_text_line_func_t func, void *arg)
 {
@@ -273,7 +274,7 @@ static int run_lines(mrail_text_line_t *line, char *text,
     return func(line, arg);
 }
 
-/* Line of the zero byte at `zero`. */
+/* Returns the line number of the zero byte at `zero`. */
 static unsigned line_of(const char *text, const char *zero)
 {
     unsigned number = 1;

@@ -1,4 +1,4 @@
-/* Small helpers that C lacks.  libc only. */
+/* Small helpers that are missing in C. libc only. */
 #ifndef MRAIL_BASE_UTIL_H
 #define MRAIL_BASE_UTIL_H
 
@@ -8,7 +8,8 @@
 
 #define MRAIL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MRAIL_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Where an inlined call would lower the message rate. */
+/* For functions that must be inlined, such as those where a call would lower
+ * the message rate. */
 #define MRAIL_INLINE inline __attribute__((always_inline))
 #define MRAIL_EXPORT __attribute__((visibility("default")))
 #define MRAIL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -27,7 +28,8 @@ static inline void mrail_copy(void *to, const void *from, size_t length)
     }
 }
 
-/* Finaliser of splitmix64 (Steele, Lea, Flood 2014): a good mixer of ids. */
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014), which mixes ids
+ * well. */
 static inline uint64_t mrail_mix64(uint64_t x)
 {
     x ^= x >> 30;

@@ -53,8 +53,8 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p)
     return ((prefix_p->addr & ~prefix_p->mask) == 0) ? 0 : -EINVAL;
 }
 
-/* Names of ports become words of a switch's configuration or of a shell script,
- * so they contain no other characters. */
+/* Port names end up in switch configurations and shell scripts, so other
+ * characters are not allowed in them. */
 static int is_port(const char *name)
 {
     size_t length = strspn(name, LETTERS DIGITS "/._:-");
@@ -236,8 +236,8 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
         mrail_ports_segment(acl->num_uplinks, uplink, first_p, last_p);
         return;
     }
-    /* As in mrail_ports_lane_nested(): parts of the step. The last part takes
-     * what is left of the leaf segment. */
+    /* Same division as in mrail_ports_lane_nested(): into parts of the step.
+     * The last part takes the rest of the leaf segment. */
     mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
     step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
     *first_p = (uint16_t)(first + uplink * step);

@@ -1,7 +1,7 @@
 /*
- * Rules of a switch that send each segment of RoCEv2 source ports out of one
- * uplink, in the languages of several switches; and a reader that says whether a
- * rule set covers the port range. Source: [CTCCL] 3.2 and 4.1.
+ * Switch rules that send each segment of RoCEv2 source ports out of one uplink,
+ * in the languages of several switches; and a reader that checks whether a rule
+ * set covers the port range. Source: [CTCCL] 3.2 and 4.1.
  *
  * The segments are those of orchestrator/ports.h, so rules and lanes agree by
  * construction. Pure: options in, text out; text in, a report out.
@@ -14,7 +14,8 @@
 #include <stdio.h>
 
 #define MRAIL_ACL_NO_DSCP 255
-/* MRAIL_ACL_LINUX: uplink n, from 0, has this packet mark + n + 1. */
+/* MRAIL_ACL_LINUX: uplink n, counted from 0, gets the packet mark (this + n +
+ * 1). */
 #define MRAIL_ACL_LINUX_MARK 0x47910000u
 #define MRAIL_ACL_MAX_UPLINKS 256
 
@@ -29,48 +30,49 @@ typedef enum mrail_acl_dialect {
 
 /* The effect of an uplink failure on its segment. */
 typedef enum mrail_acl_failure {
-    /* Its packets take the ordinary routes (ECMP): nothing is lost, and the
-     * other uplinks carry an uneven load. */
+    /* Its packets take the ordinary routes (ECMP). Nothing is lost, but the
+     * load on the other uplinks is uneven. */
     MRAIL_ACL_FALL_THROUGH,
-    /* Its packets are dropped: the lanes of the segment fail over, and the other
-     * uplinks carry an equal load. */
+    /* Its packets are dropped. The segment's lanes fail over, and the load on
+     * the other uplinks is equal. */
     MRAIL_ACL_DROP
 } mrail_acl_failure_t;
 
 typedef struct mrail_acl_uplink {
     const char *next_hop; /* IPv4 address of the far end */
-    const char *port;     /* name of the switch port; NULL: not known */
+    const char *port;     /* name of the switch port; NULL: unknown */
 } mrail_acl_uplink_t;
 
 typedef struct mrail_acl {
     unsigned num_uplinks;              /* 1 to MRAIL_ACL_MAX_UPLINKS */
     const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
     /*
-     * 1: this switch is a leaf: it divides the whole range by its uplinks.
-     * More: it is a spine of a fabric of three tiers. Each leaf segment (there
-     * are `leaf_uplinks`) is divided by the spine's uplinks.
+     * 1: this switch is a leaf, which divides the whole range among its
+     * uplinks. More: it is a spine of a three-tier fabric whose leaves have
+     * this many uplinks. It divides each leaf segment among its own uplinks.
      */
     unsigned leaf_uplinks;
     unsigned dscp; /* 0 to 63, or MRAIL_ACL_NO_DSCP */
     mrail_acl_failure_t failure;
     const char *name;           /* prefix of lists and maps: "udf" */
-    const char *const *ingress; /* ports that the rules are applied to */
-    unsigned num_ingress;       /* 0: a placeholder line says where */
-    /* IPv4 prefixes "10.0.0.0/24" that the switch reaches without its uplinks.
-     * Packets to them take the ordinary routes. */
+    const char *const *ingress; /* ports to which the rules apply */
+    unsigned num_ingress;       /* 0: a placeholder line says where to apply
+                                 * them */
+    /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its
+     * uplinks. Packets to them take the ordinary routes. */
     const char *const *local;
     unsigned num_local;
-    /* IOS only: the lines of [CTCCL] 4.1, as printed, and no other line. */
+    /* IOS only: the lines of [CTCCL] 4.1 exactly as printed, and no others. */
     int as_printed;
 } mrail_acl_t;
 
 /* "ios", "eos", "sonic", "nvue", "linux". */
 const char *mrail_acl_dialect_name(mrail_acl_dialect_t dialect);
 
-/* Checks the options. 0; -EINVAL with a sentence in `why`. */
+/* Checks the options. Returns 0, or -EINVAL with a sentence in `why`. */
 int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* The same, and the limits of one language. */
+/* The same, plus the limits of one language. */
 int mrail_acl_validate_dialect(const mrail_acl_t *acl,
                                mrail_acl_dialect_t dialect, char *why,
                                size_t why_size);
@@ -78,29 +80,31 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
 /* The same for mrail_acl_write_vrfs(). */
 int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* A sentence that says how far switches of this kind do not behave as
- * acl->failure wants; NULL if they do. */
+/* Returns a sentence that says where switches of this kind deviate from
+ * acl->failure, or NULL if they do not. */
 const char *mrail_acl_failure_note(const mrail_acl_t *acl,
                                    mrail_acl_dialect_t dialect);
 
-/* Ports of uplink `uplink` in leaf segment `segment` (below acl->leaf_uplinks;
- * 0 on a leaf), both inclusive. The options are valid. */
+/* The ports of uplink `uplink` in leaf segment `segment`, both inclusive.
+ * `segment` is below acl->leaf_uplinks, so it is 0 on a leaf. The options are
+ * valid. */
 void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
                      uint16_t *first_p, uint16_t *last_p);
 
-/* Writes the rules, or (undo) what removes them. The options are valid for the
- * dialect. A next hop that is NULL becomes NEXT_HOP_1, which a switch refuses. */
+/* Writes the rules or, for undo, the commands that remove them. The options are
+ * valid for the dialect. A next hop of NULL becomes NEXT_HOP_1 and so on, which
+ * a switch refuses. */
 void mrail_acl_write(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                      FILE *stream);
 void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                           FILE *stream);
 
 /*
- * Writes what makes one VRF of each of the `num_uplinks` parallel links between
- * a spine and its leaves, or (undo) what removes them. acl->ingress has the
- * spine's ports to its leaves: all links of the first leaf, then of the next.
- * A packet that comes in by the k-th link of a leaf leaves by the k-th link of
- * another one. Source: [CTCCL] 4.1, Fig. 5.
+ * Writes commands that put each of the `num_uplinks` parallel links between a
+ * spine and its leaves into its own VRF or, for undo, that remove the VRFs.
+ * acl->ingress lists the spine's ports to its leaves: all links of the first
+ * leaf, then those of the next. A packet that comes in on the k-th link of one
+ * leaf goes out on the k-th link of another. Source: [CTCCL] 4.1, Fig. 5.
  */
 void mrail_acl_write_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                           int undo, FILE *stream);
@@ -108,23 +112,26 @@ void mrail_acl_write_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
 typedef struct mrail_acl_report {
     unsigned num_rules, num_targets;
     unsigned num_holes;     /* ranges of ports without a rule */
-    unsigned num_overlaps;  /* rules with a port of an earlier rule */
+    unsigned num_overlaps;  /* rules that share a port with an earlier one */
     unsigned num_unmapped;  /* rules without a target */
-    unsigned num_outside;   /* rules with ports below 0xC000 */
-    unsigned num_misplaced; /* segments that are not those of ports.h */
-    unsigned num_conflicts; /* rules of another DSCP; names without a list */
+    unsigned num_outside;   /* rules for ports below 0xC000 */
+    unsigned num_misplaced; /* segments that differ from those of ports.h */
+    unsigned num_conflicts; /* rules with a different DSCP; names without a
+                             * list */
 } mrail_acl_report_t;
 
-#define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes of a rule set */
-#define MRAIL_ACL_MAX_RULES 16384u    /* of a rule set */
+#define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes in a rule set */
+#define MRAIL_ACL_MAX_RULES 16384u    /* in a rule set */
 
 /*
- * Reads a rule set back and compares it with the segments of `num_uplinks` (0:
- * as many as there are targets). Prints one line for each finding, with the line
- * of the text, to `stream`. `report` is written if the text could be read.
- * Returns 0: each port of the range goes to one uplink, exactly once; -ERANGE: there
- * is a hole, an overlap, or another finding; -EINVAL: not this dialect, or
- * malformed, with a sentence in `why`; -ENOMEM.
+ * Reads a rule set back and compares it with the segments of `num_uplinks`
+ * uplinks (0: as many as there are targets). Prints one line to `stream` for
+ * each finding, with the line number in the text. `report` is written if the
+ * text could be read. Returns 0 if each port of the range goes to exactly one
+ * uplink. Errors:
+ * - -ERANGE: there is a hole, an overlap or another finding;
+ * - -EINVAL: not this dialect, or malformed, with a sentence in `why`;
+ * - -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
                     size_t length, unsigned num_uplinks, unsigned leaf_uplinks,

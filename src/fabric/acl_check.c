@@ -1,9 +1,10 @@
 /*
- * Reads a rule set back: which ports have no rule, several rules, or a rule
- * without an uplink, and whether the rules divide the range as the lanes do.
+ * Reads a rule set back. It finds ports without a rule, with several rules, or
+ * with a rule that has no uplink, and checks whether the rules divide the range
+ * as the lanes do.
  *
- * The check paints each port with the first rule of the text that matches it.
- * Order does not matter otherwise, because a port with two rules is a finding.
+ * The check paints each port with the first rule in the text that matches it.
+ * Otherwise order does not matter, because a port with two rules is a finding.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -21,19 +22,19 @@ typedef struct checker {
     mrail_acl_report_t report;
     mrail_acl_t acl;     /* the segments to compare with */
     uint32_t *owner;     /* of each port from 0xC000: match, or NO_RULE */
-    uint32_t *target_of; /* of each match: the number of its target */
+    uint32_t *target_of; /* for each match: the number of its target */
 } checker_t;
 
 /* ---- Which rules count ---- */
 
-/* A rule without source ports and without a target belongs to something else,
- * for example to the classes of QoS. */
+/* A rule without source ports and without a target serves another purpose, for
+ * example a QoS class. */
 static int is_foreign(const acl_match_t *match)
 {
     return match->is_any && (match->target[0] == '\0' || match->denies);
 }
 
-/* Ports in the range. 0: none. */
+/* Clips the match to the port range. Returns 0 if no port is left. */
 static int clip(const acl_match_t *match, unsigned *first_p, unsigned *last_p)
 {
     *first_p = MRAIL_MAX(match->first, MRAIL_PORTS_FIRST);
@@ -111,7 +112,7 @@ static void check_rules(checker_t *checker)
     }
 }
 
-/* Names of lists in a route map or class map that do not exist. */
+/* Looks for names of lists in a route map or class map that do not exist. */
 static void check_names(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;
@@ -142,7 +143,8 @@ static void check_names(checker_t *checker)
 
 /* ---- Ports ---- */
 
-/* The match's ports get it as owner. The first port that has one is reported. */
+/* Makes the match the owner of its ports. Reports the first port that already
+ * has one. */
 static void paint(checker_t *checker, uint32_t index)
 {
     const acl_match_t *match = &checker->reader.matches[index], *other;
@@ -227,8 +229,8 @@ static const acl_match_t *match_at(const checker_t *checker, unsigned port)
     return &checker->reader.matches[checker->owner[port - MRAIL_PORTS_FIRST]];
 }
 
-/* The first port of the segment that has a target, or 0; *other_p: the first
- * one with another target, or 0. */
+/* Returns the first port of the segment that has a target, or 0. *other_p is
+ * set to the first one that has a different target, or 0. */
 static unsigned scan_segment(const checker_t *checker, unsigned first,
                              unsigned last, unsigned *other_p)
 {
@@ -251,8 +253,9 @@ static unsigned scan_segment(const checker_t *checker, unsigned first,
     return begin;
 }
 
-/* The segment's uplink against those of earlier segments: begin_of[uplink] is
- * the first port of that uplink that has a target. */
+/* Compares the segment's uplink with those of earlier segments.
+ * begin_of[uplink] is the first port of that uplink that has a target. Returns
+ * a port that conflicts, or 0. */
 static unsigned find_conflict(const checker_t *checker, unsigned uplink,
                               unsigned begin, const unsigned *begin_of)
 {

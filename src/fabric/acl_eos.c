@@ -2,8 +2,9 @@
  * Rules for Arista EOS: access lists, class maps and a policy map of type pbr.
  * Source: [EOS PBR].
  *
- * EOS has a second feature for the same purpose, traffic policies. Fewer platforms
- * redirect with it, so the rules use the older one.
+ * EOS has a second feature for the same purpose, traffic policies. The rules
+ * use the older one, because fewer platforms can redirect with traffic
+ * policies.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -65,7 +66,7 @@ static void write_policy(const mrail_acl_t *acl, FILE *stream)
 
     fprintf(stream, "policy-map type pbr %s\n", acl->name);
     if (acl->num_local > 0) {
-        /* A class without an action takes the ordinary routes. */
+        /* Packets of a class without an action take the ordinary routes. */
         fprintf(stream, "   5 class %s_local\n   !\n", acl->name);
     }
     for (unsigned u = 0; u < acl->num_uplinks; ++u) {
@@ -169,7 +170,7 @@ static void eos_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, CLASS, POLICY };
 
-/* The last word is the name: "class-map type pbr match-any NAME". */
+/* The name is the last word: "class-map type pbr match-any NAME". */
 static int begin(acl_reader_t *reader, const acl_line_t *line, int block,
                  const char *prefix)
 {
@@ -205,7 +206,8 @@ static int read_access_group(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_LEADS, 0, key, reader->name);
 }
 
-/* "[SEQUENCE] class NAME" of a policy map: the block of the class's action. */
+/* "[SEQUENCE] class NAME" in a policy map begins the block with the class's
+ * action. */
 static int read_class(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "class") + 1;

@@ -1,10 +1,10 @@
 /*
- * Parts of the switch rules: the table of languages, helpers of the writers, and
- * the reader that all languages share.
+ * Parts of the switch rules: the table of languages, helpers for the writers,
+ * and the reader that all languages share.
  *
- * A reader turns a text into matches (ports of a rule) and arrows between names.
- * A match begins at a name, for example an access list or a mark. Arrows lead
- * from name to name, and the last one to a next hop.
+ * A reader turns text into matches (a rule's ports) and arrows between names. A
+ * match starts at a name, for example that of an access list or a mark. Arrows
+ * lead from name to name, and the last one leads to a next hop.
  */
 #ifndef MRAIL_FABRIC_ACL_INTERNAL_H
 #define MRAIL_FABRIC_ACL_INTERNAL_H
@@ -25,7 +25,8 @@
 const char *acl_next_hop(const mrail_acl_t *acl, unsigned uplink,
                          char buffer[ACL_TARGET_MAX]);
 
-/* Two or three comment lines that say what follows; `mark` begins each. */
+/* Writes two or three comment lines that say what follows. `mark` begins each
+ * line. */
 void acl_write_head(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                     const char *mark, FILE *stream);
 
@@ -33,13 +34,13 @@ typedef struct acl_prefix {
     uint32_t addr, mask; /* host byte order */
 } acl_prefix_t;
 
-/* "10.0.0.0/24" without host bits. 0 or -EINVAL. */
+/* Parses "10.0.0.0/24", which must not have host bits. Returns 0 or -EINVAL. */
 int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 
 /* ---- Reader ---- */
 
 #define ACL_MAX_ARROWS 4096u
-#define ACL_MAX_WORDS 32 /* of a line; further words are not looked at */
+#define ACL_MAX_WORDS 32 /* in a line; further words are ignored */
 
 typedef struct acl_match {
     unsigned line;
@@ -60,7 +61,7 @@ typedef enum acl_arrow_kind {
 typedef struct acl_arrow {
     acl_arrow_kind_t kind;
     unsigned line;
-    unsigned order; /* of arrows from one name, the lowest counts */
+    unsigned order; /* of the arrows from a name, the lowest wins */
     char from[ACL_KEY_MAX], to[ACL_KEY_MAX];
 } acl_arrow_t;
 
@@ -73,62 +74,65 @@ typedef struct acl_reader {
     acl_match_t *matches;
     acl_arrow_t *arrows;
     unsigned num_matches, num_arrows, matches_room, arrows_room;
-    unsigned number;  /* of the present line */
+    unsigned number;  /* of the current line */
     const char *kind; /* of declared names: "access list" */
     char why[192];
-    /* The statement that the present line belongs to. */
+    /* The statement to which the current line belongs. */
     int block;
     char name[ACL_KEY_MAX];
     unsigned order;
     int denies;
-    void *state; /* of one language */
+    void *state; /* private to the language */
 } acl_reader_t;
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each line with words; `separators` are no part of words. The
- * text ends with a zero byte and is cut. 0, or what `func` returned. */
+/* Calls `func` for each line that has words. Words are separated by any of
+ * `separators`. The text ends with a zero byte and is cut up. Returns 0 or what
+ * `func` returned. */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   acl_line_func_t func);
 
 /* Writes reader->why: "line N: sentence". Returns -EINVAL. */
 int acl_fail(acl_reader_t *reader, const char *fmt, ...) MRAIL_PRINTF(2, 3);
 
-/* A decimal number (0x: hexadecimal) up to `max`. 0 or acl_fail(). */
+/* Reads a decimal number (hexadecimal after 0x) up to `max`. Returns 0 or
+ * acl_fail(). */
 int acl_number(acl_reader_t *reader, const char *word, const char *what,
                unsigned long max, unsigned long *value_p);
 
-/* "N", "A-B" or "A:B". 0 or acl_fail(). */
+/* Reads "N", "A-B" or "A:B". Returns 0 or acl_fail(). */
 int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
               unsigned *last_p);
 
-/* 0, -ENOMEM or acl_fail(). The match is copied; its line is the present one
- * unless it is set. */
+/* Adds a copy of the match, with the current line unless its line is set.
+ * Returns 0, -ENOMEM or acl_fail(). */
 int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
 int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
                   const char *from, const char *to);
 
-/* Writes "PREFIX:A" or "PREFIX:A:B" to `key`. 0 or acl_fail(). */
+/* Writes "PREFIX:A" or "PREFIX:A:B" to `key`. Returns 0 or acl_fail(). */
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
             const char *a, const char *b);
 
-/* 1 if the words from `at` on are these. */
+/* Returns 1 if these are the words from `at` on. */
 int acl_has_words(const acl_line_t *line, unsigned at, const char *const *words,
                   unsigned num);
 #define ACL_HAS(_line, _at, ...)                                               \
     acl_has_words((_line), (_at), (const char *const[]){__VA_ARGS__},          \
                   MRAIL_ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
 
-/* Place of a word, or line->num. */
+/* Returns the index of a word, or line->num if it is missing. */
 unsigned acl_find_word(const acl_line_t *line, const char *word);
 
 int acl_is_ipv4(const char *text);
 
-/* Follows the arrows of all matches to their targets. */
+/* Follows the arrows from each match to its target. */
 void acl_resolve(acl_reader_t *reader);
 
-/* The present line as an entry of the access list reader->name (IOS and EOS):
- * adds its matches. 1: it is an entry; 0: it is none; -ENOMEM or acl_fail(). */
+/* Reads the current line as an entry of the access list reader->name (IOS and
+ * EOS) and adds its matches. Returns 1 if it is an entry, 0 if it is not,
+ * -ENOMEM or acl_fail(). */
 int acl_list_entry(acl_reader_t *reader, acl_line_t *line);
 
 /* ---- Languages ---- */
@@ -139,19 +143,20 @@ typedef struct acl_dialect {
     void (*undo)(const mrail_acl_t *acl, FILE *stream);
     void (*vrfs)(const mrail_acl_t *acl, int undo, FILE *stream);
     int (*read)(acl_reader_t *reader, char *text);
-    /* Indexed by failure mode: where switches do not behave like this. */
+    /* For each failure mode: where switches deviate from it. */
     const char *notes[2];
 } acl_dialect_t;
 
 extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
 
-/* Reads a text of that language. 0, -ENOMEM, or -EINVAL with reader->why. */
+/* Reads a text in that language. Returns 0, -ENOMEM, or -EINVAL with
+ * reader->why. */
 int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 
 #define ACL_NVUE_MAX_LOCAL 100 /* prefixes; a policy has at most 255 rules */
 
-/* Of NVUE: the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if there
- * are not so many. */
+/* NVUE: the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if there are
+ * not enough. */
 unsigned acl_nvue_mark(const mrail_acl_t *acl, unsigned uplink);
 
 #endif

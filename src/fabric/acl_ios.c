@@ -1,15 +1,16 @@
 /*
- * Rules in the language of [CTCCL] 4.1: extended access lists and a route map for
- * policy routing, as IOS and its relatives have them.
+ * Rules in the language of [CTCCL] 4.1: extended access lists and a route map
+ * for policy routing, as in IOS and its relatives.
  *
  * The paper's route map matches "udf 1", with a blank, but its lists are named
- * "udf1". The statement takes several names, so a switch looks for the lists "udf"
- * and "1". On IOS a list that does not exist matches every packet: the first entry
- * would take all traffic. So the rules name the list, and only acl->as_printed
- * keeps the blank.
+ * "udf1". Because the statement takes several names, a switch would look for
+ * the lists "udf" and "1". On IOS, a list that does not exist matches every
+ * packet, so the first entry would take all traffic. The rules therefore name
+ * the list properly, and only acl->as_printed keeps the blank.
  *
- * A packet whose next hop is not reachable takes the ordinary routes, unless a
- * later set statement applies. Source: [IOS PBR]. Drop mode adds Null0.
+ * A packet whose next hop is unreachable takes the ordinary routes, unless a
+ * later set statement applies. Source: [IOS PBR]. For drop mode, the rules add
+ * Null0.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -44,7 +45,7 @@ static void write_dotted(uint32_t addr, FILE *stream)
             (addr >> 8) & 0xff, addr & 0xff);
 }
 
-/* Packets that a deny entry matches take the ordinary routes. */
+/* Packets that match a deny entry take the ordinary routes. */
 static void write_local(const mrail_acl_t *acl, FILE *stream)
 {
     if (acl->num_local == 0) {

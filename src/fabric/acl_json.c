@@ -37,8 +37,8 @@ static void skip_space(parser_t *parser)
     }
 }
 
-/* A string at the quotation mark into `text`, cut to `size`. An escape stays as
- * it is, without its backslash. */
+/* Reads a string, starting at its quotation mark, into `text` and cuts it to
+ * `size`. The character after a backslash is taken literally. */
 static int read_string(parser_t *parser, char *text, size_t size)
 {
     size_t length = 0;
@@ -99,7 +99,7 @@ static int read_member(parser_t *parser)
     return ret;
 }
 
-/* The inside of {} or [], up to `close`. */
+/* Reads the inside of {} or [], up to `close`. */
 static int read_list(parser_t *parser, char close)
 {
     int ret;

@@ -1,11 +1,12 @@
 /*
- * Rules for a Linux router, also with FRR: nftables marks each segment, and a
- * routing rule sends the mark to a table with one next hop. Sources: [nft],
- * [ip-rule].
+ * Rules for a Linux router, with or without FRR: nftables marks each segment,
+ * and a routing rule sends packets with the mark to a table with one next hop.
+ * Sources: [nft], [ip-rule].
  *
- * Marks, because `ip rule` refuses a port range that ends at 65535. All rules and
- * routes belong to a routing protocol number of their own, so one command removes
- * them, also those of an earlier run with more uplinks.
+ * Marks are needed because `ip rule` refuses a port range that ends at 65535.
+ * All rules and routes carry a routing protocol number of their own, so that
+ * one command removes them, including those of an earlier run with more
+ * uplinks.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -13,12 +14,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147  /* of rules and routes; no routing daemon has it */
-#define PRIORITY 4790 /* of the first rule; uplink n from 1 has 4790 + n */
-#define MARK MRAIL_ACL_LINUX_MARK /* uplink n from 1 has MARK + n */
-#define TABLE 479100u             /* uplink n from 1 has TABLE + n */
+#define PROTOCOL 147  /* of our rules and routes; no routing daemon uses it */
+#define PRIORITY 4790 /* of the first rule; uplink n, from 1: 4790 + n */
+#define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1: MARK + n */
+#define TABLE 479100u             /* uplink n, from 1: TABLE + n */
 #define NFT_TABLE "mrail_acl"
-#define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
+#define VRF_TABLE 479500u /* VRF n: VRF_TABLE + n */
 
 /* ---- Writer ---- */
 
@@ -53,7 +54,7 @@ static void write_routes(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Before the uplinks: packets to local hosts. */
+/* Packets to local hosts come before the uplinks. */
 static void write_rules(const mrail_acl_t *acl, FILE *stream)
 {
     for (unsigned i = 0; i < acl->num_local; ++i) {
@@ -136,7 +137,7 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
 
 static void linux_undo(const mrail_acl_t *acl, FILE *stream)
 {
-    (void)acl; /* the rules of any options */
+    (void)acl; /* the rules do not depend on the options */
     fputs("#!/bin/sh\nset -e\n", stream);
     write_remove("", stream);
 }
@@ -166,7 +167,7 @@ static void linux_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 /* ---- Reader ---- */
 
-/* The word behind `name`, or NULL. */
+/* Returns the word after `name`, or NULL. */
 static const char *value_of(const acl_line_t *line, const char *name)
 {
     unsigned at = acl_find_word(line, name);
@@ -193,7 +194,7 @@ static int mark_key(acl_reader_t *reader, const char *word,
     return acl_key(reader, key, "mark", number, NULL);
 }
 
-/* Adds a match for each range of ports behind the word "sport". */
+/* Adds a match for each port range after the word "sport". */
 static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
                       acl_match_t *match)
 {
@@ -223,7 +224,7 @@ static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
     return ret;
 }
 
-/* 1 if the line's destination port can be that of RoCEv2. */
+/* Returns 1 if the line's destination port can be RoCEv2's. */
 static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
 {
     const char *dport = value_of(line, "dport");
@@ -355,7 +356,7 @@ static int linux_line(acl_reader_t *reader, acl_line_t *line)
     if (is_listed_rule(line)) {
         return read_listed_rule(reader, line);
     }
-    /* A line of `ip route show table all`. Other routes may be many. */
+    /* A line of `ip route show table all`, which may list many other routes. */
     if (strcmp(line->words[0], "default") == 0) {
         return read_route(reader, line);
     }

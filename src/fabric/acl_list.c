@@ -1,9 +1,9 @@
 /*
- * Entries of extended access lists, as IOS and EOS have them:
+ * Entries of extended access lists, as in IOS and EOS:
  *     [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
  *
- * Only entries that can match RoCEv2 to any destination count. An entry with a
- * destination exempts local hosts. Sources are not looked at.
+ * Only entries that can match RoCEv2 packets to any destination count. An entry
+ * with a destination exempts local hosts. Sources are ignored.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -14,7 +14,7 @@
 
 typedef struct port_set {
     int is_given; /* there is an operator */
-    int is_named; /* with a name instead of a number: no port of ours */
+    int is_named; /* by name, not number: none of our ports */
     unsigned num;
     unsigned first[2], last[2];
 } port_set_t;
@@ -65,7 +65,7 @@ static int read_range(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* "range A B", "eq N", "gt N", "lt N", "neq N" at *at_p, or nothing. */
+/* Reads "range A B", "eq N", "gt N", "lt N", "neq N" or nothing at *at_p. */
 static int read_ports(acl_reader_t *reader, const acl_line_t *line,
                       unsigned *at_p, port_set_t *ports)
 {
@@ -103,7 +103,7 @@ static int read_ports(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* "any", "host A", "A/LENGTH" or "A WILDCARD" at *at_p. */
+/* Reads "any", "host A", "A/LENGTH" or "A WILDCARD" at *at_p. */
 static int read_address(acl_reader_t *reader, const acl_line_t *line,
                         unsigned *at_p, int *is_any_p)
 {
@@ -159,7 +159,7 @@ static int read_dscp(acl_reader_t *reader, const acl_line_t *line, unsigned at,
     return 0;
 }
 
-/* The entry from its protocol on. 0, -ENOMEM or acl_fail(). */
+/* Reads an entry from its protocol on. Returns 0, -ENOMEM or acl_fail(). */
 static int read_entry(acl_reader_t *reader, const acl_line_t *line, unsigned at,
                       int denies)
 {
@@ -196,7 +196,7 @@ static int is_roce_protocol(const char *word)
            strcmp(word, "ip") == 0 || strcmp(word, "ipv4") == 0;
 }
 
-/* Lines of a list that are no entries. */
+/* Lines in a list that are not entries. */
 static int is_setting(const char *verb)
 {
     static const char *const settings[] = {"remark", "counters", "statistics",

@@ -1,11 +1,12 @@
 /*
- * Rules for NVIDIA Cumulus Linux, as NVUE commands. Sources: [NVUE], [NVUE PBR].
+ * Rules for NVIDIA Cumulus Linux, as NVUE commands. Sources: [NVUE], [NVUE
+ * PBR].
  *
- * Policy routing of Cumulus Linux matches addresses, DSCP and ECN, but no ports.
- * So an access list gives each segment a DSCP of its own, and the policy routes
- * by that DSCP. The marks come from pools 2 and 3 of [RFC 2474] 6, which no
- * standard class of traffic uses; the last one is that of low-priority traffic
- * in [RFC 8622]. Packets keep the mark after the switch.
+ * Policy routing in Cumulus Linux can match addresses, DSCP and ECN, but not
+ * ports. So an access list gives each segment its own DSCP, and the policy
+ * routes by that DSCP. The marks come from pools 2 and 3 of [RFC 2474] 6, which
+ * no standard traffic class uses, except that the last one is that of
+ * low-priority traffic in [RFC 8622]. Packets keep the mark beyond the switch.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -61,9 +62,10 @@ static void write_acl(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Rules of the map, which FRR numbers 1 to 700: local prefixes have 1 to
- * ACL_NVUE_MAX_LOCAL, uplink n from 1 has UPLINK_RULE + n. Drop mode: the second
- * rule of an uplink, DROP_RULE + n, counts when the first one's next hop is down. */
+/* Rule numbers in the map, which FRR limits to 1..700: local prefixes have 1 to
+ * ACL_NVUE_MAX_LOCAL; uplink n, from 1, has UPLINK_RULE + n. In drop mode, an
+ * uplink's second rule, DROP_RULE + n, applies when the next hop of its first
+ * rule is down. */
 #define UPLINK_RULE (ACL_NVUE_MAX_LOCAL + 1)
 #define DROP_RULE (UPLINK_RULE + 100)
 
@@ -188,7 +190,7 @@ static void nvue_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 /* ---- Reader ---- */
 
-/* A rule of an access list, in several lines. */
+/* A rule of an access list, which takes several lines. */
 typedef struct nvue_rule {
     char key[ACL_KEY_MAX];
     acl_match_t match;
@@ -200,13 +202,14 @@ typedef struct nvue_state {
     unsigned num, room;
 } nvue_state_t;
 
-/* The rule of that key, which is added if it is new. NULL: no memory. */
+/* Returns the rule with that key, adding it if it is new. NULL: out of
+ * memory. */
 static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
 {
     nvue_state_t *state = reader->state;
     nvue_rule_t *rule;
 
-    /* The lines of a rule mostly follow each other. */
+    /* The lines of a rule are usually consecutive. */
     for (unsigned i = state->num; i-- > 0;) {
         if (strcmp(state->rules[i].key, key) == 0) {
             return &state->rules[i];
@@ -229,7 +232,8 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* A DSCP as a number; other forms (names of classes) are no marks of ours. */
+/* Reads a DSCP that is a number. Other forms (names of classes) are not our
+ * marks. */
 static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
 {
     unsigned long value;

@@ -2,8 +2,9 @@
  * Rules for SONiC: an ACL table and its rules, as JSON for the configuration
  * database. Sources: [SONiC ACL], [SONiC ACL types], [SONiC VRF].
  *
- * SONiC has no routing policy; a rule of an ACL table redirects. The built-in table
- * type L3 matches no DSCP, so rules with one have a table type of their own.
+ * SONiC has no policy routing, but a rule of an ACL table can redirect packets.
+ * The built-in table type L3 cannot match a DSCP, so rules with a DSCP use
+ * their own table type.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -29,7 +30,8 @@ static void upper_name(const mrail_acl_t *acl, char name[ACL_MAX_NAME + 1])
     name[i] = '\0';
 }
 
-/* The key of a segment's rule; `segment`: of the leaf, if there are several. */
+/* The key of a segment's rule. `segment` is that of the leaf, if there are
+ * several. */
 static void rule_key(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
                      char *key, size_t size)
 {
@@ -72,7 +74,7 @@ static void write_type(mrail_json_t *json, const char *type)
     mrail_json_object_end(json);
 }
 
-/* JSON has no comments: the description says what a comment would. */
+/* JSON has no comments, so the description says what a comment would. */
 static void write_table(mrail_json_t *json, const mrail_acl_t *acl,
                         const char *name, const char *type)
 {
@@ -168,7 +170,7 @@ static void sonic_write(const mrail_acl_t *acl, FILE *stream)
     mrail_json_end(&json);
 }
 
-/* An operation of a JSON patch ([RFC 6902]). */
+/* Writes an operation of a JSON patch ([RFC 6902]). */
 static void write_remove(mrail_json_t *json, const char *table, const char *key)
 {
     char path[192];
@@ -265,8 +267,8 @@ static void sonic_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 typedef struct sonic_rule {
     acl_reader_t *reader;
     acl_match_t match;
-    int is_open;  /* there is one */
-    int is_other; /* not for RoCEv2, or for one destination only */
+    int is_open;  /* a rule is being read */
+    int is_other; /* not for RoCEv2, or only for one destination */
     char key[ACL_JSON_NAME];
 } sonic_rule_t;
 

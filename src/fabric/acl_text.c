@@ -1,4 +1,5 @@
-/* The reader of rule sets: lines, numbers, matches, and arrows between names. */
+/* The reader for rule sets: lines, numbers, matches, and arrows between
+ * names. */
 #include "config.h"
 #include "fabric/acl_internal.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME 63  /* of a name in a text */
+#define MAX_NAME 63  /* of a name in the text */
 #define MAX_STEPS 4u /* arrows from a match to its target */
 
 int acl_fail(acl_reader_t *reader, const char *fmt, ...)
@@ -140,7 +141,7 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
 
 /* ---- Matches and arrows ---- */
 
-/* Room for one element more. 0 or -ENOMEM. */
+/* Makes room for one more element. Returns 0 or -ENOMEM. */
 static int make_room(void *array_p, unsigned num, unsigned *room_p, size_t size)
 {
     unsigned room = (*room_p == 0) ? 64 : 2 * *room_p;
@@ -209,7 +210,7 @@ int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
     return 0;
 }
 
-/* The arrow from `key` that counts, or NULL. */
+/* Returns the arrow from `key` that wins, or NULL. */
 static const acl_arrow_t *arrow_of(const acl_reader_t *reader, const char *key)
 {
     const acl_arrow_t *best = NULL;

@@ -1,4 +1,4 @@
-/* The last step of a fabric: adjacency, addresses, and completeness. */
+/* The last steps of building a fabric: adjacency, addresses, completeness. */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 
@@ -25,7 +25,7 @@ static int count_ports(fabric_builder_t *builder)
     return 0;
 }
 
-/* One array holds the lists of all nodes: up, then down, by node. */
+/* One array holds all lists, ordered by node: first `up`, then `down`. */
 static int build_lists(fabric_builder_t *builder)
 {
     uint32_t *ports =
@@ -74,7 +74,8 @@ static int build_tiers(fabric_builder_t *builder, mrail_fabric_t *fabric)
 
 #define SUBNET(_addr) ((_addr) & ~0xffu)
 
-/* Addresses of the file, by leaf: one /24 that no other leaf has. */
+/* All of the file's addresses on a leaf must be in one /24 that no other leaf
+ * has. */
 static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
                         uint32_t i)
 {
@@ -102,13 +103,13 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     return 0;
 }
 
-/* Two links never have one address: 10.(L/256).(L%256).0/24 is leaf L's. */
+/* Leaf L has 10.(L/256).(L%256).0/24, so no address occurs twice. */
 static uint32_t default_subnet(const mrail_fabric_node_t *leaf)
 {
     return 0x0a000000u | (leaf->place << 8);
 }
 
-/* The lowest address of the leaf that no NIC has. */
+/* Returns the lowest address of the leaf that no NIC has. */
 static uint32_t free_addr(const fabric_builder_t *builder,
                           const mrail_fabric_node_t *leaf, uint32_t subnet)
 {
@@ -190,7 +191,8 @@ static int give_addresses(fabric_builder_t *builder, uint32_t *subnets)
     return 0;
 }
 
-/* The leaves of a pod have the same spines, so the first one stands for all. */
+/* All leaves of a pod have the same spines, so the first spine stands for
+ * all. */
 static void give_indices(fabric_builder_t *builder, uint32_t *next)
 {
     const mrail_fabric_t *fabric = builder->fabric;
@@ -232,8 +234,8 @@ static int finish_addresses(fabric_builder_t *builder)
 
 /* ---- Completeness ---- */
 
-/* Sets of leaves, by node: below[node] has the leaves that it reaches downwards,
- * through[node] those that it reaches at all. */
+/* Sets of leaves, by node. below[node] has the leaves that the node reaches by
+ * going down, through[node] all leaves that it reaches. */
 typedef struct reach {
     size_t words;
     uint64_t *below, *through;
@@ -317,13 +319,14 @@ static int check_pair(fabric_builder_t *builder, const reach_t *reach,
     return 0;
 }
 
-/* Leaves with the same rail of hosts reach each other by each uplink. */
+/* Leaves that have the same rail of hosts must reach each other by every
+ * uplink. */
 static int check_rails(fabric_builder_t *builder, const reach_t *reach)
 {
     const mrail_fabric_t *fabric = builder->fabric;
     const uint32_t *leaves = fabric->of[MRAIL_FABRIC_LEAF];
     uint32_t num = fabric->num_of[MRAIL_FABRIC_LEAF];
-    /* Bit r: the leaf has a host's rail r, r below 64. */
+    /* Bit r: the leaf has rail r of some host, r below 64. */
     uint64_t *rails = calloc(num + 1, sizeof(*rails));
     int ret = (rails == NULL) ? -ENOMEM : 0;
 
@@ -390,7 +393,7 @@ static int check_complete(fabric_builder_t *builder)
 
 /* ---- All ---- */
 
-/* The arrays of the builder become the fabric's. */
+/* The builder's arrays become the fabric's. */
 static int take_arrays(fabric_builder_t *builder)
 {
     mrail_fabric_t *fabric = calloc(1, sizeof(*fabric));
@@ -433,7 +436,7 @@ int fabric_finish(fabric_builder_t *builder)
         ret = check_complete(builder);
     }
     if (builder->fabric != NULL) {
-        builder->nodes = NULL; /* the fabric's now */
+        builder->nodes = NULL; /* now the fabric's */
         builder->links = NULL;
     }
     if (ret != 0) {

@@ -1,4 +1,5 @@
-/* The fabric while it is parsed: growing arrays, and the steps that finish it. */
+/* A fabric that is being parsed: growing arrays, and the steps that complete
+ * it. */
 #ifndef MRAIL_FABRIC_FABRIC_INTERNAL_H
 #define MRAIL_FABRIC_FABRIC_INTERNAL_H
 
@@ -12,16 +13,17 @@ typedef struct fabric_builder {
     unsigned *node_lines; /* where each node is declared */
     unsigned *link_lines; /* and each link */
     uint32_t num_nodes, num_links, nodes_room, links_room;
-    mrail_fabric_t *fabric; /* complete at the end of the text */
+    mrail_fabric_t *fabric; /* complete once all text is read */
 } fabric_builder_t;
 
-/* A message of the line `number`. Returns -EINVAL. */
+/* Writes a message about line `number`. Returns -EINVAL. */
 #define FABRIC_FAIL(_builder, _number, ...)                                    \
     ((_builder)->line->number = (_number),                                     \
      mrail_text_fail((_builder)->line, __VA_ARGS__))
 
-/* Builds the adjacency lists, gives addresses to NICs that have none, and checks
- * that the network is complete. 0, -ENOMEM, or -EINVAL with a message. */
+/* Builds the adjacency lists, assigns addresses to NICs without one, and checks
+ * that the network is complete. Returns 0, -ENOMEM, or -EINVAL with a
+ * message. */
 int fabric_finish(fabric_builder_t *builder);
 
 #endif

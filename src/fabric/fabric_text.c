@@ -1,4 +1,4 @@
-/* Fabrics as text: statements, host lists, addresses. mrail-fabric(5). */
+/* Fabrics as text: statements, host lists, addresses. See mrail-fabric(5). */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 
@@ -52,7 +52,8 @@ static int call_name(fabric_builder_t *builder, const char *name,
     return func(builder, name, arg);
 }
 
-/* "3" or "08-11" of a bracket, with as many digits as the first number has. */
+/* Reads "3" or "08-11" from a bracket. Numbers have as many digits as the first
+ * one. */
 static int each_number(fabric_builder_t *builder, const char *prefix,
                        const char *part, name_func_t func, void *arg)
 {
@@ -82,7 +83,7 @@ static int each_number(fabric_builder_t *builder, const char *prefix,
     return ret;
 }
 
-/* One item of a list; it is cut into parts in place. */
+/* Reads one item of a list, cutting it up in place. */
 static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
                      void *arg)
 {
@@ -109,7 +110,7 @@ static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
     return ret;
 }
 
-/* Calls `func` for each name of the word, in its order. */
+/* Calls `func` for each name in the word, in order. */
 static int each_name(fabric_builder_t *builder, char *word, name_func_t func,
                      void *arg)
 {
@@ -245,7 +246,8 @@ static int add_link(fabric_builder_t *builder, uint32_t lower, uint32_t upper,
     return 0;
 }
 
-/* `block`: consecutive lower nodes, equally many to each upper one. */
+/* With `block`, each upper node gets the same number of consecutive lower
+ * nodes. */
 static int is_linked(const name_list_t *lower, const name_list_t *upper,
                      uint32_t i, uint32_t j, int is_block)
 {
@@ -341,7 +343,8 @@ static int read_link(fabric_builder_t *builder)
 
 /* ---- address ---- */
 
-/* The first link between the two that has no address, else any link. */
+/* Returns the first link between the two that has no address, or else any
+ * link. */
 static uint32_t link_between(const fabric_builder_t *builder, uint32_t host,
                              uint32_t leaf)
 {
@@ -391,7 +394,7 @@ static int read_address(fabric_builder_t *builder)
         builder->links[link].addr >> 24 >= 224) {
         return mrail_text_fail(line, "%s is not a host address", words[3]);
     }
-    /* Messages about the address name this line. */
+    /* Messages about the address refer to this line. */
     builder->link_lines[link] = line->number;
     return 0;
 }

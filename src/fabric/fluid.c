@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Bytes below this share of a group count as none: rounding. */
+/* A smaller share of a group's bytes counts as none: it is a rounding error. */
 #define NOTHING 1e-9
 
 typedef struct fluid_group {
@@ -26,8 +26,8 @@ typedef struct fluid_flow {
 
 typedef struct fluid_link {
     double capacity, bytes;
-    double left;         /* of this filling */
-    uint32_t num;        /* flows without a rate, of this filling */
+    double left;         /* not taken yet in this filling */
+    uint32_t num;        /* flows without a rate yet in this filling */
     uint32_t first, end; /* in fluid->on_link */
 } fluid_link_t;
 
@@ -45,7 +45,7 @@ struct mrail_fluid {
     uint32_t *active; /* groups that have not ended */
     uint32_t num_active;
     uint32_t *on_link; /* active flows, by link */
-    uint32_t listed;   /* active flows when on_link was made */
+    uint32_t listed;   /* number of active flows when on_link was made */
     uint32_t num_flowing;
     fluid_heap_item_t *heap;
     uint32_t heap_num;
@@ -133,7 +133,8 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /* ---- Lists ---- */
 
-/* Lists the flows of active groups by link, again when half of them have ended. */
+/* Lists the flows of active groups by link. Does so again whenever half of them
+ * have ended. */
 static int list_flows(mrail_fluid_t *fluid)
 {
     size_t total = 0;
@@ -250,7 +251,7 @@ static void fill_begin(mrail_fluid_t *fluid)
     }
 }
 
-/* The link is the fullest: its flows without a rate get an equal share. */
+/* The link is the bottleneck: its flows without a rate get equal shares. */
 static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 {
     const fluid_link_t *link = &fluid->links[l];
@@ -270,8 +271,8 @@ static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
     }
 }
 
-/* Shares of other links only grow when a link is filled, so a key of the heap that
- * is too small is corrected when it comes up. */
+/* Filling a link can only increase the shares of other links. A heap key that
+ * has become too small is therefore corrected when it reaches the top. */
 static void fill(mrail_fluid_t *fluid)
 {
     ++fluid->num_fills;
@@ -308,7 +309,8 @@ static double next_end(const mrail_fluid_t *fluid)
     return dt_s;
 }
 
-/* The bytes of a group in dt_s: its flows carry them, in proportion to rates. */
+/* Lets the flows of a group carry its bytes for dt_s, in proportion to their
+ * rates. */
 static void carry(mrail_fluid_t *fluid, fluid_group_t *group, double dt_s)
 {
     double sent_s = MRAIL_MIN(dt_s, group->remaining / group->rate);

@@ -182,7 +182,8 @@ static const mrail_fabric_node_t *host_of(const list_t *list, uint32_t i)
     return &list->fabric->nodes[list->fabric->of[MRAIL_FABRIC_HOST][place]];
 }
 
-/* Host `from` to host `to`, over all rails that both have. */
+/* Adds the bytes from host `from` to host `to`, over all rails that both
+ * have. */
 static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
 {
     const mrail_fabric_node_t *source = host_of(list, from);
@@ -210,7 +211,8 @@ static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
     return 0;
 }
 
-/* The bytes of host i for all others: `hot` of them for host 0. */
+/* Adds the bytes that host i sends to all others, of which the fraction `hot`
+ * goes to host 0. */
 static int add_all(list_t *list, uint32_t i, uint32_t hosts, double bytes,
                    double hot)
 {

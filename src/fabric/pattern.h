@@ -1,5 +1,5 @@
 /*
- * Exchanges by name: who sends how much to whom, in phases that follow each other.
+ * Exchanges by name: who sends how much to whom, in consecutive phases.
  *
  *   alltoall       every host to every other host, equally
  *   ring           host i to host i + 1
@@ -9,9 +9,9 @@
  *   hotspot:F      alltoallv with skew: the fraction F goes to the first host, the
  *                  rest to all others equally
  *
- * "@even", "@odd" or "@FIRST-LAST" after the name selects hosts, counted from 0:
- * several jobs on one fabric. Each message is divided equally over the rails that both
- * hosts have. Pure.
+ * "@even", "@odd" or "@FIRST-LAST" after the name selects hosts, counted from
+ * 0, so that several jobs can run on one fabric. Each message is divided
+ * equally over the rails that both hosts have. Pure.
  */
 #ifndef MRAIL_FABRIC_PATTERN_H
 #define MRAIL_FABRIC_PATTERN_H
@@ -34,7 +34,8 @@ typedef struct mrail_pattern {
     uint32_t first, last, step; /* hosts, by place */
 } mrail_pattern_t;
 
-/* Reads "NAME[:ARGUMENT][@HOSTS]" for a fabric. 0; -EINVAL with a sentence. */
+/* Reads "NAME[:ARGUMENT][@HOSTS]" for a fabric. Returns 0, or -EINVAL with a
+ * sentence. */
 int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
                         mrail_pattern_t *pattern_p, char *why, size_t why_size);
 
@@ -42,9 +43,9 @@ uint32_t mrail_pattern_num_hosts(const mrail_pattern_t *pattern);
 uint32_t mrail_pattern_num_phases(const mrail_pattern_t *pattern);
 
 /*
- * Appends the messages of a phase; each host sends `bytes` in it. *messages_p has
- * *num_p messages and grows; the caller frees it. 0; -ENOMEM; -ENODEV: two hosts
- * that exchange have no common rail.
+ * Appends the messages of a phase, in which each host sends `bytes`.
+ * *messages_p holds *num_p messages and grows; the caller frees it. Returns 0,
+ * -ENOMEM, or -ENODEV if two hosts that exchange data have no rail in common.
  */
 int mrail_pattern_messages(const mrail_pattern_t *pattern,
                            const mrail_fabric_t *fabric, uint32_t phase,

@@ -14,8 +14,8 @@ struct mrail_router {
     uint64_t seed;
     uint8_t *is_down; /* by link */
     size_t words;
-    /* Sets of leaves, by node: reached by going down only, and reached at all, over
-     * links that are up. */
+    /* Sets of leaves, by node, over links that are up: those reached by only
+     * going down, and all that are reached. */
     uint64_t *below, *through;
 };
 
@@ -137,12 +137,12 @@ typedef struct flow {
     uint32_t leaf;     /* place of the destination's leaf */
     uint16_t sport;
     unsigned leaf_uplinks; /* of the source's leaf */
-    unsigned parallel;     /* number of the last link upwards among those that
+    unsigned parallel;     /* position of the last link upwards among those that
                             * join the same two switches */
 } flow_t;
 
-/* The choice of a switch among `count` equal links. Source and destination address,
- * both ports, and a seed of the switch. */
+/* A switch's choice among `count` equal links, from the source and destination
+ * addresses, both ports, and the switch's seed. */
 static uint32_t hash_choice(const flow_t *flow, uint32_t node, uint32_t count)
 {
     const mrail_fabric_link_t *links = flow->router->fabric->links;
@@ -164,7 +164,7 @@ static int is_useful(const flow_t *flow, uint32_t link, uint32_t next,
            LEAF_IN(&sets[next * router->words], flow->leaf);
 }
 
-/* ECMP: the hash's choice of the useful links; or MRAIL_FABRIC_NONE. */
+/* ECMP: returns the useful link that the hash chooses, or MRAIL_FABRIC_NONE. */
 static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
@@ -188,7 +188,8 @@ static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up)
                         : useful[hash_choice(flow, n, count)];
 }
 
-/* The uplink of the port's segment; NONE: it is down, or does not lead there. */
+/* Returns the uplink for the port's segment, or NONE if it is down or does not
+ * lead to the destination. */
 static uint32_t choose_by_rule(const flow_t *flow, uint32_t n)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
@@ -227,7 +228,7 @@ static uint32_t choose_up(const flow_t *flow, uint32_t n)
     return choose_by_hash(flow, n, 1);
 }
 
-/* Number of a link among those that join the same two nodes. */
+/* Returns a link's position among those that join the same two nodes. */
 static unsigned parallel_number(const mrail_fabric_t *fabric, uint32_t link)
 {
     const mrail_fabric_link_t *self = &fabric->links[link];
@@ -240,7 +241,7 @@ static unsigned parallel_number(const mrail_fabric_t *fabric, uint32_t link)
     return number;
 }
 
-/* Rules: the parallel link of the same number, if it is up. */
+/* Port rules: returns the parallel link in the same position, if it is up. */
 static uint32_t choose_paired(const flow_t *flow, uint32_t n)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
@@ -275,7 +276,8 @@ static uint32_t choose_down(const flow_t *flow, uint32_t n)
     return (link != MRAIL_FABRIC_NONE) ? link : choose_by_hash(flow, n, 0);
 }
 
-/* From the switch `n` to the leaf of the destination. 0 or -EHOSTUNREACH. */
+/* Goes from switch `n` to the destination's leaf. Returns 0 or
+ * -EHOSTUNREACH. */
 static int cross_switches(flow_t *flow, uint32_t n, mrail_route_t *route)
 {
     const mrail_router_t *router = flow->router;

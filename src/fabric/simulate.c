@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_TRIES 1024   /* of ports after a failure */
-#define STOCK_PORT 65472 /* UCX's path 0, measured: docs/references.md */
+#define MAX_TRIES 1024   /* to find a port after a failure */
+#define STOCK_PORT 65472 /* UCX's path 0, as measured: docs/references.md */
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
 {
@@ -35,7 +35,8 @@ static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
 
 /* ---- Flows of messages ---- */
 
-/* A flow by its message, so that it can be routed again after a failure. */
+/* A flow and its message, kept so that it can be routed again after a
+ * failure. */
 typedef struct sim_flow {
     uint32_t message;
     uint16_t sport;
@@ -52,12 +53,12 @@ typedef struct sim {
     mrail_fluid_t *fluid;
     uint32_t *qps; /* by host link */
     uint64_t num_flows;
-    /* Of each group: its message and flows, for the second part. */
+    /* All flows in the order of their groups, for the second part. */
     sim_flow_t *flows;
     size_t flows_room;
-    double carried_s; /* time before the fluid's time 0 */
+    double carried_s; /* time before time 0 of `fluid` */
     int has_failed;   /* params->failed_link */
-    uint32_t moved;   /* flows that a failure moved to another path */
+    uint32_t moved;   /* next path that Ethereal tries after a failure */
 } sim_t;
 
 static uint16_t random_port(sim_t *sim)
@@ -66,7 +67,7 @@ static uint16_t random_port(sim_t *sim)
                       mrail_rng_below(&sim->rng, MRAIL_PORTS_COUNT));
 }
 
-/* The port of lane `lane` of a NIC, as the transport chooses it. */
+/* The port that the transport would choose for lane `lane` of a NIC. */
 static uint16_t lane_port(const sim_t *sim, uint32_t nic, unsigned lane)
 {
     unsigned uplinks, spine_uplinks;
@@ -95,7 +96,7 @@ static int remember_flow(sim_t *sim, uint32_t message, uint16_t sport)
     return 0;
 }
 
-/* Spraying: over the bundles between two NICs. */
+/* Spraying: adds a flow over the bundles between two NICs. */
 static int add_sprayed(sim_t *sim, const mrail_sim_message_t *message)
 {
     uint32_t links[MRAIL_FLUID_MAX_HOPS], bundle[4];
@@ -130,7 +131,7 @@ static int add_routed(sim_t *sim, const mrail_sim_message_t *message,
                : mrail_fluid_flow_add(sim->fluid, route.links, route.num);
 }
 
-/* A flow of the last group. -EHOSTUNREACH: none was added. */
+/* Adds a flow to the last group. Returns -EHOSTUNREACH if there is no path. */
 static int add_flow(sim_t *sim, uint32_t m, uint16_t sport)
 {
     const mrail_sim_message_t *message = &sim->messages[m];
@@ -140,7 +141,7 @@ static int add_flow(sim_t *sim, uint32_t m, uint16_t sport)
                : add_routed(sim, message, sport);
 }
 
-/* A group with one new flow. */
+/* Adds a group with one new flow. */
 static int add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport)
 {
     int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
@@ -149,7 +150,7 @@ static int add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport)
     return (ret != 0) ? ret : add_flow(sim, m, sport);
 }
 
-/* A group whose lanes pull. */
+/* Adds a group whose lanes pull from it. */
 static int add_pulling(sim_t *sim, uint32_t m)
 {
     int64_t group = mrail_fluid_group_add(sim->fluid, sim->messages[m].bytes);
@@ -198,9 +199,10 @@ static uint32_t gcd(uint32_t a, uint32_t b)
 }
 
 /*
- * The port of path `path` of a NIC, of lcm(uplinks, spine uplinks) paths: leaf
- * uplinks and spine uplinks advance together. The spine's start is rotated by leaf,
- * so that the leaves of a pod together use all uplinks of each spine.
+ * The port of path `path` of a NIC. There are lcm(uplinks, spine uplinks)
+ * paths: leaf uplinks and spine uplinks advance together. The first spine
+ * uplink depends on the leaf, so that the leaves of a pod together use all
+ * uplinks of each spine.
  */
 static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
 {
@@ -219,7 +221,7 @@ static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
     return first;
 }
 
-/* How many paths of different uplinks lead from a NIC to a leaf. */
+/* Number of paths over different uplinks from a NIC to a leaf. */
 static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
 {
     const mrail_fabric_node_t *nodes = sim->fabric->nodes;
@@ -227,7 +229,7 @@ static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
     unsigned uplinks, spine_uplinks;
 
     if (source == target) {
-        return 1; /* inside the rack no uplink is needed */
+        return 1; /* no uplink is needed within the rack */
     }
     mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     if (sim->bundles.pod[nodes[source].place] ==
@@ -242,7 +244,8 @@ static uint32_t target_leaf(const sim_t *sim, uint32_t m)
     return sim->fabric->links[sim->messages[m].to].upper;
 }
 
-/* Messages order[0] to order[num - 1]: one source, one destination leaf, one size. */
+/* Adds messages order[0] to order[num - 1], which have the same source,
+ * destination leaf and size. */
 static int add_batch(sim_t *sim, const uint32_t *order, uint32_t num)
 {
     uint32_t nic = sim->messages[order[0]].from;
@@ -330,8 +333,8 @@ static int add_messages(sim_t *sim)
 
 /* ---- Links ---- */
 
-/* Capacities of directed links, then of bundles. A failed link keeps its own: no
- * flow takes it. */
+/* Capacities of directed links, then those of bundles. A failed link keeps its
+ * own, because no flow takes it. */
 static mrail_fluid_t *create_fluid(const sim_t *sim)
 {
     const mrail_fabric_t *fabric = sim->fabric;
@@ -344,7 +347,8 @@ static mrail_fluid_t *create_fluid(const sim_t *sim)
             capacity[i] = (double)fabric->links[i / 2].bytes_per_s;
         }
         for (uint32_t i = 0; i < sim->bundles.num; ++i) {
-            /* A leaf without uplinks has an empty bundle, which no flow takes. */
+            /* A leaf without uplinks has an empty bundle, which no flow
+             * takes. */
             capacity[num + i] = MRAIL_MAX(sim->bundles.capacity[i], 1e-300);
         }
         fluid = mrail_fluid_create(num + sim->bundles.num, capacity);
@@ -353,7 +357,8 @@ static mrail_fluid_t *create_fluid(const sim_t *sim)
     return fluid;
 }
 
-/* Adds the bytes of links; those of a bundle are shared by capacity. */
+/* Adds the bytes of links. A bundle's bytes are divided among its links by
+ * capacity. */
 static void collect_bytes(const sim_t *sim, double *link_bytes)
 {
     const mrail_fabric_t *fabric = sim->fabric;
@@ -374,14 +379,15 @@ static void collect_bytes(const sim_t *sim, double *link_bytes)
 
 /* ---- Failure ---- */
 
-/* Lanes of a message that have no path now give their bytes to its other lanes. */
+/* If some lanes of a message have lost their path, the other lanes carry their
+ * bytes. */
 static int is_pulling(mrail_sim_method_t method)
 {
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
 }
 
-/* The next port to try in place of one without a path: Ethereal takes the paths in
- * turn, other methods take a random port. */
+/* The next port to try in place of one without a path. Ethereal tries the paths
+ * in order; other methods try random ports. */
 static uint16_t other_port(sim_t *sim, uint32_t m)
 {
     return (sim->params->method == MRAIL_SIM_ETHEREAL)
@@ -389,7 +395,7 @@ static uint16_t other_port(sim_t *sim, uint32_t m)
                : random_port(sim);
 }
 
-/* Adds a flow that may have no path; *num_p counts those that have one. */
+/* Adds a flow if it has a path; *num_p counts those that have one. */
 static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
 {
     int ret = add_flow(sim, m, sport);
@@ -398,7 +404,8 @@ static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
     return (ret == -EHOSTUNREACH) ? 0 : ret;
 }
 
-/* The flows of one group after the failure; -EHOSTUNREACH: none has a path. */
+/* Adds the flows of one group after the failure. Returns -EHOSTUNREACH if none
+ * has a path. */
 static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
 {
     int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
@@ -408,7 +415,7 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     for (size_t f = first; f < end && ret == 0; ++f) {
         ret = try_flow(sim, sim->flows[f].message, sim->flows[f].sport, &num);
     }
-    /* The only flow: it gets another port, as a new lane does. */
+    /* If that leaves no flow, one gets another port, as a new lane would. */
     for (unsigned i = 0; i < MAX_TRIES && num == 0 && ret == 0; ++i) {
         uint32_t m = sim->flows[first].message;
 
@@ -417,7 +424,8 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     return (ret == 0 && num == 0) ? -EHOSTUNREACH : ret;
 }
 
-/* Makes the second part: what remains, on paths without the failed link. */
+/* Sets up the second part: the remaining bytes, on paths without the failed
+ * link. */
 static int fail_link(sim_t *sim)
 {
     unsigned each = is_pulling(sim->params->method) ? sim->params->lanes : 1;

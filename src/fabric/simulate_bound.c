@@ -1,4 +1,4 @@
-/* The least time of an exchange, and the load of uplinks. */
+/* The least time of an exchange, and the load on uplinks. */
 #include "config.h"
 #include "fabric/simulate.h"
 

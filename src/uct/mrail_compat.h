@@ -1,7 +1,8 @@
 /*
- * The private headers of the UCX that this file is built for, and the
- * differences between UCX versions. Each difference is a HAVE_ macro that
- * configure derives from the headers (m4/mrail_ucx.m4), never a version number.
+ * The private headers of the UCX version that this file is built for, and the
+ * differences between UCX versions. Each difference is a HAVE_ macro, which
+ * configure derives from the headers (m4/mrail_ucx.m4) and never from a version
+ * number.
  */
 #ifndef UCT_MRAIL_COMPAT_H
 #define UCT_MRAIL_COMPAT_H
@@ -10,16 +11,16 @@
 #include <uct/base/uct_iov.inl>
 #include <uct/base/uct_md.h>
 
-/* Registration caches. Where UCP has a cache of its own (cache_mem_types), it
- * serves all transports, UCX_RCACHE_ENABLE is its switch, and an md must not
- * cache: UCP asserts that. Older UCP expects the md to cache. */
+/* Registration caches. If UCP has its own cache (cache_mem_types), it serves
+ * all transports and is switched by UCX_RCACHE_ENABLE. An md must not cache
+ * then: UCP asserts that. Older UCP expects the md to cache. */
 #if HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES
 #define UCT_MRAIL_HAVE_UCP_RCACHE 1
 #elif HAVE_UCX_MD_RCACHE
 #define UCT_MRAIL_HAVE_MD_RCACHE 1
 #endif
 
-/* The stub of every operation that this transport does not support. The cast
+/* The stub for every operation that this transport does not support. The cast
  * through void (*)(void) tells compilers that the type change is deliberate. */
 ucs_status_t uct_mrail_unsupported(void);
 #define UCT_MRAIL_UNSUPPORTED(_type)                                           \

@@ -1,8 +1,8 @@
 /*
- * Component "mrail", the entry of the transport in UCX. The version shim loads
- * this file after its check; the file then registers the component. The
- * component reports whether there are rails, and logs one line if the user
- * selected the transport but UCX will not use it.
+ * Component "mrail", through which UCX finds the transport. The version shim
+ * checks the UCX version and then loads this file, which registers the
+ * component. The component reports whether there are rails. It logs one line if
+ * the user selected the transport but UCX will not use it.
  */
 #include "config.h"
 #include "uct/mrail_md.h"
@@ -16,7 +16,8 @@ static void nothing_seen(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* A site-wide UCX_NET_DEVICES excludes mrail:1 silently: log it once. */
+/* A site-wide UCX_NET_DEVICES can silently exclude mrail:1, so log that
+ * once. */
 static void warn_if_excluded(void)
 {
     static int warned;
@@ -35,7 +36,7 @@ static void warn_if_no_rail(int ret)
 {
     static int warned;
 
-    /* -EINVAL: device discovery has logged the wrong name. */
+    /* -EINVAL: device discovery has already logged the wrong name. */
     if (ret == 0 && !warned && uct_mrail_tls_names() &&
         uct_mrail_is_speaker()) {
         warned = 1;
@@ -98,7 +99,7 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* Two copies of this file (a build and an installation) may meet in one
+/* Two copies of this file (from a build and an installation) may meet in one
  * process. The first one stays registered. */
 static int another_is_registered(void)
 {

@@ -1,5 +1,5 @@
 /*
- * The UCX configuration tables, made from the table in rail/params.h.
+ * The UCX configuration tables, built from the table in rail/params.h.
  */
 #include "config.h"
 #include "uct/mrail_config.h"
@@ -63,8 +63,8 @@ static size_t size_of_memunits(size_t size)
     if (size == UCS_MEMUNITS_AUTO) {
         return MRAIL_SIZE_AUTO;
     }
-    /* UCX's "inf" has the bits of the engine's "auto": use the next lower
-     * value. */
+    /* UCX's "inf" has the same bits as the engine's "auto", so use the next
+     * lower value. */
     return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
 }
 
@@ -74,7 +74,7 @@ static size_t size_of_memunits(size_t size)
 #define FIX_BOOL(_field)
 #define FIX_TIME(_field)
 #define FIX_SIZE(_field) engine_p->_field = size_of_memunits(engine_p->_field);
-/* UCX's units of counts and of sizes have the same special values. */
+/* UCX's types for counts and for sizes have the same special values. */
 #define FIX_COUNT(_field) FIX_SIZE(_field)
 #define FIX_FIELD(_name, _default, _type, _field, _help) FIX_##_type(_field)
 

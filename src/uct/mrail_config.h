@@ -1,5 +1,5 @@
 /*
- * The UCX_MRAIL_* parameters as UCX shows them in `ucx_info -cf`.
+ * The UCX_MRAIL_* parameters, as `ucx_info -cf` shows them.
  */
 #ifndef UCT_MRAIL_CONFIG_H
 #define UCT_MRAIL_CONFIG_H
@@ -17,7 +17,7 @@ typedef struct uct_mrail_md_config {
     int rcache_enable;
     uct_md_rcache_config_t rcache;
 #endif
-    double reg_overhead_s; /* of a registration on one rail */
+    double reg_overhead_s; /* of registering memory on one rail */
     double reg_growth_s;   /* per byte, on one rail */
 } uct_mrail_md_config_t;
 
@@ -29,8 +29,8 @@ typedef struct uct_mrail_iface_config {
 extern ucs_config_field_t uct_mrail_md_config_table[];
 extern ucs_config_field_t uct_mrail_iface_config_table[];
 
-/* Copies the engine's part of `config`, with UCX's "auto" and "inf" converted.
- * The strings stay owned by `config`. */
+/* Copies the engine's part of `config` and converts UCX's "auto" and "inf". The
+ * strings still belong to `config`. */
 void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
                              mrail_config_t *engine_p);
 

@@ -1,11 +1,11 @@
 /*
  * Endpoint operations.
  *
- * Order: UCP sends the messages of one endpoint in order and expects them in
- * that order. A message that found no resources waits in the pending queue, and
- * no later operation of the endpoint may overtake it: each operation calls
- * must_wait() first. The pending request itself is exempt when it is
- * dispatched; operations on other endpoints are not.
+ * Order: UCP sends the messages of an endpoint in order and expects them to
+ * arrive in that order. A message that found no resources waits in the pending
+ * queue, and no later operation on that endpoint may overtake it, so each
+ * operation calls must_wait() first. This does not apply to the pending request
+ * itself when it is dispatched, nor to other endpoints.
  */
 #include "config.h"
 #include "uct/mrail_ep.h"
@@ -24,7 +24,7 @@ static int must_wait(uct_mrail_ep_t *ep)
            iface->dispatched != &ep->pending;
 }
 
-/* Keeps a length of 0 or more; converts an error to a status. */
+/* Returns a length of 0 or more unchanged; converts an error to a status. */
 static ssize_t length_or_status(ptrdiff_t ret)
 {
     return ucs_likely(ret >= 0) ? ret : (ssize_t)uct_mrail_status((int)ret);
@@ -32,8 +32,8 @@ static ssize_t length_or_status(ptrdiff_t ret)
 
 /*
  * Converts a UCT iov to the engine's list. A UCT entry of `count` blocks that
- * lie `stride` apart becomes one entry if the blocks touch, else `count`
- * entries; empty entries are dropped. Returns the number of entries, or -EINVAL
+ * are `stride` apart becomes one entry if the blocks touch, or else `count`
+ * entries. Empty entries are dropped. Returns the number of entries, or -EINVAL
  * if there are more than MRAIL_MAX_IOV.
  */
 static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
@@ -123,7 +123,7 @@ static size_t pack_zcopy(void *dest, void *arg)
     return (size_t)(p - (char *)dest);
 }
 
-/* Copies the data and completes at once: see docs/decisions/0007. */
+/* Copies the data and completes at once (see docs/decisions/0007). */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
                                    const uct_iov_t *iov, size_t iovcnt,
@@ -342,8 +342,8 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
     case UCS_INPROGRESS: /* partially sent: let other endpoints proceed */
         ++*count;
         return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
-    default: /* no resources: dispatch this endpoint again at the next
-              * progress */
+    default: /* no resources: dispatch this endpoint again on the next progress
+              * call */
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
     }
 }

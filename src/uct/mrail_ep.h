@@ -1,5 +1,5 @@
 /*
- * Endpoint: an engine endpoint and its pending requests.
+ * An endpoint: an engine endpoint and its pending requests.
  */
 #ifndef UCT_MRAIL_EP_H
 #define UCT_MRAIL_EP_H
@@ -12,7 +12,7 @@ typedef struct uct_mrail_ep {
     ucs_arbiter_group_t pending; /* oldest first; later operations wait behind
                                   * it */
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
-    uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* device address of the peer */
+    uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* the peer's device address */
     uint8_t iface_addr[MRAIL_IFACE_ADDR_MAX];
 #endif
 } uct_mrail_ep_t;
@@ -21,12 +21,12 @@ UCS_CLASS_DECLARE_NEW_FUNC(uct_mrail_ep_t, uct_ep_t, const uct_ep_params_t *);
 UCS_CLASS_DECLARE_DELETE_FUNC(uct_mrail_ep_t, uct_ep_t);
 
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
-/* 1 if the endpoint was created for these addresses. */
+/* Returns 1 if the endpoint was created for these addresses. */
 int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
                               const uct_ep_is_connected_params_t *params);
 #endif
 
-/* The operations of uct_iface_ops_t; uct/api/uct.h has their contracts. */
+/* The operations in uct_iface_ops_t, whose contracts are in uct/api/uct.h. */
 ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
                                    const void *payload, unsigned length);
 ssize_t uct_mrail_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
@@ -67,8 +67,8 @@ ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 void uct_mrail_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
                                 void *arg);
 
-/* Callback of the arbiter; `arg` points to an unsigned that counts sent
- * requests. */
+/* Callback for the arbiter. `arg` points to an unsigned that counts the
+ * requests sent. */
 ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
                                               ucs_arbiter_group_t *group,
                                               ucs_arbiter_elem_t *elem,

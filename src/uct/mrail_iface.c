@@ -1,7 +1,7 @@
 /*
  * The interface: capabilities, addresses, progress, and the engine's callbacks.
  *
- * All functions run under the lock of UCX's worker. The engine calls back only
+ * All functions run under the UCX worker's lock. The engine calls back only
  * from mrail_iface_progress().
  */
 #include "config.h"
@@ -24,7 +24,7 @@
      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |                \
      UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE)
 
-/* Without this flag UCP 1.18 and later takes the transport for shared
+/* Without this flag, UCP 1.18 and later mistakes the transport for shared
  * memory. */
 #if HAVE_DECL_UCT_IFACE_FLAG_INTER_NODE
 #define CAP_FLAGS_INTER_NODE UCT_IFACE_FLAG_INTER_NODE
@@ -32,8 +32,9 @@
 #define CAP_FLAGS_INTER_NODE 0
 #endif
 
-/* Packets start best at a cache line and at the largest PCIe payload. UCP sends
- * the bytes before that address as a fragment of their own. */
+/* Packets should start at a cache line and at a multiple of the largest PCIe
+ * payload. UCP sends the bytes in front of such an address as a separate
+ * fragment. */
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
@@ -84,14 +85,14 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
-/* Measured part of the PUT and GET bandwidth that active messages reach when
- * all rails are busy. Each active message takes a credit and is delivered in
+/* Share of the PUT and GET bandwidth that active messages reach when all rails
+ * are busy, as measured. Each active message takes a credit and is delivered in
  * order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
 /* Bytes per second of the copy in am_zcopy (docs/decisions/0007). The value is
- * below UCX_BCOPY_BW, UCP's estimate for am_bcopy: without a registration, the
- * same copy must not look like the worse choice. */
+ * below UCX_BCOPY_BW, UCP's estimate for am_bcopy. am_bcopy makes the same copy
+ * without a registration, so it must not look like the worse choice. */
 #define AM_COPY_BANDWIDTH (5000.0 * (1 << 20))
 
 static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
@@ -103,15 +104,15 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     case UCT_EP_OP_AM_BCOPY:
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
-        /* A rate, not an overhead: UCP asks for the overhead once, for all
-         * lengths. */
+        /* A rate rather than an overhead, because UCP asks for the overhead
+         * only once for all lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:
         return bandwidth;
     }
 }
 
-/* UCP compares operations by these estimates. */
+/* UCP uses these estimates to compare operations. */
 static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
                                         uct_perf_attr_t *attr)
 {
@@ -182,7 +183,7 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     uct_mrail_iface_t *iface = arg;
 
-    /* The id comes from the wire. */
+    /* The id comes from the network. */
     if (ucs_unlikely(am_id >= UCT_AM_ID_MAX)) {
         ucs_error("mrail: a peer sent active message id %u; there are only "
                   "%d: message dropped",
@@ -199,7 +200,7 @@ static void on_complete(void *arg, void *comp, int ret)
     }
 }
 
-/* Set by the version shim: see mrail_shim.h. */
+/* Set by the version shim (see mrail_shim.h). */
 MRAIL_EXPORT uct_mrail_loss_func_t uct_mrail_loss_func;
 
 static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
@@ -228,8 +229,8 @@ static unsigned iface_progress(uct_iface_h tl_iface)
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     unsigned count = mrail_iface_progress(iface->iface);
 
-    /* Dispatch also after a progress without events: the control thread brings
-     * lanes up. */
+    /* Dispatch even if progress found no events, because the control thread
+     * brings lanes up. */
     if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
         !iface->is_dispatching) {
         iface->is_dispatching = 1;

@@ -1,5 +1,5 @@
 /*
- * Interface "mrail": an engine iface under one UCX worker.
+ * Interface "mrail": an engine interface under one UCX worker.
  */
 #ifndef UCT_MRAIL_IFACE_H
 #define UCT_MRAIL_IFACE_H
@@ -12,8 +12,9 @@ typedef struct uct_mrail_iface {
     mrail_engine_attr_t attr;
     double overhead_s;
     ucs_arbiter_t arbiter;           /* endpoints with pending requests */
-    int is_dispatching;              /* inside the dispatch of the arbiter */
-    ucs_arbiter_group_t *dispatched; /* group whose request runs now, or NULL */
+    int is_dispatching;              /* the arbiter is dispatching */
+    ucs_arbiter_group_t *dispatched; /* group whose request is running, or
+                                      * NULL */
 } uct_mrail_iface_t;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Connects the sink of src/base/log.h to UCX's log.
+ * Connects the sink in src/base/log.h to UCX's log.
  */
 #include "config.h"
 #include "uct/mrail_log.h"
@@ -19,8 +19,8 @@ static const ucs_log_level_t levels[] = {
 static void sink(mrail_log_level_t level, const char *file, unsigned line,
                  const char *text)
 {
-    /* ucs_log() reports this line; from debug level on, add the caller's
-     * line. */
+    /* ucs_log() reports this line of code. From debug level on, add the
+     * caller's. */
     if (level >= MRAIL_LOG_DEBUG) {
         ucs_log(levels[level], "mrail: %s (%s:%u)", text, file, line);
     } else {
@@ -34,7 +34,7 @@ void uct_mrail_log_attach(void)
     mrail_log_level_t level = MRAIL_LOG_ERROR;
 
     if (attached) {
-        return; /* the control thread may read it */
+        return; /* the control thread may already be logging */
     }
     attached = 1;
     while (level < MRAIL_LOG_TRACE && ucs_log_is_enabled(levels[level + 1])) {

@@ -1,5 +1,5 @@
 /*
- * Memory domain and component "mrail": all rails of this process.
+ * The memory domain and the component "mrail": all rails of this process.
  */
 #ifndef UCT_MRAIL_MD_H
 #define UCT_MRAIL_MD_H
@@ -16,7 +16,7 @@ typedef struct uct_mrail_md {
     mrail_engine_t *engine; /* shared by all mds of this process */
     mrail_engine_attr_t attr;
 #if UCT_MRAIL_HAVE_MD_RCACHE
-    ucs_rcache_t *rcache; /* NULL: each call registers memory */
+    ucs_rcache_t *rcache; /* NULL: memory is registered at each call */
 #endif
     ucs_linear_func_t reg_cost;
 } uct_mrail_md_t;
@@ -27,7 +27,7 @@ extern uct_tl_t UCT_TL_NAME(mrail);
 ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
                                const uct_md_config_t *config, uct_md_h *md_p);
 
-/* Reports the one device; the transport's table refers to it. */
+/* Reports the one device. The transport's table refers to this function. */
 ucs_status_t uct_mrail_query_devices(uct_md_h md,
                                      uct_tl_device_resource_t **devices_p,
                                      unsigned *num_devices_p);

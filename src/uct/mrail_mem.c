@@ -3,9 +3,9 @@
  *
  * A registration may outlive the call that created it, but never the mapping.
  * The cache follows UCX's memory events and drops a region when its pages are
- * unmapped, so memory that is mapped later at the same address is registered
- * again. Where UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that cache
- * does the same, and this file registers at each call.
+ * unmapped. If other memory is later mapped at the same address, it is
+ * registered again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that
+ * cache does the same, and this file registers memory at each call.
  */
 #include "config.h"
 #include "uct/mrail_mem.h"
@@ -88,7 +88,8 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
     params.ops = &rcache_ops;
     status = ucs_rcache_create(&params, UCT_MRAIL_NAME, NULL, &md->rcache);
     if (status != UCS_OK) {
-        /* No memory events: register at each call, which is always correct. */
+        /* Without memory events, register at each call, which is always
+         * correct. */
         ucs_diag("mrail: no registration cache (%s): memory is registered at "
                  "each use",
                  ucs_status_string(status));

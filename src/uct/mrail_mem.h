@@ -6,12 +6,13 @@
 
 #include "uct/mrail_md.h"
 
-/* The target of a uct_mem_h. */
+/* The object that a uct_mem_h points to. */
 typedef struct uct_mrail_memh {
     mrail_mem_t *mem;
 } uct_mrail_memh_t;
 
-/* Creates the registration cache if this UCX wants the md to have one. */
+/* Creates the registration cache if this version of UCX expects the md to have
+ * one. */
 ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
                                 const uct_mrail_md_config_t *config);
 void uct_mrail_mem_cleanup(uct_mrail_md_t *md);

@@ -1,4 +1,4 @@
-/* The engine's rails, for a collective component. */
+/* The engine's rails, as shown to a collective component. */
 #include "config.h"
 #include "uct/mrail_rails.h"
 

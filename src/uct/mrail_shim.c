@@ -1,13 +1,14 @@
 /*
  * The version shim, libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the
- * Open MPI hook loads. It holds no transport. It checks that this process runs
- * the UCX version that the transport (mrail-uct.so) was built for, then loads
- * it.
+ * Open MPI hook loads. It does not contain the transport. It checks that this
+ * process runs the UCX version that the transport (mrail-uct.so) was built for,
+ * and then loads the transport.
  *
  * UCX's private structures differ between versions, so the transport must not
- * even be relocated in another UCX. An undefined symbol would end an LD_PRELOAD
- * process; if all symbols exist, a wrong layout would be worse. The shim needs
- * one function, which every UCX has, so it always loads.
+ * even be relocated in a process with another UCX. An undefined symbol would
+ * end a process with LD_PRELOAD; if all symbols exist, a wrong layout would be
+ * worse. The shim itself always loads, because it needs only one function,
+ * which every UCX has.
  */
 #include "config.h"
 #include "uct/mrail_shim.h"
@@ -22,13 +23,13 @@
 
 #define TRANSPORT_FILE "mrail-uct.so"
 
-/* Declared in ucp/api/ucp.h; repeated here so that the shim needs no UCX
- * header. */
+/* Declared in ucp/api/ucp.h. Repeated here so that the shim does not need UCX's
+ * headers. */
 extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_shim_state = UCT_MRAIL_SHIM_REFUSED;
 
-/* Symbol of the transport; NULL while it is not loaded. */
+/* A symbol in the transport; NULL until that is loaded. */
 static uct_mrail_loss_func_t *loss_func_p;
 
 MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
@@ -38,7 +39,7 @@ MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
     }
 }
 
-/* Symbol of the transport; NULL while it is not loaded. */
+/* A symbol in the transport; NULL until that is loaded. */
 static uct_mrail_rails_func_t rails_func;
 
 MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
@@ -46,12 +47,13 @@ MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func == NULL) ? 0 : rails_func(rails);
 }
 
-/* Places of the transport relative to this file's folder: the same folder in a
- * build tree, <libdir>/mrail if this folder is <libdir>/ucx. */
+/* Where the transport may be, relative to this file's directory: in the same
+ * directory (build tree), or in <libdir>/mrail if this file is in
+ * <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
 
-/* 1: `path` names the file. 0: it does not exist, and `self` is the folder that
- * was searched. */
+/* Returns 1 if `path` names the file. Returns 0 if it does not exist; `self` is
+ * then the directory that was searched. */
 static int find_transport(char *self, char *path, size_t size)
 {
     Dl_info info;

@@ -1,6 +1,6 @@
 /*
  * The interface between libuct_mrail.so.0 and the program that loads it.
- * Symbols are looked up with dlsym(3); nothing links with the library.
+ * Symbols are looked up with dlsym(3); nothing links against the library.
  */
 #ifndef UCT_MRAIL_SHIM_H
 #define UCT_MRAIL_SHIM_H
@@ -13,25 +13,26 @@ typedef enum uct_mrail_shim_state {
                                  * broken */
 } uct_mrail_shim_state_t;
 
-/* Symbol of that name; set by the constructor before dlopen(3) returns. */
+/* Symbol of the same name, which the constructor sets before dlopen(3)
+ * returns. */
 extern int uct_mrail_shim_state;
 
 /*
- * Called after UCX was told that a peer is unreachable. `peer` describes the
- * peer, its rails and the last event on each rail. The call comes from the
- * progress thread, inside UCX: it may end the process, but must not call UCX or
- * MPI communication.
+ * Called after UCX has been told that a peer is unreachable. `peer` describes
+ * the peer, its rails and the last event on each rail. The call comes from the
+ * progress thread, inside UCX. It may end the process, but must not call UCX or
+ * communicate through MPI.
  */
 typedef void (*uct_mrail_loss_func_t)(const char *peer, const char *error);
 
-/* Symbol uct_mrail_shim_on_loss; NULL (the default): no callback. */
+/* Symbol uct_mrail_shim_on_loss. NULL, the default, means no callback. */
 typedef void (*uct_mrail_shim_on_loss_func_t)(uct_mrail_loss_func_t func);
 void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func);
 
-/* In the transport: the version shim stores the callback here. */
+/* In the transport: where the version shim stores the callback. */
 extern uct_mrail_loss_func_t uct_mrail_loss_func;
 
-/* In the transport: implements uct_mrail_rails() (mrail_rails.h). */
+/* In the transport: the implementation of uct_mrail_rails() (mrail_rails.h). */
 unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Converts errno of the engine to ucs_status_t of UCX; stubs of unused slots.
+ * Converts the engine's errno values to UCX's ucs_status_t. Stubs for unused
+ * slots.
  */
 #include "config.h"
 #include "uct/mrail_status.h"

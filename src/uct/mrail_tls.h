@@ -1,6 +1,7 @@
 /*
  * Does a list such as UCX_TLS or UCX_NET_DEVICES name mrail? The version shim,
- * the transport and the Open MPI hook use this before UCX is loaded: libc only.
+ * the transport and the Open MPI hook ask this before UCX is loaded, so this
+ * file needs only libc.
  */
 #ifndef UCT_MRAIL_TLS_H
 #define UCT_MRAIL_TLS_H
@@ -11,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1 if `list` ("a,b,c", or "^a,b" for all but these) has an element that equals
- * `name`, or matches it as a glob. A leading '\' of an element is skipped (UCX:
- * no alias expansion). The '^' is not interpreted. */
+/* Returns 1 if an element of `list` equals `name`, or matches it as a glob.
+ * `list` is "a,b,c", or "^a,b" for all except these; the '^' is not
+ * interpreted. A leading '\' in an element is skipped (in UCX: no alias
+ * expansion). */
 static inline int uct_mrail_list_has(const char *list, const char *name)
 {
     char element[128];
@@ -36,7 +38,7 @@ static inline int uct_mrail_list_has(const char *list, const char *name)
     return 0;
 }
 
-/* 1 if the user selected this transport by name. */
+/* Returns 1 if the user selected this transport by name. */
 static inline int uct_mrail_tls_names(void)
 {
     const char *tls = getenv("UCX_TLS");
@@ -45,7 +47,7 @@ static inline int uct_mrail_tls_names(void)
            !uct_mrail_list_has(tls, "all");
 }
 
-/* 1 if UCX_NET_DEVICES excludes `device`. */
+/* Returns 1 if UCX_NET_DEVICES excludes `device`. */
 static inline int uct_mrail_net_devices_exclude(const char *device)
 {
     const char *list = getenv("UCX_NET_DEVICES");
@@ -60,8 +62,8 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
            !uct_mrail_list_has(list, "all");
 }
 
-/* 1 in one process of each node, which logs for all: a job of 32 ranks prints
- * one line. */
+/* Returns 1 in one process of each node, which logs for all of them. Otherwise
+ * a job of 32 ranks would print 32 lines. */
 static inline int uct_mrail_is_speaker(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;

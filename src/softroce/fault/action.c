@@ -95,8 +95,8 @@ static int is_digit(char c)
     return (c >= '0') && (c <= '9');
 }
 
-/* Reads digits from *p_p. *scale_p is 10^digits. -ERANGE: the value
- * overflows. */
+/* Reads digits from *p_p. *scale_p is set to 10^digits. Returns -ERANGE if the
+ * value overflows. */
 static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
 {
     const char *p = *p_p;
@@ -119,7 +119,8 @@ static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
     return ret;
 }
 
-/* 0, -EINVAL, -ERANGE (too large), -EDOM (finer than the unit's resolution). */
+/* Returns 0, -EINVAL, -ERANGE (too large) or -EDOM (finer than the unit
+ * resolves). */
 static int read_number(const fault_unit_t *unit, const char *word,
                        uint64_t *value_p)
 {

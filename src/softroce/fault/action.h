@@ -1,8 +1,8 @@
 /*
  * The table of fault actions on a rail. The parser (script.c) and the help text
- * come from this table. mrail-script(5) has the same list. Implementations (the
- * simulator and live software rails) have one function or field for each
- * sroce_fault_setting_t; they do not see actions.
+ * are driven by this table; mrail-script(5) has the same list. The
+ * implementations (the simulator and live software rails) do not see actions.
+ * They have one function or field for each sroce_fault_setting_t.
  *
  * Pure: text in, numbers out.
  */
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail. Each has a value at all times, except for the last, which
+/* Settings of a rail. All have a value at any time, except for the last, which
  * is an event. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
@@ -35,7 +35,7 @@ typedef enum sroce_fault_setting {
 
 #define SROCE_FAULT_BIT(_setting) (1u << (_setting))
 #define SROCE_FAULT_ALL_STATES (SROCE_FAULT_BIT(SROCE_FAULT_NUM_STATES) - 1)
-#define SROCE_FAULT_MAX_US 10000000u /* limit of a delay or a span */
+#define SROCE_FAULT_MAX_US 10000000u /* maximum of a delay or a span */
 
 /* A value of SROCE_FAULT_REORDER: probability and maximum delay. */
 static inline uint64_t sroce_fault_reorder(uint32_t ppm, uint32_t span_us)
@@ -66,9 +66,9 @@ typedef enum sroce_fault_kind {
 
 typedef struct sroce_fault_action_def {
     const char *name;
-    const char *syntax; /* of the value; "": none */
+    const char *syntax; /* of the value; "" if it takes none */
     sroce_fault_kind_t kind;
-    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear resets all */
+    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear, resets all */
     uint64_t value;    /* KIND_FIXED */
     const char *help;
 } sroce_fault_action_def_t;
@@ -79,12 +79,13 @@ extern const sroce_fault_action_def_t sroce_fault_action_defs[];
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* as of the action; 0: clear */
+    uint32_t settings; /* those of the action; 0: clear */
     uint64_t value;
 } sroce_fault_action_t;
 
-/* Reads the action's name words[0] and its values. 0; -ENOENT if there is no
- * such action; -EINVAL with a message in `why` and fault_p untouched. */
+/* Reads an action's name from words[0] and its values from the words after it.
+ * Returns 0, -ENOENT if there is no such action, or -EINVAL with a message in
+ * `why` and fault_p untouched. */
 int sroce_fault_action_read(char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,
                             size_t size);
@@ -112,8 +113,8 @@ typedef enum sroce_fault_quantity {
     SROCE_FAULT_Q_NUM
 } sroce_fault_quantity_t;
 
-/* Reads a number exactly, without rounding or locale. 0, or -EINVAL and a
- * message. */
+/* Reads a number exactly, without rounding and independent of the locale.
+ * Returns 0, or -EINVAL and a message. */
 int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
                             uint64_t *value_p, char *why, size_t size);
 

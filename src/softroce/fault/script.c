@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line during parsing. */
+/* A line while it is parsed. */
 typedef struct line {
     char *words[SROCE_FAULT_MAX_WORDS + 1]; /* ends with NULL */
     unsigned num;
     unsigned at; /* next word */
     sroce_fault_step_t *step;
-    unsigned seen; /* clauses found, by bit */
+    unsigned seen; /* clauses found so far, one bit each */
     char why[256]; /* error message; "": none */
 } line_t;
 
@@ -31,8 +31,8 @@ static int fail(line_t *line, const char *fmt, ...)
     return -EINVAL;
 }
 
-/* The next word. NULL: the line ends; the message says that `what` is
- * missing. */
+/* Returns the next word, or NULL at the end of the line with a message that
+ * `what` is missing. */
 static char *next_word(line_t *line, const char *what)
 {
     if (line->at == line->num) {
@@ -149,7 +149,7 @@ static int clause_rail(line_t *line)
     return read_list(line, "a rail, a list as 0,2 or *", &line->step->rails);
 }
 
-/* Clauses between the time and the action. Each may occur once. */
+/* Clauses between the time and the action. Each may occur only once. */
 static const struct {
     const char *name;
     int (*read)(line_t *line);
@@ -159,7 +159,8 @@ static const struct {
                {"node", clause_node},
                {"rail", clause_rail}};
 
-/* 1: a clause was read; 0: the next word is not a clause; -EINVAL. */
+/* Returns 1 if a clause was read, 0 if the next word is not a clause, or
+ * -EINVAL. */
 static int read_clause(line_t *line)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(clauses); ++i) {
@@ -275,7 +276,7 @@ static sroce_fault_step_t *new_step(sroce_fault_script_t *script)
 }
 
 /* Splits `cut` at blanks and drops a comment. line->words point into `cut`.
- * `text` receives the words joined by single blanks; it must be as long as
+ * `text` receives the words joined by single blanks, and must be as long as
  * `cut`. */
 static int cut_line(line_t *line, char *cut, char *text)
 {
@@ -295,7 +296,8 @@ static int cut_line(line_t *line, char *cut, char *text)
     return 0;
 }
 
-/* Parses one line and modifies `cut`. 0, -EINVAL (line->why) or -ENOMEM. */
+/* Parses one line, modifying `cut`. Returns 0, -EINVAL (line->why) or
+ * -ENOMEM. */
 static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
                      char *text, unsigned number)
 {

@@ -1,5 +1,5 @@
 /*
- * Fault scripts: a parser from text to steps. The same text drives the
+ * Fault scripts: a parser that turns text into steps. The same text drives the
  * simulator in virtual time and live software rails (docs/softroce.md, "Fault
  * scripts").
  *
@@ -8,11 +8,11 @@
  *   at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST]
  *           ACTION [VALUE]
  *
- * WHEN is a time from the start, `packet N` or `byte N`. Packets and bytes are
- * those that a target rail has sent, counted for each rail. PERIOD has the unit
- * of WHEN. LIST is * or 0,2,3. ACTION: action.h.
+ * WHEN is a time since the start, `packet N` or `byte N`. Packets and bytes are
+ * those that a target rail has sent; each rail is counted separately. PERIOD is
+ * in the unit of WHEN. LIST is * or 0,2,3. ACTION is described in action.h.
  *
- * Pure: no file, no clock. A script with an error yields no steps.
+ * Pure: no file, no clock. A script that contains an error yields no steps.
  */
 #ifndef MRAIL_SROCE_FAULT_SCRIPT_H
 #define MRAIL_SROCE_FAULT_SCRIPT_H
@@ -20,14 +20,14 @@
 #include "base/clock.h"
 #include "softroce/fault/action.h"
 
-#define SROCE_FAULT_MAX_BYTES (1u << 20) /* of a script */
+#define SROCE_FAULT_MAX_BYTES (1u << 20) /* in a script */
 #define SROCE_FAULT_MAX_STEPS 1024
-#define SROCE_FAULT_MAX_WORDS 24  /* of a line */
+#define SROCE_FAULT_MAX_WORDS 24  /* in a line */
 #define SROCE_FAULT_MAX_INDEX 256 /* nodes, rails */
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
 #define SROCE_FAULT_WHY_MAX 384
-#define SROCE_FAULT_NAME_MAX 100 /* limit of the script's name in messages */
+#define SROCE_FAULT_NAME_MAX 100 /* of the script's name in messages */
 
 typedef enum sroce_fault_when {
     SROCE_FAULT_AT_TIME,
@@ -37,17 +37,17 @@ typedef enum sroce_fault_when {
 
 typedef struct sroce_fault_list {
     uint64_t bits[SROCE_FAULT_MAX_INDEX / 64];
-    int all;          /* 1: * or no list */
-    unsigned largest; /* largest index; valid if not all */
+    int all;          /* 1: *, or no list given */
+    unsigned largest; /* largest index; valid unless all */
 } sroce_fault_list_t;
 
 typedef struct sroce_fault_step {
     unsigned line;
-    const char *text; /* the line without comment and extra blanks */
+    const char *text; /* the line without its comment and extra blanks */
     sroce_fault_when_t when;
     uint64_t at;       /* time in ns, packets or bytes */
-    uint64_t every;    /* the same unit; 0: once */
-    uint64_t times;    /* with every; 0: no limit */
+    uint64_t every;    /* in the same unit; 0: only once */
+    uint64_t times;    /* goes with every; 0: no limit */
     mrail_ns_t for_ns; /* 0: until another step */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
@@ -63,27 +63,27 @@ typedef struct sroce_fault_script {
     sroce_fault_step_t *steps; /* in file order */
 } sroce_fault_script_t;
 
-/* The file name for messages: the end of a long path, so that a message fits
- * into SROCE_FAULT_WHY_MAX bytes. */
+/* Returns the file name for messages: the end of a path that is too long, so
+ * that a message fits into SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*
- * Parses `length` bytes of text; `name` is for messages. 0; -EINVAL with
- * "NAME:LINE: what is wrong and what was expected" in `why`; -ENOMEM, also with
- * a message in `why`.
+ * Parses `length` bytes of text; `name` is used in messages. Returns 0, -EINVAL
+ * with "NAME:LINE: what is wrong and what was expected" in `why`, or -ENOMEM,
+ * which also leaves a message in `why`.
  */
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
                              sroce_fault_script_t **script_p, char *why,
                              size_t size);
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
-/* Checks that the nodes and rails of the script exist. 0, or -EINVAL and a
+/* Checks that the script's nodes and rails exist. Returns 0, or -EINVAL and a
  * message. */
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails, char *why,
                              size_t size);
 
-/* The first step that sets one of these settings, or NULL. */
+/* Returns the first step that sets one of these settings, or NULL. */
 const sroce_fault_step_t *
 sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings);
 

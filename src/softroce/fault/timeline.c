@@ -5,12 +5,13 @@
 
 #include <stdlib.h>
 
-/* The value of a setting below all steps with `for`. */
+/* A setting's value where no step with `for` overrides it. */
 typedef struct fault_base {
     uint64_t first; /* value before the script */
     uint64_t value;
-    uint64_t seq;     /* sequence number of its step, 0: before the script */
-    uint64_t current; /* last applied value */
+    uint64_t seq;     /* sequence number of the step that set it; 0: before the
+                       * script */
+    uint64_t current; /* value last applied */
 } fault_base_t;
 
 /* The state of a step on one rail. */
@@ -28,7 +29,7 @@ struct sroce_fault_timeline {
     unsigned num_devs;
     uint64_t seq;
     mrail_ns_t next_ns;  /* minimum of all at_ns and end_ns */
-    uint64_t counting;   /* cells that wait for a packet or byte count */
+    uint64_t counting;   /* cells that are waiting for a packet or byte count */
     mrail_ns_t *at_ns;   /* [step]: next start; MRAIL_NS_NEVER: none */
     uint64_t *left;      /* [step]: repetitions left, as in a cell */
     fault_cell_t *cells; /* [step * num_devs + dev] */
@@ -156,7 +157,7 @@ static void find_next(sroce_fault_timeline_t *tl)
     }
 }
 
-/* Ends the step on all rails where its `for` ends at this time. */
+/* Ends the step on every rail where its `for` ends now. */
 static void end_step(sroce_fault_timeline_t *tl, unsigned index,
                      mrail_ns_t at_ns)
 {
@@ -206,8 +207,8 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
     while (tl->next_ns <= now_ns) {
         mrail_ns_t at_ns = tl->next_ns;
 
-        /* Ends come before starts: in a script, `for 5ms` and a step 5 ms later
-         * may stand in either order. */
+        /* Ends come before starts, so that in a script, `for 5ms` and a step 5
+         * ms later may be in either order. */
         for (unsigned i = 0; i < tl->script->num_steps; ++i) {
             end_step(tl, i, at_ns);
         }
@@ -228,8 +229,8 @@ mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl)
 
 /* ---- Packets and bytes ---- */
 
-/* Starts a step that waits for a count. Periods that passed in the meantime
- * start it only once. */
+/* Starts a step that was waiting for a count. If several periods have passed,
+ * it still starts only once. */
 static void begin_counted(sroce_fault_timeline_t *tl, unsigned index,
                           unsigned dev, uint64_t sent, mrail_ns_t now_ns)
 {
@@ -263,7 +264,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
         const sroce_fault_step_t *step = &tl->script->steps[i];
         uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
 
-        /* Cells of other steps have UINT64_MAX. */
+        /* In cells of other steps, it is UINT64_MAX. */
         if (cell_of(tl, i, dev)->next <= sent) {
             begin_counted(tl, i, dev, sent, now_ns);
             any = 1;

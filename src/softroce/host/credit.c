@@ -1,29 +1,29 @@
 /*
- * Socket-buffer credit limits the data in flight to a process, so that its
- * receive socket never overflows. Each process has one counter in shared
- * memory: senders add before they send, the receiver subtracts what it has
- * read.
+ * Socket-buffer credit. It limits the data in flight to a process so that the
+ * process's receive socket never overflows. Each process has one counter in
+ * shared memory. Senders add to it before they send; the receiver subtracts
+ * what it has read.
  */
 #include "config.h"
 #include "softroce/host/host.h"
 
 #include "softroce/host/rate.h"
 
-/* After this wait for credit, a sender has priority over others. It keeps the
- * priority while it asks at least every TX_TURN_BEAT_NS: it may be killed or
- * not scheduled. */
+/* A sender that has waited this long for credit gets priority over the others.
+ * It may since have been killed or descheduled, so it keeps the priority only
+ * while it asks at least every TX_TURN_BEAT_NS. */
 #define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
 #define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 
-/* The packets are in the socket: from now on the receiver returns their
- * credit. */
+/* The packets are in the socket. The receiver now returns their credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
-/* Number of packets of `seg_bytes` that fit. A packet sent alone costs more
- * than one in a run, so room for two in a run counts as room for one alone. */
+/* Returns how many packets of `seg_bytes` fit in `room`, at most `num`. A
+ * packet sent alone costs more than one packet of a run, but never more than
+ * two. */
 static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
                                   unsigned num)
 {
@@ -35,8 +35,8 @@ static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
     return room >= sroce_host_credit(seg_bytes, 1);
 }
 
-/* Takes credit for up to `num` packets of `seg_bytes` and returns their number.
- * The slot records the credit, because this process may be killed. */
+/* Takes credit for up to `num` packets of `seg_bytes` and returns how many. The
+ * credit is recorded in the slot, in case this process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {
@@ -45,8 +45,8 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     int64_t limit = slot->rx_limit, credit;
     unsigned got;
 
-    /* The last quarter is reserved for small packets: data of many senders must
-     * not block the acknowledgements that they wait for. */
+    /* The last quarter is reserved for small packets. Otherwise data from many
+     * senders could block the acknowledgements that they are waiting for. */
     if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
         limit -= limit / 4;
     }
@@ -68,10 +68,10 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * The priority of a waiting sender. Without it, the process that happens to run
- * when the receiver reads takes all credit. With more processes than cores,
- * other processes starve. A sender that has waited TX_TURN_NS goes first, and
- * the others wait as long as it keeps asking.
+ * Priority for a waiting sender. Without it, whichever process happens to run
+ * when the receiver reads takes all the credit. If there are more processes
+ * than cores, the others then starve. A sender that has waited TX_TURN_NS goes
+ * first, and the others hold back as long as it keeps asking.
  */
 static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
 {
@@ -127,7 +127,7 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
         &sroce_host_session_dev(dest_dev)->slots[dest_slot].rx_held, bytes);
 }
 
-/* Small packets do not wait for their turn. */
+/* Small packets do not wait for a turn. */
 unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                 uint32_t seg_bytes, unsigned num,
                                 mrail_ns_t now_ns)

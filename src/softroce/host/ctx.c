@@ -8,8 +8,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* The QPN range of a reused slot starts elsewhere, so that late packets for the
- * previous owner meet no QP. */
+/* When a slot is reused, its QPN range starts at a different number. Late
+ * packets for the previous owner then find no QP. */
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
 #define CTX_EXPORT_NS (10 * MRAIL_NS_PER_MS)
@@ -51,7 +51,7 @@ static int sroce_ctx_core_create(sroce_host_ctx_t *ctx)
         .icrc_tx = icrc,
         .icrc_rx = icrc,
         .max_mtu = sroce_ctx_mtu(session),
-        /* Longer than a time slice: with few cores, the peer may not be
+        /* Longer than a time slice: if cores are scarce, the peer may not be
          * running. */
         .probe_ns = CTX_PROBE_NS,
         .ops = {.cq_event = sroce_event_cq,
@@ -91,7 +91,7 @@ static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
     sroce_host_ctx_set_ops(ctx);
 }
 
-/* Discards datagrams for a previous owner of the slot. */
+/* Discards datagrams meant for the slot's previous owner. */
 static void sroce_ctx_drain(int fd)
 {
     char byte;
@@ -115,14 +115,14 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
 {
     sroce_slot_t *slot = ctx->slot;
 
-    /* Changes before the open do not concern this process. */
+    /* Ignore changes that were made before the device was opened. */
     ctx->settings_gen = ctx->sdev->settings_gen;
     ctx->error_qp = ctx->sdev->error_qp;
     sroce_host_ctx_seed(ctx);
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         ctx->core_base[i] = slot->core[i];
     }
-    ctx->kernel_drops = sroce_net_drops(ctx); /* of previous owners */
+    ctx->kernel_drops = sroce_net_drops(ctx); /* counted for previous owners */
     sroce_ctx_drain(ctx->rx_fd);
     slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
     slot->rx_held = 0;
@@ -203,8 +203,8 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
     sroce_control_remove(ctx);
     sroce_egress_finish(ctx);
-    /* Senders see this state and stop. Then the slot returns to the session
-     * daemon. */
+    /* Senders see this state and stop. Only then is the slot returned to the
+     * session daemon. */
     ctx->slot->state = SROCE_SLOT_JOINING;
     ctx->exported_ns = 0;
     sroce_host_ctx_export(ctx, mrail_clock_now());

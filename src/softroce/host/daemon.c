@@ -16,10 +16,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The session ends when no process has held it for this long. */
+/* The session ends after this time without a process that holds it. */
 #define DAEMON_GRACE_MS 200
-/* Limit of the wait for another process that is making its socket on the same
- * device. That process may be stopped. */
+/* Longest wait for another process that is making its socket on the same
+ * device. That process may have been stopped. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
 
 typedef struct sroce_daemon_conn {
@@ -39,14 +39,15 @@ typedef struct sroce_daemon {
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
-    mrail_ns_t alone_ns;   /* only watchers are left since; 0: others exist */
+    mrail_ns_t alone_ns;   /* since when there are only watchers; 0: others
+                            * exist */
     /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
-    uint8_t *broken;       /* [dev]: order of sockets unknown, no new sockets */
-    /* [dev]: connection that makes socket num_sockets[dev]; NULL: none */
+    uint8_t *broken;       /* [dev]: socket order unknown, no new sockets */
+    /* [dev]: connection that is making socket num_sockets[dev]; NULL: none */
     sroce_daemon_conn_t **makers;
-    sroce_daemon_conn_t **owners; /* index as sockets; NULL: slot is free */
+    sroce_daemon_conn_t **owners; /* indexed like sockets; NULL: slot is free */
     struct pollfd *pollfds;
     unsigned max_pollfds;
 } sroce_daemon_t;
@@ -58,7 +59,7 @@ static void sroce_daemon_on_signal(int sig)
     daemon_stop = 1;
 }
 
-/* Returns the reservations of a dead process. The counter stays >= 0. */
+/* Returns a dead process's reservations. The counter stays >= 0. */
 static void sroce_daemon_reclaim(sroce_session_t *session, sroce_slot_t *slot)
 {
     int64_t bytes = atomic_exchange(&slot->pend_bytes, 0);
@@ -99,7 +100,7 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
                                    i % SROCE_SESSION_SLOTS);
         }
     }
-    /* A socket that this process was making was closed with the process. */
+    /* If this process was making a socket, the socket was closed with it. */
     for (unsigned dev = 0; dev < num; ++dev) {
         if (daemon->makers[dev] == conn) {
             daemon->makers[dev] = NULL;
@@ -156,7 +157,7 @@ static int sroce_daemon_welcome(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Replies to a JOIN that gets no slot. */
+/* Refuses a JOIN: it gets no slot. */
 static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
                                int status)
 {
@@ -187,8 +188,9 @@ static int sroce_daemon_give(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
 
-/* Only one process at a time may make a socket of a device. Otherwise the order
- * of the kernel's array is unknown. 0: replied, or the join waits. */
+/* Only one process at a time may make a socket on a device; otherwise the order
+ * of the kernel's array would be unknown. Returns 0 if the daemon has replied
+ * or the join must wait. */
 static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                              unsigned dev)
 {
@@ -220,8 +222,8 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return 0;
 }
 
-/* The new socket is now at the end of the kernel's array, or no socket was
- * made. In both cases the order of the array is known. */
+/* Either the new socket is now at the end of the kernel's array, or no socket
+ * was made. The order of the array is known in both cases. */
 static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                               const sroce_daemon_msg_t *msg, int fd)
 {
@@ -244,8 +246,9 @@ static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
         sroce_daemon_free_slot(daemon, msg->dev, msg->slot);
     }
     if ((fd < 0) && msg->has_fd) {
-        /* The daemon has reached its descriptor limit, and the kernel dropped
-         * the socket. It stays in the kernel's array for an unknown time. */
+        /* The daemon has reached its descriptor limit, and the kernel has
+         * dropped the descriptor. It is unknown how long the socket stays in
+         * the kernel's array. */
         daemon->broken[msg->dev] = 1;
         reply.status = -EMFILE;
     }
@@ -274,14 +277,14 @@ static void sroce_daemon_notify(sroce_daemon_t *daemon)
 
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
         if (conn->kind == SROCE_DAEMON_USER) {
-            /* A full queue holds notifications already. */
+            /* If the queue is full, it already holds notifications. */
             (void)!send(conn->fd, &msg, sizeof(msg),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
 }
 
-/* 0, or -errno: close the connection. */
+/* Returns 0, or -errno if the connection must be closed. */
 static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
 {
     sroce_daemon_msg_t msg;
@@ -295,7 +298,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
         return sroce_daemon_bound(daemon, conn, &msg, fd);
     }
     if (fd >= 0) {
-        close(fd); /* only BOUND has a descriptor */
+        close(fd); /* only BOUND carries a descriptor */
     }
     switch (msg.op) {
     case SROCE_DAEMON_HOLD:
@@ -314,7 +317,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
     }
 }
 
-/* Retries the waiting joins: a socket or a slot may be available now. */
+/* Retries the waiting joins. A socket or a slot may have become available. */
 static void sroce_daemon_resume(sroce_daemon_t *daemon)
 {
     sroce_daemon_conn_t *conn, *tmp;
@@ -365,7 +368,7 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
     return (int)n;
 }
 
-/* Time until `end_ns`, in ms, rounded up. */
+/* Returns the time until `end_ns` in ms, rounded up. */
 static int sroce_daemon_ms_until(mrail_ns_t end_ns)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -375,7 +378,8 @@ static int sroce_daemon_ms_until(mrail_ns_t end_ns)
                : 0;
 }
 
-/* Time until an idle session ends, in ms. -1: the session is in use. */
+/* Returns the time in ms until an idle session ends, or -1 if the session is in
+ * use. */
 static int sroce_daemon_grace(sroce_daemon_t *daemon)
 {
     if (daemon->num_conns != daemon->num_watchers) {
@@ -389,7 +393,8 @@ static int sroce_daemon_grace(sroce_daemon_t *daemon)
                                  DAEMON_GRACE_MS * MRAIL_NS_PER_MS);
 }
 
-/* Time until the first waiting join times out, in ms. -1: none waits. */
+/* Returns the time in ms until the first waiting join times out, or -1 if none
+ * waits. */
 static int sroce_daemon_join_limit(const sroce_daemon_t *daemon)
 {
     mrail_ns_t end_ns = MRAIL_NS_NEVER;
@@ -421,7 +426,7 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
     }
 }
 
-/* 0: no process holds the session any more. */
+/* Returns 0 when no process holds the session any more. */
 static int sroce_daemon_round(sroce_daemon_t *daemon)
 {
     int grace_ms = sroce_daemon_grace(daemon);
@@ -430,8 +435,8 @@ static int sroce_daemon_round(sroce_daemon_t *daemon)
     if ((n < 0) || (grace_ms == 0)) {
         return 0;
     }
-    /* A process that waits for a slot keeps the session alive: only an idle
-     * daemon has a time limit. */
+    /* A process that waits for a slot keeps the session alive, so the grace
+     * time applies only when the daemon is idle. */
     n = poll(daemon->pollfds, (nfds_t)n,
              MRAIL_MAX(grace_ms, sroce_daemon_join_limit(daemon)));
     if (n < 0) {
@@ -460,7 +465,7 @@ static int sroce_daemon_listen(const char *name)
         return -errno;
     }
     sroce_session_path(name, ".sock", sun.sun_path, sizeof(sun.sun_path));
-    unlink(sun.sun_path); /* of a session that was killed */
+    unlink(sun.sun_path); /* left by a session that was killed */
     mask = umask(0177);
     ret = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
     umask(mask);
@@ -520,8 +525,8 @@ int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
     close(ready_fd);
     while (!daemon_stop && sroce_daemon_round(&daemon)) {
     }
-    /* The names disappear before the socket closes. A client that connects now
-     * gets no reply and starts over. */
+    /* Remove the names before the socket closes. A client that connects in
+     * between gets no reply and starts over. */
     sroce_session_unlink(name);
     close(daemon.listen_fd);
     sroce_session_hold_close(hold);

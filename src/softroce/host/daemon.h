@@ -1,26 +1,26 @@
 /*
- * The session daemon: one small process per session that holds a duplicate of
- * every receive socket, so that the kernel's SO_REUSEPORT array never changes
- * under running jobs.
+ * The session daemon. One small process per session holds a duplicate of every
+ * receive socket, so that the kernel's SO_REUSEPORT array never changes while
+ * jobs run.
  *
- * Reason: all processes of a device receive on one UDP port. The kernel selects
- * the socket by an index into an array, and moves the last socket into the gap
- * when one closes. An exit or a kill would renumber other processes' sockets,
- * in an order that no process can observe afterwards. With a duplicate in the
- * daemon no socket ever closes: the slot number equals the index for the life
- * of the session, and the selector program stays. A free slot is reused
- * together with its socket.
+ * All processes that use a device receive on one UDP port. The kernel selects a
+ * socket by its index in an array, and when a socket closes, moves the last one
+ * into the gap. When a process exits or is killed, the sockets of other
+ * processes would be renumbered, and no process could find out the new order.
+ * Because the daemon holds duplicates, no socket ever closes. The slot number
+ * equals the index for the life of the session, and the selector program stays
+ * valid. A free slot is reused together with its socket.
  *
- * The daemon also notices when a process dies (pidfd, or the end of its
- * connection) and returns its reservations. It forwards notifications of
- * changed settings, and removes the session when no process holds it.
+ * The daemon also notices when a process dies (from its pidfd or the end of its
+ * connection) and returns its reservations. It notifies processes when settings
+ * change, and removes the session when no process holds it.
  *
  * It never touches a packet. If it is killed, running jobs continue, and new
  * processes are refused with a message.
  *
- * Connections are SOCK_SEQPACKET on the session's socket. One message at a time
- * goes each way, a sroce_daemon_msg_t in host byte order, from the same user
- * only. The daemon never blocks on a connection.
+ * Connections are SOCK_SEQPACKET on the session's socket and are accepted only
+ * from the same user. One message at a time goes each way: a sroce_daemon_msg_t
+ * in host byte order. The daemon never blocks on a connection.
  */
 #ifndef MRAIL_SROCE_DAEMON_H
 #define MRAIL_SROCE_DAEMON_H
@@ -30,23 +30,23 @@
 typedef enum sroce_daemon_op {
     SROCE_DAEMON_HOLD = 1, /* keeps the session alive until the last copy of the
                             * connection is closed */
-    SROCE_DAEMON_USER,     /* as HOLD; slots belong to the sending process */
+    SROCE_DAEMON_USER,     /* as HOLD; the sending process owns the slots */
     SROCE_DAEMON_JOIN,     /* dev: request a slot */
-    SROCE_DAEMON_BOUND,    /* dev, slot, with the new socket; without: there is
-                         * none */
+    SROCE_DAEMON_BOUND,    /* dev, slot, with the new socket, or without one if
+                            * none was made */
     SROCE_DAEMON_LEAVE,    /* dev, slot */
-    SROCE_DAEMON_NOTIFY,   /* in: notify all users; out: settings changed */
-    SROCE_DAEMON_WATCH     /* ends with the session, which it does not keep
-                          * alive */
+    SROCE_DAEMON_NOTIFY,   /* in: notify all users; out: settings have
+                            * changed */
+    SROCE_DAEMON_WATCH     /* does not keep the session alive; ends with it */
 } sroce_daemon_op_t;
 
 typedef struct sroce_daemon_msg {
     uint32_t op;
     uint32_t dev;
     uint32_t slot;
-    /* Replies: 0 or -errno. JOIN: -ENOSPC (no free slot), -EMFILE (the session
-     * daemon lost a socket to its descriptor limit), -ETIMEDOUT (another
-     * process did not finish its own join). BOUND: -EMFILE (the daemon lost
+    /* In replies: 0 or -errno. JOIN: -ENOSPC (no free slot), -EMFILE (the
+     * session daemon lost a socket because of its descriptor limit), -ETIMEDOUT
+     * (another process did not finish joining). BOUND: -EMFILE (the daemon lost
      * this socket). */
     int32_t status;
     /* 1: a descriptor came with the message. The kernel drops it if the
@@ -55,19 +55,21 @@ typedef struct sroce_daemon_msg {
 } sroce_daemon_msg_t;
 
 /*
- * Server. Runs until the session has been unused for 200 ms, then closes
- * `hold`. When it accepts connections, it writes one byte to ready_fd and
- * closes it. Returns an exit status.
+ * Server. Once it accepts connections, it writes one byte to ready_fd and
+ * closes ready_fd. It runs until the session has been unused for 200 ms, then
+ * closes `hold` and returns an exit status.
  */
 int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);
 
-/* Client. Returns a descriptor of an accepted connection or -errno. -ENOENT,
- * -ECONNREFUSED: no session daemon, or one that is ending. */
+/* Client. Returns the descriptor of an accepted connection, or -errno. -ENOENT
+ * and -ECONNREFUSED mean that there is no session daemon or that it is
+ * ending. */
 int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
 
-/* Send and receive one message. fd_p (or NULL) receives a descriptor or -1. 0
- * or -errno; -EPIPE: the session daemon is gone. */
+/* Sends or receives one message. *fd_p is set to the descriptor that came with
+ * it, or to -1; fd_p may be NULL. Returns 0 or -errno; -EPIPE: the session
+ * daemon is gone. */
 int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd);
 int sroce_daemon_recv(int conn, sroce_daemon_msg_t *msg, int *fd_p, int flags);
 

@@ -38,8 +38,8 @@ int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd)
     return 0;
 }
 
-/* Takes the descriptor of a message; -1: none. CMSG_SPACE rounds up, so the
- * buffer has room for two: a pair is closed. */
+/* Takes the descriptor from a message and returns it, or -1 if there is none.
+ * CMSG_SPACE rounds up, so that two may fit in the buffer: a pair is closed. */
 static int sroce_daemon_take_fd(struct msghdr *mh)
 {
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(mh);
@@ -121,7 +121,7 @@ int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind)
         ret = sroce_daemon_recv(conn, &msg, NULL, 0);
     }
     if (ret != 0) {
-        /* The daemon ended between connect() and its reply. */
+        /* The daemon ended after connect() and before it replied. */
         ret = (ret == -EPIPE) ? -ECONNREFUSED : ret;
         goto err_close;
     }

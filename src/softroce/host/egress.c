@@ -8,12 +8,12 @@
 #include <time.h>
 
 #define EGRESS_DELAY_MAX_BYTES (64u << 20)
-/* Limit of the wait for the delay line when a device closes. The rest leaves
- * early. */
+/* When a device closes, packets in the delay line are waited for no longer than
+ * this. The rest leave early. */
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
-#define EGRESS_FLIPS 4 /* flipped bits of a packet, at most */
+#define EGRESS_FLIPS 4 /* maximum number of flipped bits in a packet */
 
-/* Faults that both ends of a path apply to packets. */
+/* The faults that apply to a packet, from both ends of its path. */
 typedef struct egress_faults {
     uint32_t bits; /* SROCE_RAIL_* */
     uint32_t loss_ppm;
@@ -35,8 +35,8 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     }
 }
 
-/* Sends packets with the credit that the caller took. External hosts have
- * none. */
+/* Sends packets with the credit that the caller took. No credit is needed
+ * towards external hosts. */
 static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit)
 {
@@ -96,7 +96,7 @@ static void egress_batch_load(const sroce_host_batch_t *batch,
                                   .iov_count = 1};
 }
 
-/* Applies random faults to a packet. 0: the packet is lost. */
+/* Applies random faults to a packet. Returns 0 if the packet is lost. */
 static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
                          uint8_t *data, uint32_t length)
 {
@@ -114,7 +114,7 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
 
         sroce_host_count(ctx, SROCE_CNT_FAULT_CORRUPT, 1);
         while (flips-- > 0) {
-            /* Corruption spares the BTH: it has the destination. */
+            /* Corruption spares the BTH, which names the destination. */
             uint32_t bit =
                 8 * SROCE_BTH_BYTES +
                 mrail_rng_below(&ctx->rng, 8 * (length - SROCE_BTH_BYTES));
@@ -125,7 +125,7 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
     return 1;
 }
 
-/* Applies faults to the packets of a batch. The remaining packets keep their
+/* Applies faults to the packets of a batch. Those that remain keep their
  * order. */
 static void egress_batch_filter(sroce_host_ctx_t *ctx,
                                 sroce_host_batch_t *batch,
@@ -152,8 +152,8 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
-    /* The place is nearly always the end. It is earlier only after the delay
-     * was lowered, or with several destinations. */
+    /* The right place is nearly always the end. It is earlier only if the delay
+     * has been reduced, or with several destinations. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
             batch->due_ns)) {
@@ -163,9 +163,9 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
     ctx->delayed_bytes += batch->length;
 }
 
-/* Splits a batch whose packets may be duplicated or delayed: each becomes a
- * batch of its own. All of them go through the delay line, so that the others
- * keep their order. */
+/* Splits a batch whose packets may be duplicated or delayed into one batch per
+ * packet. All of them go through the delay line, so that the other packets keep
+ * their order. */
 static void egress_scatter(sroce_host_ctx_t *ctx,
                            const sroce_egress_load_t *rest,
                            const egress_faults_t *f, mrail_ns_t due_ns)
@@ -227,8 +227,9 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     }
     egress_batch_filter(ctx, batch, f);
     egress_batch_load(batch, &iov, &rest);
-    /* A batch in the delay line has no credit. It takes credit when it leaves;
-     * otherwise a long delay would occupy the receiver's whole buffer. */
+    /* A batch gives up its credit when it enters the delay line and takes
+     * credit again when it leaves. Otherwise a long delay would tie up the
+     * receiver's whole buffer. */
     lost = sroce_host_credit(load->length, load->num_pkts);
     if (!waits && (rest.num_pkts != 0)) {
         lost -= sroce_host_credit(rest.length, rest.num_pkts);
@@ -255,7 +256,7 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     }
 }
 
-/* Adds the faults of one end of the path. */
+/* Adds the faults at one end of the path. */
 static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
                           uint32_t mask)
 {
@@ -273,7 +274,7 @@ static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
     }
 }
 
-/* sroce_egress_send() on a path with faults. */
+/* sroce_egress_send() for a path with faults. */
 static void egress_send_faulty(sroce_host_ctx_t *ctx,
                                const sroce_egress_load_t *load, int has_credit,
                                mrail_ns_t now_ns)
@@ -314,7 +315,8 @@ void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     egress_out(ctx, load, has_credit);
 }
 
-/* Takes credit for a batch. 1 and *load_p; 0: later; -1: no receiver. */
+/* Takes credit for a batch. Returns 1 with *load_p set, 0 if credit is short,
+ * or -1 if there is no receiver. */
 static int egress_batch_take(sroce_host_ctx_t *ctx,
                              const sroce_host_batch_t *batch, struct iovec *iov,
                              sroce_egress_load_t *load_p)
@@ -338,7 +340,8 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
         sroce_credit_commit(ctx);
         return 0;
     }
-    /* Credit was taken for full packets. Return the excess of the last one. */
+    /* Credit was taken for full packets. Return what the last one does not
+     * need. */
     sroce_credit_return(batch->dest_dev, batch->dest_slot,
                         credit -
                             sroce_host_credit(batch->length, batch->num_pkts));

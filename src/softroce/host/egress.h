@@ -1,16 +1,17 @@
 /*
- * The egress of a device, behind the rate and credit checks of tx.c: port state
- * and faults (loss, delay and so on). ctx->lock is held.
+ * The egress of a device, which comes after the rate and credit checks in tx.c.
+ * It applies port state and faults (loss, delay and so on). The caller holds
+ * ctx->lock.
  *
- * A rail without faults costs one test of a word at each end. With faults,
- * packets are copied: for tests, not for speed.
+ * Without faults, the cost is a test of one word at each end. With faults,
+ * packets are copied: that path is for tests, not for speed.
  */
 #ifndef MRAIL_SROCE_EGRESS_H
 #define MRAIL_SROCE_EGRESS_H
 
 #include "softroce/host/host.h"
 
-/* The data to send: a run of the core, or a batch. */
+/* The data to send: a run from the core, or a batch. */
 typedef struct sroce_egress_load {
     uint32_t dst_ip;
     int dest_dev;
@@ -31,20 +32,20 @@ static inline int sroce_egress_dest_lives(int dest_dev, unsigned dest_slot)
 }
 
 /* Sends packets with the credit that the caller took, unless a fault
- * intervenes. External hosts have no credit. */
+ * intervenes. Packets to external hosts need no credit. */
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit, mrail_ns_t now_ns);
 void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        sroce_counter_t reason, int has_credit);
-/* Copies the packets. NULL: out of memory. */
+/* Copies the packets. Returns NULL if memory runs out. */
 sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
-/* Sends the batch if credit for all of it is available. 0: try again later. The
- * caller keeps the batch. */
+/* Sends the batch if credit for all of it is available. Returns 0 if the caller
+ * must try again later. The caller keeps the batch in either case. */
 int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch,
                             mrail_ns_t now_ns);
-/* Sends the due packets of the delay line. */
+/* Sends the packets in the delay line that are due. */
 void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* Sends all packets of the delay line before the device closes. */
+/* Sends everything in the delay line before the device closes. */
 void sroce_egress_finish(sroce_host_ctx_t *ctx);
 
 #endif

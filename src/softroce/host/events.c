@@ -1,6 +1,7 @@
 /*
- * Completion channels and asynchronous events. Both are pipes: as with real
- * devices, an application can poll the descriptors and make them non-blocking.
+ * Completion channels and asynchronous events. Both are pipes, so that an
+ * application can poll the descriptors and make them non-blocking, as with a
+ * real device.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -25,7 +26,7 @@ int sroce_event_pipe(int *read_fd_p, int *write_fd_p)
     return 0;
 }
 
-/* Core callback: an armed completion queue has a completion. */
+/* Core callback: an armed completion queue has received a completion. */
 void sroce_event_cq(void *arg, void *cq_user)
 {
     sroce_host_cq_t *cq = cq_user;
@@ -35,8 +36,8 @@ void sroce_event_cq(void *arg, void *cq_user)
         return;
     }
     channel = MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
-    /* The pipe holds 8192 events. An event is lost only if more armed CQs share
-     * the channel and the application reads none. */
+    /* The pipe holds 8192 events. An event is lost only if more armed CQs than
+     * that share the channel and the application reads no events. */
     (void)!write(channel->write_fd, &cq, sizeof(cq));
 }
 
@@ -91,7 +92,7 @@ void sroce_event_check_port(sroce_host_ctx_t *ctx)
 
 /* Removes the records for which keep() returns 0; the others stay in order. The
  * caller holds ctx->lock, which excludes writers. A concurrent reader would be
- * a use after destroy. */
+ * using an object that is being destroyed. */
 static void sroce_event_filter(int read_fd, int write_fd, size_t size,
                                int (*keep)(const void *record, const void *arg),
                                const void *arg)
@@ -154,7 +155,7 @@ void sroce_event_invalidate_cq(sroce_host_cq_t *cq)
 }
 
 /* Removes the unread events of an object that is being destroyed. Then waits
- * until the application has acknowledged those that it read, as
+ * until the application has acknowledged the ones that it has read, as
  * ibv_get_async_event(3) requires. */
 void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
                             unsigned *reported, uint32_t *acked)
@@ -169,8 +170,9 @@ void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
 
 /*
  * Reads one record and returns 0 with ctx->lock held. Without the lock, the
- * object could be destroyed before its event is counted. Blocks, without the
- * lock, if the descriptor is blocking. -1: error, the lock is not held.
+ * object could be destroyed before the event is counted. If the descriptor is
+ * blocking, waits for a record without the lock. Returns -1 on error, without
+ * the lock.
  */
 static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
                             size_t size)
@@ -183,8 +185,8 @@ static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
             return -1;
         }
         pthread_mutex_lock(&ctx->lock);
-        /* Another reader may have been faster. Under the lock there is only
-         * one. */
+        /* Another reader may have been faster. There is only one under the
+         * lock. */
         if ((poll(&pollfd, 1, 0) == 1) &&
             (read(fd, record, size) == (ssize_t)size)) {
             return 0;
@@ -221,7 +223,7 @@ void sroce_event_ack_cq(sroce_host_cq_t *cq, unsigned num)
     pthread_mutex_unlock(&cq->ctx->lock);
 }
 
-/* Event counters of the object that the event names. */
+/* Finds the event counters of the object named in the event. */
 static void sroce_event_counters(sroce_host_ctx_t *ctx,
                                  const struct ibv_async_event *event,
                                  unsigned **reported_p, uint32_t **acked_p)
@@ -269,8 +271,8 @@ int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event)
     return 0;
 }
 
-/* Port events are not counted. They do not name a device, and no object waits
- * for their acknowledgement. */
+/* Port events are not counted: they do not name a device, and nothing waits for
+ * their acknowledgement. */
 void sroce_event_ack_async(struct ibv_async_event *event)
 {
     sroce_host_ctx_t *ctx;

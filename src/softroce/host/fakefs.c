@@ -1,10 +1,11 @@
 /*
- * Files that programs read besides libibverbs. UCX's InfiniBand module opens
- * the character device /dev/infiniband/uverbsN. It reads the type and network
- * device of GIDs from sysfs; without the type it assumes RoCE version 1.
+ * Files that programs read in addition to calling libibverbs. UCX's InfiniBand
+ * module opens the character device /dev/infiniband/uverbsN. From sysfs it
+ * reads the type and network device of each GID; without the type, it assumes
+ * RoCE version 1.
  *
- * This file serves only these names, and only in a session. libc handles all
- * others.
+ * This file serves only these names, and only in a session. All others go to
+ * libc.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -40,7 +41,7 @@ typedef int (*fakefs_openat_func_t)(int, const char *, int, ...);
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 
-/* N, if `path` is "<prefix>N<suffix>" of a software device, else -1. */
+/* Returns N if `path` is "<prefix>N<suffix>" of a software device, else -1. */
 static int fakefs_match(const char *path, const char *prefix,
                         const char *suffix)
 {
@@ -63,8 +64,8 @@ static int fakefs_match(const char *path, const char *prefix,
 
 static int fakefs_device(const char *path)
 {
-    /* The first comparison usually decides, before initialisation: open() may
-     * run very early in a process. */
+    /* The first comparison nearly always decides, so that nothing is
+     * initialised: open() may run very early in a process. */
     return (path == NULL) ? -1
                           : fakefs_match(path, "/dev/infiniband/uverbs", "");
 }
@@ -77,7 +78,7 @@ static void fakefs_fill_stat(int device, struct stat *st)
     st->st_rdev = makedev(FAKEFS_UVERBS_MAJOR, 192 + (unsigned)device);
 }
 
-/* A descriptor of a file with `text`, or -1 and errno. */
+/* Returns the descriptor of a file that contains `text`, or -1 and errno. */
 static int fakefs_text(const char *text)
 {
     int fd = memfd_create("mrail-soft", MFD_CLOEXEC);
@@ -94,7 +95,7 @@ static int fakefs_text(const char *text)
     return fd;
 }
 
-/* 1: *fd_p is the result of open(). */
+/* Returns 1 if *fd_p is the result of open(). */
 static int fakefs_open(const char *path, int *fd_p)
 {
     static const char sysfs[] = "/sys/class/infiniband/soft";
@@ -139,7 +140,7 @@ MRAIL_EXPORT int stat64(const char *path, struct stat64 *st)
     return FAKEFS_REAL(fakefs_stat_func_t, "stat64")(path, (struct stat *)st);
 }
 
-/* stat() of programs that were linked with older C libraries. */
+/* stat() as called by programs that were linked with older C libraries. */
 MRAIL_EXPORT int __xstat(int version, const char *path, struct stat *st)
 {
     int device = fakefs_device(path);
@@ -172,7 +173,7 @@ MRAIL_EXPORT int access(const char *path, int mode)
 }
 
 /* open() has a mode argument only if it may create a file. O_TMPFILE includes
- * the bit of O_DIRECTORY. */
+ * the O_DIRECTORY bit. */
 #define FAKEFS_MODE(_flags, _mode)                                             \
     do {                                                                       \
         if (((_flags)&O_CREAT) || (((_flags)&O_TMPFILE) == O_TMPFILE)) {       \

@@ -3,10 +3,10 @@
 
 #include "base/util.h"
 
-#define NONE 0 /* no field: a constant is at offset 0 */
+#define NONE 0 /* no such field: a constant is at offset 0 */
 #define FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Fields of a setting: number, span, rate, bit of `faults`. */
+/* Where each setting is stored: its number, span, rate, and bit in `faults`. */
 static const struct {
     size_t number;
     size_t span_us;
@@ -69,7 +69,8 @@ void sroce_rail_fault_set(sroce_session_dev_t *dev,
     if (places[setting].span_us != NONE) {
         *word_of(dev, places[setting].span_us) = sroce_fault_span_us(value);
     }
-    /* The bit comes last: the packet path reads the numbers after it. */
+    /* Set the bit last: the packet path reads the numbers once it sees the
+     * bit. */
     if (sroce_fault_ppm(value) != 0) {
         atomic_fetch_or(&dev->faults, places[setting].bit);
     } else {
@@ -142,7 +143,7 @@ void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
         const sroce_slot_t *slot = &dev->slots[i];
 
         if (slot->generation == 0) {
-            break; /* slots are used in order: all later ones are unused */
+            break; /* slots are used in order: no later one is in use */
         }
         *packets_p += atomic_load_explicit(
             &slot->counters[SROCE_CNT_TX_PACKETS], memory_order_relaxed);

@@ -12,10 +12,10 @@
  *   verbs_*.c the functions of libibverbs that this library replaces
  *   fakefs.c  the device files and sysfs files that UCX reads
  *
- * Locking: one mutex per opened device (ctx->lock) protects the core, its
- * objects, the sockets and lists of this context. No thread holds two of them.
- * proc->lock protects the list of contexts and the connection to the session
- * daemon. Lock order: proc->lock before ctx->lock.
+ * Locking: each opened device has one mutex (ctx->lock), which protects the
+ * core, its objects, and the context's sockets and lists. No thread holds two
+ * of these mutexes. proc->lock protects the list of contexts and the connection
+ * to the session daemon. Lock order: proc->lock before ctx->lock.
  */
 #ifndef MRAIL_SROCE_HOST_H
 #define MRAIL_SROCE_HOST_H
@@ -33,25 +33,25 @@
 
 #define SROCE_HOST_MAX_SPORT_SOCKS 64
 #define SROCE_HOST_SPORT_BUCKETS 128
-/* Requested receive buffer; the kernel grants up to net.core.rmem_max, 212992
- * by default. External hosts have no credit: their data in flight must fit
- * (rdma_rxe: 512 KB of a queue pair, and all of a READ). */
+/* Receive buffer to request; the kernel grants up to net.core.rmem_max, 212992
+ * by default. External hosts take no credit, so the data that they have in
+ * flight must fit (rdma_rxe: 512 KB for each queue pair, and the whole of a
+ * READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
 #define SROCE_HOST_SNDBUF (4 << 20)
-/* Kernel memory of a packet in a run, in addition to its bytes (sk_buff, head).
- * The measured value is 768 for a small packet; this one is on the safe
- * side. */
+/* Kernel memory used by a packet in a run, in addition to its bytes (sk_buff,
+ * head). Measured: 768 for a small packet. The rest is a safety margin. */
 #define SROCE_HOST_PKT_OVERHEAD 832
-/* A packet that is sent alone is one allocation plus the sk_buff. The
- * allocation holds its bytes, headers and the end of the head, rounded up to a
- * power of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
+/* A packet sent alone takes the sk_buff and one allocation. The allocation
+ * holds its bytes, its headers and the end of the head, rounded up to a power
+ * of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
 #define SROCE_HOST_ALONE_HEAD 400
 #define SROCE_HOST_ALONE_SKB 256
 #define SROCE_HOST_RX_BYTES 65536
 
 typedef struct sroce_host_ctx sroce_host_ctx_t;
 
-/* One device of the list. A NULL pointer follows ibv_device, because
+/* A device in the list. A NULL pointer follows ibv_device, because
  * mlx5dv_is_supported() reads the driver's operations there. */
 typedef struct sroce_host_dev {
     struct ibv_device ibv;
@@ -87,12 +87,12 @@ typedef struct sroce_host_sport {
     int fd;
 } sroce_host_sport_t;
 
-/* A copy of a run, in the delay line or waiting for credit. */
+/* A copy of a run that is in the delay line or waits for credit. */
 typedef struct sroce_host_batch {
     mrail_list_t list;
     mrail_ns_t due_ns;
     uint32_t dst_ip;
-    int dest_dev; /* device index, -1: outside of the session */
+    int dest_dev; /* device index, -1: outside the session */
     unsigned dest_slot;
     uint16_t sport;
     uint8_t tos;
@@ -118,14 +118,14 @@ typedef struct sroce_host_qp {
     mrail_ns_t wake_ns;
     uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
     uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
-    mrail_ns_t departure_ns; /* departure time of the reservation */
-    uint64_t poll_epoch; /* poll that `posts` counts from, see verbs_ops.c */
+    mrail_ns_t departure_ns; /* when the reserved bytes may leave */
+    uint64_t poll_epoch; /* poll since which `posts` counts, see verbs_ops.c */
     unsigned posts;
     mrail_ns_t credit_since_ns; /* start of the wait for credit; 0: none */
     int backlogged;             /* the last batch left work behind */
     uint32_t dest_ip;           /* address of dest_dev */
-    int dest_dev;               /* device index, -1: outside of the session */
-    sroce_host_batch_t *held;   /* UD: a packet that waits for credit */
+    int dest_dev;               /* device index, -1: outside the session */
+    sroce_host_batch_t *held;   /* UD: a packet waiting for credit */
     unsigned events_reported;   /* async events read by the application */
     int sq_sig_all;             /* creation attribute, for ibv_query_qp() */
 } sroce_host_qp_t;
@@ -176,12 +176,12 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_delay_us; /* value in the core */
-    uint32_t settings_gen;   /* last value of sdev; also the next two */
+    uint32_t settings_gen;   /* value last seen in sdev, as in the next two */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* rounds since the last read of the socket */
     uint32_t kernel_drops;
-    int64_t held_seen;        /* last value of rx_held */
+    int64_t held_seen;        /* value of rx_held last seen */
     mrail_ns_t held_since_ns; /* held_seen unchanged, socket empty since then */
 
     /* Transmit. */
@@ -189,7 +189,7 @@ struct sroce_host_ctx {
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
     int worked;     /* packets were sent or received since the last reset */
-    int look_again; /* packets arrived: QPs in `waiting` may have small ones */
+    int look_again; /* packets arrived: waiting QPs may have replies */
     mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
@@ -206,10 +206,10 @@ struct sroce_host_ctx {
     /* Read by the control thread. */
     _Atomic uint64_t app_rounds; /* progress calls of the application */
     uint64_t seen_rounds;
-    /* Written with ctx->lock held; the control thread reads them without. */
+    /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
     _Atomic int armed;   /* polls left until an armed CQ no longer counts */
-    int port_down;       /* as last reported by an async event */
+    int port_down;       /* as reported by the last async event */
     int async_write_fd;
     unsigned async_reported; /* port events read */
     uint32_t async_acked;
@@ -242,13 +242,13 @@ static inline sroce_host_pd_t *sroce_host_pd(struct ibv_pd *pd)
     return MRAIL_CONTAINER_OF(pd, sroce_host_pd_t, ibv);
 }
 
-/* NULL: outside of the session (-1). */
+/* NULL if the device is outside the session (-1). */
 static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
 {
     return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
 }
 
-/* 0 in a forked child: contexts of the parent are unusable there. */
+/* Returns 0 in a forked child, where the parent's contexts are unusable. */
 static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
 {
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
@@ -261,8 +261,8 @@ static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
             SROCE_RAIL_PAUSE) != 0;
 }
 
-/* Receive-buffer cost of a run of packets with `length` bytes of UDP payload.
- * The sender and the receiver compute the same value. */
+/* The receive-buffer cost of a run of packets with `length` bytes of UDP
+ * payload in total. The sender and the receiver compute the same value. */
 static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 {
     int64_t credit = length + (int64_t)num_pkts * SROCE_HOST_PKT_OVERHEAD;
@@ -280,7 +280,7 @@ static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 static inline void sroce_host_count(sroce_host_ctx_t *ctx,
                                     sroce_counter_t counter, uint64_t n)
 {
-    /* Only the owner of the slot writes: an atomic add is not needed. */
+    /* Only the slot's owner writes, so no atomic add is needed. */
     _Atomic uint64_t *c = &ctx->slot->counters[counter];
 
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
@@ -289,24 +289,25 @@ static inline void sroce_host_count(sroce_host_ctx_t *ctx,
 
 /* ---- proc.c ---- */
 
-/* Opens the session on the first call. 1: the program sees software devices
- * only; 0: the library is inert. */
+/* Opens the session on the first call. Returns 1 if the program sees only
+ * software devices, or 0 if the library is inert. */
 int sroce_host_enabled(void);
-/* Acquires a slot on the device. 0 with its number and bound receive socket, or
- * -errno after a message on stderr. */
+/* Acquires a slot on the device. Returns 0 with the slot's number and its bound
+ * receive socket, or -errno after a message on stderr. */
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p);
 void sroce_host_leave(unsigned dev_index, unsigned slot);
-/* Processes pending messages of the session daemon. proc->lock is held. */
+/* Processes pending messages from the session daemon. proc->lock is held. */
 void sroce_host_read_daemon(void);
 
 /* ---- ctx.c ---- */
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev);
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx);
-/* Locks the context of an object. NULL and errno in a forked child. */
+/* Locks an object's context. Returns NULL and errno in a forked child. */
 sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context);
 void sroce_host_unlock(sroce_host_ctx_t *ctx);
-/* Exports the counters of core and socket to shared memory, where `mrail soft
- * status` reads them. At most every 10 ms. */
+/* Exports the counters of the core and the socket to shared memory, where
+ * `mrail soft status` reads them. Does nothing if the last export is less than
+ * 10 ms old. */
 void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
 /* verbs_dev.c: port attributes, truncated to the caller's version. */
@@ -318,63 +319,63 @@ int sroce_net_bind_rx(uint32_t addr, int *fd_p); /* joins the SO_REUSEPORT
                                                   * group */
 int sroce_net_attach_selector(int fd);
 int64_t sroce_net_rx_limit(int fd);
-/* Reads up to `max` messages and passes them to the core. Returns their
+/* Reads up to `max` messages, passes them to the core and returns their
  * number. */
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
-/* 0, or -errno: the kernel did not accept the packets. They are lost, as on a
- * wire, even after -EAGAIN (a full send buffer, which the loopback interface
- * never has): the caller keeps no copy. */
+/* Returns 0, or -errno if the kernel did not accept the packets. They are then
+ * lost, as on a wire, and the caller keeps no copy. That includes -EAGAIN (the
+ * send buffer is full, which never happens on the loopback interface). */
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
-/* Packets that the kernel has dropped at the receive socket (SO_MEMINFO). */
+/* Number of packets that the kernel has dropped at the receive socket
+ * (SO_MEMINFO). */
 uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */
 
-/* Takes credit for up to `num` packets of `seg_bytes` at a process of the
- * session. Returns their number n. The credit is sroce_host_credit() of a run
- * of n packets, which suffices for any part of the run. The slot records the
- * credit as unsent until commit or return. */
+/* Takes credit for up to `num` packets of `seg_bytes` to a process of the
+ * session, and returns for how many: n. The credit taken is sroce_host_credit()
+ * of a run of n packets, which is enough for any part of that run. Until commit
+ * or return, the slot records it as unsent. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* The same for a queue pair, which waits for its turn if credit is short. Small
+/* The same for a queue pair, which waits its turn if credit is short. Small
  * packets do not wait. */
 unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                 uint32_t seg_bytes, unsigned num,
                                 mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* The packets are in the socket: the receiver returns the remaining credit. */
+/* The packets are in the socket. The receiver returns the remaining credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
-/* Restarts the random numbers with the seed of the session or of a script. */
+/* Restarts the random numbers from the seed of the session or of a script. */
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);
-/* Sends pending acknowledgements of the queue pair, if possible within 500
+/* Sends the queue pair's pending acknowledgements, or as many as it can in 500
  * us. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
-void sroce_tx_remove(sroce_host_qp_t *qp); /* before destruction */
+void sroce_tx_remove(sroce_host_qp_t *qp); /* before destroying */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* Time of the next packet; MRAIL_NS_NEVER: only a received packet changes
- * that. */
+/* Time of the next packet to send. MRAIL_NS_NEVER: nothing is waiting. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- progress.c ---- */
-/* One round in the caller's thread; ctx->lock is held. Returns the number of
- * received batches. */
+/* Runs one round in the caller's thread. ctx->lock is held. Returns the number
+ * of batches received. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
-int sroce_control_start(void); /* proc->lock is held; starts once */
+int sroce_control_start(void); /* proc->lock is held; later calls do nothing */
 void sroce_control_wake(void);
 void sroce_control_watch(sroce_host_ctx_t *ctx, int watch);
 void sroce_control_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
 int sroce_control_add(sroce_host_ctx_t *ctx);     /* after initialisation */
-void sroce_control_remove(sroce_host_ctx_t *ctx); /* before the close */
+void sroce_control_remove(sroce_host_ctx_t *ctx); /* before closing */
 
 /* ---- events.c ---- */
 void sroce_event_cq(void *arg, void *cq_user);
@@ -385,7 +386,7 @@ void sroce_event_invalidate_cq(sroce_host_cq_t *cq);
 void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
                             unsigned *reported, uint32_t *acked);
 int sroce_event_pipe(int *read_fd_p, int *write_fd_p);
-/* As the verbs of the same names: 0, or -1 and errno. */
+/* Like the verbs of the same names, these return 0, or -1 and errno. */
 int sroce_event_get_cq(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
                        void **cq_context_p);
 void sroce_event_ack_cq(sroce_host_cq_t *cq, unsigned num);

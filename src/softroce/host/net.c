@@ -19,7 +19,7 @@
 #define UDP_GRO 104
 #endif
 
-/* Offset of the word with the destination QPN (low 24 bits) in a BTH. */
+/* Offset in a BTH of the word with the destination QPN (low 24 bits). */
 #define BTH_DEST_QPN 4
 #define NET_RESTORE_NS (2 * MRAIL_NS_PER_SEC)
 
@@ -41,7 +41,7 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
         return -errno;
     }
     ret = sroce_net_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
-    /* DF makes the identification 0; the ICRC covers it. */
+    /* With DF set, the identification is 0; the ICRC covers both. */
     if (ret == 0) {
         ret = sroce_net_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
     }
@@ -58,8 +58,8 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
 
 int sroce_net_attach_selector(int fd)
 {
-    /* return (dest_qpn >> QPN_BITS): the slot. It is the index of the socket in
-     * the group (daemon.h). */
+    /* return (dest_qpn >> QPN_BITS), which is the slot, and so the index of the
+     * socket in the group (daemon.h). */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_DEST_QPN),
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
@@ -84,7 +84,7 @@ int sroce_net_bind_rx(uint32_t addr, int *fd_p)
     sroce_net_set(*fd_p, SOL_SOCKET, SO_RCVBUF, SROCE_HOST_RCVBUF);
     sroce_net_set(*fd_p, IPPROTO_IP, IP_RECVTOS, 1);
     sroce_net_set(*fd_p, IPPROTO_UDP, UDP_GRO, 1);
-    /* Replaces the group's program by an equal one, without a gap. */
+    /* Replaces the group's program with an identical one; there is no gap. */
     ret = sroce_net_attach_selector(*fd_p);
     if (ret != 0) {
         close(*fd_p);
@@ -98,7 +98,7 @@ int64_t sroce_net_rx_limit(int fd)
     socklen_t length = sizeof(granted);
 
     getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length);
-    /* The kernel returns consumed memory late, in steps of up to a quarter. */
+    /* The kernel frees consumed memory late, in steps of up to a quarter. */
     return (int64_t)granted * 3 / 4;
 }
 
@@ -144,9 +144,9 @@ static int sroce_net_sport_open(sroce_host_ctx_t *ctx, uint16_t port)
         free(sport);
         return ret;
     }
-    /* Packets that wait in a shaped link count as the socket's. */
+    /* Packets queued in a shaped link still count against the socket. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_SNDBUF, SROCE_HOST_SNDBUF);
-    /* No sender uses these ports; the socket is never read. */
+    /* Nothing is sent to these ports, and the socket is never read. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_RCVBUF, 1);
     sport->port = port;
     sport->next = *bucket;
@@ -289,8 +289,8 @@ static int sroce_net_read(sroce_host_ctx_t *ctx, sroce_net_batch_t *batch)
     return 0;
 }
 
-/* Returns the credit of a received batch. The counter stays >= 0: packets of
- * external hosts have no credit, and that of a dead sender may be reclaimed
+/* Returns the credit of a received batch. The counter stays >= 0: packets from
+ * external hosts have no credit, and a dead sender's may have been reclaimed
  * already. */
 static void sroce_net_return_credit(sroce_host_ctx_t *ctx, int64_t bytes)
 {
@@ -353,10 +353,10 @@ uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx)
 }
 
 /*
- * The socket is empty. Credit that is still held belongs to packets between the
- * reservation and the socket. Credit that does not change for NET_RESTORE_NS
- * was lost and is restored. Causes: a packet that the kernel dropped, or a
- * sender killed between two instructions.
+ * The socket is empty, so credit still held belongs to packets that have a
+ * reservation but are not in the socket yet. Credit that has not changed for
+ * NET_RESTORE_NS is lost and is restored: the kernel dropped a packet, or a
+ * sender was killed between two instructions.
  */
 static void sroce_net_restore_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {

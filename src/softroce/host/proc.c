@@ -23,8 +23,8 @@ static void sroce_host_complain(const char *what)
     fprintf(stderr, "mrail soft: %s\n", what);
 }
 
-/* A forked child has no control thread. Contexts, slots and connection belong
- * to its parent: the child frees none of them and starts afresh. */
+/* A forked child has no control thread. Its contexts, slots and connection
+ * belong to the parent, so the child frees none of them and starts afresh. */
 static void sroce_host_after_fork(void)
 {
     pthread_mutex_init(&sroce_host.lock, NULL);
@@ -89,8 +89,8 @@ static void sroce_host_init(void)
     if ((name == NULL) || (name[0] == '\0')) {
         return;
     }
-    /* From here on the real devices are hidden, even after an error: a job must
-     * not use other rails than it asked for. */
+    /* From here on, the real devices are hidden even after an error. A job must
+     * not use rails that it did not ask for. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
         sroce_host_complain("MRAIL_SOFT is not the name of a session");
@@ -123,7 +123,7 @@ int sroce_host_enabled(void)
     return sroce_host.enabled;
 }
 
-/* Settings have changed: checks the port state of every context. */
+/* Settings have changed. Check the port state of every context. */
 static void sroce_host_on_notify(void)
 {
     sroce_host_ctx_t *ctx;
@@ -159,8 +159,8 @@ void sroce_host_read_daemon(void)
     }
 }
 
-/* Sends a request, with a descriptor or -1, and receives its reply.
- * Notifications may come in between. proc->lock is held. */
+/* Sends a request, with a descriptor unless send_fd is -1, and receives the
+ * reply. Handles notifications that arrive in between. proc->lock is held. */
 static int sroce_host_request(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
 {
     sroce_daemon_msg_t reply = {0};
@@ -227,8 +227,8 @@ static void sroce_host_explain_join(int error)
     }
 }
 
-/* Makes the socket of a slot that is used for the first time. It must be in the
- * network namespace of this process. The session daemon keeps a copy. */
+/* Makes the socket of a slot that is used for the first time. The socket must
+ * be in this process's network namespace. The session daemon keeps a copy. */
 static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 {
     sroce_daemon_msg_t bound = {
@@ -245,7 +245,7 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
                   "program"
                 : "cannot bind the device's address on this machine");
     }
-    /* Without a descriptor, BOUND returns the slot to the session daemon. */
+    /* A BOUND without a descriptor returns the slot to the session daemon. */
     status = sroce_host_request(&bound, *fd_p, NULL);
     if ((ret == 0) && (status != 0)) {
         close(*fd_p);
@@ -256,8 +256,8 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
     return ret;
 }
 
-/* This process has no descriptor left for the slot's socket. Returns the
- * slot. */
+/* Returns the slot, because this process has no descriptor left for its
+ * socket. */
 static int sroce_host_lost_socket(const sroce_daemon_msg_t *msg)
 {
     sroce_daemon_msg_t leave = {

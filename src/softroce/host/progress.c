@@ -1,12 +1,13 @@
 /*
  * Progress. While the application polls, its own thread does the work. One
- * control thread per process serves the devices whose application is absent
- * (computing, blocked on a completion channel, or only a target of others).
+ * control thread per process serves the devices whose application is absent: it
+ * computes, blocks on a completion channel, or is only a target of other
+ * processes.
  *
- * Each context counts the application's rounds. The control thread reads the
- * counts every millisecond while any of them changes. It adds the receive
+ * Each context counts the application's rounds. As long as any count changes,
+ * the control thread reads the counts every millisecond. It adds the receive
  * sockets of idle contexts to its epoll set and serves them at once. If no
- * count changes, it sleeps until a packet or a protocol timer.
+ * count changes, it sleeps until a packet arrives or a protocol timer expires.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -24,14 +25,14 @@
 #include <unistd.h>
 
 #define PROGRESS_RX_MESSAGES 8
-/* Peers outside of the session announce no credit. So the socket is read every
- * so many rounds in any case. */
+/* Peers outside the session announce no credit, so the socket is read at least
+ * once in this many rounds. */
 #define PROGRESS_RX_EVERY 32
 #define CONTROL_WATCH_NS (1 * MRAIL_NS_PER_MS)
-/* Pause after the application holds the lock. */
+/* Pause after finding that the application holds the lock. */
 #define CONTROL_BUSY_NS (50 * MRAIL_NS_PER_US)
-/* After this many polls since it armed a CQ, the application does not intend to
- * block. One poll is usual before blocking. */
+/* An application that has polled this often since it armed a CQ does not intend
+ * to block. Usually it polls once before it blocks. */
 #define CONTROL_ARMED_POLLS 16
 #define CONTROL_ROUNDS 64
 #define CONTROL_SPIN_NS (50 * MRAIL_NS_PER_US)
@@ -40,7 +41,7 @@
 #define CONTROL_EVENTS 16
 #define CONTROL_STACK (256 * 1024)
 
-/* Applies settings that changed since settings_gen. */
+/* Applies the settings that have changed since the last settings_gen. */
 static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
                                         uint32_t settings_gen)
 {
@@ -116,8 +117,8 @@ void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* The application armed a CQ and may block now. Packets must be served without
- * waiting for the next round of the control thread. */
+/* The application has armed a CQ and may now block. Packets must be served
+ * without waiting for the control thread's next round. */
 void sroce_control_arm(sroce_host_ctx_t *ctx)
 {
     ctx->armed = CONTROL_ARMED_POLLS;
@@ -127,8 +128,8 @@ void sroce_control_arm(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Serves one context if its application is absent. Returns the time of the next
- * call. */
+/* Serves one context if its application is absent. Returns when it next needs
+ * to be called. */
 static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
     uint64_t app_rounds =
@@ -141,7 +142,7 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
         return mrail_clock_now() + CONTROL_WATCH_NS;
     }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        /* The application is present. Its socket may be readable: this must not
+        /* The application is present. Its socket may be readable, but must not
          * wake the control thread. */
         control_no_epoll = 1;
         return mrail_clock_now() + CONTROL_BUSY_NS;
@@ -156,7 +157,7 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
     }
     ctx->seen_rounds = app_rounds;
     if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
-        /* The socket of a paused rail may stay readable: this must not wake the
+        /* A paused rail's socket may stay readable, but must not wake the
          * control thread. */
         sroce_control_watch(ctx, 0);
         sroce_progress(ctx);
@@ -178,7 +179,7 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
     return MRAIL_MIN(deadline_ns, tx_ns);
 }
 
-/* Serves all contexts. Returns the time of the next round. */
+/* Serves all contexts. Returns when the next round is due. */
 static mrail_ns_t sroce_control_round(void)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
@@ -209,8 +210,8 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     uint64_t count;
     int num;
 
-    /* Always pause: a mutex is not fair, and the application may be waiting for
-     * one that this thread released. */
+    /* Always pause. A mutex is not fair, and the application may be waiting for
+     * one that this thread has just released. */
     sleep_ns = MRAIL_MIN(sleep_ns, CONTROL_MAX_NS);
     sleep_ns = MRAIL_MAX(sleep_ns, CONTROL_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
@@ -231,14 +232,14 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     }
 }
 
-/* A yield that takes this long means that other processes occupy the cores and
- * do not yield. On Linux 6.18, beside 16 busy loops on two cores, a yield took
- * up to 4 s. Peers would consider this process dead. So the thread sleeps
- * instead for CONTROL_YIELD_BACKOFF_NS. */
+/* If a yield takes this long, other processes occupy the cores and do not
+ * yield. On Linux 6.18, with 16 busy loops on two cores, a yield took up to 4
+ * seconds, and peers would take this process for dead. The thread then sleeps
+ * for CONTROL_YIELD_BACKOFF_NS instead. */
 #define CONTROL_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
 #define CONTROL_YIELD_BACKOFF_NS (1 * MRAIL_NS_PER_SEC)
 
-/* Yields. Returns the time before which the thread should not yield again. */
+/* Yields. Returns the time until which the thread should not yield again. */
 static mrail_ns_t sroce_control_yield(mrail_ns_t now_ns)
 {
     mrail_ns_t then_ns;
@@ -265,8 +266,8 @@ static void *sroce_control_main(void *arg)
         if (control_has_received) {
             active_ns = now_ns;
         }
-        /* More packets usually follow: a sleep between the packets of a
-         * transfer would cost more than the yield. */
+        /* More packets usually follow. Sleeping between the packets of a
+         * transfer would cost more than yielding. */
         control_is_spinning =
             (now_ns - active_ns < CONTROL_SPIN_NS) && (now_ns >= backoff_ns);
         if (control_is_spinning) {
@@ -307,7 +308,7 @@ int sroce_control_start(void)
     if (ret != 0) {
         return ret;
     }
-    /* Signals are for the threads of the application. */
+    /* Leave signals to the application's threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     pthread_attr_init(&attr);
@@ -345,7 +346,7 @@ int sroce_control_add(sroce_host_ctx_t *ctx)
     return ret;
 }
 
-/* Limit of attempts to take a lock that another running thread may hold. */
+/* How often to try to take a lock that another running thread may hold. */
 #define EXIT_TRIES 1000
 
 static int sroce_exit_lock(pthread_mutex_t *lock)
@@ -360,8 +361,8 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
 }
 
 /* Exports the counters of a process that exits without closing its devices. The
- * last export was when the control thread found the application absent, perhaps
- * never. */
+ * last export was made when the control thread found the application absent,
+ * which may never have happened. */
 __attribute__((destructor)) static void sroce_exit_export(void)
 {
     sroce_host_ctx_t *ctx;

@@ -1,22 +1,24 @@
 /*
  * Rate limiters that all processes of a device share without a lock.
  *
- * A rate limiter is the time at which the next byte may leave (the theoretical
- * arrival time of GCRA). A sender *reserves*: it adds the cost of its batch and
- * gets the earlier value, which is its departure time. So senders depart in the
- * order of their requests, each with one batch reserved at a time. That is fair
- * for any number of senders and polling rates. The reservation of a killed
- * process expires with its time.
+ * A rate limiter is the time at which the next byte may leave (in GCRA, the
+ * theoretical arrival time). A sender *reserves*: it adds the cost of its batch
+ * to that time, and the value before the addition is its departure time.
+ * Senders therefore depart in the order in which they asked, each with one
+ * batch reserved at a time. That is fair for any number of senders and any
+ * polling rates. If a process is killed, its reservation expires when its time
+ * has passed.
  *
- * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with constant
- * work that was late, because the kernel did not run it, may catch up on
- * SROCE_RATE_LATE_NS. The queue of a wire would not have been late.
+ * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender that always has
+ * work may be late because the kernel did not run it. It may then make up for
+ * SROCE_RATE_LATE_NS: the queue of a real NIC would not have been late.
  *
- * Small packets (acknowledgements, wire-up, barriers) do not queue behind the
- * batches of others. They are charged, and wait only if small packets alone
+ * Small packets (acknowledgements, wire-up, barriers) do not queue behind other
+ * senders' batches. They are charged, but wait only if small packets alone
  * exceed the rate.
  *
- * Internal times are CLOCK_MONOTONIC in 1/64 ns. Any process, any thread.
+ * Internally, time is CLOCK_MONOTONIC in 1/64 ns. Any thread of any process may
+ * call these functions.
  */
 #ifndef MRAIL_SROCE_RATE_H
 #define MRAIL_SROCE_RATE_H
@@ -27,7 +29,7 @@
 
 #define SROCE_RATE_IDLE_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_LATE_NS (10 * MRAIL_NS_PER_MS)
-/* Maximum duration of a batch of more than one packet. */
+/* Maximum time that a batch of more than one packet may take to send. */
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
 
@@ -37,7 +39,7 @@ static inline uint64_t sroce_rate_cost(uint64_t rate_bytes_per_s,
     return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bytes_per_s;
 }
 
-/* Adds a cost to a departure time. Returns the earlier value in ns. */
+/* Adds a cost to a departure time and returns the previous value in ns. */
 static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
                                             uint64_t cost, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
@@ -52,7 +54,7 @@ static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
     return from / 64;
 }
 
-/* Reserves `bytes` and returns their departure time, 0: at once. depth_ns is
+/* Reserves `bytes` and returns when they may leave; 0: at once. depth_ns is
  * SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
                                             uint32_t bytes, mrail_ns_t depth_ns,
@@ -74,7 +76,7 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     return at_ns;
 }
 
-/* 1 if a small packet can leave at once. */
+/* Returns 1 if a small packet can leave at once. */
 static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
                                          mrail_ns_t now_ns)
 {
@@ -83,7 +85,8 @@ static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
 }
 
 /* Returns reserved bytes that were not sent. The rate may have changed since:
- * bytes reserved without a limit may exceed what a new limiter has. */
+ * bytes that were reserved without a limit may be more than a new limiter has
+ * reserved. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
     uint64_t rate_bytes_per_s =
@@ -100,7 +103,7 @@ static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
     }
 }
 
-/* Maximum bytes of a batch, `max` without a rate limit. */
+/* Returns the maximum size of a batch, or `max` if there is no rate limit. */
 static inline uint32_t sroce_rate_batch(const sroce_bucket_t *bucket,
                                         uint32_t max)
 {

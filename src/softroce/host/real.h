@@ -3,8 +3,8 @@
  *
  *     SROCE_PASS(ibv_alloc_pd, context);
  *
- * Without a session, it returns the result of the real function: the library is
- * inert.
+ * If there is no session, this returns the result of the real function, so that
+ * the library is inert.
  */
 #ifndef MRAIL_SROCE_REAL_H
 #define MRAIL_SROCE_REAL_H

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define ROCE_UDP_PORT 4791
-/* The wait for a given base takes at most BASE_TRIES pauses. That is twice the
- * grace time of a session that ends, and a margin. */
+/* The wait for a given base lasts at most BASE_TRIES pauses: twice the grace
+ * time of an ending session, and a margin. */
 #define BASE_PAUSE_NS 5000000
 #define BASE_TRIES 100
 
@@ -70,8 +70,8 @@ size_t sroce_session_size(unsigned num_nodes, unsigned num_rails)
            (size_t)num_nodes * num_rails * sizeof(sroce_session_dev_t);
 }
 
-/* Binds a socket without SO_REUSEPORT: EADDRINUSE if any other socket is
- * bound. */
+/* Binds a socket without SO_REUSEPORT. Returns -EADDRINUSE if any other socket
+ * is bound there. */
 static int sroce_session_bind(uint32_t addr, uint16_t port, int *fd_p)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -92,7 +92,8 @@ static int sroce_session_bind(uint32_t addr, uint16_t port, int *fd_p)
     return 0;
 }
 
-/* 0 if this machine has the address and no socket uses its RoCE port. */
+/* Returns 0 if this machine has the address and no socket uses its RoCE
+ * port. */
 static int sroce_session_addr_free(uint32_t addr)
 {
     int fd;
@@ -121,14 +122,15 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
 }
 
 /*
- * Two sessions must not share addresses: SO_REUSEPORT would mix their sockets
- * into one group. The RoCE ports stay unbound until a device is opened, so they
- * cannot show that a base is taken. A socket on another port of the first
- * address, which every session has, shows it.
+ * Two sessions must not share addresses, because SO_REUSEPORT would put their
+ * sockets into one group. The RoCE ports remain unbound until a device is
+ * opened, so they cannot show that a base is taken. A socket on another port of
+ * the first address, which exists in every session, does so instead.
  *
- * A socket is better than a lock file. The kernel closes it with the last
- * process that holds it. It covers all users of the network namespace of the
- * addresses, and no name in a shared directory can be squatted.
+ * A socket is better than a lock file. The kernel closes it when the last
+ * process that holds it ends. It works between all users in the network
+ * namespace of the addresses, and there is no name in a shared directory that
+ * could be squatted.
  */
 static int sroce_session_take_base(const sroce_session_params_t *params,
                                    uint32_t base, int *fd_p)
@@ -148,8 +150,9 @@ static int sroce_session_take_base(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Takes the base that the caller gave. The session that holds it may be ending.
- * Or another process is creating the session of this name. */
+/* Takes the base that the caller gave. Waits, because the session that holds it
+ * may be ending, or because another process may be creating the session of this
+ * name. */
 static int sroce_session_await_base(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -168,8 +171,8 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
     }
 }
 
-/* The addresses of a list may belong to several network namespaces, so no socket
- * can reserve them all. A lock on the list does. */
+/* The addresses of a list may belong to several network namespaces, so that no
+ * socket can reserve them all. A lock on the list's file does. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -195,7 +198,7 @@ static int sroce_session_await_list(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Takes the base of the name's hash, or the next free one. */
+/* Takes the base given by the hash of the name, or the next free one. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
                                    const char *path, uint32_t *base_p,
                                    int *fd_p)
@@ -268,7 +271,8 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
     session->ready = 1;
 }
 
-/* Creates the file under its name. *fd_p holds its exclusive lock. */
+/* Creates the file under its final name. *fd_p holds the exclusive lock on
+ * it. */
 static int sroce_session_make_file(const sroce_session_params_t *params,
                                    uint32_t base, const char *path, int *fd_p)
 {
@@ -282,8 +286,8 @@ static int sroce_session_make_file(const sroce_session_params_t *params,
     if (fd < 0) {
         return -errno;
     }
-    /* Allocates all pages. On a full file system, a missing page would raise
-     * SIGBUS in the process that touches it. */
+    /* Allocate all pages now. If the file system is full, a process that
+     * touches a missing page gets SIGBUS. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if ((ret == 0) && (flock(fd, LOCK_EX) != 0)) {
         ret = -errno;
@@ -298,7 +302,7 @@ static int sroce_session_make_file(const sroce_session_params_t *params,
     }
     sroce_session_fill(session, size, base, params);
     munmap(session, size);
-    /* link() fails if the name exists: only one of two creators succeeds. */
+    /* link() fails if the name exists, so only one of two creators succeeds. */
     if (link(tmp, path) != 0) {
         ret = -errno;
         goto err_close;
@@ -364,8 +368,8 @@ int sroce_session_check(const sroce_session_t *session, size_t size)
     return 0;
 }
 
-/* Removes the files of a killed session daemon. The caller holds the lock of
- * the file in `st`. If the path names a newer file, both stay. */
+/* Removes the files left by a killed session daemon. The caller holds the lock
+ * on the file in `st`. If the path names a newer file, its files stay. */
 static void sroce_session_reap(const char *name, const char *path,
                                const struct stat *st)
 {
@@ -398,7 +402,7 @@ int sroce_session_open(const char *name, sroce_session_t **session_p)
         ((st.st_mode & 077) != 0)) {
         goto err_close;
     }
-    /* A live session daemon holds the exclusive lock. */
+    /* A session daemon that is alive holds the exclusive lock. */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         sroce_session_reap(name, path, &st);
         ret = -ENOENT;

@@ -1,14 +1,14 @@
 /*
- * The shared state of a software-rail session: one file in /dev/shm that every
- * process of the session maps. It holds the topology, settings that change
- * while jobs run (rates, port state, loss, delay), the table of processes
- * ("slots") of each device, and counters.
+ * The shared state of a software-rail session: one file in /dev/shm, mapped by
+ * every process of the session. It holds the topology, the settings that change
+ * while jobs run (rates, port state, loss, delay), each device's table of
+ * processes ("slots"), and counters.
  *
- * Sockets and processes (daemon.h) and packets do not live here.
+ * Sockets and processes are handled in daemon.h. The session holds no packets.
  *
  * Invariant: a reader may find any value in a mutable field at any time,
  * because a process can be killed between two stores. So no lock is ever held
- * in this memory; each field is an atomic with a meaning of its own.
+ * in this memory, and each field is an atomic that has a meaning on its own.
  *
  * `mrail soft` creates the file, and the session daemon removes it.
  */
@@ -33,13 +33,13 @@
 #define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
 
 #define SROCE_SESSION_DEFAULT_MTU 4096
-/* UDP port of the socket that marks a session's base as taken. It is outside of
- * the source port range and of the kernel's ephemeral ports. */
+/* UDP port of the socket that marks a session's base as taken. It lies outside
+ * the source port range and the kernel's ephemeral ports. */
 #define SROCE_SESSION_BASE_PORT 4792
 
-/* Flags of a session. They never change. */
+/* Flags of a session, which never change. */
 #define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
-#define SROCE_SESSION_F_LIST 0x2u /* addresses from a list: not regular */
+#define SROCE_SESSION_F_LIST 0x2u /* addresses are listed, not computed */
 
 typedef enum sroce_slot_state {
     SROCE_SLOT_FREE,    /* available to the session daemon */
@@ -47,24 +47,24 @@ typedef enum sroce_slot_state {
     SROCE_SLOT_LIVE     /* receives packets */
 } sroce_slot_state_t;
 
-/* The owner of the slot counts. Counters are never reset during a session, so a
- * sum over slots never decreases. */
+/* Only the owner of the slot counts. Counters are never reset during a session,
+ * so a sum over slots never decreases. */
 typedef enum sroce_counter {
     SROCE_CNT_TX_PACKETS,
     SROCE_CNT_TX_BYTES,
     SROCE_CNT_RX_PACKETS,
     SROCE_CNT_RX_BYTES,
-    SROCE_CNT_DROP_LOSS,      /* by the loss setting */
+    SROCE_CNT_DROP_LOSS,      /* lost by the loss setting */
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
-    SROCE_CNT_DROP_BLACKHOLE, /* by a blackhole fault */
+    SROCE_CNT_DROP_BLACKHOLE, /* lost by a blackhole fault */
     SROCE_CNT_DROP_ACKS,      /* responses lost by drop_acks */
     SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
     SROCE_CNT_DROP_SHORT,     /* shorter than a destination QPN */
-    SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
-    SROCE_CNT_DROP_DELAY,     /* delay line full */
+    SROCE_CNT_DROP_MISROUTED, /* addressed to another process's QPN */
+    SROCE_CNT_DROP_DELAY,     /* the delay line was full */
     SROCE_CNT_DROP_SEND,      /* the kernel refused the packets */
-    SROCE_CNT_DROP_KERNEL,    /* receive socket overflow (SO_MEMINFO) */
-    SROCE_CNT_WAIT_RATE,      /* sends delayed by a rate */
+    SROCE_CNT_DROP_KERNEL,    /* the receive socket overflowed (SO_MEMINFO) */
+    SROCE_CNT_WAIT_RATE,      /* sends delayed by a rate limit */
     SROCE_CNT_WAIT_CREDIT,    /* sends delayed by socket-buffer credit */
     SROCE_CNT_FAULT_DUP,      /* packets sent twice */
     SROCE_CNT_FAULT_REORDER,  /* packets delayed for reordering */
@@ -77,8 +77,8 @@ typedef enum sroce_counter {
 
 extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 
-/* Bits of sroce_session_dev_t.faults, which the packet path tests. A fault with
- * a value has its bit set while the value is not zero. */
+/* Bits of sroce_session_dev_t.faults, which the packet path tests. The bit of a
+ * fault that has a value is set as long as the value is not zero. */
 #define SROCE_RAIL_BLACKHOLE_TX 0x01u
 #define SROCE_RAIL_BLACKHOLE_RX 0x02u
 #define SROCE_RAIL_PAUSE 0x04u
@@ -86,36 +86,38 @@ extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 #define SROCE_RAIL_DUPLICATE 0x10u
 #define SROCE_RAIL_REORDER 0x20u
 #define SROCE_RAIL_CORRUPT 0x40u
-/* Faults that senders also apply to packets towards the rail. */
+/* Faults that senders also apply to packets addressed to the rail. */
 #define SROCE_RAIL_BOTH_ENDS                                                   \
     (SROCE_RAIL_DUPLICATE | SROCE_RAIL_REORDER | SROCE_RAIL_CORRUPT)
 
-/* One process on one device. */
+/* One process that uses one device. */
 typedef struct sroce_slot {
     /* Read by senders; written by the session daemon and the owner. */
     _Alignas(64) _Atomic uint32_t state; /* sroce_slot_state_t */
     _Atomic uint32_t generation;         /* +1 at each assignment */
     _Atomic int32_t pid;
-    /* Socket-buffer bytes that senders have reserved and the owner has not read
-     * yet. Senders add before they send, the owner subtracts. */
+    /* Socket-buffer bytes that senders have reserved and the owner has not yet
+     * read. Senders add before they send; the owner subtracts. */
     _Alignas(64) _Atomic int64_t rx_held;
-    _Atomic int64_t rx_limit; /* limit of rx_held */
-    /* The sender that has waited longest for credit: (start of the wait in us)
-     * << 16 | sender, 0: none. The sender refreshes the beat while it waits. */
+    _Atomic int64_t rx_limit; /* upper limit of rx_held */
+    /* The sender that has waited longest for credit: (start of its wait in us)
+     * << 16 | sender, or 0: none. The sender refreshes the beat while it
+     * waits. */
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_beat_ns;
-    /* Bytes that this process reserved at another slot and may not have sent.
-     * The daemon returns them if the process dies. pend_bytes == 0: none. */
+    /* Bytes that this process has reserved at another slot and may not have
+     * sent yet; pend_bytes == 0: none. The daemon returns them if the process
+     * dies. */
     _Alignas(64) _Atomic uint32_t pend_bytes;
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
     _Alignas(64) _Atomic uint64_t counters[SROCE_CNT_NUM];
-    /* Counters of the protocol core, in the order of SROCE_COUNTERS. Copied at
+    /* Counters of the protocol core, in the order of SROCE_COUNTERS, copied at
      * intervals. */
     _Atomic uint64_t core[SROCE_CORE_CNT_MAX];
 } sroce_slot_t;
 
-/* A rate shared by all processes of a device: see rate.h. */
+/* A rate shared by all processes of a device (see rate.h). */
 typedef struct sroce_bucket {
     _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
     _Atomic uint64_t tat;       /* next departure, in units of rate.h */
@@ -135,14 +137,13 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
     _Atomic uint32_t reorder_ppm;
-    _Atomic uint32_t reorder_us; /* maximum extra delay */
+    _Atomic uint32_t reorder_us; /* largest extra delay */
     _Atomic uint32_t corrupt_ppm;
-    /* +1 after a change of one of the next three. */
+    /* Incremented after a change to any of the next three fields. */
     _Atomic uint32_t settings_gen;
     _Atomic uint32_t seeds;    /* number of restarts of the random numbers */
     _Atomic uint64_t error_qp; /* number of requests << 32 | every n-th */
-    _Atomic uint64_t seed;     /* of the random numbers; 0: the session's
-                                * seed */
+    _Atomic uint64_t seed;     /* of the random numbers; 0: use the session's */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];
@@ -162,12 +163,12 @@ typedef struct sroce_session {
     uint64_t seed;              /* of random faults */
     _Atomic int32_t script_pid; /* process that runs a fault script; 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
-    /* Of SROCE_SESSION_F_LIST: devs[].addr side by side, for a fast search. */
+    /* With SROCE_SESSION_F_LIST: copies of devs[].addr, for a fast search. */
     uint32_t addrs[SROCE_SESSION_MAX_DEVS];
     sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
 } sroce_session_t;
 
-/* A device of a session with given addresses. */
+/* A device in a session with given addresses. */
 typedef struct sroce_session_addr {
     uint32_t addr; /* host byte order */
     uint64_t rate_bytes_per_s;
@@ -181,40 +182,42 @@ typedef struct sroce_session_params {
     unsigned mtu;
     uint32_t flags;
     uint64_t seed;
-    /* Both directions of rail r on every node, bytes per second; 0: no limit */
+    /* Both directions of rail r on every node, in bytes per second; 0: no
+     * limit. */
     uint64_t rate_bytes_per_s[SROCE_SESSION_MAX_RAILS];
     /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0:
-     * 127.S with S from a hash of the name, or the next free S. */
+     * 127.S, with S from a hash of the name, or the next S that is free. */
     uint32_t base_addr; /* host byte order, low 16 bits 0 */
-    /* Or a list: address (host byte order) and rate of [node * num_rails + rail],
-     * which replaces base_addr and rate_bytes_per_s. The rate limits what the
-     * rail sends; the network limits what it receives. NULL: no list. */
+    /* Alternatively a list, or NULL. Entry [node * num_rails + rail] has an
+     * address (host byte order) and a rate, in place of base_addr and
+     * rate_bytes_per_s. The rate limits what the rail sends; the network limits
+     * what it receives. */
     const struct sroce_session_addr *addrs;
     const char *addrs_path; /* the list's file, which the session locks */
 } sroce_session_params_t;
 
-/* 0, or -EINVAL. A name has 1..40 letters, digits, '-', '_', '.', and does not
- * start with '.'. */
+/* Returns 0 or -EINVAL. A name consists of 1..40 letters, digits, '-', '_' and
+ * '.', and does not start with '.'. */
 int sroce_session_name_check(const char *name);
 
-/* Path of the session's file, or of its socket with suffix ".sock". */
+/* Path of the session's file or, with the suffix ".sock", of its socket. */
 void sroce_session_path(const char *name, const char *suffix, char *path,
                         size_t max);
 
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
-/* Holds the addresses of a session; the kernel releases both with their
- * process. */
+/* Holds a session's addresses. The kernel releases both when the process
+ * ends. */
 typedef struct sroce_session_hold {
-    int file_fd; /* exclusive lock of the session's file */
-    int base_fd; /* socket, or lock of a list, that reserves the addresses */
+    int file_fd; /* exclusive lock on the session's file */
+    int base_fd; /* socket, or lock on a list, that reserves the addresses */
 } sroce_session_hold_t;
 
 /*
  * Creates the file under its final name, with all fields valid. hold_p receives
- * two open descriptors. The session lives while a process has the first one
- * open, and owns its addresses while a process has the second one open. Errors
- * leave nothing behind:
+ * two open descriptors. The session lives as long as a process has the first
+ * one open, and owns its addresses as long as a process has the second one
+ * open. Errors leave nothing behind:
  * - -EEXIST: a session of this name exists, or the session that owns the given
  *   base is just being created (the caller may open it);
  * - -EADDRINUSE: the given base, or every base, is taken;
@@ -225,7 +228,7 @@ int sroce_session_create(const sroce_session_params_t *params,
 void sroce_session_hold_close(const sroce_session_hold_t *hold);
 
 /*
- * Maps an existing session after checks of owner, mode, magic, version, size
+ * Maps an existing session after checking its owner, mode, magic, version, size
  * and topology. Errors:
  * - -ENOENT: no session, or the files of a dead session daemon (now removed);
  * - -ESTALE: another version;
@@ -235,11 +238,12 @@ void sroce_session_hold_close(const sroce_session_hold_t *hold);
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
-/* Checks the content of a file of `size` bytes, at least the header. 0;
- * -ESTALE: another version; -EINVAL: damaged. */
+/* Checks the content of a file of `size` bytes, which is at least the size of
+ * the header. Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
-/* Removes file and socket. Only the session daemon and the reaper call this. */
+/* Removes the file and the socket. Only the session daemon and the reaper call
+ * it. */
 void sroce_session_unlink(const char *name);
 
 static inline sroce_session_dev_t *

@@ -8,9 +8,9 @@
  *   2. it takes socket-buffer credit of the destination process, for at least
  *      one packet.
  *
- * So no packet can overflow a socket, and every pulled packet can be sent. The
- * destination of a UD packet is known only after the pull: without credit, a
- * copy of the packet waits.
+ * As a result, no packet can overflow a socket, and every packet that was
+ * pulled can be sent. A UD packet's destination is known only after the pull.
+ * If credit is short then, a copy of the packet waits.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -22,14 +22,17 @@
 #include <string.h>
 
 /* A queue pair without credit retries after a fraction of the time that it has
- * waited. While the receiver works, that is soon. With many waiting senders it
- * is rare, because retries would take the core from the receiver. */
+ * waited so far. If the receiver is working, that is soon. With many senders
+ * waiting, it is rarely, because retries would take the core from the
+ * receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
-/* Limit of the time to send what a destroyed queue pair still has queued. */
+/* Time allowed for sending what is still queued on a queue pair that is
+ * destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Limit of runs per round, so that the round ends and receiving continues. */
+/* Maximum number of runs per round. The round must end so that receiving goes
+ * on. */
 #define TX_RUNS_PER_ROUND 8
 
 typedef enum tx_result {
@@ -88,7 +91,7 @@ static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
     }
 }
 
-/* Reserves `bytes` in both directions. Returns the departure time. */
+/* Reserves `bytes` in both directions and returns the departure time. */
 static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
@@ -107,7 +110,7 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
     return at_ns;
 }
 
-/* Maximum bytes of a batch; at least one packet. */
+/* Returns the maximum bytes of a batch, which is at least one packet. */
 static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 {
     sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
@@ -135,8 +138,8 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                                   .iov_count = run->iov_count};
 }
 
-/* RC: the destination is known before the pull. *sent_p: bytes of pulled
- * packets. */
+/* RC: the destination is known before the pull. *sent_p is set to the number of
+ * bytes pulled. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
                               uint32_t *sent_p)
@@ -152,7 +155,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     if ((qp->dest_dev < 0) &&
         (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
         /* The kernel or the NIC splits a burst and numbers its packets. The
-         * ICRC covers that IPv4 identification. */
+         * ICRC covers that number, the IPv4 identification. */
         num = 1;
     }
     if (in_session) {
@@ -166,7 +169,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (in_session) {
-        /* The run may have fewer or shorter packets than the credit covers. */
+        /* The run may have fewer or shorter packets than the credit was taken
+         * for. */
         sroce_credit_return(
             qp->dest_dev, slot,
             sroce_host_credit(num * info->next_bytes, num) -
@@ -186,7 +190,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     return TX_SENT;
 }
 
-/* UD: one packet, which names its destination. */
+/* UD: one packet, which itself names its destination. */
 static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
@@ -231,8 +235,8 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                : tx_pull_rc(qp, info, max_bytes, now_ns, sent_p);
 }
 
-/* A small packet, such as an acknowledgement, overtakes the batch for which the
- * queue pair waits. */
+/* A small packet, such as an acknowledgement, overtakes the batch that the
+ * queue pair is waiting to send. */
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
@@ -311,8 +315,9 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
     mrail_ns_t now_ns;
 
-    /* A NIC sends acknowledgements by itself. Here the application may destroy
-     * the queue pair right after its last completion, before they are sent. */
+    /* A NIC sends acknowledgements on its own. Here, the application may
+     * destroy the queue pair right after its last completion, before they have
+     * been sent. */
     while ((qp->place != SROCE_QP_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
         qp->ctx->look_again = 1;
@@ -331,8 +336,8 @@ void sroce_tx_remove(sroce_host_qp_t *qp)
     qp->held = NULL;
 }
 
-/* Moves queue pairs whose time has come to `ready`. After a receive, moves all:
- * they may have acknowledgements to send. */
+/* Moves the queue pairs whose time has come to `ready`. After a receive, moves
+ * all of them, because they may have acknowledgements to send. */
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;

@@ -1,4 +1,4 @@
-/* Replacement of libibverbs: devices, ports, GIDs. */
+/* Replaces libibverbs: devices, ports, GIDs. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
@@ -13,8 +13,8 @@
 #undef ibv_query_port
 #undef ibv_get_device_list
 
-/* Private to libibverbs, but ibv_devinfo calls it. Source: driver.h of
- * rdma-core. */
+/* Private to libibverbs, but called by ibv_devinfo. Source: rdma-core's
+ * driver.h. */
 enum ibv_gid_type_sysfs {
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
     IBV_GID_TYPE_SYSFS_ROCE_V2,
@@ -72,7 +72,7 @@ MRAIL_EXPORT const char *ibv_get_device_name(struct ibv_device *device)
     return device->name;
 }
 
-/* Locally administered, unique in the session. */
+/* Locally administered, and unique within the session. */
 static __be64 sroce_dev_guid(const sroce_host_dev_t *dev)
 {
     return htobe64(0x02000000ull << 32 | ntohl(dev->sdev->addr));
@@ -166,7 +166,7 @@ static void sroce_dev_port(const sroce_host_ctx_t *ctx,
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
 }
 
-/* Programs built with old headers have a structure that ends before
+/* In programs built with old headers, the structure ends before
  * port_cap_flags2. Newer programs use the context's operation. */
 MRAIL_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
                                 struct _compat_ibv_port_attr *port_attr)
@@ -196,8 +196,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
-/* The lower rate of both directions. As with a switch, it may change while jobs
- * run, without an event. */
+/* The lower of the rates in the two directions. As with a switch, it may change
+ * while jobs run without raising an event. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
     uint64_t egress = sdev->egress.rate_bytes_per_s;

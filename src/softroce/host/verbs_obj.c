@@ -1,4 +1,4 @@
-/* Replacement of libibverbs: protection domains, memory, completion queues. */
+/* Replaces libibverbs: protection domains, memory, completion queues. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
@@ -12,13 +12,13 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* Older headers do not declare these. */
+/* Not declared in older headers. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access);
 
 /*
- * Import of other processes' objects: not supported, because no kernel knows
- * them. The functions of libibverbs would look for a driver in the software
+ * Importing another process's objects is not supported, because no kernel knows
+ * them. The functions in libibverbs would look for a driver in the software
  * context.
  */
 
@@ -123,7 +123,7 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
      IBV_ACCESS_ZERO_BASED)
 
 /* A device would pin the memory, so it must be mapped. msync(MS_ASYNC) checks
- * that without touching the pages or any other effect. */
+ * that without touching the pages and has no other effect. */
 static int obj_mr_check(void *addr, size_t length, int access)
 {
     uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);
@@ -147,7 +147,7 @@ static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     sroce_host_ctx_t *ctx;
     int ret;
 
-    /* Relaxed ordering and huge pages are hints: they make no difference
+    /* Relaxed ordering and huge pages are hints, and make no difference
      * here. */
     access &= ~(int)IBV_ACCESS_OPTIONAL_RANGE & ~IBV_ACCESS_HUGETLB;
     ret = obj_mr_check(addr, length, access);

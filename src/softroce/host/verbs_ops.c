@@ -1,4 +1,4 @@
-/* Data-path operations of a context. */
+/* A context's data-path operations. */
 #include "config.h"
 #include "softroce/host/host.h"
 
@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <string.h>
 
-/* After this many empty polls in a row, the thread yields. With more ranks than
- * cores, the peer that it waits for may not be running. */
+/* After this many empty polls in a row, the thread yields. If there are more
+ * ranks than cores, the peer that it is waiting for may not be running. */
 #define OPS_EMPTY_POLLS 20
-/* Rounds of one poll while packets move and no work completes, so that a
- * transfer does not wait for the application's next poll. */
+/* Maximum rounds in one poll while packets move but no work completes. A
+ * transfer then need not wait for the application's next poll. */
 #define OPS_POLL_ROUNDS 4
 
 #define OPS_EAGER_POSTS 4
@@ -95,10 +95,11 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 }
 
 /*
- * 1 if the post must be sent at once: the first few posts since the last poll,
- * and large ones. A longer burst of small posts is collected, because one
- * system call sends up to 64 packets of one size. The next poll sends them, or
- * the control thread within about a millisecond.
+ * Returns 1 if the post must be sent at once, which applies to the first few
+ * posts since the last poll and to large ones. A longer burst of small posts is
+ * collected, because one system call can send up to 64 packets of the same
+ * size. It is sent by the next poll, or by the control thread within about a
+ * millisecond.
  */
 static int ops_send_now(sroce_host_qp_t *qp, const struct ibv_send_wr *wr)
 {

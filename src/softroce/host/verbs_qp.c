@@ -1,4 +1,4 @@
-/* Replacement of libibverbs: queue pairs, shared receive queues, addresses. */
+/* Replaces libibverbs: queue pairs, shared receive queues, addresses. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Older headers do not declare it. */
+/* Not declared in older headers. */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
                                uint32_t flags);
 
@@ -270,7 +270,8 @@ MRAIL_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
     return EOPNOTSUPP;
 }
 
-/* 0: not guaranteed. Packets are placed in order, but memcpy() may not be. */
+/* 0: not guaranteed. Packets are placed in order, but memcpy() may not copy in
+ * order. */
 MRAIL_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp,
                                             enum ibv_wr_opcode op,
                                             uint32_t flags)
@@ -284,7 +285,7 @@ MRAIL_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp,
     return 0;
 }
 
-/* The device has no multicast: a UD packet has one destination. */
+/* The device does not support multicast: a UD packet has one destination. */
 MRAIL_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid,
                                   uint16_t lid)
 {
@@ -330,8 +331,8 @@ MRAIL_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
     return 0;
 }
 
-/* The second half of the 40 bytes before a datagram is its IPv4 header. Source:
- * IBA annex A17.4.5.2. */
+/* Of the 40 bytes in front of a datagram, the second half is its IPv4 header.
+ * Source: IBA annex A17.4.5.2. */
 MRAIL_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context,
                                      uint8_t port_num, struct ibv_wc *wc,
                                      struct ibv_grh *grh,

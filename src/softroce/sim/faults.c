@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define WIRE_BYTES 28 /* IPv4 and UDP headers, as in link rates */
+#define WIRE_BYTES 28 /* IPv4 and UDP headers, which link rates include */
 
 typedef struct fault_node {
     uint64_t now[SROCE_FAULT_NUM_STATES]; /* by setting */
@@ -54,7 +54,7 @@ static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 /* ---- Packets ---- */
 
-/* The sum of both rails: each end of the path adds its faults. */
+/* The sum over both rails: each end of the path adds its own faults. */
 static uint32_t both_ppm(const fault_node_t *from, const fault_node_t *to,
                          sroce_fault_setting_t setting)
 {
@@ -74,7 +74,7 @@ static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
     return at_ns;
 }
 
-/* 1 if the sender's rail loses the packet. */
+/* Returns 1 if the sender's rail loses the packet. */
 static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {

@@ -76,7 +76,7 @@ static void heap_push(sroce_sim_t *sim, sim_pkt_t *pkt)
         sim->max_pkts = 2 * sim->max_pkts + 64;
         sim->heap = realloc(sim->heap, sim->max_pkts * sizeof(*sim->heap));
         if (sim->heap == NULL) {
-            abort(); /* without memory a simulation has no result */
+            abort(); /* a simulation without memory has no result */
         }
     }
     while ((i > 0) && pkt_before(pkt, sim->heap[(i - 1) / 2])) {
@@ -138,7 +138,7 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 
 /* ---- Links ---- */
 
-/* late_ns: extra delay by a script, with reordering. */
+/* late_ns: extra delay from a script's reordering. */
 static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
                           sim_pkt_t *pkt, const sroce_sim_fate_t *fate,
                           mrail_ns_t late_ns)
@@ -166,7 +166,7 @@ static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
     heap_push(sim, pkt);
 }
 
-/* Flips one to four bits from byte `first` on. */
+/* Flips one to four bits, none before byte `first`. */
 static void pkt_flip(sim_pkt_t *pkt, uint32_t first, mrail_rng_t *rng)
 {
     uint32_t flips = 1 + mrail_rng_below(rng, 4);
@@ -249,7 +249,7 @@ static void node_send_run(sroce_sim_t *sim, sim_node_t *node)
     }
     if ((length != run->length) ||
         (MRAIL_DIV_ROUND_UP(length, run->seg_bytes) != run->num_pkts)) {
-        abort(); /* UDP_SEGMENT would not split it so */
+        abort(); /* UDP_SEGMENT would split it differently */
     }
     for (; (to >= 0) && (at < length); at += run->seg_bytes) {
         link_send(sim, node, (unsigned)to, flat + at,
@@ -314,7 +314,7 @@ static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
                           1 + mrail_rng_below(&sim->rng, SROCE_RUN_PKTS),
                           &sim->run) != 0) {
             if (info.next_bytes > sim->run.length) {
-                abort(); /* next_bytes promised more than the run has */
+                abort(); /* shorter than next_bytes promised */
             }
             node_send_run(sim, node);
         }
@@ -381,7 +381,8 @@ static void sim_trace(sroce_sim_t *sim, const sim_pkt_t *pkt)
         mrail_mix64(sim->trace ^ pkt->length ^ ((uint64_t)pkt->to << 32));
 }
 
-/* 1 if the node receives the packet now. A paused node holds it. */
+/* Returns 1 if the node receives the packet now. A paused node holds the
+ * packet. */
 static int node_takes(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
 {
     if (node_is_paused(sim, node->id)) {
@@ -413,7 +414,7 @@ static void sim_deliver(sroce_sim_t *sim)
         if (!node_takes(sim, node, pkt)) {
             continue;
         }
-        /* A copy of exactly this length: ASan finds reads past the end. */
+        /* A copy of exactly this length lets ASan find reads past the end. */
         exact = malloc(pkt->length + (pkt->length == 0));
         if (exact == NULL) {
             abort();
@@ -515,7 +516,7 @@ static void node_resume(void *arg, unsigned id)
 
     for (pkt = node->held; pkt != NULL; pkt = next) {
         next = pkt->next;
-        heap_push(sim, pkt); /* its time is in the past: it precedes all
+        heap_push(sim, pkt); /* its time has passed, so it precedes all
                               * others */
     }
     node->held = NULL;

@@ -1,9 +1,9 @@
 /*
  * A virtual network in virtual time for any number of sroce devices.
  *
- * A directed link connects each pair of nodes; it has a delay, a rate and
- * faults. All randomness comes from one seed, so a run can be replayed exactly.
- * Single-threaded. Reads no clock and never sleeps.
+ * Each ordered pair of nodes is connected by a directed link, which has a
+ * delay, a rate and faults. All randomness comes from one seed, so that a run
+ * can be replayed exactly. Single-threaded; reads no clock and never sleeps.
  */
 #ifndef SROCE_SIM_SIM_H
 #define SROCE_SIM_SIM_H
@@ -16,22 +16,22 @@
 
 typedef struct sroce_sim sroce_sim_t;
 
-/* Faults of a directed link. Probabilities in ppm. */
+/* Faults of a directed link. Probabilities are in ppm. */
 typedef struct sroce_sim_link {
     mrail_ns_t delay_ns;
-    mrail_ns_t jitter_ns; /* extra delay, uniform; keeps the order */
+    mrail_ns_t jitter_ns; /* uniform extra delay, which preserves the order */
     uint64_t rate_Bps;    /* bytes per second; 0: no limit */
     uint32_t loss_ppm;
     uint32_t dup_ppm;
-    uint32_t reorder_ppm; /* extra delay of up to reorder_ns */
+    uint32_t reorder_ppm; /* probability of an extra delay up to reorder_ns */
     mrail_ns_t reorder_ns;
     uint32_t corrupt_ppm;  /* one to four flipped bits */
     uint32_t truncate_ppm; /* cut to a random length */
-    int down;              /* 1: drops all packets */
+    int down;              /* 1: all packets are dropped */
 } sroce_sim_link_t;
 
-/* Called for every packet before the faults of the link. It may change the
- * packet; non-zero drops it. */
+/* Called for every packet before the link's faults are applied. It may change
+ * the packet, and returns non-zero to drop it. */
 typedef int (*sroce_sim_filter_func_t)(void *arg, unsigned from, unsigned to,
                                        uint8_t *data, uint32_t length);
 
@@ -41,15 +41,15 @@ typedef struct sroce_sim_event {
     void *user;
 } sroce_sim_event_t;
 
-/* NULL: out of memory. */
+/* Returns NULL if memory runs out. */
 sroce_sim_t *sroce_sim_create(uint64_t seed);
-/* The objects of the devices must be destroyed already. */
+/* All objects on the devices must have been destroyed. */
 void sroce_sim_destroy(sroce_sim_t *sim);
 
 /*
- * Adds a node with a device and sets params.ops. Returns the number of the
- * node, or -1 (too many nodes, out of memory, illegal parameter). With ip 0 or
- * qpn_base 0, nodes get distinct values.
+ * Adds a node with a device; sets params.ops. Returns the node's number, or -1
+ * (too many nodes, out of memory, illegal parameter). If ip or qpn_base is 0,
+ * each node gets its own value.
  */
 int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params);
 sroce_dev_t *sroce_sim_dev(const sroce_sim_t *sim, unsigned node);
@@ -67,35 +67,37 @@ mrail_ns_t sroce_sim_now(const sroce_sim_t *sim);
 mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
 
 /*
- * Starts a fault script, in addition to the faults of the links. Rail R of node
- * K is the simulated node K * num_rails + R. A port that goes down or up raises
- * its event. Only one script per simulation. The caller has checked the script
- * against nodes x rails and keeps it until the end. 0, or -1: out of memory.
+ * Starts a fault script, whose faults add to those of the links. Rail R of node
+ * K is the simulated node K * num_rails + R. When a port goes down or up, its
+ * event is raised. A simulation runs only one script. The caller has checked
+ * the script against nodes x rails and keeps it until the end. Returns 0, or -1
+ * if memory runs out.
  */
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails);
 /* Hash of all deliveries so far: time, node, first header bytes and length.
- * Equal runs have equal hashes. */
+ * Equal runs yield equal hashes. */
 uint64_t sroce_sim_trace(const sroce_sim_t *sim);
 
-/* Sends a packet to node `to` with source address `src_ip`. */
+/* Sends a packet from source address `src_ip` to node `to`. */
 void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
                       uint16_t sport, const void *data, uint32_t length);
 
-/* Runs until `until_ns`, or until no event is left. 1: events are left. */
+/* Runs until `until_ns`, or until no event is left. Returns 1 if events are
+ * left. */
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
-/* Runs the events of the next instant. 0: no event is left. */
+/* Runs the events of the next instant. Returns 0 if no event is left. */
 int sroce_sim_step(sroce_sim_t *sim);
-/* The same, up to `until_ns`. 0: no event is before it, and the clock is at
- * `until_ns`. */
+/* The same, but not past `until_ns`. Returns 0 if there is no event before
+ * then; the clock is at `until_ns` in that case. */
 int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 
 /* Calls sroce_qp_destroy() and removes the QP from the node's run list. */
 void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp);
 
-/* Takes the oldest async event. 0: none. */
+/* Takes the oldest async event. Returns 0 if there is none. */
 int sroce_sim_event_get(sroce_sim_t *sim, sroce_sim_event_t *event_p);
-/* Number of CQ events of the node. */
+/* Number of CQ events on the node. */
 unsigned sroce_sim_cq_events(const sroce_sim_t *sim, unsigned node);
 /* Packets delivered to devices so far. */
 uint64_t sroce_sim_delivered(const sroce_sim_t *sim);
