@@ -2,9 +2,9 @@
  * Numbers as users type them: counts, sizes, fractions, times, rates, and
  * ranges of sizes. Every `mrail` verb uses these functions to read numbers.
  *
- * Pure: text in, value out. All functions return 0, -EINVAL (the text does not
- * have this form) or -ERANGE (it does, but is out of bounds). *value_p is
- * written only on success.
+ * Pure: text in, value out. Functions return 0, -EINVAL (the text does not have
+ * this form) or -ERANGE (it does, but is out of bounds), unless stated
+ * otherwise. *value_p is written only on success.
  */
 #ifndef MRAIL_BASE_NUMBER_H
 #define MRAIL_BASE_NUMBER_H

@@ -47,7 +47,8 @@ typedef struct mrail_sim_params {
 
 typedef struct mrail_sim_result {
     double time_s;   /* when the last message ends */
-    double spread_s; /* ... minus when the first one ends */
+    double spread_s; /* ... minus when the first one ends; after a link failure,
+                      * the first one that ends after it */
     uint64_t num_flows;
     uint32_t most_qps; /* of any NIC: the flows that it sends */
     uint64_t num_fills;
