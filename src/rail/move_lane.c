@@ -203,12 +203,11 @@ static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
 {
     mrail_peer_t *peer = lane->peer;
     const mrail_lane_t *other =
-        ((like < MRAIL_MAX_SLOTS) &&
-         ((like % peer->num_pairs) == (lane->slot % peer->num_pairs)))
-            ? peer->lanes[like]
-            : NULL;
+        (like < MRAIL_MAX_SLOTS) ? peer->lanes[like] : NULL;
 
     if ((other != NULL) && (other->state == MRAIL_LANE_UP) &&
+        (other->rail == lane->rail) &&
+        (other->remote_rail == lane->remote_rail) &&
         (other->sport != lane->sport)) {
         return other->sport;
     }
