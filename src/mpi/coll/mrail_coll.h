@@ -3,13 +3,13 @@
  * MPI_Alltoallw and their nonblocking forms, for single-rail ranks that can
  * relay for one another.
  *
- *   component   parameters, counters, Open MPI's version  mrail_coll_component.c
- *   module      one for each communicator; MPI's calls    mrail_coll_module.c
- *   op          one call in progress, step by step        mrail_coll_op.c
- *   steps       agreement before the first byte moves     mrail_coll_setup.c,
- *                                                         mrail_coll_agree.c
- *   exchange    the bytes of a call                       mrail_coll_exchange.c
- *   pairwise    unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
+ *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
+ *   module     one for each communicator; MPI's calls    mrail_coll_module.c
+ *   op         one call in progress, step by step        mrail_coll_op.c
+ *   steps      agreement before the first byte moves     mrail_coll_setup.c,
+ *                                                        mrail_coll_agree.c
+ *   exchange   the bytes of a call                       mrail_coll_exchange.c
+ *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
  * from the records that they exchanged. So no rank waits for a rank that chose
