@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-/* Digest of two numbers. The caller sums digests, so no step depends on the
+/* Digest of two numbers. The caller adds digests up, so no step depends on the
  * previous one. */
 static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
 {

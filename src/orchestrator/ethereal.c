@@ -50,7 +50,7 @@ mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
     piece.flow = num_whole + (uint32_t)(i / split->pieces);
     piece.piece = (uint32_t)(i % split->pieces);
     piece.pieces = split->pieces;
-    /* The pieces go around the uplinks, r/g times in all. */
+    /* Pieces are dealt to the uplinks in turn, r/g to each. */
     piece.uplink = (uint32_t)(i % split->uplinks);
     return piece;
 }

@@ -1,12 +1,12 @@
 /*
- * Minimal splitting of equal flows over uplinks: Ethereal, Algorithm 1.
- * Source: [Ethereal] 3.2 and the proof of Theorem 1.
+ * Minimal splitting of equal flows over uplinks: Ethereal, Algorithm 1. Source:
+ * [Ethereal] 3.2 and the proof of Theorem 1.
  *
- * n equal flows go towards one leaf over s uplinks. floor(n/s) whole flows take
- * each uplink. The r = n mod s flows that remain are split into s/g pieces each,
- * g = gcd(r, s), and r/g pieces take each uplink. Every uplink then carries the
- * load of optimal packet spraying, and the split adds r (s - g)/g pieces, the
- * fewest that can.
+ * n equal flows go to one leaf over s uplinks. Each uplink carries floor(n/s)
+ * whole flows. The remaining r = n mod s flows are each split into s/g pieces,
+ * where g = gcd(r, s), and each uplink carries r/g pieces. Every uplink then
+ * carries the same load as under optimal packet spraying. This adds the minimum
+ * number of pieces: r (s - g)/g.
  *
  * Pure: time and random numbers are arguments. Any thread.
  */
@@ -22,13 +22,13 @@
 
 typedef struct mrail_ethereal_split {
     uint32_t flows, uplinks; /* n, s */
-    uint32_t whole;          /* floor(n/s): whole flows of each uplink */
+    uint32_t whole;          /* floor(n/s): whole flows per uplink */
     uint32_t split;          /* r: flows that are split */
-    uint32_t pieces;         /* s/g of each split flow; 1 if r is 0 */
-    uint32_t pieces_each;    /* r/g: pieces of each uplink */
+    uint32_t pieces;         /* s/g per split flow; 1 if r is 0 */
+    uint32_t pieces_each;    /* r/g: pieces per uplink */
 } mrail_ethereal_split_t;
 
-/* The split of `flows` flows over `uplinks` (>= 1) usable uplinks. */
+/* Splits `flows` flows over `uplinks` (>= 1) usable uplinks. */
 mrail_ethereal_split_t mrail_ethereal_split(uint32_t flows, uint32_t uplinks);
 
 /* Total number of pieces; a whole flow counts as one. */
@@ -37,19 +37,19 @@ uint64_t mrail_ethereal_num_pieces(const mrail_ethereal_split_t *split);
 typedef struct mrail_ethereal_piece {
     uint32_t flow;          /* 0 to n - 1 */
     uint32_t piece, pieces; /* piece `piece` of `pieces` equal pieces */
-    uint32_t uplink;        /* 0 to s - 1, among the usable ones */
+    uint32_t uplink;        /* 0 to s - 1, counting usable uplinks only */
 } mrail_ethereal_piece_t;
 
-/* Piece i < mrail_ethereal_num_pieces(), in the order of flows. */
+/* Returns piece i < mrail_ethereal_num_pieces(). Pieces are ordered by flow. */
 mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
                                             uint64_t i);
 
-/* The bytes of a piece: from *offset_p on, *length_p long. Pieces of a flow are
- * adjacent, cover it, and differ by at most one byte. */
+/* Byte range of a piece: *length_p bytes from *offset_p. The pieces of a flow
+ * are adjacent, cover it, and differ in length by at most one byte. */
 void mrail_ethereal_bytes(const mrail_ethereal_piece_t *piece, uint64_t size,
                           uint64_t *offset_p, uint64_t *length_p);
 
-/* Which path is usable: a failed path is bad until its timer resets it. */
+/* Which paths are usable. A failed path is bad until its timer expires. */
 typedef struct mrail_ethereal_paths {
     uint32_t uplinks;
     mrail_ns_t bad_until_ns[MRAIL_ETHEREAL_MAX_UPLINKS]; /* 0: good */
@@ -57,21 +57,22 @@ typedef struct mrail_ethereal_paths {
 
 void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks);
 
-/* Marks a failed path as bad for bad_ns from now on. */
+/* Marks a failed path as bad until now + bad_ns. */
 void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
                               mrail_ns_t now_ns, mrail_ns_t bad_ns);
 
-/* Writes the usable uplinks in ascending order; all of them if none is good,
- * since an exchange has to try some path. Returns how many, at least 1. */
+/* Writes the usable uplinks in ascending order. If none is usable, writes all
+ * of them, because an exchange has to try some path. Returns their number, at
+ * least 1. */
 uint32_t mrail_ethereal_paths_good(const mrail_ethereal_paths_t *paths,
                                    mrail_ns_t now_ns, uint32_t *uplinks);
 
-/* Random start time of a flow in a batch, uniform from 0 to max_ns. It keeps
- * synchronised senders from repeating an incast. */
+/* Random start time of a flow in a batch, uniform in [0, max_ns]. It keeps
+ * synchronised senders from causing the same incast again and again. */
 mrail_ns_t mrail_ethereal_stagger(mrail_rng_t *rng, mrail_ns_t max_ns);
 
-/* A random order of `count` items: order[] becomes a permutation of 0 to
- * count - 1 (Fisher and Yates). */
+/* Fills order[] with a random permutation of 0 to count - 1 (Fisher and
+ * Yates). */
 void mrail_ethereal_shuffle(mrail_rng_t *rng, uint32_t *order, uint32_t count);
 
 #endif

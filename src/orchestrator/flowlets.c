@@ -21,9 +21,10 @@ static double density(double z)
 }
 
 /*
- * z with upper_tail(z) == q, 0 < q <= 0.5. Newton's method on the logarithm, which
- * is concave. The start is above z, because upper_tail(z) <= exp(-z^2/2)/2 (z >= 0), so the
- * iteration comes down to z and never passes it.
+ * Solves upper_tail(z) == q for 0 < q <= 0.5 by Newton's method on the
+ * logarithm, which is concave. For z >= 0, upper_tail(z) <= exp(-z^2/2)/2, so
+ * the starting point lies above z. The iteration descends to z without passing
+ * it.
  */
 static double upper_quantile(double q)
 {
@@ -90,10 +91,10 @@ uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
 /* ---- Exact balls in bins ---- */
 
 /*
- * The number of balls in some bins, each a Poisson number of mean m that is at
- * most `limit`: p[i] is the probability of first + i balls. The numbers further
- * than WINDOW standard deviations from the mean are left out: their probability
- * is below 1e-30.
+ * Distribution of the total number of balls in several bins. The count of each
+ * bin is Poisson with mean m, truncated at `limit`. p[i] is the probability of
+ * first + i balls. Totals more than WINDOW standard deviations from the mean
+ * are omitted; their probability is below 1e-30.
  */
 typedef struct flowlets_sum {
     long first;
@@ -103,7 +104,7 @@ typedef struct flowlets_sum {
 
 #define WINDOW 12
 
-/* One bin. */
+/* The distribution for one bin. */
 static void sum_init(flowlets_sum_t *sum, unsigned m, unsigned limit)
 {
     sum->first = 0;
@@ -113,7 +114,8 @@ static void sum_init(flowlets_sum_t *sum, unsigned m, unsigned limit)
     }
 }
 
-/* sum = a + b, the counts of a_bins + b_bins bins. sum->p has room. */
+/* sum = a + b: the distribution for the bins of both. sum->p has room for
+ * it. */
 static void sum_add(flowlets_sum_t *sum, const flowlets_sum_t *a,
                     const flowlets_sum_t *b, double mean)
 {
@@ -136,7 +138,7 @@ static void sum_add(flowlets_sum_t *sum, const flowlets_sum_t *a,
     }
 }
 
-/* P(S = total), S the sum of a and b. */
+/* P(a + b = total). */
 static double sum_at(const flowlets_sum_t *a, const flowlets_sum_t *b,
                      long total)
 {
@@ -150,7 +152,7 @@ static double sum_at(const flowlets_sum_t *a, const flowlets_sum_t *b,
     return p;
 }
 
-/* Swaps the arrays, too: they belong to the sums. */
+/* Swaps the arrays as well, since each belongs to its sum. */
 static void sum_swap(flowlets_sum_t *a, flowlets_sum_t *b)
 {
     flowlets_sum_t old = *a;
@@ -159,8 +161,8 @@ static void sum_swap(flowlets_sum_t *a, flowlets_sum_t *b)
     *b = old;
 }
 
-/* P(no bin has more than `limit` of the n m balls). sums: power, rest, scratch,
- * with room. */
+/* P(none of the n bins gets more than `limit` of the n m balls). power, rest
+ * and scratch must have room. */
 static double at_most(unsigned n, unsigned m, unsigned limit,
                       flowlets_sum_t *sums)
 {
@@ -168,7 +170,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     double balls = (double)n * m;
     unsigned bins = 1, rest_bins = 0;
 
-    /* n - 1 bins by squaring; the last bin needs one value only. */
+    /* The distribution for n - 1 bins is computed by squaring. Of the last bin,
+     * only one value is needed. */
     sum_init(power, m, limit);
     for (unsigned left = n - 1; left != 0; left >>= 1) {
         if (left & 1) {
@@ -191,8 +194,9 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
         }
     }
     sum_init(power, m, limit);
-    /* Independent Poisson bins, given their sum, are balls thrown into bins:
-     * divided by the probability of that sum without the limit. */
+    /* Independent Poisson bins, conditioned on their total, are distributed
+     * like balls thrown into bins. So divide by the probability of that total
+     * without the limit. */
     return exp(log(sum_at(power, rest, (long)balls)) + balls -
                balls * log(balls) + lgamma(balls + 1));
 }
@@ -208,7 +212,8 @@ double mrail_flowlets_slowdown_exact(unsigned n, unsigned m)
     if (n == 1) {
         return 1;
     }
-    /* One bin has up to n m + 1 values, a sum as many as its window. */
+    /* A single bin has up to n m + 1 values; a sum has as many as its
+     * window. */
     room = (size_t)n * m + (size_t)(2 * WINDOW * sqrt((double)n * m)) +
            4 * WINDOW + 2;
     p = malloc(3 * room * sizeof(*p));

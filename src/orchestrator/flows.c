@@ -8,42 +8,42 @@
 #include <errno.h>
 #include <string.h>
 
-/* Limit of a load's effect: this factor above or below the target. */
+/* Range to which loads are clamped, relative to the target. */
 #define MOST_LOAD 2.0
 #define LEAST_LOAD 0.3
-/* The target lies in the middle of the bound and the best congestion. Above the
- * minimum, loads fall below the target. Below it, prices rise in a direction
- * that proves so. The target stays at least this part of the gap above the
- * bound. */
+/* The target is midway between the bound and the best congestion so far, but at
+ * least this part of the gap above the bound. If the target is above the
+ * minimum, loads settle below it. If it is below the minimum, prices rise in a
+ * direction that proves so. */
 #define SLACK 0.6
-/* Iterations before the first check of bound and mean. Later checks follow
- * after a quarter more iterations each, because the last prices are the
- * best. */
+/* Iterations before the first check of bound and mean. Each later check follows
+ * a quarter more iterations, because the latest prices are the best. */
 #define LOOK_ITERATIONS 3
 #define LOOK_PART 4
-/* The minimum congestion is mostly that of some links that are full together.
- * These are the links whose prices rise at least this fast, relative to the
- * fastest. */
+/* The minimum congestion is usually set by a few links that are full at the
+ * same time. These are the links whose prices rise at least this fast, relative
+ * to the fastest. */
 #define IS_EQUAL 0.5
-/* Powers of loads for bounds before prices exist, by doublings. */
+/* Powers of the loads for bounds before prices exist, in doublings. */
 #define POWERS                                                                 \
     {                                                                          \
         8, 5, 3                                                                \
     }
-/* Repair aims at this part of the gap. It is skipped if a load exceeds the
- * limit by this factor. */
+/* Repair aims at this part of the gap. It is skipped if some load exceeds the
+ * limit by more than this factor. */
 #define RELIEVED 0.98
 #define MAX_RELIEVED_LOAD 1.3
-/* A fitted division keeps its shape. Moving more than this would add relays. */
+/* A fitted division should keep its shape. Moving a larger excess than this
+ * would add relays. */
 #define NEARLY_FITS 1.01
-/* Movement of prices. The step is the rise at twice the target, and momentum
- * adds a part of the last rise (Polyak's heavy ball). The product of e^-price
- * over all links of a path must stay a normal number, so prices have a maximum.
- * Where prices prove bounds, the maximum is as high as the links of a path
- * allow. One capped price would spoil all others. */
+/* How prices move. The step is the rise at twice the target; momentum adds a
+ * part of the last rise (Polyak's heavy ball). Prices have a maximum, because
+ * the product of e^-price over all links of a path must stay a normal number.
+ * Where prices prove bounds, the maximum is as high as the number of links on a
+ * path allows, because one capped price would spoil all others. */
 static const struct {
     double step, momentum;
-    double dual_max; /* for the actual number of links of a slot, or for any */
+    double dual_max; /* for the actual number of links per slot, or for any */
     int is_by_depth;
     double least_part; /* of a demand, on a lane */
 } phase_params[FLOWS_NUM_PHASES] = {
@@ -58,8 +58,8 @@ static const struct {
 
 /* ---- iteration ---- */
 
-/* Runs `statement` for each slot `s` of rows with demands, with its links at
- * `link`. The compiler knows the number of links. */
+/* Runs `statement` for each slot `s` of the rows with demands; its links are at
+ * `link`. The number of links is a compile-time constant. */
 #define EACH_SLOT(flows, most_links, statement)                                \
     for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
         uint32_t s = (flows)->rows[row] * (flows)->kernels.width;              \
@@ -108,7 +108,7 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
-/* One sum for each of four adjacent slots. Slots of a row often share a link,
+/* Four adjacent slots add to separate sums. Slots of a row often share a link,
  * and a single sum would serialize them. */
 static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
                                    unsigned count, uint32_t slot, double bytes)
@@ -154,7 +154,7 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
 }
 
 /* Iterations oscillate around the limit of their mean, so they are summed. The
- * first one is excluded: it is mostly the last one, or far off. */
+ * first is excluded, because it mostly repeats the last one or is far off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
@@ -185,7 +185,7 @@ void mrail_flows_reset_sum(mrail_flows_t *flows)
     flows->num_summed = 0;
 }
 
-/* Replaces the iteration by the mean, if there is one. */
+/* Replaces the iteration by the mean of the summed ones, if there are any. */
 void mrail_flows_try_mean(mrail_flows_t *flows)
 {
     double part;
@@ -242,7 +242,7 @@ static void flows_halve_duals(mrail_flows_t *flows)
     }
 }
 
-/* 0; or 1: a price is above the highest one. */
+/* Returns 1 if a price exceeds the maximum, otherwise 0. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 {
     const mrail_kernels_step_t step = {.per_target = 1 / target,
@@ -268,8 +268,8 @@ double mrail_flows_dual_max(const mrail_flows_t *flows)
 
 /* ---- bounds ---- */
 
-/* Sum over the demands of bytes times the shortest path, from the current
- * lengths and `per_relay` for each relay. */
+/* Sum over the demands of bytes times the length of the shortest path, for the
+ * current lengths plus `per_relay` for each relay. */
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
     const double *relays = flows->slot_relays, *length = flows->length;
@@ -287,8 +287,8 @@ double mrail_flows_volume(const mrail_flows_t *flows)
     return mrail_kernels_dot(flows->link_room, flows->width, flows->length);
 }
 
-/* Computes the bound of the current lengths. Stores the lengths if it is the
- * best. */
+/* Computes the bound for the current lengths. Keeps the lengths if their bound
+ * is the best so far. */
 void mrail_flows_prove(mrail_flows_t *flows)
 {
     double volume = mrail_flows_volume(flows), proved;
@@ -305,7 +305,7 @@ void mrail_flows_prove(mrail_flows_t *flows)
     flows->bound = MRAIL_MAX(flows->bound, proved);
 }
 
-/* Bounds from cuts and from the best lengths of the last problem. */
+/* Bounds from the cuts, and from the best lengths of the last problem. */
 void mrail_flows_prove_first(mrail_flows_t *flows)
 {
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
@@ -315,7 +315,7 @@ void mrail_flows_prove_first(mrail_flows_t *flows)
     mrail_flows_prove(flows);
 }
 
-/* Bound before prices exist: lengths are a high power of the loads. */
+/* A bound before prices exist, with a high power of the loads as lengths. */
 static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
 {
     double most = mrail_flows_trial_congestion(flows);
@@ -331,8 +331,8 @@ static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
     mrail_flows_prove(flows);
 }
 
-/* Bounds from the rises since the last check, and from the largest rises with
- * equal lengths. */
+/* Two bounds: the first uses the rises since the last check as lengths. The
+ * second uses equal lengths for the links that rose the most. */
 static void flows_prove_by_rises(mrail_flows_t *flows)
 {
     double most = 0;
@@ -383,7 +383,8 @@ unsigned mrail_flows_after(unsigned iteration)
     return iteration + MRAIL_MAX(LOOK_ITERATIONS, iteration / LOOK_PART);
 }
 
-/* Smaller one of this iteration's congestion and `best` (0: none yet). */
+/* Keeps the iteration if it is the best one. Returns the smaller of its
+ * congestion and `best` (0: none yet). */
 static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -394,8 +395,8 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-/* Target from the iterations' own congestion and bound. Repairs and cuts say
- * little about their direction. */
+/* Target from the congestion and bound of the iterations themselves. Repairs
+ * and cuts say little about where the iterations are heading. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,
@@ -407,7 +408,8 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
     return flows->congestion <= flows->bound * (1 + gap);
 }
 
-/* Moves a small excess over the acceptable congestion to lanes with room. */
+/* If the congestion is only slightly too high, moves the excess to lanes with
+ * room. */
 static void flows_relieve_balance(mrail_flows_t *flows, double gap)
 {
     double limit = flows->bound * (1 + RELIEVED * gap);
@@ -448,7 +450,7 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
             return iteration;
         }
         if (mrail_flows_raise_duals(flows, flows_target(flows, best, gap))) {
-            flows_halve_duals(flows); /* rises prove bounds, prices do not */
+            flows_halve_duals(flows); /* the bound needs only the rises */
         }
         if (iteration == look) {
             flows_prove_by_rises(flows);
@@ -466,7 +468,8 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
     return max_iterations;
 }
 
-/* Moves a small excess over the limit. Returns the congestion afterwards. */
+/* Moves a small excess over the limit to lanes with room. Returns the resulting
+ * congestion. */
 static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -478,7 +481,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* The mask of each demand holds its weights. */
+/* Each demand's weights are in its mask. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_PHASE_FIT, 1);

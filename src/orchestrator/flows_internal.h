@@ -18,40 +18,42 @@ enum {
     FLOWS_NUM_PHASES
 };
 
-/* Index num_links is the absent link, with no price, length or load. Further
- * copies of it pad arrays of links to link_room. */
+/* Index num_links stands for an absent link, with no price, length or load.
+ * Further copies of it pad the arrays of links to link_room. */
 struct mrail_flows {
     mrail_flows_links_t links;
     mrail_kernels_t kernels;
-    double widest;          /* largest capacity of a link */
-    uint32_t link_room;     /* links with padding, for vectors */
-    unsigned depth;         /* largest number of links of a slot */
-    uint32_t links_in_cuts; /* links from this one on are in no set and have no
-                        * parent */
-    mrail_rail_masks_t masks; /* sets of lanes since creation */
-    uint32_t rail_masks_set;  /* entries of mask_lanes that are set */
+    double widest;            /* largest capacity of a link */
+    uint32_t link_room;       /* number of links, padded for vectors */
+    unsigned depth;           /* largest number of links in a slot */
+    uint32_t links_in_cuts;   /* links from here on are in no set and have no
+                             * parent */
+    mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
+    uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
     const double *base;       /* bytes of other demands, by link; or NULL */
     uint32_t *mask;           /* by demand: number of its mask */
-    uint32_t *open;           /* by demand: allowed lanes, bits */
-    uint32_t *over;           /* demands left for a repair */
-    double *mask_lanes;       /* factors of all masks, then lengths of all */
-    /* Slots of all rows with padding: used, with links set, allocated. */
+    uint32_t *open;           /* by demand: allowed lanes as bits */
+    uint32_t *over;           /* demands that a repair has not finished */
+    double *mask_lanes;       /* factors of all masks, then their lengths */
+    /* Slots of all rows, padded: in use, with links set, allocated. */
     uint32_t num_slots, slots_set, slots_room;
-    size_t num_bytes, bytes_room; /* bytes of all demands, with padding */
+    size_t num_bytes, bytes_room; /* bytes of all demands, padded */
     uint32_t *slot_link;          /* by slot, MRAIL_FLOWS_SLOT_LINKS each */
     uint8_t *slot_open;
-    uint8_t *slot_common; /* by slot: links that other open lanes of its row
-                           * share, bits; second half of slot_open */
-    uint32_t *link_first; /* by link, and the end: index in link_slots */
+    uint8_t *slot_common; /* by slot: links shared with other open lanes of the
+                           * row, as bits; second half of slot_open */
+    uint32_t *link_first; /* by link: index in link_slots; one more entry marks
+                           * the end */
     uint32_t *link_slots; /* open slots by link */
-    int has_relays;       /* some open slot has relays */
-    uint32_t *row_open;  /* by row: open lanes, bits; first of several arrays */
-    uint32_t *row_taken; /* by row: lanes that a demand may take */
-    uint32_t *row_over;  /* by row: lanes above the limit, in a repair */
-    uint32_t *row_shut;  /* by row: lanes whose exclusive links are full, in a
+    int has_relays;       /* some open slot needs relays */
+    uint32_t *row_open;   /* by row: open lanes as bits; first of several
+                          * arrays */
+    uint32_t *row_taken;  /* by row: lanes that some demand may use */
+    uint32_t *row_over;   /* by row: lanes above the limit, during repair */
+    uint32_t *row_shut; /* by row: lanes whose exclusive links are full, during
                           * repair */
-    uint32_t *row_relays; /* by row, FLOWS_ROW_RELAYS each: lanes with 0, 1, 2
-                        * relays */
+    uint32_t *row_relays; /* by row, FLOWS_ROW_RELAYS each: lanes with 0, 1 and
+                           * 2 relays */
     uint32_t *row_set;    /* by row, FLOWS_ROW_SETS each: sets that cut all open
                         * lanes */
     uint32_t *rows;       /* rows with demands */
@@ -60,36 +62,37 @@ struct mrail_flows {
     double *slot_relays;        /* first of five arrays in one allocation */
     double *slot_direct_weight; /* without relays and prices; 0: closed */
     double *slot_weight;        /* without prices */
-    double *slot_factor; /* with prices; in proofs: lengths; in repairs 1: above
-                          * the limit */
-    double *slot_load;   /* bytes of this iteration */
+    double *slot_factor; /* with prices; in proofs the length; in repairs 1 if
+                          * above the limit */
+    double *slot_load;   /* bytes in this iteration */
     unsigned phase;
-    double *duals[FLOWS_NUM_PHASES];  /* by link; one allocation with other
-                                    * arrays */
+    double *duals[FLOWS_NUM_PHASES];  /* by link; one allocation with others */
     double *per_byte;                 /* by link: seconds */
     double *width;                    /* by link: capacity */
-    double *dual;                     /* by link: dual price in this phase */
+    double *dual;                     /* by link: dual price in the current
+                                       * phase */
     double *factor;                   /* e^-price */
     double *load;                     /* seconds */
-    double *sums;                     /* by link: partial sums of bytes */
+    double *sums;                     /* by link: partial sums of the bytes */
     double *length;                   /* for a bound */
-    double *proof;                    /* lengths of the best bound; 0: none */
-    double *since;                    /* prices at the last bound */
-    double *rise;                     /* of prices in the last iteration */
-    double *sum_load;                 /* sum over iterations since the last
-                                    * check */
+    double *proof;                    /* lengths that gave the best bound; 0:
+                                       * none */
+    double *since;                    /* prices at the last check */
+    double *rise;                     /* price changes in the last iteration */
+    double *sum_load;                 /* sum over the iterations since the last
+                                       * check */
     double *excess;                   /* bytes above a limit */
     double *set_bytes, *set_capacity; /* of cut sets */
-    double *all_bytes;                /* by demand, lane; three times: */
-    double *trial;                    /* of this iteration */
-    double *sum;                      /* sum over iterations */
-    double *bytes;                    /* of the best division */
+    double *all_bytes;                /* by demand and lane: the next three */
+    double *trial;                    /* division of this iteration */
+    double *sum;                      /* sum over several iterations */
+    double *bytes;                    /* best division so far */
     unsigned num_summed;
     int is_first; /* the next iteration is the first one and is not summed */
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* of `bytes` */
     double bound, relayed_bound;
-    double proved; /* bound from loads and prices, without cuts */
+    double proved; /* best bound from loads and prices, without cuts */
 };
 
 #define FLOWS_ROW_SETS 2
@@ -103,19 +106,20 @@ typedef struct mrail_flows_lanes {
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 
-/* Computes link loads from the best division in place of this iteration's. */
+/* Recomputes the link loads from the best division instead of this
+ * iteration's. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
-/* Part of the allowed congestion that prices aim at, because iterations
+/* Prices aim at this part of the allowed congestion, because iterations
  * oscillate. */
 #define FLOWS_AIM 0.999
-/* Margin for rounding that moves leave. */
+/* Margin that moves leave for rounding. */
 #define FLOWS_WITHIN (1 - 1e-9)
 
-/* Functions of flows.c for flows_search.c: start of a phase, with weights
- * multiplied by relay_factor per relay; start of the iterations; reset of the
- * sum; one iteration; its congestion; the mean of the iterations in its place;
- * storing it as the best. */
+/* Functions of flows.c that flows_search.c uses. They start a phase, with
+ * weights multiplied by relay_factor for each relay; start the iterations;
+ * reset the sum; run an iteration; return its congestion; replace it by the
+ * mean; and keep it as the best. */
 void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
                        double relay_factor);
 void mrail_flows_begin_iterations(mrail_flows_t *flows);
@@ -126,33 +130,33 @@ void mrail_flows_try_mean(mrail_flows_t *flows);
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion);
 /* Iteration of the next check. */
 unsigned mrail_flows_after(unsigned iteration);
-/* 1: a price exceeds the maximum. */
+/* Returns 1 if a price exceeds the maximum. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target);
 double mrail_flows_dual_max(const mrail_flows_t *flows);
-/* Bounds from the current lengths, and the initial bounds. Then the two sums of
- * a bound for the current lengths: bytes times shortest paths, and capacities
- * times lengths. */
+/* The first two update the bound: from the current lengths, and before the
+ * first iteration. The others return the two sums of a bound for the current
+ * lengths: bytes times shortest paths, and capacities times lengths. */
 void mrail_flows_prove(mrail_flows_t *flows);
 void mrail_flows_prove_first(mrail_flows_t *flows);
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
 double mrail_flows_volume(const mrail_flows_t *flows);
 
-/* Computes link loads from the slots. */
+/* Computes the link loads from the slots. */
 void mrail_flows_add_loads(mrail_flows_t *flows);
 
-/* Lower bound of the congestion from the cut sets. */
+/* Lower bound on the congestion from the cut sets. */
 double mrail_flows_cut_bound(mrail_flows_t *flows);
 
-/* Incremental repair, in the file flows_repair.c. The first function moves the
- * excess over a limit to lanes with room, few relays first. The second function
+/* Incremental repair, implemented in flows_repair.c. The first function moves
+ * the excess over a limit to lanes with room, preferring few relays. The second
  * then moves relayed bytes to lanes with fewer relays. Both update the loads
- * and relayed bytes of the iteration. */
+ * and the relayed bytes of the iteration. */
 void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_remove_relays(mrail_flows_t *flows, double limit);
 
-/* Raises the current lengths of full links until each demand's bytes are
- * consistent with its shortest paths. `bytes` is the division that was repaired
- * last. Lengths are relays times `per_relay`, at most `most`. */
+/* Raises the current lengths of full links until the bytes of each demand agree
+ * with its shortest paths. `bytes` is the division repaired last. Each relay of
+ * a path has length `per_relay`, and no link gets longer than `most`. */
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
 

@@ -1,4 +1,4 @@
-/* Memory, links, slots and masks of a division: its constant data. */
+/* Constant data of a division: memory, links, slots and masks. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -131,8 +131,8 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     return 0;
 }
 
-/* Half of a path's weight. The weight is the capacity of the narrowest link, so
- * each half is a square root. */
+/* Half of a path's weight. The whole weight is the capacity of the narrowest
+ * link, so each half is a square root. */
 static double flows_weight(const mrail_flows_t *flows,
                            const mrail_flows_slot_t *slot)
 {
@@ -175,7 +175,7 @@ static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
             (own[3] == link));
 }
 
-/* 1: a link of the slot is in this set. */
+/* Returns 1 if a link of the slot belongs to this set. */
 static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 {
     const uint32_t *link =
@@ -190,7 +190,8 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
     return 0;
 }
 
-/* Sets that cut all open lanes of a row, among those of one lane. */
+/* Finds the sets that cut all open lanes of a row. Only the sets of its first
+ * open lane can. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
     uint32_t first = row * flows->kernels.width, open = flows->row_open[row];
@@ -221,7 +222,8 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* Lanes by relays, and links that several lanes share. */
+/* Groups the lanes by number of relays, and finds links that several lanes
+ * share. */
 static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
 {
     uint32_t first = row * flows->kernels.width;
@@ -250,7 +252,7 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* Slots of each link, by counting. */
+/* Lists the slots of each link with a counting sort. */
 static void flows_set_link_slots(mrail_flows_t *flows)
 {
     uint32_t num_links = flows->links.num_links, *first = flows->link_first;
@@ -276,7 +278,7 @@ static void flows_set_link_slots(mrail_flows_t *flows)
     }
 }
 
-/* Sets the new slots. */
+/* Sets up the slots of new rows. */
 static void flows_set_slots(mrail_flows_t *flows,
                             const mrail_flows_slot_t *slot)
 {
@@ -301,9 +303,9 @@ static void flows_set_slots(mrail_flows_t *flows,
     }
 }
 
-/* Sets the lanes that demands may take of their rows. 1: masks are necessary,
- * because a demand may take fewer lanes than its rows share. All other demands
- * use one mask. */
+/* Sets the lanes of its rows that each demand may use. Returns 1 if masks are
+ * needed because some demand may not use all lanes that its rows share. All
+ * other demands use one mask. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
     uint32_t rows = flows->num_slots / flows->kernels.width;
@@ -336,8 +338,8 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 
 /* ---- cuts ---- */
 
-/* Sets the length of links on lanes with demands to 1, and of others to 0, in
- * rows that a set cuts. */
+/* In rows that a set cuts, sets the length of links to 1 if a demand may use
+ * their lane. Sets all other lengths to 0. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
@@ -359,8 +361,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* Capacities of sets. A link counts at most the sum of the links that its bytes
- * pass before or after. */
+/* Capacities of the sets. A link counts for at most the sum of its children,
+ * which its bytes pass before or after it. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
@@ -442,7 +444,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
     return 0;
 }
 
-/* Each demand has a mask of its own with its weights. */
+/* Gives each demand a mask of its own, which holds its weights. */
 static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
     for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
@@ -453,7 +455,7 @@ static void flows_set_weight(mrail_flows_t *flows, const double *weight)
     flows->kernels.mask_length = NULL;
 }
 
-/* Sets the allowed lanes for the passes; no masks if all lanes are allowed. */
+/* Sets the allowed lanes. There are no masks if no demand needs one. */
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {

@@ -1,4 +1,4 @@
-/* Merging of pieces, demand by demand: fewer pieces and no needless relays. */
+/* Merges the pieces of each demand, for fewer pieces and no needless relays. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -13,8 +13,8 @@ static double flows_lane_relays(const mrail_flows_t *flows,
            flows->slot_relays[lanes->in + lane];
 }
 
-/* Adds bytes, also negative ones, to the links of a lane. Returns their largest
- * load. */
+/* Adds bytes, possibly negative, to the links of a lane. Returns the largest of
+ * their loads. */
 static double flows_add_to_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, uint32_t lane,
                                 double bytes)
@@ -35,8 +35,8 @@ static double flows_add_to_lane(mrail_flows_t *flows,
     return most;
 }
 
-/* Lane with the least load after adding the bytes, among the demand's lanes
- * with the fewest relays. */
+/* Among the demand's lanes with the fewest relays, finds the one whose load is
+ * lowest once the bytes are added. */
 static uint32_t flows_best_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, double bytes,
                                 double *load_p)

@@ -1,9 +1,9 @@
 /*
- * Incremental repair, demand by demand. It moves the excess over a limit to
- * lanes with room, removes needless relays, and prices full links.
+ * Incremental repair, demand by demand. Moves the excess over a limit to lanes
+ * with room, removes needless relays, and prices full links.
  *
- * All values are bytes above the limit of a link (`excess`; below 0: room). The
- * absent link has unlimited room.
+ * All values are the bytes by which a link exceeds the limit (`excess`). A
+ * value below 0 is room. The absent link has unlimited room.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -12,32 +12,31 @@
 
 #include <string.h>
 
-/* Largest difference of relays in a move: paths have at most two. */
+/* Largest difference in relays between two lanes; a path has at most two. */
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
-/* Relative rounding tolerance of a link's bytes within the limit, for excess
- * and room. */
+/* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
-/* Phases over all demands until the prices of full links have converged
- * enough. */
+/* By then the prices of full links have converged enough. */
 #define VALUE_ITERATIONS 4
-/* Lengths that differ by less, in relays, are equal. */
+/* Lengths that differ by less, in relays, count as equal. */
 #define COST_TOLERANCE 1e-6
 
-/* Above any excess. */
+/* Greater than any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
 
 typedef struct repair {
     mrail_flows_t *flows;
     double limit;
-    const uint32_t *out, *in; /* links of the demand's first lane */
+    const uint32_t *out, *in; /* links of the demand's lane 0 */
     uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, slots, lanes of the demand */
+        open;                  /* rows, first slots, lanes of the demand */
     double *all_bytes, *bytes; /* of all demands, of this one */
 } repair_t;
 
-/* Marks a slot with a link above the limit, and one whose exclusive links have
- * no room. A move between lanes does not change the links that they share. */
+/* Marks a slot as over if one of its links is above the limit, and as shut if a
+ * link that it shares with no other lane has no room. Moves between lanes do
+ * not change the links that they share. */
 static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
@@ -77,7 +76,7 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     }
 }
 
-/* Marks all slots; moves update the marks. */
+/* Marks all slots. Later moves update the marks. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
     size_t rows = flows->slots_set / flows->kernels.width;
@@ -161,7 +160,7 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
            repair->flows->slot_relays[repair->first_in + lane];
 }
 
-/* Lanes of the demand's rows with this number of relays. */
+/* Lanes on which the demand needs this number of relays. */
 static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
                                                int relays)
 {
@@ -179,7 +178,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
     return lanes;
 }
 
-/* Lanes that may have room. */
+/* Open lanes that may have room. */
 static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -188,8 +187,8 @@ static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
                             flows->row_shut[repair->row_in]);
 }
 
-/* Largest excess of a lane after removing bytes from another lane, for links
- * that both use. */
+/* Largest excess of a lane's links if bytes were removed from lane `from`,
+ * which may use some of the same links. */
 static double repair_excess_without(const repair_t *repair, uint32_t lane,
                                     uint32_t from, double bytes)
 {
@@ -214,15 +213,15 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
-/* Moves as many of these bytes as the other lane has room for. Returns the
- * moved bytes. Links that both lanes use do not change. */
+/* Moves as many of these bytes as lane `to` has room for. Returns the number
+ * moved. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
     double moved;
 
     if (repair_excess(repair, to) >= bytes) {
-        return 0; /* no room even for all of these bytes */
+        return 0; /* no room, even if the lanes shared links */
     }
     moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
     if (moved <= 0) {
@@ -237,7 +236,7 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     return moved;
 }
 
-/* Moves bytes of a lane to any of these lanes. Returns the rest. */
+/* Moves bytes from one lane to any of `lanes`. Returns the bytes left. */
 static double repair_move_any(const repair_t *repair, uint32_t from,
                               uint32_t lanes, double bytes)
 {
@@ -249,8 +248,8 @@ static double repair_move_any(const repair_t *repair, uint32_t from,
     return left;
 }
 
-/* Moves the excess of a lane to lanes with `more` additional relays. 1: some is
- * left. */
+/* Moves the excess of a lane to lanes with `first` to `last` additional relays.
+ * Returns 1 if some is left. */
 static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
                                             uint32_t from, int first, int last)
 {
@@ -275,7 +274,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     return over > 0;
 }
 
-/* 1: the demand still has bytes on a lane above the limit. */
+/* Returns 1 if the demand still has bytes on a lane above the limit. */
 static int repair_relieve(const repair_t *repair, int first, int last)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -293,9 +292,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* First phase: lanes without additional relays. A demand within the limit stays
- * within it, because no move exceeds it. Returns the number of other demands
- * and stores them in `over`. */
+/* First step: lanes without additional relays. A demand within the limit stays
+ * within it, because no move exceeds the limit. Stores the other demands in
+ * `over` and returns their number. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
@@ -377,7 +376,8 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
            -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
-/* Number of full links of a lane, and its length in relays. */
+/* Returns the number of full links of a lane. The length includes its
+ * relays. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -413,9 +413,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand uses a long lane only because shorter ones are full. It leaves an
- * overfull lane only for the shortest lane with room. The difference is the
- * price of the full links. 1: a length rose. */
+/* A demand uses a long lane only because shorter ones are full, and can leave
+ * an overfull lane only for the shortest lane with room. The difference in
+ * length is the price of the full links. Returns 1 if a length rose. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

@@ -1,6 +1,6 @@
 /*
- * Phase 2: few relays within a congestion. It combines the ascent of flows.c
- * with costly relays, repaired iterations, and prices of full links.
+ * Phase 2: few relays within a congestion. Combines the ascent of flows.c, with
+ * costly relays, with repair of the iterations and prices of full links.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -10,23 +10,24 @@
 #include <string.h>
 
 /* Cost of each relay of a path, as a price. If more than e^-this of a demand
- * takes a path with one more relay, the other paths are full. */
+ * takes a path with one more relay than necessary, the other paths are full. */
 #define RELAY_COST 10.0
-/* Relayed bytes of an absent division. */
+/* Relayed bytes if there is no division. */
 #define NO_DIVISION 1e300
-/* Part of the gap: a division this close to its bound needs no search. */
+/* Part of the gap. A division this close to its bound needs no removal of
+ * relays. */
 #define DIRECT 0.1
-/* Maximum value of full links, relative to the maximum price. The rest leaves
+/* Full links are priced up to this part of the maximum price. The rest leaves
  * room for differences. */
 #define PART_OF_MOST 0.5
-/* Iteration of the restart without price jumps. */
+/* The search restarts without price jumps at this iteration. */
 #define PLAIN_ITERATION 100
-/* Part of the limit: a link with less room is full. */
+/* Part of the limit. A link with less room than this is full. */
 #define FULL 1e-6
-/* Part of all bytes: a difference of relayed bytes below it does not count. */
+/* Part of all bytes. Smaller differences in relayed bytes do not count. */
 #define RELAYED_TOLERANCE 1e-4
-/* Lower limit of the aim. The aim decreases while iterations stay above the
- * limit. Further down, no division may exist. */
+/* The aim decreases, down to this, while iterations stay above the limit.
+ * Further down there may be no division. */
 #define AIM_LEAST 0.992
 #define AIM_PART 0.5
 
@@ -38,7 +39,8 @@ static double flows_exp(double x)
     return v[0];
 }
 
-/* Bound from the current lengths, with the relay cost of the weights. */
+/* Updates the bound for the current lengths, with the same relay cost as the
+ * weights. */
 static void flows_prove_relayed(mrail_flows_t *flows, double limit)
 {
     double least = mrail_flows_shortest(flows, RELAY_COST) -
@@ -48,7 +50,7 @@ static void flows_prove_relayed(mrail_flows_t *flows, double limit)
 }
 
 /* Bounds from the prices, and from the prices rounded to whole relays. Prices
- * converge to these, except for the small shares on costly paths. */
+ * converge to whole relays, except for the small shares on costly paths. */
 static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
     memcpy(flows->length, flows->dual,
@@ -63,15 +65,15 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 
 /* State of a search. */
 typedef struct flows_search {
-    double limit, aim;   /* congestion; the aim as a part of it */
+    double limit, aim;   /* congestion; target relative to it */
     double gap, nothing; /* of relayed bytes; bytes that do not count */
-    double limit_gap;    /* gap of the limit above its bound, in a warm start */
+    double limit_gap;    /* of the limit above its bound, in a warm start */
     int is_warm;         /* prices of an earlier problem exist */
-    unsigned tries;      /* iterations for a division within the limit */
-    double least;        /* relayed bytes for any limit */
-    int is_kept;         /* the last check stored its repaired division */
+    unsigned tries;      /* iterations to find a division within the limit */
+    double least;        /* relayed bytes without any limit */
+    int is_kept;         /* the last check kept its repaired division */
     int is_plain;        /* no price jumps */
-    int has_jumped;      /* prices jumped in the last check */
+    int has_jumped;      /* prices jumped at the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -83,8 +85,8 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* Stores a repaired division; its loads are summed again. The iteration is
- * lost, because the two buffers are swapped. */
+/* Keeps a repaired division if it is the best one, and sums its loads anew. The
+ * iteration is lost, because the two buffers are swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
     double *bytes = flows->trial;
@@ -100,8 +102,8 @@ static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Mixes a division above the limit that relays less with one below the
- * limit. */
+/* If the iteration is above the limit but relays less, mixes it with the best
+ * division, which is below. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = mrail_flows_trial_congestion(flows) - limit;
@@ -138,7 +140,7 @@ static double flows_total(const mrail_flows_t *flows)
     return total;
 }
 
-/* Caps prices: a link that saves many relays needs no higher price. */
+/* Caps prices: however many relays a link saves, it needs no higher price. */
 static void flows_cap_duals(mrail_flows_t *flows)
 {
     double most = mrail_flows_dual_max(flows);
@@ -158,7 +160,8 @@ static int flows_is_found(const mrail_flows_t *flows,
            flows->relayed_bound * (1 + search->gap) + search->nothing;
 }
 
-/* Sets prices from full links if they prove more than the present ones. */
+/* Prices full links, and keeps these prices if they prove more than the present
+ * ones. */
 static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
@@ -177,7 +180,7 @@ static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Excess that repair cannot move indicates a cut: the limit was too low. */
+/* Excess that repair cannot move indicates a cut, so the limit was too low. */
 static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
@@ -200,7 +203,7 @@ static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Checks the last iterations. 1: the search is complete. */
+/* Checks the last iterations. Returns 1 if the search is complete. */
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned iteration)
 {
@@ -237,7 +240,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     return flows_is_found(flows, search);
 }
 
-/* Best division, with fewer relays where there is room. */
+/* Removes relays from the best division where there is room. */
 static void flows_remove_relays_best(mrail_flows_t *flows,
                                      flows_search_t *search)
 {
@@ -248,8 +251,8 @@ static void flows_remove_relays_best(mrail_flows_t *flows,
     flows_keep_repaired(flows, search);
 }
 
-/* Prices after a jump may mislead for long. Slow rises from 0 reach the right
- * values. */
+/* After a jump, prices may mislead for a long time. Slow rises from 0 reach the
+ * right values. */
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
@@ -259,7 +262,7 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
     mrail_flows_begin_iterations(flows);
 }
 
-/* Returns the number of iterations; 0: no division was found. */
+/* Returns the number of iterations, or 0 if it found no division. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_iterations)
 {
@@ -270,7 +273,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     dual_max = mrail_kernels_most(flows->link_room, flows->dual);
     search->is_warm = dual_max > 0;
     if (dual_max > mrail_flows_dual_max(flows)) {
-        flows_cap_duals(flows); /* paths may have more links now */
+        flows_cap_duals(flows); /* paths may now have more links */
     }
     search->aim = FLOWS_AIM;
     search->nothing = RELAYED_TOLERANCE * flows_total(flows);

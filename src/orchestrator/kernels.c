@@ -19,7 +19,8 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define LESSER(a, b) CHOSEN(a, <, b)
 #define GREATER(a, b) CHOSEN(a, >, b)
 
-/* The compiler knows the number of iterations and must unroll the loop. */
+/* The number of iterations is a compile-time constant; the loop must be
+ * unrolled. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("unroll")
 #else
@@ -29,11 +30,11 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
     UNROLLED                                                                   \
     for (unsigned v = 0; v < (count); ++v)
 
-/* In this order on all machines. */
+/* Adds in the same order on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-/* Loads of a row's slots, while consecutive demands share the row. In memory,
- * each demand would wait for the store of the one before. */
+/* Loads of a row's slots, held in registers while consecutive demands share the
+ * row. In memory, each demand would wait for the previous one's store. */
 typedef struct held {
     vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
     vec_t *at; /* NULL: none yet */
@@ -230,7 +231,8 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     }
 }
 
-/* Macros, because functions would pass vectors in different ways. */
+/* Macros, because the way in which functions pass vectors depends on the
+ * instruction set. */
 #define ALL(value)                                                             \
     (vec_t)                                                                    \
     {                                                                          \
@@ -284,8 +286,8 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
     return SUM_OF(total);
 }
 
-/* Instantiates `call`, one of the functions above, for each vector count and
- * with or without masks. Both are compile-time constants: `num_vecs` and
+/* Instantiates `call`, one of the functions above, for each vector count, with
+ * or without masks. Both are compile-time constants: `num_vecs` and
  * `is_masked`. */
 #define BY_WIDTH(masked, call)                                                 \
     switch (kernels->width / MRAIL_KERNELS_VECTOR) {                           \
@@ -322,7 +324,7 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
         BY_WIDTH(0, call)                                                      \
     }
 
-/* Two versions of each function, for two instruction sets. */
+/* Compiles each function twice, for two instruction sets. */
 #define TWIN(type, name, arguments, ...)                                       \
     static type name##_anywhere arguments __VA_ARGS__ AVX2_TWIN(               \
         type, name, arguments, __VA_ARGS__)

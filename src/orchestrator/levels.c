@@ -12,10 +12,10 @@
 
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
-/* Parts of the gap: for the first division, and for all but rounding. */
+/* Parts of the gap: for the first division, and for everything but rounding. */
 #define PART_BALANCE 0.6
 #define PART_LIMIT 0.95
-/* Least weight of a rail for a demand, also of rails that neither end owns. */
+/* Minimum weight of a rail for a demand, even if neither end owns the rail. */
 #define LEAST_WEIGHT 0.002
 
 /* ---- first level ---- */
@@ -66,7 +66,8 @@ static void levels_add_links(mrail_levels_t *levels, double *link_bytes)
     }
 }
 
-/* Weights of rails for large demands, and the loads of small demands. */
+/* Sets the weights of rails for large demands, and the loads of small
+ * demands. */
 static void levels_weigh(mrail_levels_t *levels)
 {
     levels_clear_slots(levels);
@@ -123,7 +124,8 @@ static int levels_divide_rails(mrail_levels_t *levels,
     return 0;
 }
 
-/* Whole bytes of large demands, and the loads of all demands on rail links. */
+/* Cuts large demands into whole bytes. Sums the loads of all demands on the
+ * rails' links. */
 static void levels_cut(mrail_levels_t *levels, mrail_plan_summary_t *summary)
 {
     const double *bytes = mrail_flows_bytes(levels->flows);
@@ -168,7 +170,7 @@ static int levels_grow_demands(mrail_levels_t *levels, size_t num_demands)
     return 0;
 }
 
-/* Room for the demands of any pair of nodes. */
+/* Makes room for the demands of the largest pair of nodes. */
 static int levels_grow_ends(mrail_levels_t *levels)
 {
     size_t most = 0;
@@ -189,7 +191,8 @@ static int levels_grow_ends(mrail_levels_t *levels)
 
 /* ---- second level ---- */
 
-/* Pair of nodes of a counted demand; MRAIL_PLAN_NONE: not counted. */
+/* Pair of nodes of a demand, or MRAIL_PLAN_NONE if it is within a node or
+ * empty. */
 static uint32_t levels_pair(const mrail_levels_t *levels,
                             const mrail_plan_demand_t *demand)
 {
@@ -201,7 +204,7 @@ static uint32_t levels_pair(const mrail_levels_t *levels,
                : from * levels->num_nodes + to;
 }
 
-/* Counting sort; it keeps the order of demands of a pair of nodes. */
+/* Counting sort. It keeps the order of the demands within a pair of nodes. */
 static void levels_sort(mrail_levels_t *levels)
 {
     size_t pairs = (size_t)levels->num_nodes * levels->num_nodes;
@@ -226,7 +229,7 @@ static void levels_sort(mrail_levels_t *levels)
             levels->order[--first[(size_t)pair + 1]] = (uint32_t)i;
         }
     }
-    /* The start of each pair is now one entry further on. */
+    /* The start of each pair is now one entry too far on. */
     memmove(first, first + 1, pairs * sizeof(*first));
     first[pairs] = total;
     levels->is_sorted = 1;
@@ -259,7 +262,7 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
     levels->expanded = pair;
 }
 
-/* Load of pairwise links, from the complete second level. */
+/* Load of the pairwise links, computed from the complete second level. */
 static double levels_on_pairs(mrail_levels_t *levels)
 {
     uint32_t pairs = levels->num_nodes * levels->num_nodes;

@@ -1,4 +1,4 @@
-/* Sums of the demands of ranks by pairs of nodes. */
+/* Sums of the ranks' demands, by pair of nodes. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
-/* Limits of number and bytes. Below them, sums cannot overflow and no demand
+/* Limits on bytes and number. Below them, sums cannot overflow, so no demand
  * needs a check. Larger demands are planned at once. */
 #define HUGE_BYTES (UINT64_C(1) << 40)
 #define MAX_RUN ((size_t)1 << 20)
@@ -87,8 +87,8 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* For a run whose sender's rail is not up at both ends: moves half of the small
- * demands from their receivers' rails to the right rails. */
+/* For a run whose sender's rail is not up at both ends: counts small demands on
+ * the rails with the fewest relays, not half on their receivers' rails. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
                 const mrail_plan_demand_t *demand,
@@ -113,10 +113,10 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     }
 }
 
-/* Adds the demands that one rank has to ranks of another node and returns their
- * number. They mostly follow each other. The common values are looked up once
- * and the others stay in registers, so the function above is not inline. Small
- * demands take no branch, because a branch is unpredictable here. With many
+/* Adds the demands that one rank has to the ranks of another node, which mostly
+ * follow each other. Returns their number. Common values are looked up once and
+ * the rest stay in registers, which is why the function above is not inline.
+ * Small demands cause no branch, since it would be unpredictable. With many
  * demands this loop dominates planning time. */
 static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
                                           size_t first, uint64_t *digest_p,
@@ -209,8 +209,8 @@ static void levels_add_inside(mrail_levels_t *levels,
     }
 }
 
-/* Adds demand i and its run, and sets the end of the run. 0, -ENOMEM,
- * -ERANGE. */
+/* Adds demand i and the rest of its run, and sets the end of the run. 0,
+ * -ENOMEM, -ERANGE. */
 static int levels_add_some(mrail_levels_t *levels, size_t i,
                            levels_sums_t *sums, size_t *end_p)
 {

@@ -1,4 +1,4 @@
-/* Memory of a plan in two levels, and the topology of its first level. */
+/* Memory of a plan in two levels, and topology of its first level. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Topology with multi-rail ranks and without GPU links. */
+/* Makes a topology with multi-rail ranks and without GPU links. */
 static int levels_relax(const mrail_plan_topo_t *topo,
                         mrail_plan_topo_t **free_p)
 {
@@ -42,7 +42,8 @@ static int levels_relax(const mrail_plan_topo_t *topo,
     return ret;
 }
 
-/* Sets ranks and relays of nodes; 0: the topology is unsupported. */
+/* Sets the ranks and the relays of nodes. Returns 0 if the topology is
+ * unsupported. */
 static int levels_set_ranks(mrail_levels_t *levels,
                             const mrail_plan_topo_t *topo)
 {

@@ -1,5 +1,5 @@
-/* Upper bounds of GPU link loads, for any result of the second level. Links are
- * those to a switch, or pairwise ones. */
+/* Upper bounds on the load of GPU links, whatever the second level does. The
+ * links are either pairwise or lead to a switch. */
 #include "config.h"
 #include "cuts.h"
 #include "levels_internal.h"
@@ -26,7 +26,7 @@ static int levels_is_switched(const mrail_plan_topo_t *topo)
     return 1;
 }
 
-/* 1: all ranks of each node have links to all others of it. */
+/* Returns 1 if every rank has links to all other ranks of its node. */
 static int levels_is_meshed(const mrail_plan_topo_t *topo)
 {
     for (uint32_t n = 0; n < topo->num_nodes; ++n) {
@@ -112,8 +112,8 @@ void mrail_levels_destroy_gpus(mrail_levels_t *levels)
 
 /* ---- switch ---- */
 
-/* All own bytes of the rank, plus all bytes that its rail carries for
- * others. */
+/* The bytes of each rank itself, plus all bytes that its rail carries if the
+ * rank is a relay. */
 static double levels_most_on_switch(const mrail_levels_t *levels)
 {
     const mrail_plan_link_t *links = mrail_routes_links(levels->routes);
@@ -148,7 +148,8 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
 /* ---- pairwise links ---- */
 
 /* Maximum bytes of a pair of nodes on a rail that neither end owns: the bound
- * of water_fill.h for large demands, plus small demands without an own rail. */
+ * of water_fill.h for large demands, plus small demands whose own rails are
+ * both down. */
 static double levels_third_party(const mrail_levels_t *levels, uint32_t g,
                                  uint32_t rail)
 {
@@ -196,8 +197,9 @@ static double levels_sum(const uint64_t *bytes, uint32_t count)
     return (double)(int64_t)sum;
 }
 
-/* Bytes over a link because one of its ends is a relay: those of `other` that
- * may take the relay's rail, by the own rail of the far rank. */
+/* Maximum bytes on a link because one of its ends is a relay: those bytes of
+ * `other` that may use the relay's rail. `bytes` is by rank and by the far
+ * rank's own rail. */
 static double levels_most_relayed(const mrail_levels_t *levels,
                                   const uint64_t *bytes, uint32_t relay,
                                   uint32_t other, const double *third_party)

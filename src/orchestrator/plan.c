@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Part of the gap for the division; the rest is for rounding. */
+/* Part of the gap for the division. The rest is for rounding. */
 #define PART_LIMIT 0.95
 /* More iterations would take longer than they save in the exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
-/* Iterations of the first and the second warm start. */
+/* Iterations allowed to the first and to the second warm start. */
 #define FIRST_TRIES 2
 #define TRIES 8
 
@@ -70,8 +70,8 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
     return 0;
 }
 
-/* Creates the group of a demand; MRAIL_PLAN_NONE: not planned. `shared`: entry
- * for later demands; or NULL. */
+/* Creates the group of a demand, or sets MRAIL_PLAN_NONE if the demand is not
+ * planned. Also stores the group in *shared, for later demands, unless NULL. */
 static int plan_make_group(mrail_plan_t *plan,
                            const mrail_plan_demand_t *demand, uint32_t *shared,
                            uint32_t *group_p)
@@ -92,8 +92,8 @@ static int plan_make_group(mrail_plan_t *plan,
     return ret;
 }
 
-/* Multi-rail ranks of two nodes share a group. The first of their demands
- * creates it. */
+/* Demands between multi-rail ranks of the same two nodes share a group. The
+ * first one creates it. */
 static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
                                         const mrail_plan_demand_t *demand,
                                         uint32_t *group_p)
@@ -137,7 +137,7 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
     return ret;
 }
 
-/* Resets the entries of node pairs that have a group. */
+/* Resets the shared groups of all pairs of nodes. */
 static void plan_reset_shared(mrail_plan_t *plan)
 {
     size_t nodes = plan->num_nodes;
@@ -145,12 +145,12 @@ static void plan_reset_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-/* Sums over the demands. They stay in registers, because the next demand
- * depends on them. Demands of one group mostly follow each other. */
+/* Sums over the demands, kept in registers because each demand depends on the
+ * one before. Demands of a group mostly follow each other. */
 typedef struct plan_sums {
     uint64_t bytes, digest;
-    uint32_t group;       /* of the last one, or MRAIL_PLAN_NONE */
-    uint64_t group_bytes; /* bytes on its line so far */
+    uint32_t group;       /* of the last demand, or MRAIL_PLAN_NONE */
+    uint64_t group_bytes; /* bytes on the group's line so far */
 } plan_sums_t;
 
 static MRAIL_INLINE void plan_turn_to(plan_division_t *next, plan_sums_t *sums,
@@ -244,7 +244,7 @@ static int plan_warm_start(mrail_plan_t *plan, unsigned tries)
     return summary->relay_iterations > 0;
 }
 
-/* 1: the congestion is within the gap. */
+/* Returns 1 if the congestion is within the gap. */
 static int plan_balance(mrail_plan_t *plan, unsigned max_iterations)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
@@ -257,7 +257,7 @@ static int plan_balance(mrail_plan_t *plan, unsigned max_iterations)
            mrail_flows_bound(plan->flows) * (1 + gap);
 }
 
-/* The warm start comes first. */
+/* Divides the demands, with a warm start if possible. */
 static void plan_divide(mrail_plan_t *plan)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
@@ -305,7 +305,8 @@ uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
     return hash;
 }
 
-/* All lines: loads, relayed bytes and hash of whole bytes. */
+/* Cuts all lines into whole bytes. Computes their loads, relayed bytes and
+ * hash. */
 static void plan_sum_up(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -338,7 +339,7 @@ static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
                                next->demands[i].to, route);
 }
 
-/* 1: each group has one demand. */
+/* Returns 1 if each group has one demand. */
 static int plan_has_pairs_only(const plan_division_t *next)
 {
     size_t count = 0;
@@ -349,9 +350,9 @@ static int plan_has_pairs_only(const plan_division_t *next)
     return count == next->num_groups;
 }
 
-/* Trivial case: each demand whole on its direct path. No division has fewer
- * relays or pieces. If this is within the limit, it is optimal: returns 1 with
- * the lines cut. */
+/* Trivial case: each demand is whole on its direct path. No division has fewer
+ * relays or pieces, so if this one is within the limit, it is optimal. Returns
+ * 1 in that case, with the lines cut. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -388,7 +389,7 @@ static int plan_is_direct(mrail_plan_t *plan)
     return 1;
 }
 
-/* Replaces the present division by the next one. */
+/* Makes the next division the present one. */
 static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 {
     plan_division_t old = plan->now;
@@ -398,8 +399,8 @@ static void plan_accept(mrail_plan_t *plan, uint64_t generation)
     plan->generation = generation;
 }
 
-/* Plans in two levels, if there are enough demands. 0; -ERANGE: plan all at
- * once. */
+/* Plans in two levels if there are enough demands. 0; -ERANGE: plan all demands
+ * at once. */
 static int plan_divide_levels(mrail_plan_t *plan)
 {
     mrail_levels_t *levels =

@@ -5,22 +5,22 @@
  *   topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
  *
  * The load of a link is its bytes divided by its capacity, in seconds. The
- * congestion is the largest load. No exchange can end earlier. The planner has
- * three goals in this order:
+ * congestion is the largest load. No exchange can finish in less time. The
+ * planner has three goals, in this order:
  *
  * - a congestion within a given gap of the proved minimum;
  * - within that congestion, few relayed bytes;
  * - few pieces.
  *
  * Paths between nodes: rail r of one node reaches rail r of the other. Rails
- * match by number because they share a leaf switch. A single-rail rank reaches
- * a foreign rail r through a relay. The relay is the rank of its node that is
- * bound to rail r, over a GPU link. The same holds at the receiver's end. Paths
+ * match by number because they share a leaf switch. To use another rail r, a
+ * single-rail rank needs a relay: the rank of its node that is bound to rail r,
+ * which it reaches over a GPU link. The same holds at the receiver's end. Paths
  * within a node: the direct link, or one rank as a relay. Source: [NIMBLE]
  * IV-B. Small demands avoid relays where they can.
  *
- * The same topology, demands and options give the same plan, bit by bit, on
- * every machine with IEEE 754 doubles.
+ * The same topology, demands and options give a bit-identical plan on every
+ * machine with IEEE 754 doubles.
  *
  * The library needs neither UCX nor MPI. It has no I/O, no clock and no global
  * state. One thread at a time may use an object. Functions that can fail return
@@ -48,13 +48,13 @@ extern "C" {
 #define MRAIL_PLAN_MAX_NODES 4096u
 #define MRAIL_PLAN_MAX_RAILS 16u
 #define MRAIL_PLAN_MAX_RANKS 16384u
-/* Ranks of a node with pairwise GPU links. */
+/* Maximum ranks per node with pairwise GPU links. */
 #define MRAIL_PLAN_MAX_PAIRWISE 16u
-/* Bytes per second of a link that is up. Values far apart would lose the digits
- * of the smaller ones. */
+/* Bytes per second of a link that is up. If capacities were further apart, the
+ * smaller ones would lose digits. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
 #define MRAIL_PLAN_MAX_CAPACITY 1e18
-/* Pieces of a demand. */
+/* Maximum pieces per demand. */
 #define MRAIL_PLAN_MAX_PIECES 20u
 #define MRAIL_PLAN_NONE UINT32_MAX
 
@@ -62,84 +62,86 @@ extern "C" {
 
 typedef struct mrail_plan_topo mrail_plan_topo_t;
 
-/* Creates a topology with num_nodes nodes of num_rails rails each, numbered
- * from 0. It has no ranks and no GPU links. All rails are down and all nodes
- * are in one leaf group. Capacities are bytes per second. */
+/* Creates a topology of num_nodes nodes with num_rails rails each, numbered
+ * from 0. It has no ranks and no GPU links, all rails are down, and all nodes
+ * are in one leaf group. Capacities are in bytes per second. */
 int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
 void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: no effect */
 
-/* Sets the capacities of a rail's port for sending and receiving; 0: down. */
+/* Sets the capacities of a rail's port for sending and receiving. 0: down. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail, double out, double in);
 
 /* Adds the next rank, numbered from 0, to a node. `rail` is the only rail of a
- * single-rail rank. MRAIL_PLAN_NONE makes a multi-rail rank, which reaches all
- * rails by itself. The relay to a rail is the first single-rail rank of the
- * node on that rail. */
+ * single-rail rank. MRAIL_PLAN_NONE adds a multi-rail rank, which reaches all
+ * rails by itself. The first single-rail rank of a node on a rail is the relay
+ * to that rail. */
 int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail);
 
-/* Sets the link between the GPUs of two ranks of one node; 0: no link. */
+/* Sets the capacity of the link between the GPUs of two ranks on one node. 0:
+ * no link. */
 int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
                              unsigned to, double capacity);
 
-/* Sets the links of a rank to and from the switch of its node (> 0). No rank
- * relays within a node that has a switch. A node has either pairwise links or a
- * switch. */
+/* Sets the capacities of a rank's links to and from the switch of its node (>
+ * 0). A node has either a switch or pairwise links. With a switch, no rank
+ * relays within the node. */
 int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
                                double up, double down);
 
-/* Nodes of different leaf groups reach each other through the uplinks of their
- * leaf switches. A leaf group has one leaf per rail and a number below
- * MRAIL_PLAN_MAX_NODES. The uplink capacities, up and down, are those of all
- * uplinks of a leaf together (0: down). A leaf without set uplinks is never a
- * bottleneck. */
+/* The first function puts a node into a leaf group, the second sets the uplinks
+ * of a leaf. Nodes in different leaf groups reach each other through the
+ * uplinks of their leaf switches. A leaf group has one leaf per rail, and its
+ * number is below MRAIL_PLAN_MAX_NODES. The capacities up and down are totals
+ * over all uplinks of the leaf (0: down). A leaf whose uplinks are not set is
+ * never a bottleneck. */
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
                                    unsigned leaf_group);
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
-/* If enabled, ranks of one node without a direct GPU link or switch between
- * them use the rails, like ranks of different nodes. If not, a rank of the node
- * relays between them. Without a relay their traffic is not planned, because
- * its limit is unknown. */
+/* If enabled, ranks of one node use the rails, like ranks of different nodes,
+ * unless a GPU link or switch connects them directly. If disabled, a rank of
+ * the node relays between them. Without a relay their traffic is not planned,
+ * because its limit is unknown. */
 void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int enable);
 
-/* If enabled, single-rail ranks on different rails also reach each other
+/* If enabled, single-rail ranks on different rails can also reach each other
  * without a relay, through the spine. The path leaves by the sender's rail and
- * enters by the receiver's rail. It uses the uplinks of both leaves, also
+ * enters by the receiver's rail. It uses the uplinks of both leaves, even
  * within a leaf group. */
 void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
-/* Node, and rail or MRAIL_PLAN_NONE, of an existing rank. */
+/* Node, or rail (MRAIL_PLAN_NONE: multi-rail), of an existing rank. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
 unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
 
 /* ---- plans ---- */
 
-/* Bytes that one rank has for another. A demand to the rank itself, or of 0
- * bytes, is not planned. */
+/* Bytes that one rank sends to another. Demands of 0 bytes, or of a rank to
+ * itself, are not planned. */
 typedef struct mrail_plan_demand {
     uint32_t from, to;
     uint64_t bytes;
 } mrail_plan_demand_t;
 
 typedef struct mrail_plan_options {
-    /* Gap of the congestion, 0.001 to 1; 0: 0.02.  A gap below 0.01 is not
-     * always reached; the summary tells. */
+    /* Gap of the congestion, 0.001 to 1; 0: 0.02. A gap below 0.01 is not
+     * always reached; the summary shows whether it is. */
     double gap;
-    /* Gap of the relayed bytes, 0.001 to 1; 0: 0.03.  A difference of 1/10000
-     * of all bytes is allowed besides. */
+    /* Gap of the relayed bytes, 0.001 to 1; 0: 0.03. Another 1/10000 of all
+     * bytes is allowed. */
     double relayed_gap;
-    /* Bytes; larger demands may take more relays than necessary.
-     * UINT64_MAX: 1 MB (1e6). */
+    /* Bytes. Larger demands may use more relays than necessary. UINT64_MAX: 1
+     * MB (1e6). */
     uint64_t relay_threshold;
-    /* Bytes; smaller pieces are avoided where the gap allows it.
-     * UINT64_MAX: 64 KiB. */
+    /* Bytes. Smaller pieces are avoided where the gap allows. UINT64_MAX: 64
+     * KiB. */
     uint64_t min_piece;
 } mrail_plan_options_t;
 
@@ -151,13 +153,13 @@ typedef struct mrail_plan_options {
 
 /* Bytes of a demand on one path. */
 typedef struct mrail_plan_piece {
-    uint64_t offset, bytes; /* of the demand; bytes > 0 */
-    uint32_t relay_out;     /* rank of the sender's node, or MRAIL_PLAN_NONE */
-    /* Rank of the receiver's node, or MRAIL_PLAN_NONE.  NONE also on a path
-     * within a node that uses no rail. */
+    uint64_t offset, bytes; /* offset in the demand; bytes > 0 */
+    uint32_t relay_out;     /* rank on the sender's node, or MRAIL_PLAN_NONE */
+    /* Rank on the receiver's node, or MRAIL_PLAN_NONE. Always NONE within a
+     * node if the path uses no rail. */
     uint32_t relay_in;
-    /* Equal, except on paths through the spine.  MRAIL_PLAN_NONE: the path
-     * uses GPU links only. */
+    /* Equal, except on paths through the spine. MRAIL_PLAN_NONE: the path uses
+     * only GPU links. */
     uint32_t rail_out, rail_in;
 } mrail_plan_piece_t;
 
@@ -165,20 +167,21 @@ typedef struct mrail_plan_piece {
  * Result of mrail_plan_make().
  *
  * From 3000 demands on, the planner works in two levels where it can. This
- * needs single-rail ranks that are on switches or all linked in pairs. Then
- * congestion and relayed are upper bounds until mrail_plan_compare(), and
- * relayed_bound is 0.
+ * requires single-rail ranks that are on switches or all linked in pairs. In
+ * that case congestion and relayed are upper bounds until mrail_plan_compare(),
+ * and relayed_bound is 0.
  *
- * Pieces are whole bytes, so a value may violate a bound by at most 64 bytes
- * per piece.
+ * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
+ * piece.
  */
 typedef struct mrail_plan_summary {
     double congestion;       /* seconds */
-    double congestion_bound; /* seconds; no plan is below it */
-    double limit;            /* seconds; congestion allowed to save relays */
+    double congestion_bound; /* seconds; no plan is better */
+    double limit;            /* seconds; congestion that may be used to save
+                              * relays */
     double relayed;          /* bytes times relays */
-    double relayed_bound;    /* no plan within the limit is below it */
-    double bytes;            /* of all planned demands */
+    double relayed_bound;    /* no plan within the limit is better */
+    double bytes;            /* total of all planned demands */
     /* Set by mrail_plan_compare(), otherwise 0. */
     double congestion_before, direct_bytes;
     uint64_t num_pieces;
@@ -198,37 +201,38 @@ typedef enum mrail_plan_link_kind {
 
 typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
-    uint32_t a, b;   /* meaning by kind; b is 0 if the kind names one thing */
+    uint32_t a, b;   /* meaning depends on kind; b is 0 if only a is used */
     double capacity; /* bytes per second */
-    /* Planned load.  For GPU links of a plan in two levels, set by
+    /* Planned. For GPU links of a plan in two levels, set only by
      * mrail_plan_compare(). */
     double bytes;
-    double bytes_before; /* set by mrail_plan_compare(), otherwise 0 */
+    double bytes_before; /* baseline; set by mrail_plan_compare(), otherwise
+                          * 0 */
 } mrail_plan_link_t;
 
 typedef struct mrail_plan mrail_plan_t;
 
-/* Creates a plan for the present state of the topology. Later changes of the
- * topology need a new plan. `options` NULL selects the defaults. The plan is
- * empty until the first mrail_plan_make(). -EINVAL: an option is out of range,
- * or no rail and no link is up. */
+/* Creates a plan for the present state of the topology. If the topology
+ * changes, a new plan is needed. `options` NULL selects the defaults. The plan
+ * is empty until the first mrail_plan_make(). -EINVAL: an option is out of
+ * range, or no rail and no link is up. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
 void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: no effect */
 
 /*
- * Plans these demands. The array stays the caller's, unchanged until the next
- * call or the end of the plan.
+ * Plans these demands. The caller keeps the array unchanged until the next call
+ * or until it destroys the plan.
  *
- * `generation` names the demands; 0 names none. The value of the last
- * successful call states that the demands are unchanged. The plan then stays,
- * and the call reads no demand. Otherwise planning starts from the last plan,
- * which is faster for similar demands. The same sequence of calls gives the
- * same plans.
+ * `generation` identifies the demands. If it is not 0 and the same as in the
+ * last successful call, the caller states that the demands are unchanged. The
+ * plan then stays as it is, and the call does not read the demands. Otherwise
+ * planning starts from the last plan, which is faster for similar demands. The
+ * same sequence of calls gives the same plans.
  *
- * Further errors leave the plan as it was and write a sentence to `why`. The
- * sentence is cut to why_size; `why` may be NULL if why_size is 0.
+ * Further errors leave the plan as it was and write a sentence to `why`,
+ * truncated to why_size. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL        a rank of a demand does not exist
  *   -ENOSPC        there are 2^32 - 1 demands or more
@@ -239,26 +243,26 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
                     size_t num_demands, uint64_t generation, char *why,
                     size_t why_size);
 
-/* Discards the start values that the last plan left. The next plan is made as
- * if it were the first. */
+/* Discards the warm start left by the last plan. The next plan is made as if it
+ * were the first. */
 void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
-/* Gets the pieces of demand i < num_demands, by rising offset and without gaps.
- * Returns their number; 0 if the demand is not planned. `pieces` has room for
- * MRAIL_PLAN_MAX_PIECES. */
+/* Writes the pieces of demand i < num_demands, by ascending offset and without
+ * gaps. Returns their number, or 0 if the demand is not planned. `pieces` must
+ * have room for MRAIL_PLAN_MAX_PIECES. */
 unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                            mrail_plan_piece_t *pieces);
 
-/* Counts the pieces and computes the baseline: each demand whole on one path
- * with the fewest relays. The baseline uses the sender's own rail if that path
- * has the fewest relays. Otherwise it picks one of these paths by (from + to).
- * The time is linear in the number of demands. */
+/* Counts the pieces and computes the baseline, in which each demand is whole on
+ * one path with the fewest relays. That is the path over the sender's own rail
+ * if it has the fewest, otherwise one picked by (from + to). Takes time linear
+ * in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);
 
-/* Links of the topology, with their planned bytes. */
+/* Links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);

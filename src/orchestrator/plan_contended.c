@@ -1,11 +1,11 @@
 /*
  * Plans of many demands of single-rail ranks where two levels do not apply.
- * Each demand is whole on its direct path, unless that path has a contended
+ * Each demand is whole on its direct path unless that path has a contended
  * link. Only the demands over contended links are divided, with the others as
  * fixed loads.
  *
  * The method applies if the minimum congestion is the load of a cut: all ports
- * of a node, or the port and GPU links of a rank. Otherwise all demands are
+ * of a node, or the port and the GPU links of a rank. Otherwise all demands are
  * divided at once.
  */
 #include "config.h"
@@ -19,13 +19,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Part of the gap for the division; the rest is for rounding. */
+/* Part of the gap for the division. The rest is for rounding. */
 #define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
-/* More demands than this are divided at once. */
+/* If there are more, all demands are divided at once. */
 #define MAX_CONTENDED 20000
 #define RELAYED_TOLERANCE 1e-4
-/* Weight factor of a lane for each relay: e^-10, as in flows_search.c. */
+/* Factor of a lane's weight for each relay: e^-10, as in flows_search.c. */
 #define RELAY_WEIGHT 4.5399929762484854e-5
 
 static int contended_grow(mrail_plan_t *plan)
@@ -43,7 +43,8 @@ static int contended_grow(mrail_plan_t *plan)
     return ret;
 }
 
-/* Adds the demands with other paths of as few relays to the bytes of links. */
+/* Adds to link_base the bytes of a demand that has another path with as few
+ * relays. */
 static void contended_add_undecided(mrail_plan_t *plan,
                                     const plan_direct_t *direct, double bytes)
 {
@@ -62,8 +63,8 @@ static void contended_add_undecided(mrail_plan_t *plan,
     }
 }
 
-/* Places all demands on their direct paths: bytes of slots and digest. 0; or
- * -ERANGE, also for invalid demands. */
+/* Puts all demands on their direct paths. Computes the bytes of slots and the
+ * digest. 0, or -ERANGE, also for invalid demands. */
 static int contended_place_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -118,8 +119,8 @@ static int contended_place_direct(mrail_plan_t *plan)
     return 0;
 }
 
-/* Bytes between nodes pass one port of each node on every path. Bytes of a rank
- * pass its own rail's port or its GPU links. */
+/* Every inter-node path crosses one port on each node. A rank's traffic passes
+ * its own rail's port or its GPU links. */
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
@@ -149,10 +150,10 @@ static double contended_bound(const mrail_plan_t *plan)
     return bound;
 }
 
-/* Lower bound of relayed bytes: the relays of direct paths, plus the excess of
- * ports, without demands that have an equally short path. An additional relay
- * removes bytes from one outgoing port and one incoming port. It removes them
- * from one port only if the path without relays existed. */
+/* Lower bound on relayed bytes: the relays of the direct paths, plus the excess
+ * of the ports, not counting demands that have an equally short path. Each
+ * additional relay takes bytes off one outgoing and one incoming port, or off
+ * only one of them if the direct paths need no relays. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {
@@ -190,7 +191,7 @@ static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
     return 0;
 }
 
-/* Makes groups of the demands over contended links that have another path. */
+/* Makes a group of each demand over a contended link that has another path. */
 static int contended_choose(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
@@ -289,7 +290,8 @@ static int contended_divide(mrail_plan_t *plan, double limit)
     return 0;
 }
 
-/* Loads of links, relayed bytes and hash of whole bytes. */
+/* Cuts the groups into whole bytes. Computes link loads, relayed bytes and
+ * hash. */
 static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
 {
     plan_division_t *next = &plan->next;
@@ -310,7 +312,8 @@ static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
     next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* 1: within both gaps, plus 1/10000 of all bytes for relays. */
+/* Returns 1 if both gaps are met. Relayed bytes may exceed theirs by 1/10000 of
+ * all bytes. */
 static int contended_is_within(const mrail_plan_t *plan)
 {
     const mrail_plan_options_t *options = &plan->options;

@@ -7,13 +7,13 @@
 #include "plan.h"
 #include "routes.h"
 
-/* Demands from which plans use two levels, where possible. */
+/* Number of demands from which plans use two levels, where possible. */
 #define MRAIL_PLAN_MIN_TWO_LEVELS 3000
 
-/* Sum over all demands. */
+/* Limit on the sum of all demands. */
 #define MRAIL_PLAN_MAX_BYTES (UINT64_C(1) << 62)
 
-/* In place of a group: the demand is whole on its direct path. */
+/* Instead of a group: the demand is whole on its direct path. */
 #define MRAIL_PLAN_DIRECT (MRAIL_PLAN_NONE - 1)
 
 /* Direct path of a demand. */
@@ -23,21 +23,21 @@ typedef struct plan_direct {
 } plan_direct_t;
 
 /* A division of demands in whole bytes. Demands with the same route form a
- * group. Their bytes lie one after the other on a line, and the lanes divide
- * the line. */
+ * group. Their bytes are laid end to end on a line, which is divided among the
+ * lanes. */
 typedef struct plan_division {
     const mrail_plan_demand_t *demands;
     size_t num_demands, demands_room;
     uint64_t *start;    /* by demand: position on its group's line */
-    uint32_t *group_of; /* by demand; MRAIL_PLAN_NONE: not planned; or
+    uint32_t *group_of; /* by demand, or MRAIL_PLAN_NONE (not planned) or
                          * MRAIL_PLAN_DIRECT */
     uint32_t num_groups, groups_room;
-    uint64_t *totals;       /* by group */
-    uint32_t *row, *lanes;  /* routes of the groups, in the form of flows.h */
-    double *bytes;          /* bytes by group */
-    uint64_t *end;          /* by group, lane: position on the line */
+    uint64_t *totals;       /* bytes by group */
+    uint32_t *row, *lanes;  /* routes of the groups, as in flows.h */
+    double *bytes;          /* the same as doubles */
+    uint64_t *end;          /* by group and lane: position on the line */
     uint64_t digest;        /* of the demands */
-    mrail_levels_t *levels; /* holds the plan in place of these arrays; or
+    mrail_levels_t *levels; /* holds the plan instead of these arrays, or
                              * NULL */
     mrail_plan_summary_t summary;
 } plan_division_t;
@@ -49,7 +49,7 @@ struct mrail_plan {
     double *capacity; /* by link */
     uint32_t num_nodes, num_ranks;
     uint32_t *multi_rail_node; /* by rank; MRAIL_PLAN_NONE: single-rail */
-    uint32_t *shared;          /* group by pair of nodes, of multi-rail ranks */
+    uint32_t *shared;          /* by pair of nodes: group of multi-rail ranks */
     uint64_t generation;
     plan_division_t now, next;
     mrail_levels_t *levels[2]; /* at most one holds the present plan; or NULL */
@@ -59,30 +59,32 @@ struct mrail_plan {
     int is_all_single_rail; /* no rank reaches all rails */
     plan_direct_t *direct;  /* by demand of the next division */
     size_t direct_room;
-    double *weight;       /* by lane of its groups */
-    uint32_t weight_room; /* groups */
-    double *set_sums;     /* bytes, capacity by cut set */
+    double *weight;       /* by group and lane of the next division */
+    uint32_t weight_room; /* number of groups */
+    double *set_sums;     /* bytes and capacity by cut set */
     double *rank_cut;     /* by rank, out and in: capacity of its port and GPU
                            * links */
-    double *rank_bytes;   /* by rank: bytes sent, received */
+    double *rank_bytes;   /* by rank: bytes sent and received */
 };
 
 int mrail_plan_grow_demands(plan_division_t *division, size_t count);
-/* Adds a group to the next division; 0 or -ENOMEM. */
+/* Adds a group to the next division. 0 or -ENOMEM. */
 int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
                          uint32_t *group_p);
-/* Divides a group's line in proportion to `part` of its lanes and adds to the
- * bytes of slots. Returns the group's part of the hash. */
+/* Divides a group's line among its lanes in proportion to `part`, and adds the
+ * bytes to the slots. Returns the group's part of the hash. */
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part);
 
-/* 0; -ERANGE: divide all demands at once; -ENOMEM. */
+/* 0, -ENOMEM, or -ERANGE if all demands must be divided at once. */
 int mrail_plan_divide_contended(mrail_plan_t *plan);
 
-/* Bytes of slots: reset, and addition of bytes on a route's lane. */
+/* Bytes of slots: these functions clear them, and add bytes on a lane of a
+ * route. */
 void mrail_loads_clear(mrail_plan_t *plan);
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
                      unsigned lane, double bytes);
-/* Computes bytes of links from slots. Returns the relayed bytes. */
+/* Computes the bytes of links from those of slots. Returns the relayed
+ * bytes. */
 double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes);
 /* Largest load in seconds. */
 double mrail_loads_congestion(const mrail_plan_t *plan,

@@ -1,10 +1,10 @@
-/* Queries of a plan: pieces, baseline, loads of links. */
+/* Queries of a plan: pieces, baseline and link loads. */
 #include "config.h"
 #include "plan_internal.h"
 
 #include "base/util.h"
 
-/* Part of a line for one demand. */
+/* The part of a line that belongs to one demand. */
 typedef struct plan_span {
     mrail_route_t route;
     uint64_t begin, end; /* on the line */
@@ -12,7 +12,7 @@ typedef struct plan_span {
     const uint64_t *lane_end; /* by lane */
 } plan_span_t;
 
-/* Puts the demand whole on its direct lane. */
+/* Gives the whole demand to its direct lane. */
 static void plan_span_direct(const mrail_plan_t *plan,
                              const mrail_plan_demand_t *demand,
                              plan_span_t *span)
@@ -50,7 +50,7 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
     return 1;
 }
 
-/* 0: demand i is not planned. */
+/* Returns 0 if demand i is not planned. */
 static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
 {
     const plan_division_t *now = &plan->now;
@@ -83,7 +83,7 @@ static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
     return 1;
 }
 
-/* Takes a lane's bytes from the start of a span. */
+/* Removes a lane's bytes from the start of a span and returns their number. */
 static uint64_t plan_take(plan_span_t *span, unsigned lane)
 {
     uint64_t stop = MRAIL_MIN(span->lane_end[lane], span->end);
@@ -119,7 +119,7 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
     return count;
 }
 
-/* Counts the pieces and the bytes on direct paths. */
+/* Counts the pieces, the bytes on direct paths, and the loads. */
 static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
     plan_span_t span;

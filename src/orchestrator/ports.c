@@ -48,7 +48,7 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned lane)
 {
     unsigned step = mrail_ports_step(uplinks);
-    /* nic_index may have 32 bits, so the product needs 64. */
+    /* nic_index may use all 32 bits, so the product needs 64. */
     uint64_t flow = (uint64_t)nic_index * lanes + lane;
     unsigned leaf = (unsigned)(flow % uplinks);
     unsigned spine;
@@ -89,8 +89,9 @@ void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
     *spine_p = MRAIL_MIN((sport - first) / step, spine_uplinks - 1);
 }
 
-/* The lane of NIC `to` on the same path as lane `lane` of NIC `from`; the n-th
- * lane there for the n-th one here. At least `lanes` if there is none. */
+/* Finds the lane of NIC `to` that takes the same path as lane `lane` of NIC
+ * `from`. If several lanes share a path, the n-th matches the n-th. Returns a
+ * value of at least `lanes` if there is no such lane. */
 static unsigned same_path_lane(unsigned paths, unsigned lanes, uint32_t from,
                                uint32_t to, unsigned lane)
 {
@@ -101,7 +102,7 @@ static unsigned same_path_lane(unsigned paths, unsigned lanes, uint32_t from,
                       lane / paths * paths);
 }
 
-/* Lanes without one on the same path are matched in order. */
+/* As above, but lanes without a match on their path are matched in order. */
 static unsigned matching_lane(unsigned paths, unsigned lanes, uint32_t from,
                               uint32_t to, unsigned lane)
 {
@@ -141,8 +142,8 @@ unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
     uint32_t low = MRAIL_MIN(local_nic, remote_nic);
     uint32_t high = MRAIL_MAX(local_nic, remote_nic);
     uint32_t middle = low + (high - low) / 2;
-    /* Consecutive NICs start at so many different paths. The rotation advances
-     * where these repeat. */
+    /* This many consecutive NICs start at different paths. Then the starts
+     * repeat, and the rotation advances. */
     unsigned starts = paths / common_divisor(lanes, paths);
     unsigned lane;
 

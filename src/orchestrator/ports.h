@@ -6,12 +6,12 @@
  * uplink. Hosts choose ports so that the lanes of all NICs of a leaf fill the
  * segments equally. Source: [CTCCL] 3.2, "DNLB". Formulas (2) and (3) of the
  * paper disagree where the number of uplinks does not divide 0x4000. This file
- * reduces the index of the segment first, which gives the same ports wherever
- * (3) holds.
+ * reduces the segment index first, which gives the same ports wherever (3)
+ * holds.
  *
  * All functions are pure, for any thread. Arguments outside the stated ranges
- * are programming errors and asserted. Only mrail_ports_check() takes unchecked
- * values, from the user's configuration.
+ * are programming errors, caught by assertions. Only mrail_ports_check()
+ * accepts unchecked values, from the user's configuration.
  */
 #ifndef MRAIL_ORCHESTRATOR_PORTS_H
 #define MRAIL_ORCHESTRATOR_PORTS_H
@@ -29,7 +29,7 @@
 unsigned mrail_ports_step(unsigned uplinks);
 
 /* First and last port of segment n < uplinks, both inclusive, formula (2). The
- * last segment includes the remainder, so the segments cover the range. */
+ * last segment gets the remainder, so the segments cover the range. */
 void mrail_ports_segment(unsigned uplinks, unsigned n, uint16_t *first_p,
                          uint16_t *last_p);
 
@@ -37,16 +37,16 @@ void mrail_ports_segment(unsigned uplinks, unsigned n, uint16_t *first_p,
 unsigned mrail_ports_segment_of(unsigned uplinks, uint16_t sport);
 
 /*
- * Source port of lane `lane` (from 0) of a NIC, formula (3): the start of
- * segment (nic_index * lanes + lane) mod uplinks. `nic_index` counts the NICs
- * of the leaf. Each NIC has `lanes` >= 1 lanes to a peer.
+ * Source port of a NIC's lane, formula (3): the start of segment (nic_index *
+ * lanes + lane) mod uplinks. `nic_index` numbers the NICs of the leaf, and each
+ * NIC has `lanes` >= 1 lanes to a peer, numbered from 0.
  */
 uint16_t mrail_ports_lane(unsigned uplinks, unsigned nic_index, unsigned lanes,
                           unsigned lane);
 
 /*
- * Source port of a lane in a fabric of three tiers. The uplinks of the spine
- * divide each leaf segment again. Each cycle over the uplinks of the leaf takes
+ * Source port of a lane in a fabric of three tiers, where the uplinks of the
+ * spine divide each leaf segment again. Each cycle over the leaf's uplinks uses
  * the next uplink of the spine. spine_uplinks: 1 to mrail_ports_step(); 1 gives
  * mrail_ports_lane().
  */
@@ -55,33 +55,34 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned lane);
 
 /*
- * The inverse: segments of `sport` (0xC000 to 0xFFFF) on the leaf and, inside the
- * leaf's segment, on the spine. The last segment of each tier includes the
- * remainder, as the rules of the switches do.
+ * The inverse: the segment of `sport` (0xC000 to 0xFFFF) on the leaf and,
+ * within the leaf's segment, on the spine. The last segment of each tier
+ * includes the remainder, as do the rules of the switches.
  */
 void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
                                    uint16_t sport, unsigned *leaf_p,
                                    unsigned *spine_p);
 
-/* First and last port of segment `spine` of the spine inside segment `leaf`. */
+/* First and last port of the spine's segment `spine` within the leaf's segment
+ * `leaf`. */
 void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 unsigned leaf, unsigned spine,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
- * The lane number that connection `connection` < lanes between two NICs has at
- * its local end; the remote end calls it with the indices exchanged. Each end
+ * Lane number that connection `connection` < lanes between two NICs has at its
+ * local end. The remote end calls this with the indices exchanged. Each end
  * sends from the ports of its own NIC, formula (3), so the lanes of a leaf fill
- * its uplinks whatever their destinations. The two numbers of a connection take
- * the same path wherever both NICs have a lane there: then data and
- * acknowledgements depend on one path, not on two.
+ * its uplinks whatever their destinations. Wherever both NICs have a lane on
+ * the same path, both ends of the connection use that path. Data and
+ * acknowledgements then depend on one path instead of two.
  *
- * Connection 0 is the only one until the first large transfer. Its number
- * depends on the mean of the two indices. So NICs with consecutive indices that
- * send to NICs at one distance, or to all, spread single-lane traffic equally.
+ * Until the first large transfer there is only connection 0. Its number depends
+ * on the mean of the two indices. So when NICs with consecutive indices send to
+ * NICs at the same distance, or to all, single-lane traffic is spread equally.
  *
  * paths: uplinks times spine uplinks; lanes: 1 to MRAIL_PORTS_MAX_LANES. The
- * result is below `lanes`, and different for each connection.
+ * result is below `lanes` and differs for each connection.
  */
 #define MRAIL_PORTS_MAX_LANES 64u
 unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
@@ -91,21 +92,21 @@ unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
 /*
  * Flow label that makes a NIC use `sport` (0xC000 to 0xFFFF). The NIC computes
  * port = 0xC000 | ((label & 0x3FFF) ^ (label >> 14)). Label 0 means "hash of
- * the QP numbers", so port 0xC000 has label 0x4001. Never returns 0. Source:
- * rdma_flow_label_to_udp_sport() in the kernel's ib_verbs.h.
+ * the QP numbers", so it is never returned, and port 0xC000 has label 0x4001.
+ * Source: rdma_flow_label_to_udp_sport() in the kernel's ib_verbs.h.
  */
 uint32_t mrail_ports_flow_label(uint16_t sport);
 
-/* Port of a flow label (its lower 20 bits). 0 for label 0, because only the NIC
- * knows that hash. */
+/* Port for a flow label (lower 20 bits). Returns 0 for label 0, because only
+ * the NIC knows that hash. */
 uint16_t mrail_ports_from_flow_label(uint32_t label);
 
 /*
- * Checks formula (4): NICs of a leaf times lanes must be at least the number of
- * uplinks. Below cores, NICs of a pod times lanes must be at least the uplinks of
- * a leaf times those of a spine. Otherwise uplinks stay idle. Returns 0, or writes
- * a sentence to `why` and returns an error. The sentence is cut to why_size; `why`
- * may be NULL if why_size is 0.
+ * Checks formula (4): the NICs of a leaf times lanes must be at least the
+ * number of uplinks. Below cores, the NICs of a pod times lanes must be at
+ * least the uplinks of a leaf times those of a spine. Otherwise some uplinks
+ * stay idle. Returns 0, or writes a sentence to `why`, truncated to why_size,
+ * and returns an error. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL  uplinks, spine_uplinks, nics or lanes is out of range
  *   -ERANGE  (4) is violated; ports are valid, but some uplinks are unused

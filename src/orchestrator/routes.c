@@ -21,7 +21,7 @@ typedef enum routes_kind {
     KIND_SWITCH
 } routes_kind_t;
 
-/* Open lanes by number of relays. */
+/* Open lanes, by number of relays. */
 typedef struct routes_row {
     uint32_t lanes[2];
     routes_kind_t kind;
@@ -37,11 +37,11 @@ typedef struct routes_rank {
 typedef struct routes_node {
     uint32_t leaf_group;
     uint8_t is_pairwise, is_switched;
-    uint32_t *pairwise; /* links by from, to (places) */
-    uint32_t *by_place; /* ranks */
+    uint32_t *pairwise; /* links by places of sender and receiver */
+    uint32_t *by_place; /* ranks by place */
     uint32_t
-        multi_rail_rank; /* first multi-rail rank, which holds the rows of all;
-                          * or none */
+        multi_rail_rank; /* holds the rows of all multi-rail ranks: the first of
+                          * them, or none */
 } routes_node_t;
 
 struct mrail_routes {
@@ -49,9 +49,9 @@ struct mrail_routes {
     int has_hairpin, has_cross_rail, has_relays;
     routes_node_t *nodes;
     routes_rank_t *ranks;
-    uint32_t *relays;                  /* rank by node, rail */
-    uint32_t *ports[NUM_DIRECTIONS];   /* link by node, rail */
-    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by leaf group, rail */
+    uint32_t *relays;                  /* rank by node and rail */
+    uint32_t *ports[NUM_DIRECTIONS];   /* link by node and rail */
+    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by leaf group and rail */
     uint32_t num_links, links_room;
     mrail_plan_link_t *links;
     uint32_t *sets, *parents; /* by link */
@@ -62,8 +62,8 @@ struct mrail_routes {
 
 /* ---- links ---- */
 
-/* Sets: ports out of nodes, ports into nodes, uplinks and downlinks of leaf
- * groups. */
+/* There is a set for the ports out of each node, one for the ports into it, and
+ * two for the uplinks and downlinks of each leaf group. */
 static uint32_t routes_set(const mrail_routes_t *routes,
                            mrail_plan_link_kind_t kind, uint32_t a)
 {
@@ -130,7 +130,8 @@ static void routes_add_uplinks(mrail_routes_t *routes,
     }
 }
 
-/* Bytes that leave a leaf group on a rail come from the ports of its nodes. */
+/* Bytes that leave or enter a leaf group on a rail pass the ports of its
+ * nodes. */
 static void routes_set_parents(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
@@ -324,7 +325,7 @@ static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
     routes->has_relays |= (relays != 0);
 }
 
-/* Links between two different ranks of a node. */
+/* Lists the links from one rank to another on the same node. */
 static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to, uint32_t *links)
 {
@@ -358,7 +359,7 @@ static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
     return 2;
 }
 
-/* Opens the rails of a rank, reached by itself or by relays. */
+/* Opens the rails that a rank reaches by itself or through relays. */
 static void routes_open_rails(mrail_routes_t *routes, uint32_t row,
                               unsigned way, unsigned distance, uint32_t rank)
 {
@@ -412,7 +413,7 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
 }
 
 /* Opens the paths between a rank and the relays of its node, by place. The
- * receiver's own place is the direct path. */
+ * place of the receiver stands for the direct path. */
 static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
                                  unsigned way, uint32_t rank)
 {
@@ -453,7 +454,7 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
     }
 }
 
-/* Allocates the maximum number of rows. */
+/* Allocates as many rows as there may be. */
 static int routes_add_rows(mrail_routes_t *routes)
 {
     routes->rows_room =
@@ -562,7 +563,7 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                   (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_PAIRWISE));
 }
 
-/* 0: the demand is not planned. */
+/* Returns 0 if the demand is not planned. */
 static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
                             uint32_t to, uint32_t row[2])
 {
@@ -607,7 +608,7 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     }
     if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        route_p->lanes &= ~(1u << routes->num_rails); /* a repeat */
+        route_p->lanes &= ~(1u << routes->num_rails); /* the same path again */
     }
     return 1;
 }

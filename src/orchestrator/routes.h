@@ -2,10 +2,10 @@
  * Maps the paths of demands in a topology (plan.h) to rows of lanes for a
  * division (flows.h), and maps lanes back to rails and relays.
  *
- * Lanes are rails, plus one for the path through the spine if there is one.
- * Within a node with pairwise links, a lane is the place of the relay; the
- * receiver's own place means no relay. With a switch there is one lane.
- * Multi-rail ranks of a node share their rows.
+ * A lane is a rail, or the path through the spine if there is one. Within a
+ * node with pairwise links, a lane is the place of the relay; the receiver's
+ * own place means no relay. With a switch there is one lane. The multi-rail
+ * ranks of a node share their rows.
  *
  * No I/O; one thread per object.
  */
@@ -17,25 +17,25 @@
 
 typedef struct mrail_routes mrail_routes_t;
 
-/* 0, or -ENOMEM, or -EINVAL: no link exists. The topology is not used
+/* 0, -ENOMEM, or -EINVAL if there are no links. The topology is not needed
  * afterwards. */
 int mrail_routes_create(const mrail_plan_topo_t *topo,
                         mrail_routes_t **routes_p);
 void mrail_routes_destroy(mrail_routes_t *routes);
 
-/* Out row, in row, and the allowed lanes as bits. */
+/* Out row and in row, and the allowed lanes as bits. */
 typedef struct mrail_route {
     uint32_t row[2];
     uint32_t lanes;
 } mrail_route_t;
 
-/* 1 and the route of a demand between two different ranks. A small demand gets
- * the lanes with the fewest relays. 0: the demand is not planned.
- * -EHOSTUNREACH. */
+/* Finds the route of a demand between two different ranks. A small demand gets
+ * only the lanes with the fewest relays. Returns 1; 0 if the demand is not
+ * planned; -EHOSTUNREACH if it has no path. */
 int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p);
 
-/* 1: both ranks are on one node and its GPU links connect them. */
+/* Returns 1 if both ranks are on one node and connected by its GPU links. */
 int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to);
 
@@ -43,32 +43,32 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
 uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
                                const mrail_route_t *route);
 
-/* Lane of a demand in the baseline of mrail_plan_compare(). */
+/* Lane of a demand in the baseline that mrail_plan_compare() computes. */
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);
 
-/* Sets the relays and rails of a piece on this lane. */
+/* Writes the relays and rails of a piece on this lane. */
 void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
                           uint32_t to, const mrail_route_t *route,
                           unsigned lane, mrail_plan_piece_t *piece);
 
 uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes);
-/* 1: some lane has relays. */
+/* Returns 1 if any lane has relays. */
 int mrail_routes_has_relays(const mrail_routes_t *routes);
 
-/* All rows, and their slots. */
+/* Number of rows, and the slots of all of them. */
 uint32_t mrail_routes_num_rows(const mrail_routes_t *routes);
 const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes);
 
-/* Cut sets of links. A set is the ports of a node or the uplinks of a leaf
- * group, in one direction. The second function gives the set of each link, or
+/* Cut sets: the ports of a node, or the uplinks of a leaf group, in one
+ * direction. The second function returns the set of each link, or
  * MRAIL_FLOWS_NO_LINK. */
 uint32_t mrail_routes_num_sets(const mrail_routes_t *routes);
 const uint32_t *mrail_routes_sets(const mrail_routes_t *routes);
-/* Uplink or downlink of each port's leaf, or MRAIL_FLOWS_NO_LINK. */
+/* The leaf's uplink or downlink for each port, or MRAIL_FLOWS_NO_LINK. */
 const uint32_t *mrail_routes_parents(const mrail_routes_t *routes);
 
-/* Kind, names and capacity of each link; bytes are 0. */
+/* Kind, names and capacity of each link. `bytes` is 0. */
 uint32_t mrail_routes_num_links(const mrail_routes_t *routes);
 const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes);
 

@@ -1,6 +1,6 @@
 /*
- * Internals of a topology (plan.h), for the files that derive paths. Only the
- * functions in plan.h modify it.
+ * Internals of a topology (plan.h), for the files that derive paths from it.
+ * Only the functions in plan.h modify it.
  */
 #ifndef MRAIL_ORCHESTRATOR_TOPO_H
 #define MRAIL_ORCHESTRATOR_TOPO_H
@@ -18,11 +18,11 @@ typedef struct mrail_topo_node {
 
 typedef struct mrail_topo_rank {
     uint32_t node, rail; /* MRAIL_PLAN_NONE: multi-rail */
-    uint32_t place;      /* in its node, from 0 */
-    double up, down;     /* to and from the switch; 0: none */
+    uint32_t place;      /* within its node, from 0 */
+    double up, down;     /* to and from the switch; 0: no switch */
 } mrail_topo_rank_t;
 
-/* Capacities of both directions: out and in, or up and down. */
+/* Capacities in both directions: out and in, or up and down. */
 typedef struct mrail_topo_port {
     double out, in;
 } mrail_topo_port_t;
@@ -30,15 +30,15 @@ typedef struct mrail_topo_port {
 struct mrail_plan_topo {
     unsigned num_nodes, num_rails;
     mrail_topo_node_t *nodes;
-    mrail_topo_port_t *ports;   /* by node, rail */
-    unsigned num_leaf_groups;   /* with uplinks that may be set */
-    mrail_topo_port_t *uplinks; /* by leaf group, rail; < 0: unlimited */
+    mrail_topo_port_t *ports;   /* by node and rail */
+    unsigned num_leaf_groups;   /* groups whose uplinks may be set */
+    mrail_topo_port_t *uplinks; /* by leaf group and rail; < 0: unlimited */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
     int has_hairpin, has_cross_rail;
 };
 
-/* Capacity between the GPUs of two ranks of a node; 0: no link. */
+/* Capacity of the link between the GPUs of two ranks of a node. 0: no link. */
 double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
                            unsigned to);
 

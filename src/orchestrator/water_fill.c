@@ -12,8 +12,9 @@ typedef struct fill {
     uint32_t num_demands, num_rails, lanes;
     const uint64_t *given; /* initial room */
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
-    uint64_t *on_rail; /* bytes by demand, rail; summed up at the end */
-    double wanted[MRAIL_PLAN_MAX_RAILS]; /* bytes that own the rail */
+    uint64_t *on_rail; /* bytes by demand and rail; finally converted to ends */
+    double wanted[MRAIL_PLAN_MAX_RAILS]; /* bytes whose sender or receiver owns
+                                          * the rail */
 } water_fill_t;
 
 static MRAIL_INLINE uint64_t *water_fill_bytes(const water_fill_t *fill,
@@ -32,7 +33,8 @@ static void water_fill_begin(water_fill_t *fill)
     memset(fill->wanted, 0, sizeof(fill->wanted));
 }
 
-/* Rest of a large demand; so far it uses own rails only. */
+/* Bytes of a large demand not placed yet. So far it is only on its own
+ * rails. */
 static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *fill,
                                              uint32_t i)
 {
@@ -45,7 +47,7 @@ static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *fill,
                : rest - bytes[demand->to_rail];
 }
 
-/* Puts as much of the demand on an own rail as fits, at most `bytes`. */
+/* Puts as much of the demand on one of its own rails as fits, up to `most`. */
 static MRAIL_INLINE void water_fill_put(water_fill_t *fill, uint32_t i,
                                         uint32_t rail, uint64_t most)
 {
@@ -90,7 +92,7 @@ static void water_fill_put_small(water_fill_t *fill, uint32_t i)
     }
 }
 
-/* Without relays: both ends own the rail. */
+/* Without relays: the sender's rail is also the receiver's. */
 static void water_fill_put_matching(water_fill_t *fill)
 {
     for (uint32_t i = 0; i < fill->num_demands; ++i) {
@@ -107,8 +109,8 @@ static void water_fill_put_matching(water_fill_t *fill)
     }
 }
 
-/* With one relay: on the own rail of one end. The rail with less demand for its
- * room comes first. */
+/* With one relay: on the rail of one end. The rail that is less wanted,
+ * relative to its room, comes first. */
 static void water_fill_put_own(water_fill_t *fill)
 {
     double *wanted = fill->wanted;
@@ -149,7 +151,8 @@ static void water_fill_put_rest(water_fill_t *fill)
     }
 }
 
-/* Half of each demand on the own rail of either end, as far as room allows. */
+/* Puts half of each demand on the rail of either end, as far as there is
+ * room. */
 static void water_fill_put_halves(water_fill_t *fill)
 {
     for (uint32_t i = 0; i < fill->num_demands; ++i) {
@@ -162,8 +165,8 @@ static void water_fill_put_halves(water_fill_t *fill)
     }
 }
 
-/* 1: the remaining room, which takes two relays, is within
- * mrail_water_fill_third_party() even without matching demands. */
+/* Returns 1 if the remaining room, which takes demands with two relays, is
+ * within mrail_water_fill_third_party() even without matching demands. */
 static int water_fill_is_within(const water_fill_t *fill, const uint64_t *room,
                                 const double *wanted)
 {

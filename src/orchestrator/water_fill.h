@@ -1,6 +1,6 @@
 /*
- * Second level of a plan (levels.h): water-filling. The demands of one pair of
- * nodes fill the rails of the pair so that few need relays. A demand needs one
+ * Second level of a plan (levels.h): water-filling. The demands of a pair of
+ * nodes fill the pair's rails so that few bytes need relays. A demand needs one
  * relay for each end whose own rail it does not use. Pure.
  */
 #ifndef MRAIL_ORCHESTRATOR_WATER_FILL_H
@@ -9,32 +9,31 @@
 #include "plan.h"
 
 typedef struct mrail_water_fill_demand {
-    uint32_t from_rail, to_rail; /* own rails of both ends, less than
-                                  * num_rails */
+    uint32_t from_rail, to_rail; /* own rails of both ends, below num_rails */
     uint64_t bytes;
-    int is_small; /* restricted to paths with the fewest relays */
+    int is_small; /* may only use paths with the fewest relays */
 } mrail_water_fill_demand_t;
 
-/* Rails of `lanes` (bits, at least one) on which a demand needs the fewest
- * relays. */
+/* Selects the rails of `lanes` (bits, at least one) on which a demand needs the
+ * fewest relays. */
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
 /* Limit on the bytes of large demands on a rail that neither end owns, exact to
  * one byte per demand. It is a quarter of the rail's room, plus any room beyond
- * half of its owners' bytes. Bytes that own the rail at both ends count in
- * full. */
+ * half of its owners' bytes. Bytes whose ends both own the rail count in full,
+ * not half. */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*
  * Divides the demands of a pair of nodes. Small demands are spread equally over
- * the lanes with the fewest relays; room[] does not include them.
+ * the lanes with the fewest relays and are not included in room[].
  *
- *   room[num_rails]                bytes of large demands for each rail; the
- *                                  sum is that of the large demands
- *   is_bounded                     applies mrail_water_fill_third_party(), with
- *                                  more pieces
- *   end[num_demands x num_rails]   end of each rail's part of each demand
+ *   room[num_rails]                bytes of large demands for each rail; adds
+ *                                  up to all large demands
+ *   is_bounded                     mrail_water_fill_third_party() must hold, at
+ *                                  the cost of more pieces
+ *   end[num_demands x num_rails]   where each rail's part of each demand ends
  */
 void mrail_water_fill_make(const mrail_water_fill_demand_t *demands,
                            uint32_t num_demands, uint32_t num_rails,

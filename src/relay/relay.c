@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that free slots come first. */
+/* The steps that free slots come first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
     mrail_relay_step_post,     mrail_relay_step_fill,
@@ -61,7 +61,7 @@ static void relay_init_requests(mrail_relay_t *relay)
     }
 }
 
-/* -EINVAL: a rank occurs twice. */
+/* Returns -EINVAL if a rank occurs twice. */
 static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
 {
     for (uint32_t i = 0; i < relay->num_ranks; ++i) {
@@ -151,8 +151,8 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
-    /* One step of each kind per call. During a copy nothing serves the network,
-     * and a rail that waits for this process is idle. */
+    /* At most one step of each kind per call. During a copy nothing serves the
+     * network, and a rail that waits for this process is idle. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
         ret = mrail_relay_step(relay, kind);
         if (ret < 0) {

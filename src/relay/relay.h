@@ -1,35 +1,35 @@
 /*
- * One rank's part in an exchange whose bytes pass relays, chunk by chunk. A
- * chunk here is a relay chunk.
+ * One rank's part in an exchange whose bytes pass relays, chunk by chunk. Here
+ * a chunk is a relay chunk.
  *
  *   sender -> relay_out  =network=>  relay_in -> receiver
  *
- * Each of the two relays may be absent. Within a node the path is sender ->
+ * Either relay, or both, may be absent. Within a node the path is sender ->
  * receiver. Hops within a node use the shared-memory pool. The caller carries
  * out the network hop (mrail_relay_ops_t), over one ordered channel per pair of
  * ranks. Sources: [NIMBLE] IV-C, IV-D.
  *
- * Slots and credits, hop by hop. The sender copies its bytes once, into one of
+ * Slots and credits, hop by hop: the sender copies its bytes once, into one of
  * its own out-slots. The slot becomes free when its network send is complete.
- * Bytes from the network lie in an in-slot of the rank that received them
+ * Bytes from the network arrive in an in-slot of the rank that receives them
  * (relay_in, or the receiver). That slot becomes free when the receiver has
- * copied them to the user's memory. A rank copies and receives into free slots
- * only: a free slot is the credit.
+ * copied them to the user's memory. Ranks copy and receive only into free
+ * slots: a free slot is the credit.
  *
- * No deadlock occurs, in any order of arrival. Each channel with chunks left
- * keeps one in-slot for itself. A receiver empties slots without waiting.
+ * No deadlock occurs, whatever the order of arrival. Each channel with chunks
+ * left keeps one in-slot for itself. A receiver empties slots without waiting.
  * Therefore the head of a channel is always received, every send completes, and
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
- * Order: chunks of one flow arrive in order; chunks of different flows of a
- * demand do not. Each chunk carries a header with hash, exchange, ranks and
- * offset. Every hop checks it against the plan. A mismatch gives -EPROTO, and
- * no byte of that chunk is written. Other processes of the user can write to
- * the pool. They can corrupt data and end the exchange, but cannot cause
+ * Order: chunks of a flow arrive in order; chunks of different flows of a
+ * demand may not. Each chunk carries a header with hash, exchange, ranks and
+ * offset, which every hop checks against the plan. A mismatch gives -EPROTO,
+ * and no byte of that chunk is written. Other processes of the user can write
+ * to the pool. They can corrupt data and end the exchange, but cannot cause
  * accesses elsewhere.
  *
- * One thread at a time may use an object. Ranks are numbers of the
+ * One thread at a time may use an object. Ranks are numbered as in the
  * communicator.
  */
 #ifndef MRAIL_RELAY_RELAY_H
@@ -41,36 +41,38 @@
 #include <stdint.h>
 
 #define MRAIL_RELAY_NONE UINT32_MAX
-/* Bytes in front of the payload on the network. */
+/* Bytes in front of each payload on the network. */
 #define MRAIL_RELAY_HEADER 64u
 
 typedef struct mrail_relay mrail_relay_t;
 
-/* Functions of the caller. They return 0 or -errno unless stated otherwise. An
- * error ends the exchange: mrail_relay_progress() returns it from then on. */
+/* Functions that the caller provides. They return 0 or -errno unless stated
+ * otherwise. An error ends the exchange: mrail_relay_progress() returns it from
+ * then on. */
 typedef struct mrail_relay_ops {
     /* Copies bytes [offset, offset + length) of the demand to rank `to` (fill)
-     * or from rank `from` (drain). Ranges come in any order, each once. */
+     * or from rank `from` (drain). The ranges come in any order, each exactly
+     * once. */
     int (*fill)(void *arg, uint32_t to, uint64_t offset, void *slot,
                 size_t length);
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
                  size_t length);
-    /* Starts a transfer. The buffer stays unchanged until test() returns 1.
-     * Messages of a pair arrive in order. A receive may get fewer bytes than
-     * its length. */
+    /* Starts a transfer. The buffer must not change until test() returns 1.
+     * Messages between a pair of ranks arrive in order. A receive may get fewer
+     * bytes than its length. */
     int (*send)(void *arg, uint32_t to, const void *buffer, size_t length,
                 void **request_p);
     int (*recv)(void *arg, uint32_t from, void *buffer, size_t length,
                 void **request_p);
-    /* Returns 1 if the request is complete and freed; *length_p is the number
-     * of received bytes. Returns 0 otherwise. */
+    /* Returns 1 if the request is complete and has been freed; *length_p is
+     * then the number of bytes received. Returns 0 otherwise. */
     int (*test)(void *arg, void *request, size_t *length_p);
 } mrail_relay_ops_t;
 
 /* Creates the relay of rank `self`. local[0..shape.num_local) are the ranks of
- * the node in the order of the pool; `self` is one of them. The caller keeps
- * the pool mapped until the relay is destroyed. A pool serves one relay per
- * rank, because rings and relays keep their positions. Ranks must be below
+ * the node in the order of the pool, including `self`. The caller keeps the
+ * pool mapped until it destroys the relay. A pool serves only one relay per
+ * rank, because rings and relays keep their positions. All ranks must be below
  * num_ranks. -ENOMEM, -EINVAL. */
 int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
                        uint32_t num_ranks, const uint32_t *local, uint32_t self,
@@ -78,21 +80,21 @@ int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
                        mrail_relay_t **relay_p);
 void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: no effect */
 
-/* Bytes of a demand on one path. */
+/* The bytes of a demand that take one path. */
 typedef struct mrail_relay_flow {
-    uint32_t from, to;  /* equal: a copy within one rank */
-    uint32_t relay_out; /* of `from`'s node, not `from`; or NONE */
-    /* Of the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node
+    uint32_t from, to;  /* equal: a copy within a rank */
+    uint32_t relay_out; /* on the node of `from`, but not `from`; or NONE */
+    /* On the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node
      * both relays are MRAIL_RELAY_NONE. */
     uint32_t relay_in;
-    uint64_t offset, bytes; /* of the demand */
+    uint64_t offset, bytes; /* offset in the demand */
 } mrail_relay_flow_t;
 
 /*
  * Begins the next exchange. All ranks call it with the same hash. Each rank
- * passes its own flows of one common set, in any order. The function ignores
- * flows of other ranks and of 0 bytes. A pair of ranks may have several flows
- * that do not overlap. The function copies what it keeps. On failure no
+ * passes its own flows out of one common set, in any order; flows of other
+ * ranks and of 0 bytes are ignored. A pair of ranks may have several flows if
+ * they do not overlap. The function copies what it needs later. If it fails, no
  * exchange has begun:
  *
  *   -EINVAL  a flow is not possible
@@ -101,45 +103,45 @@ typedef struct mrail_relay_flow {
  *            that for all others with mrail_relay_channels()
  *   -ENOMEM  no memory
  *
- * An earlier failed exchange makes it return that exchange's error.
+ * After a failed exchange it returns that exchange's error.
  */
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
 
-/* Returns what mrail_relay_begin() would return for these flows. After 0,
- * mrail_relay_begin() succeeds. Ranks use it to agree that all of them can
+/* Returns what mrail_relay_begin() would return for these flows. If this is 0,
+ * mrail_relay_begin() will succeed. With it, ranks agree that all of them can
  * begin. */
 int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
                         size_t num_flows);
 
 /* Computes channels[r], the number of ranks from which rank r < num_ranks
- * receives over the network. in_slots must be at least that number. The flows
- * name ranks below num_ranks only. nodes[r] is a number for the node of rank r.
- * 0, or -ENOMEM. */
+ * receives over the network. in_slots must be at least that. The flows may only
+ * name ranks below num_ranks. nodes[r] identifies the node of rank r. 0, or
+ * -ENOMEM. */
 int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Does the work that needs no waiting, up to one chunk of each kind. Returns
- * the number of steps. 0 means that nothing is possible now. -errno means that
- * the exchange has failed, and the relay with it. Later calls of this function
- * and mrail_relay_begin() return the same error. The caller still has to end
- * the network requests in flight before it unmaps the pool. */
+/* Does work that requires no waiting, up to one chunk of each kind. Returns the
+ * number of steps taken; 0 means that nothing is possible now. -errno means
+ * that the exchange and the relay have failed. Later calls of this function and
+ * of mrail_relay_begin() return the same error. The caller must still end the
+ * network requests in flight before it unmaps the pool. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
-/* Returns 1 if this rank's part is complete, or if no exchange has begun. Other
- * ranks may still read its slots. These become free by themselves, also during
- * the next exchange. */
+/* Returns 1 if this rank's part is complete or no exchange has begun. Other
+ * ranks may still be reading its slots. These become free by themselves,
+ * possibly during the next exchange. */
 int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
-    uint64_t chunks;                          /* in any role */
-    /* Times that work had to wait for a free slot. */
+    uint64_t chunks;                          /* handled in any role */
+    /* Number of times that work had to wait for a free slot. */
     uint64_t waits;
 } mrail_relay_stats_t;
 
-/* Counts since creation. */
+/* Counters since creation. */
 void mrail_relay_stats(const mrail_relay_t *relay,
                        mrail_relay_stats_t *stats_p);
 

@@ -1,4 +1,4 @@
-/* Start of an exchange: this rank's part in a list of flows. */
+/* Start of an exchange: finds this rank's part in a list of flows. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
@@ -11,7 +11,7 @@
 
 #define MAX_PATH 4u
 
-/* Ranks on the path of a flow. */
+/* Lists the ranks on the path of a flow. */
 static unsigned flow_path(const mrail_relay_flow_t *flow,
                           uint32_t path[MAX_PATH])
 {
@@ -38,8 +38,8 @@ static int is_rank_or_none(const mrail_relay_t *relay, uint32_t rank)
     return (rank < relay->num_ranks) || (rank == MRAIL_RELAY_NONE);
 }
 
-/* Checks that a relay, if any, is on this node exactly if `end` is, and differs
- * from `end`. */
+/* Checks that a relay, if any, is not `end`, and is on this node if and only if
+ * `end` is. */
 static int relay_is_valid(const mrail_relay_t *relay, uint32_t rank,
                           uint32_t end)
 {
@@ -47,7 +47,7 @@ static int relay_is_valid(const mrail_relay_t *relay, uint32_t rank,
            ((rank != end) && (is_local(relay, rank) == is_local(relay, end)));
 }
 
-/* Checks a flow that passes this rank. One of its ends is on this node. */
+/* Checks a flow that passes this rank. One of its ends must be on this node. */
 static int flow_is_possible(const mrail_relay_t *relay,
                             const mrail_relay_flow_t *flow)
 {
@@ -181,7 +181,7 @@ static void hop_set_out(mrail_relay_t *relay, mrail_relay_hop_t *hop)
     hop->out = *out;
 }
 
-/* 0: no in-slot is left for another channel. */
+/* Returns 0 if no in-slot is left for another channel. */
 static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
 {
     uint32_t *in = &relay->in_of[hop->prev];
@@ -202,7 +202,7 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     return 1;
 }
 
-/* out_of and in_of are valid only during this function. */
+/* out_of and in_of are only valid within this function. */
 static int channels_init(mrail_relay_t *relay)
 {
     int is_room = 1;
@@ -241,11 +241,12 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     relay->num_to_pop += chunks;
 }
 
-/* Each rank starts with a different receiver: the first one after itself.
- * Otherwise all ranks would send to the same receiver at the same time. */
+/* Each rank starts with the receiver after itself. Otherwise all ranks would
+ * send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
-    mrail_list_t before; /* flows to lower ranks, at the end of the list */
+    mrail_list_t before; /* flows to lower ranks, which go to the end of the
+                          * list */
 
     mrail_list_init(&before);
     for (size_t i = 0; i < relay->num_hops; ++i) {
@@ -293,7 +294,7 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_hops = num_hops;
     }
-    /* A flow has at most one next rank. */
+    /* Each flow has at most one next rank. */
     if (num_hops > relay->max_outs) {
         if (!mrail_grow(&relay->outs, num_hops, sizeof(*relay->outs))) {
             return -ENOMEM;

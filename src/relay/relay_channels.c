@@ -1,4 +1,4 @@
-/* Number of in-slots that an exchange needs at each rank. */
+/* Number of in-slots that each rank needs for an exchange. */
 #include "config.h"
 #include "relay/relay.h"
 
@@ -20,7 +20,7 @@ static int by_ranks(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Finds the network hop of a flow. 0: there is none. */
+/* Finds the network hop of a flow. Returns 0 if there is none. */
 static int find_hop(const mrail_relay_flow_t *flow, const uint32_t *nodes,
                     hop_t *hop)
 {

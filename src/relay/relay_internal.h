@@ -1,9 +1,10 @@
 /*
  * Internals of a relay, for src/relay and its tests.
  *
- * A rank's work in an exchange has five kinds of step (mrail_relay_steps). A
- * step never waits: it does one thing, or reports that nothing is possible. All
- * memory is allocated when mrail_relay_begin() returns.
+ * A rank's work in an exchange consists of five kinds of step
+ * (mrail_relay_steps). A step never waits: it does one thing, or reports that
+ * nothing is possible. When mrail_relay_begin() returns, all memory is
+ * allocated.
  *
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
@@ -12,15 +13,15 @@
  *   post      posts a receive into a free in-slot
  *   received  completes a receive, and pushes or drains its slot
  *
- * Invariant 1: chunks of a flow take one path, in order. Every rank on the path
- * knows the next chunk and accepts no other.
+ * Invariant 1: the chunks of a flow take one path, in order. Every rank on the
+ * path knows which chunk is next and accepts no other.
  *
- * Invariant 2: each channel with chunks to post and no posted receive keeps one
- * in-slot. The number of these channels plus the posted receives is at most
- * in_slots. If the slot is not free, a receiver of this node holds it and frees
+ * Invariant 2: each channel with chunks to post but no posted receive keeps one
+ * in-slot. The number of such channels plus the posted receives is at most
+ * in_slots. If the slot is not free, a receiver on this node holds it and frees
  * it without waiting for any channel.
  *
- * Invariant 3: a rank pops only the slots of this exchange from a ring. Slots
+ * Invariant 3: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
@@ -32,13 +33,13 @@
 
 #define MRAIL_RELAY_MAGIC 0x6d52456cu
 
-/* Header in front of a payload. All nodes have one byte order; the magic number
- * checks this. */
+/* Header in front of each payload. All nodes use the same byte order, which the
+ * magic number verifies. */
 typedef struct mrail_relay_header {
     uint32_t magic;
     uint32_t length;   /* of the payload */
-    uint64_t hash;     /* of mrail_relay_begin() */
-    uint64_t exchange; /* number of earlier exchanges */
+    uint64_t hash;     /* passed to mrail_relay_begin() */
+    uint64_t exchange; /* number of this exchange, from 1 */
     uint64_t offset;   /* in the demand */
     uint32_t from, to;
     uint32_t relay_out, relay_in;
@@ -48,12 +49,12 @@ typedef struct mrail_relay_header {
 _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
                "the header is as long as relay.h says");
 
-/* This rank as a hop of a flow. */
+/* This rank's place on the path of a flow. */
 typedef struct mrail_relay_hop {
     mrail_list_t node; /* on relay->senders while chunks are left to fill */
     mrail_relay_flow_t flow;
     uint64_t num_filled; /* chunks */
-    uint64_t num_seen;   /* chunks, in any other role */
+    uint64_t num_seen;   /* chunks received or popped */
     uint32_t prev, next; /* ranks before and after this one; or NONE */
     uint32_t out;        /* index in outs; NONE: `next` is on this node */
 } mrail_relay_hop_t;
@@ -67,9 +68,10 @@ typedef struct mrail_relay_out {
 
 /* A rank from which this one receives over the network in this exchange. */
 typedef struct mrail_relay_in {
-    mrail_list_t node;     /* on relay->receiving while chunks are left */
+    mrail_list_t node;     /* on relay->receiving while chunks are left to
+                            * receive */
     mrail_list_t receives; /* oldest first */
-    uint64_t num_left;     /* chunks left, posted or not */
+    uint64_t num_left;     /* chunks to receive, posted or not */
     uint64_t num_to_post;
     uint32_t num_posted;
     uint32_t rank;
@@ -77,19 +79,20 @@ typedef struct mrail_relay_in {
 
 /* State between another rank of the node and this one. */
 typedef struct mrail_relay_local {
-    mrail_list_t node;   /* on relay->popping while chunks are left */
+    mrail_list_t node;   /* on relay->popping while chunks are left to pop */
     uint64_t num_left;   /* slots to pop in this exchange */
     uint32_t num_pushed; /* since creation, modulo 2^32 */
     uint32_t num_popped; /* since creation, modulo 2^32 */
     uint32_t rank;
 } mrail_relay_local_t;
 
-/* A send of a slot of any rank of the node, or a receive into an own slot. */
+/* A send from a slot of any rank on the node, or a receive into one of this
+ * rank's slots. */
 typedef struct mrail_relay_request {
     mrail_list_t node;
     void *request;
     uint32_t owner, slot; /* constant */
-    uint32_t length;      /* payload bytes, of a send */
+    uint32_t length;      /* of a send: payload bytes */
     int is_busy;
 } mrail_relay_request_t;
 
@@ -105,7 +108,8 @@ struct mrail_relay {
     mrail_relay_local_t *locals;
     mrail_relay_request_t *sends;    /* [local][out-slot] */
     mrail_relay_request_t *receives; /* [in-slot] */
-    uint32_t *local_of;              /* by rank; or NONE */
+    uint32_t *local_of;              /* by rank: rank within the node, or
+                                      * NONE */
     uint32_t *out_of;                /* by rank; used during begin */
     uint32_t *in_of;                 /* by rank; used during begin */
 
@@ -113,12 +117,12 @@ struct mrail_relay {
     int error; /* permanent */
     uint64_t hash;
     uint64_t exchange;       /* number of exchanges begun */
-    mrail_relay_hop_t *hops; /* by from, to, offset */
+    mrail_relay_hop_t *hops; /* ordered by from, to, offset */
     size_t num_hops, max_hops;
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;
-    mrail_relay_in_t *ins; /* array of in_slots */
+    mrail_relay_in_t *ins; /* in_slots entries */
     uint32_t num_ins;
     mrail_list_t senders, sending, receiving, popping;
     uint64_t num_to_fill; /* chunks */
@@ -128,11 +132,12 @@ struct mrail_relay {
     uint64_t num_to_post; /* over all channels */
     uint32_t num_posted;  /* over all channels */
     int is_short_out,
-        is_short_in; /* a shortage counts once until a slot is free */
+        is_short_in; /* counts a shortage only once until a slot is free */
     mrail_relay_stats_t stats;
 };
 
-/* One step of one kind. 1: done; 0: nothing to do; or -errno. */
+/* One step of one kind. Returns 1 if it did something, 0 if there was nothing
+ * to do, or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);
@@ -144,14 +149,14 @@ int mrail_relay_step_received(mrail_relay_t *relay);
 #define MRAIL_RELAY_NUM_STEPS 5u
 extern const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS];
 
-/* Runs a step of kind `kind`. Its error ends the exchange. */
+/* Runs a step of kind `kind`. An error of the step ends the exchange. */
 int mrail_relay_step(mrail_relay_t *relay, unsigned kind);
 
 /* Sends slot `slot` of local rank `owner` to outs[out]. */
 int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
                      uint32_t slot, uint32_t length);
 
-/* Pushes an own slot to local rank `consumer`. */
+/* Pushes one of this rank's slots to local rank `consumer`. */
 void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
                            uint32_t slot);
 
@@ -160,15 +165,15 @@ void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
 int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
                       uint32_t owner, uint32_t slot);
 
-/* Copies the header of a chunk from rank `prev` and checks that the chunk is
- * the next one of its flow. Returns 0 and counts the chunk, or -EPROTO. Callers
- * use the copy only, because the writer of the slot could change the
- * original. */
+/* Copies the header of a chunk that came from rank `prev`, and checks that the
+ * chunk is the next one of its flow. Returns 0 and counts the chunk, or
+ * -EPROTO. Callers must use only the copy, because the writer of the slot could
+ * change the original. */
 int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
                        mrail_relay_hop_t **hop_p);
 
-/* Number of chunks of a flow, and bytes of chunk `num`. */
+/* Number of chunks in a flow, and length in bytes of chunk `num`. */
 static inline uint64_t mrail_relay_chunks(const mrail_relay_t *relay,
                                           const mrail_relay_flow_t *flow)
 {

@@ -1,4 +1,4 @@
-/* Receive side of a rank: chunks from the network and from ranks of its
+/* Receive side of a rank: chunks from the network and from the ranks of its
  * node. */
 #include "config.h"
 #include "relay/relay_internal.h"
@@ -8,7 +8,7 @@
 
 /* ---- header check ---- */
 
-/* Last flow of this pair that starts at or before `offset`. */
+/* Finds the last flow of this pair that starts at or before `offset`. */
 static mrail_relay_hop_t *find_hop(const mrail_relay_t *relay,
                                    const mrail_relay_header_t *header)
 {
@@ -106,9 +106,8 @@ static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
     return NULL;
 }
 
-/* Selects the channel with the fewest posted receives, so that each channel
- * keeps one slot. Among equals, selects the channel with the most chunks
- * left. */
+/* Selects the channel with the fewest posted receives, so that every channel
+ * keeps one slot. In a tie, selects the channel with the most chunks left. */
 static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
 {
     mrail_relay_in_t *channel, *best = NULL;
@@ -179,7 +178,7 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     }
 }
 
-/* The slot stays used until its receiver, this rank or another, has drained
+/* The slot remains used until its receiver, this rank or another, has drained
  * it. */
 static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
                          size_t length)
@@ -189,7 +188,7 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
     mrail_relay_hop_t *hop;
     int ret;
 
-    /* A shorter message would leave an older header in the slot. */
+    /* After a shorter message the slot would still contain an older header. */
     if (length < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
@@ -208,8 +207,8 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
     return 0;
 }
 
-/* Messages of a channel arrive in order, so only the oldest receive is
- * tested. */
+/* Messages of a channel arrive in order, so it is enough to test the oldest
+ * receive. */
 int mrail_relay_step_received(mrail_relay_t *relay)
 {
     mrail_relay_request_t *receive;
@@ -238,8 +237,8 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* ---- from ranks of the node ---- */
 
-/* As relay_out, sends the slot of another rank of the node. A correct rank
- * never pushes a slot that is being sent. */
+/* As relay_out, sends another local rank's slot. A correct rank never pushes a
+ * slot that is being sent. */
 static int forward(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {

@@ -1,12 +1,14 @@
-/* Send side of a rank: its own chunks and, as relay_out, those of others. */
+/* Send side of a rank: its own chunks and, as relay_out, those of other
+ * ranks. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Takes the first free slot, the likeliest one in a cache. Shared memory is not
- * trusted here: a busy send blocks the slot as well. */
+/* Returns the first free slot, which is the most likely to be in a cache.
+ * Shared memory is not trusted here, so a busy send blocks the slot even if its
+ * state says that it is free. */
 static uint32_t free_out_slot(const mrail_relay_t *relay)
 {
     for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
@@ -38,8 +40,8 @@ static void write_header(const mrail_relay_t *relay,
     memcpy(payload - sizeof(header), &header, sizeof(header));
 }
 
-/* The next call serves another flow, so no destination waits for the last byte
- * of another. */
+/* Moves the flow to the end of the list. The next call serves another flow, so
+ * no destination waits until another has its last byte. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {
@@ -149,8 +151,8 @@ static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
         mrail_relay_slot_state(relay, send->owner, send->slot));
 }
 
-/* Messages of a channel are matched in order, so only the oldest send is
- * tested. */
+/* Messages of a channel are matched in order, so it is enough to test the
+ * oldest send. */
 int mrail_relay_step_sent(mrail_relay_t *relay)
 {
     mrail_relay_out_t *channel;

@@ -1,19 +1,19 @@
 /*
- * Rings that pass slots from one rank to another of its node. Each has one
- * producer and one consumer. An entry names a slot of the producer.
+ * Rings that pass slots from one rank to another on the same node. Each ring
+ * has one producer and one consumer. An entry names a slot of the producer.
  *
- * An entry carries its sequence number, so the consumer sees from the entry
- * alone whether it is valid. Positions are private to each side. The producer
- * needs no check for space: each entry that is not popped is a used slot, and a
- * ring has at least as many entries as a rank has slots. Acquiring a free slot
- * orders the reuse of its entry.
+ * An entry carries its sequence number, so it shows the consumer by itself
+ * whether it is valid. Each side keeps its position private. The producer need
+ * not check for space: each entry that has not been popped is a used slot, and
+ * a ring has at least as many entries as a rank has slots. Acquiring a free
+ * slot orders the reuse of its entry.
  */
 #ifndef MRAIL_RELAY_RING_H
 #define MRAIL_RELAY_RING_H
 
 #include "relay/slot.h"
 
-/* Upper half: sequence number, from 1. Lower half: slot. */
+/* Upper half: sequence number, from 1. Lower half: slot number. */
 typedef _Atomic uint64_t mrail_relay_entry_t;
 
 static inline mrail_relay_entry_t *
@@ -27,7 +27,7 @@ mrail_relay_ring(const mrail_relay_layout_t *layout, void *base,
                   layout->ring_size];
 }
 
-/* Writes entry `num`, from 0. */
+/* Writes entry `num`, counted from 0. */
 static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                                     uint32_t num, uint32_t slot)
 {
@@ -36,8 +36,8 @@ static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                           memory_order_release);
 }
 
-/* Reads entry `num`. 1: *slot_p is the producer's value, unchecked. 0: the
- * entry is not valid yet. */
+/* Reads entry `num`. Returns 1 if it is valid; *slot_p is then the producer's
+ * value, unchecked. Otherwise returns 0. */
 static inline int mrail_relay_pop(mrail_relay_entry_t *ring, uint32_t size,
                                   uint32_t num, uint32_t *slot_p)
 {

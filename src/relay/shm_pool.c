@@ -20,7 +20,7 @@
 #define SHM_POOL_DIGITS 32u
 #define SHM_POOL_MAGIC 0x6d7261696c72656cull
 #define SHM_POOL_VERSION                                                       \
-    1u /* of the layout in slot.h and ring.h, and of the header */
+    1u /* covers the layout in slot.h and ring.h, and the header */
 
 /* Start of the file. */
 typedef struct shm_pool_head {
@@ -52,7 +52,8 @@ static shm_pool_head_t shm_pool_head(const mrail_relay_shape_t *shape)
     };
 }
 
-/* Names come from other processes. Only a well-formed name becomes a path. */
+/* Names come from other processes, so only a well-formed name may become a
+ * path. */
 static int name_is_valid(const char *name)
 {
     size_t prefix = strlen(SHM_POOL_PREFIX);
@@ -82,7 +83,7 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
     return 0;
 }
 
-/* Allocates everything in one call, so that a failed allocation keeps nothing.
+/* Allocates everything in one call, so that a failure leaves nothing allocated.
  * On older kernels a signal undoes the whole call, and a profiler's timer could
  * repeat that for ever. The second attempt therefore allocates in steps. */
 #define TAKE_STEP (1u << 20)
@@ -104,8 +105,8 @@ static int shm_pool_take_memory(int fd, size_t size)
     return -ret;
 }
 
-/* Removes files of this user without a living creator. A creator keeps its file
- * locked. */
+/* Removes files of this user whose creators no longer live. A creator keeps its
+ * file locked. */
 static void shm_pool_sweep(void)
 {
     DIR *dir = opendir(MRAIL_RELAY_DIR);
@@ -134,7 +135,7 @@ static void shm_pool_sweep(void)
     }
 }
 
-/* Locks a new file. Fails if the sweep of another process removed it first. */
+/* Locks a new file. Fails if another process's sweep removed it first. */
 static int shm_pool_lock(int fd)
 {
     struct stat st;
@@ -265,7 +266,7 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
         return -EINVAL;
     }
     name_path(name, path);
-    /* Neither a symbolic link nor a pipe is accepted. */
+    /* Symbolic links and pipes are refused. */
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;

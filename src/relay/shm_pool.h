@@ -1,11 +1,11 @@
 /*
  * Shared-memory pool through which the ranks of a node relay for each other. It
  * is a file in /dev/shm with mode 0600 and an unpredictable name. The creator
- * unlinks the file as soon as all ranks have it. If a creator was killed
- * earlier, the next creator of the same user removes its file.
+ * unlinks the file once all ranks have attached it. If a creator was killed
+ * before that, the next creator of the same user removes its file.
  *
- * The pool holds slots for each rank (relay/slot.h) and a ring for each ordered
- * pair of ranks (relay/ring.h).
+ * The pool holds slots for each rank (relay/slot.h), and a ring for each
+ * ordered pair of ranks (relay/ring.h).
  */
 #ifndef MRAIL_RELAY_SHM_POOL_H
 #define MRAIL_RELAY_SHM_POOL_H
@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRAIL_RELAY_MAX_LOCAL 256u /* ranks of a node */
+#define MRAIL_RELAY_MAX_LOCAL 256u /* ranks per node */
 #define MRAIL_RELAY_MAX_SLOTS 1024u
 #define MRAIL_RELAY_MAX_CHUNK (64u << 20)
 #define MRAIL_RELAY_NAME_SIZE 48u
 #define MRAIL_RELAY_DIR "/dev/shm"
 
-/* Dimensions, equal at all ranks of the node. */
+/* Dimensions, the same at all ranks of the node. */
 typedef struct mrail_relay_shape {
     unsigned num_local; /* ranks, 1 to MRAIL_RELAY_MAX_LOCAL */
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
@@ -31,18 +31,18 @@ typedef struct mrail_relay_shm_pool {
     mrail_relay_shape_t shape;
     void *base; /* page-aligned */
     size_t size;
-    int lock_fd; /* of the creator: marks the name as in use; or -1 */
+    int lock_fd; /* in the creator: marks the name as in use; otherwise -1 */
 } mrail_relay_shm_pool_t;
 
-/* Size of a pool in bytes; 0: the shape is out of range, or too large for a
+/* Size of a pool in bytes. 0: the shape is out of range, or too large for a
  * size_t. */
 size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 
 /*
- * Creates a pool with all slots free and writes its name to `name`, for
- * mrail_relay_shm_pool_attach() in the other ranks. The function allocates all
- * memory at once. A full /dev/shm is therefore -ENOSPC here, not a later
- * SIGBUS. -EINVAL: shape; -errno of open(2), mmap(2).
+ * Creates a pool in which all slots are free. Writes its name to `name`; other
+ * ranks pass the name to mrail_relay_shm_pool_attach(). All memory is allocated
+ * at once, so a full /dev/shm gives -ENOSPC here and no SIGBUS later. -EINVAL:
+ * shape; otherwise -errno of open(2), mmap(2).
  */
 int mrail_relay_shm_pool_create(const mrail_relay_shape_t *shape,
                                 char name[MRAIL_RELAY_NAME_SIZE],
@@ -50,12 +50,12 @@ int mrail_relay_shm_pool_create(const mrail_relay_shape_t *shape,
 
 /* Maps the pool of another rank. -EINVAL: the name is malformed, or the file is
  * not a pool of this shape, version and length. -EPERM: the file belongs to
- * another user, or others may open it. -errno of open(2), mmap(2). */
+ * another user, or others may open it. Otherwise -errno of open(2), mmap(2). */
 int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
                                 const char *name,
                                 mrail_relay_shm_pool_t *shm_pool_p);
 
-/* Prevents further attaches. The creator calls it once. */
+/* Prevents further attaches. Called once, by the creator. */
 void mrail_relay_shm_pool_unlink(const char *name);
 
 /* Unmaps the pool in this process only. */

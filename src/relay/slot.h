@@ -1,15 +1,15 @@
 /*
- * Layout of the shared-memory pool, and access rules for its slots.
+ * Layout of the shared-memory pool, and rules for access to its slots.
  *
  *   head | states: ranks x slots | rings: ranks x ranks | slots: ranks x slots
  *
- * The slots of a rank have numbers: first its out-slots, then its in-slots. A
- * slot is free or used. Only its owner marks it used, and only while it is
+ * The slots of each rank are numbered: first its out-slots, then its in-slots.
+ * A slot is free or used. Only its owner may mark it used, and only while it is
  * free. The consumer marks it free, once, and does not touch it again. Zeroed
  * memory is a valid pool with free slots and empty rings.
  *
- * The header of a slot lies directly in front of its payload, so that one
- * message carries both. The payload starts on a page.
+ * A slot's header lies directly before its payload, so that one message carries
+ * both. The payload starts on a page boundary.
  */
 #ifndef MRAIL_RELAY_SLOT_H
 #define MRAIL_RELAY_SLOT_H
@@ -23,8 +23,8 @@
 #define MRAIL_RELAY_PAGE 4096u
 #define MRAIL_RELAY_LINE 64u /* bytes of a cache line */
 
-/* State of a slot. It has a cache line of its own, because the owner polls it
- * while another rank reads the slot. */
+/* State of a slot, on a cache line of its own: the owner polls it while another
+ * rank reads the slot. */
 typedef struct mrail_relay_state {
     _Atomic uint32_t is_used;
     char line[MRAIL_RELAY_LINE - sizeof(uint32_t)];
@@ -36,12 +36,13 @@ typedef struct mrail_relay_layout {
     uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
-    size_t pages;  /* of one page in front of each payload, for the header */
+    size_t pages;  /* slots; each has one page before its payload, for the
+                    * header */
     size_t stride; /* between slots */
     size_t size;   /* of the whole pool */
 } mrail_relay_layout_t;
 
-/* 0; -EINVAL: the shape is out of range, or too large for a size_t. */
+/* 0, or -EINVAL if the shape is out of range, or too large for a size_t. */
 int mrail_relay_layout(const mrail_relay_shape_t *shape,
                        mrail_relay_layout_t *layout_p);
 
@@ -63,20 +64,20 @@ static inline void *mrail_relay_payload(const mrail_relay_layout_t *layout,
            ((size_t)owner * layout->slots + slot) * layout->stride;
 }
 
-/* For the owner: 1 if the consumer has finished with the slot. */
+/* Called by the owner. Returns 1 if the consumer has finished with the slot. */
 static inline int mrail_relay_state_is_free(mrail_relay_state_t *state)
 {
     return atomic_load_explicit(&state->is_used, memory_order_acquire) == 0;
 }
 
-/* For the owner of a free slot. Relaxed, because the ring entry publishes the
- * slot. */
+/* Called by the owner of a free slot. Relaxed, because the ring entry publishes
+ * the slot. */
 static inline void mrail_relay_state_use(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 1, memory_order_relaxed);
 }
 
-/* For the consumer, after its last access to the slot. */
+/* Called by the consumer after its last access to the slot. */
 static inline void mrail_relay_state_free(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 0, memory_order_release);

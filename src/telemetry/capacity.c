@@ -79,7 +79,7 @@ static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     flow->sum.to_ns = 0;
 }
 
-/* Adds the run to the window if the run is long enough. */
+/* Adds a finished run to the window. */
 static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
 {
     mrail_tele_run_t *run = &flow->run, *sum = &flow->sum;
@@ -114,8 +114,8 @@ static int mrail_tele_run_is_valid(const mrail_tele_run_t *run)
             ((length_ns >= MRAIL_TELE_RUN_LONG) && (run->chunks > run->lanes)));
 }
 
-/* Whether the bytes in flight keep the rail busy for MRAIL_TELE_QUEUE_NS, at
- * the rate of the run including this interval. */
+/* Returns 1 if the bytes in flight keep the rail busy for MRAIL_TELE_QUEUE_NS
+ * at the rate of the run, including this interval. */
 static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
 {
     const mrail_tele_run_t *run = &flow->run;
@@ -130,7 +130,7 @@ static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
            (double)bytes * MRAIL_TELE_QUEUE_NS;
 }
 
-/* Whether the rail was the bottleneck from `before` to `round`. */
+/* Returns 1 if the rail was the bottleneck from `before` to `round`. */
 static int mrail_tele_flow_is_proven(const mrail_tele_flow_t *flow)
 {
     return (flow->early_before > flow->done) && !flow->is_full &&

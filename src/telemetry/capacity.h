@@ -1,8 +1,8 @@
 /*
- * Live bandwidth of one direction of a rail. The estimate drops when other
+ * Live bandwidth of one direction of a rail. The estimate falls when other
  * traffic loads the rail or the rail degrades, rises when a higher rate is
  * observed, and expires. Pure: times are arguments. The caller serialises the
- * updates of a flow; mrail_tele_flow_live() may be called by any thread.
+ * updates of a flow; any thread may call mrail_tele_flow_live().
  *
  * Each large chunk is reported when it is posted and when its completion is
  * seen. Only intervals in which the rail was the bottleneck are measured:
@@ -19,11 +19,11 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * The far end may cause a low rate. A window lowers the estimate at once if
- * several peers had work in flight throughout, or if its peer holds the highest
- * sample. Any other low window lowers the estimate only if no better sample
- * arrives for MRAIL_TELE_DOUBT_NS. Source: [NIMBLE] IV-A and V-E (live
- * capacities); the rules are mrail's own.
+ * A low rate may be due to the far end. MRAIL_TELE_LOW_WINDOWS low windows
+ * lower the estimate at once if in each of them several peers had work in
+ * flight throughout, or its peer holds the highest sample. Other low windows
+ * lower it only if no better sample arrives for MRAIL_TELE_DOUBT_NS. Source:
+ * [NIMBLE] IV-A and V-E (live capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -36,45 +36,45 @@
 /* Bytes. Smaller chunks are not reported. */
 #define MRAIL_TELE_LARGE 4096
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
-/* A shorter run is discarded. */
+/* Shorter runs are discarded. */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* A run with fewer chunks per lane is discarded: at both ends of a run, a part
- * of one chunk per lane is unknown. */
+/* Runs with fewer chunks per lane are discarded, because a part of one chunk
+ * per lane is unknown at both ends of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* Slow lanes have long chunks: after this time fewer chunks suffice. */
+/* Chunks take long on slow lanes. After this time fewer of them suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
-/* Less work in flight than this means that latency, not the rail, is the
- * limit. */
+/* With less work in flight than this, latency is the limit, not the rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
 /* A chunk posted this soon after a round counts as in flight at its start. */
 #define MRAIL_TELE_EARLY_NS (200 * MRAIL_NS_PER_US)
-/* Consecutive windows, each lower by more than 1/8, that lower the estimate. */
+/* Number of consecutive windows, each lower by more than 1/8, that lower the
+ * estimate. */
 #define MRAIL_TELE_LOW_WINDOWS 3
-/* The same, if a peer may be the cause. */
+/* How long they must last if a peer may be the cause. */
 #define MRAIL_TELE_DOUBT_NS (250 * MRAIL_NS_PER_MS)
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
 /* The estimate. All zero: unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t who;       /* peer of the last sample this high; 0: several */
+    uint64_t who;       /* peer of the last non-low sample; 0: several */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
-    unsigned low_sure;  /* the part of `low` that no peer caused */
+    unsigned low_sure;  /* those of `low` that no peer caused */
     mrail_ns_t low_ns;  /* end of the first low window */
-    double low_best;    /* highest rate among the other low windows */
+    double low_best;    /* highest rate among the low windows after the first */
     uint64_t low_who;   /* peer of low_best */
 } mrail_tele_capacity_t;
 
 typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
-    int is_several; /* several peers had work in flight throughout */
+    int is_several; /* several peers had work in flight the whole time */
     uint64_t who;   /* the only peer with work; 0: several */
 } mrail_tele_rate_sample_t;
 
-/* Adds a window that has ended. */
+/* Adds a completed window. */
 void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
                              const mrail_tele_rate_sample_t *sample,
                              mrail_ns_t now_ns);
@@ -84,12 +84,12 @@ typedef struct mrail_tele_run {
     mrail_ns_t to_ns;
     uint64_t bytes;
     unsigned chunks;
-    unsigned lanes; /* maximum number of lanes with work in flight */
-    unsigned peers; /* minimum number of peers with work in flight */
+    unsigned lanes; /* maximum with work in flight */
+    unsigned peers; /* minimum with work in flight */
     uint64_t who;   /* 0: several */
 } mrail_tele_run_t;
 
-/* One direction of a rail. All zero at first. */
+/* One direction of a rail. Initially all zero. */
 typedef struct mrail_tele_flow {
     uint64_t posted; /* chunks in total */
     uint64_t done;
@@ -115,12 +115,13 @@ typedef struct mrail_tele_flow {
     mrail_ns_t shown_ns; /* atomic: time of the last update of `shown` */
 } mrail_tele_flow_t;
 
-/* Starts a round and classifies the interval before the previous one. */
+/* Starts a round, and classifies the interval that ended with the previous
+ * round. */
 void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
                            int is_full);
 
 /* Reports a posted chunk. lane_count: chunks in flight on its lane in this
- * direction. peer_count: lanes of its peer with chunks in flight on this
+ * direction. peer_count: its peer's lanes with chunks in flight on this
  * rail. */
 static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
@@ -139,7 +140,7 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
 }
 
 /* Reports a completed chunk. moved: its bytes, or 0 if it failed. is_full:
- * further completions may wait in the CQ. */
+ * there may be further completions in the CQ. */
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,

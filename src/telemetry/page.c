@@ -20,7 +20,7 @@
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    int fd;            /* -1 in a child of fork(), which has no file */
+    int fd;            /* -1 in a child of fork(), which has closed it */
     mrail_list_t list; /* open_files */
     char path[MRAIL_PAGE_PATH];
     union {
@@ -44,7 +44,8 @@ static int page_prefix(char *to, size_t size)
     return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
 }
 
-/* Refuses symbolic links and pipes that another process may have planted. */
+/* Refuses symbolic links, and does not block on pipes: another process may have
+ * planted them. */
 static int page_open(const char *path, struct stat *st)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -56,8 +57,8 @@ static int page_open(const char *path, struct stat *st)
     return fd;
 }
 
-/* The writer holds an exclusive lock. Readers test with a shared lock, so that
- * they do not exclude each other. */
+/* The writer holds an exclusive lock. Readers test it with a shared lock, so
+ * they do not exclude one another. */
 static int page_is_held(int fd)
 {
     if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
@@ -99,14 +100,14 @@ int mrail_page_clean(const char *dir, long min_age_s)
 
 /* ---- writing ---- */
 
-/* Not inlined: gcc 12 otherwise assumes that only the first member of the
+/* Not inlined: otherwise gcc 12 assumes that only the first member of the
  * structure is written, and warns. */
 __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                                                  const void *from, size_t size,
                                                  size_t offset)
 {
-    /* A file that another process truncated, or a full file system, makes the
-     * page incomplete for readers. The writer continues. */
+    /* If another process truncates the file, or the file system is full, the
+     * page is incomplete for readers. The writer continues. */
     (void)!pwrite(file->fd, from, size, (off_t)offset);
 }
 
@@ -114,8 +115,8 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
     page_write((_file), &(_file)->page._field, sizeof((_file)->page._field),   \
                offsetof(mrail_page_t, _field))
 
-/* A reader accepts its copy only if all changes were complete before it began,
- * and none began while it copied. */
+/* A reader accepts its copy only if all changes were complete before it started
+ * to copy, and none began in the meantime. */
 static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;
@@ -140,8 +141,8 @@ static void page_init(mrail_page_t *page)
 
 /* ---- fork ---- */
 
-/* A forked child would share the lock of the file and keep it after this process
- * has ended. The child therefore closes the file. */
+/* A forked child would share the lock of the file, and would keep it after this
+ * process has ended. The child therefore closes the file. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static mrail_list_t open_files = {&open_files, &open_files};
@@ -191,8 +192,8 @@ static void page_unlist(mrail_page_file_t *file)
 
 /* ---- open and close ---- */
 
-/* The file gets its name only after it is locked and complete. Otherwise a
- * reader could take it for the page of an ended process. */
+/* The file gets its name only once it is locked and complete. Otherwise a
+ * reader could mistake it for the page of a process that has ended. */
 static int page_make(mrail_page_file_t *file, const char *dir)
 {
     char own[64];
@@ -321,7 +322,8 @@ const char *mrail_page_status_text(mrail_page_status_t status)
     return status_texts[status];
 }
 
-/* Cuts at the first NUL and replaces control characters, for terminals. */
+/* Ends the text at the first NUL and replaces control characters, for
+ * terminals. */
 static void page_clean_text(char *text, size_t size)
 {
     size_t i;
@@ -364,7 +366,8 @@ static int page_get(int fd, void *to, size_t size)
     return pread(fd, to, size, 0) == (ssize_t)size;
 }
 
-/* 1: *page is consistent; 0: it changed meanwhile; -1: it is incomplete. */
+/* Returns 1 if *page is consistent, 0 if it changed meanwhile, -1 if it is
+ * incomplete. */
 static int page_copy(int fd, mrail_page_t *page)
 {
     mrail_page_head_t before, after;
@@ -386,7 +389,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     if ((st->st_uid != geteuid()) && (geteuid() != 0)) {
         return MRAIL_PAGE_FOREIGN;
     }
-    /* Only the head of a page of another version is read. */
+    /* If the version differs, only the head is read. */
     if (!S_ISREG(st->st_mode) || !page_get(fd, &head, sizeof(head)) ||
         (head.magic != MRAIL_PAGE_MAGIC)) {
         return MRAIL_PAGE_BROKEN;
@@ -397,8 +400,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     if ((head.size != sizeof(*page)) || (st->st_size != (off_t)sizeof(*page))) {
         return MRAIL_PAGE_BROKEN;
     }
-    /* A process that was killed during a change leaves the page
-     * inconsistent. */
+    /* A process killed during a change leaves the page inconsistent. */
     for (unsigned i = 0; (whole == 0) && (i < READ_TRIES); ++i) {
         if (i != 0) {
             usleep(100);

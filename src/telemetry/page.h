@@ -1,12 +1,12 @@
 /*
  * The telemetry page of a process: a file of fixed size on a tmpfs, mode 0600,
- * that shows its rails, lanes, counters and events. The process writes it with
- * write(2), so no change to the file can harm the process. Readers copy the
- * file and block nobody. The file survives a killed process; a lock on the file
- * tells whether the process lives.
+ * that shows the process's rails, lanes, counters and events. The process
+ * writes it with write(2), so changes to the file cannot harm the process.
+ * Readers copy the file and block nobody. The file survives a killed process; a
+ * lock on the file shows whether the process is alive.
  *
- * The writer's calls need to be serialised. A reader trusts nothing: numbers
- * are checked and text is made printable.
+ * The writer's calls must be serialised. A reader trusts nothing: it checks
+ * numbers and makes text printable.
  */
 #ifndef MRAIL_TELEMETRY_PAGE_H
 #define MRAIL_TELEMETRY_PAGE_H
@@ -25,13 +25,13 @@
 #define MRAIL_PAGE_EVENTS 512u
 #define MRAIL_PAGE_PATH 256u
 
-/* Times are CLOCK_REALTIME, in ns.  Rates are bytes per second. */
+/* Times are CLOCK_REALTIME, in ns. Rates are bytes per second. */
 typedef struct mrail_page_rail {
     char device[32];
     uint32_t port;
     uint32_t num_lanes; /* lanes that are up */
     uint64_t nominal;   /* rate of the port */
-    uint64_t bytes;     /* transferred, including by lanes that have ended */
+    uint64_t bytes;     /* transferred, including lanes that have ended */
 } mrail_page_rail_t;
 
 typedef struct mrail_page_lane {
@@ -39,14 +39,14 @@ typedef struct mrail_page_lane {
     uint64_t bytes; /* transferred: messages, and completed PUTs and GETs */
     uint64_t rate;  /* over the last chunks; 0: unknown */
     uint64_t outstanding; /* bytes in flight */
-    uint64_t posted_ns;   /* last post of a chunk; 0: never */
-    uint64_t done_ns;     /* last completion of a chunk; 0: never */
-    uint64_t stalled_ns;  /* time with work outstanding and no completion */
-    uint64_t idle_ns;     /* time without work while another lane had work */
+    uint64_t posted_ns;   /* time of the last post of a chunk; 0: never */
+    uint64_t done_ns;     /* time of the last completion of a chunk; 0: never */
+    uint64_t stalled_ns;  /* time with work outstanding but no completion */
+    uint64_t idle_ns;     /* time without work while other lanes had work */
     uint16_t slot;
     uint16_t sport; /* UDP source port */
     uint32_t rail;  /* index */
-    char state[16]; /* of the lane, or of its path if that is not up */
+    char state[16]; /* of the lane, or of its path if only that is not up */
 } mrail_page_lane_t;
 
 typedef struct mrail_page_counter {
@@ -76,7 +76,7 @@ typedef struct mrail_page {
     uint32_t num_rails;
     uint32_t num_counters;
     uint32_t num_lanes;  /* in this page */
-    uint32_t more_lanes; /* without room in this page */
+    uint32_t more_lanes; /* lanes for which this page has no room */
     uint32_t reserved;
     uint64_t num_events; /* in total; event n is at n % MRAIL_PAGE_EVENTS */
     char job[48];        /* name of the job, or "" */
@@ -93,15 +93,15 @@ uint64_t mrail_page_now(void);
 
 typedef struct mrail_page_file mrail_page_file_t;
 
-/* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size. Removes stale
- * pages of this user: the process ended abnormally more than MRAIL_PAGE_KEEP_S
- * ago, or there are more than MRAIL_PAGE_KEEP files. 0, or -errno with nothing left
- * behind (-ENOSPC: the file system is full). */
+/* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size. Removes pages of
+ * this user whose processes ended abnormally more than MRAIL_PAGE_KEEP_S ago,
+ * or all such pages if there are more than MRAIL_PAGE_KEEP files. 0, or -errno
+ * with nothing left behind (-ENOSPC: the file system is full). */
 #define MRAIL_PAGE_KEEP_S 3600
 #define MRAIL_PAGE_KEEP 256
 int mrail_page_create(const char *dir, uint64_t suffix,
                       mrail_page_file_t **file_p);
-/* Removes the page on a normal end. NULL is allowed. */
+/* Removes the page when the process ends normally. NULL is allowed. */
 void mrail_page_remove(mrail_page_file_t *file);
 
 /* The writer's own copy. After a change outside the head and the events, call
@@ -109,7 +109,7 @@ void mrail_page_remove(mrail_page_file_t *file);
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds one event, visible at once. NULL is allowed. */
+/* Adds an event, which is visible at once. NULL is allowed. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 
@@ -120,17 +120,17 @@ typedef enum mrail_page_status {
     MRAIL_PAGE_ENDED,   /* the process ended abnormally */
     MRAIL_PAGE_FOREIGN, /* the file belongs to another user */
     MRAIL_PAGE_OTHER,   /* the file has another version */
-    MRAIL_PAGE_BROKEN,  /* truncated, or no telemetry page */
+    MRAIL_PAGE_BROKEN,  /* truncated, or not a telemetry page */
     MRAIL_PAGE_GONE     /* the file cannot be opened */
 } mrail_page_status_t;
 
-/* Reads a consistent copy; *page is valid for ALIVE and ENDED only. */
+/* Reads a consistent copy. *page is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
 /* A message for the user, of the form "it ...". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 
-/* Calls `visit` (may be NULL) with the path of each of this user's pages in
- * `dir`, sorted by name. Returns their number, or -errno. */
+/* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,
+ * sorted by name. Returns their number, or -errno. */
 int mrail_page_each(const char *dir, void (*visit)(const char *path, void *arg),
                     void *arg);
 

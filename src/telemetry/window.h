@@ -3,7 +3,7 @@
  * serialises. Source: [ICCL] 3.4 (W = 8).
  *
  * The owner of the samples chooses W. mrail_tele_window_t belongs to the
- * progress thread and has a W that the compiler knows; mrail_tele_sums_* take
+ * progress thread, and its W is a compile-time constant. mrail_tele_sums_* take
  * the samples and their number as arguments.
  */
 #ifndef MRAIL_TELEMETRY_WINDOW_H
@@ -21,12 +21,12 @@ typedef struct mrail_tele_sample {
     uint64_t busy_ns;
 } mrail_tele_sample_t;
 
-/* A window without its samples. All zero: nothing was measured. */
+/* A window without its samples. All zero: nothing measured yet. */
 typedef struct mrail_tele_sums {
     uint64_t bytes; /* sum over all samples */
     uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
-    unsigned count;     /* samples so far, saturates at the window's size */
+    unsigned count;     /* samples so far, at most the size of the window */
     unsigned newest;    /* index of the newest sample */
     unsigned batch;     /* chunks whose completion was seen at last_ns */
     uint64_t batch_bytes;
@@ -56,8 +56,8 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
     ++sums->batch;
 }
 
-/* Adds a completion with the time stamp of the last one, and divides the time
- * of the batch anew. Not inlined: the common case needs the registers. */
+/* Adds a completion with the same time stamp as the last one, and divides the
+ * time of the batch again. Not inlined: the common case needs the registers. */
 static __attribute__((noinline, unused)) void
 mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
                       unsigned size, uint64_t bytes)
@@ -76,11 +76,11 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
 
 /*
  * Adds a chunk of `bytes` that was posted at post_ns and completed at now_ns.
- * The lane counts as busy from the later of post_ns and the previous
- * completion, so idle time does not lower the rate. Completions with the same
- * time stamp share the time of the first. Otherwise more than W of them, with
- * zero time each, would leave a window without any time. samples[0..size) are zero at
- * first; size >= 1 is constant.
+ * The lane counts as busy from post_ns or the previous completion, whichever is
+ * later, so idle time does not lower the rate. Completions with the same time
+ * stamp share the time of the first. Otherwise more than W of them, each with
+ * zero time, would leave the window without any time. samples[0..size) must be
+ * zero at first; size >= 1 is constant.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,

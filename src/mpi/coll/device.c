@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* CUDA driver API, cuPointerGetAttribute(): CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
- * and CU_MEMORYTYPE_DEVICE, which also describes managed memory. */
+/* CUDA driver API: CU_POINTER_ATTRIBUTE_MEMORY_TYPE of cuPointerGetAttribute(),
+ * and CU_MEMORYTYPE_DEVICE, which also covers managed memory. */
 #define ATTRIBUTE_MEMORY_TYPE 2
 #define MEMORY_TYPE_DEVICE 2u
 
@@ -16,15 +16,15 @@ typedef int (*get_attribute_func_t)(void *data, int attribute,
 
 static get_attribute_func_t found; /* atomic; NULL: the driver is not loaded */
 static unsigned long long
-    looked_at; /* atomic: number of loaded libraries at the last search */
+    looked_at; /* atomic: count_loads() at the last search */
 
 static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {
     *(unsigned long long *)arg = info->dlpi_adds;
-    return 1; /* all objects report the same numbers: stop */
+    return 1; /* all objects report the same numbers, so stop */
 }
 
-/* Number of libraries that this process has ever loaded. */
+/* Number of libraries ever loaded by this process. */
 static unsigned long long count_loads(void)
 {
     unsigned long long loads = 0;
@@ -34,8 +34,8 @@ static unsigned long long count_loads(void)
 }
 
 /* A process that allocates device memory has loaded the driver. The search
- * walks the names of all libraries (some 12,000 instructions), so it runs only
- * after another library was loaded. */
+ * walks the names of all libraries (about 12,000 instructions), so it only runs
+ * after another library has been loaded. */
 static get_attribute_func_t find(void)
 {
     get_attribute_func_t func = __atomic_load_n(&found, __ATOMIC_RELAXED);
@@ -55,7 +55,7 @@ static get_attribute_func_t find(void)
         return NULL;
     }
     *(void **)&func = dlsym(handle, "cuPointerGetAttribute");
-    /* Keeps the reference: the driver is never unloaded. */
+    /* The reference is kept, so the driver is never unloaded. */
     __atomic_store_n(&found, func, __ATOMIC_RELAXED);
     return func;
 }

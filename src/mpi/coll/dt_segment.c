@@ -27,12 +27,12 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     }
 }
 
-/* Larger than any element of a datatype: the largest is two long doubles. */
+/* Larger than any element of a datatype. The largest is two long doubles. */
 #define SCRATCH 64u
-/* Bytes of one step of a copy between two segments with gaps. */
+/* Bytes per step when copying between two segments with gaps. */
 #define MAX_PIECE (16u << 20)
 
-/* Creates a convertor of the segment; the caller destructs it. */
+/* Creates a convertor for the segment. The caller destructs it. */
 static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
                    opal_convertor_t *convertor)
 {
@@ -48,9 +48,9 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
     return (ret == OPAL_SUCCESS) ? 0 : -EIO;
 }
 
-/* Packs at most `length` bytes at `offset` and stores their number in *done_p.
- * A convertor packs whole elements only, from the start of one, and reports
- * where that is. Bytes of elements that are cut go through `scratch`. */
+/* Packs up to `length` bytes from `offset` and writes their number to *done_p.
+ * A convertor only packs whole elements, from the start of one, and reports
+ * where that is. Bytes of partial elements go through `scratch`. */
 static int pack_some(opal_convertor_t *convertor, uint64_t offset, void *to,
                      size_t length, size_t *done_p)
 {
@@ -128,8 +128,8 @@ static int unpack_whole(const mca_coll_mrail_dt_segment_t *segment,
     return ret;
 }
 
-/* Offset of the element that contains byte `offset`. The convertor is a packing
- * one. */
+/* Finds the offset of the element that contains byte `offset`. Uses a packing
+ * convertor. */
 static int element_of(const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t offset, uint64_t *first_p)
 {
@@ -147,9 +147,9 @@ static int element_of(const mca_coll_mrail_dt_segment_t *segment,
     return ret;
 }
 
-/* Writes bytes of an element that is cut: reads, changes and writes the whole
- * element. The convertor of Open MPI 4.1 writes beyond its own temporary when
- * it unpacks a part of an element of more than 16 bytes. */
+/* Writes part of an element: reads the whole element, changes it and writes it
+ * back. When the convertor of Open MPI 4.1 unpacks a part of an element of more
+ * than 16 bytes, it writes beyond its own temporary. */
 static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t first, uint64_t offset, const void *from,
                       size_t length, size_t *done_p)
@@ -177,8 +177,8 @@ static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
     return unpack_whole(segment, first, scratch, whole);
 }
 
-/* Order: the cut element at the start, whole elements, the cut element at the
- * end. */
+/* In this order: a partial element at the start, whole elements, and a partial
+ * element at the end. */
 static int unpack_gaps(const mca_coll_mrail_dt_segment_t *segment,
                        uint64_t offset, const char *from, size_t length)
 {
@@ -223,8 +223,8 @@ int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
     return unpack_gaps(segment, offset, from, length);
 }
 
-/* Copies between two segments with gaps. Each step searches both from their
- * start, so steps are large. */
+/* Copies between two segments with gaps. Each step searches both from the
+ * start, so the steps are large. */
 static int copy_in_pieces(const mca_coll_mrail_dt_segment_t *from,
                           const mca_coll_mrail_dt_segment_t *to, uint64_t bytes)
 {

@@ -1,7 +1,7 @@
 /*
- * A datatype segment: the user memory and datatype that a rank sends to, or
- * receives from, one other rank, for every collective. Its bytes are addressed
- * in the order of the type signature, from any offset.
+ * A datatype segment: the user memory, with its datatype, that a rank sends to
+ * or receives from one other rank, in any of the collectives. Bytes are
+ * addressed in the order of the type signature, and any offset is allowed.
  */
 #ifndef MRAIL_MPI_COLL_DT_SEGMENT_H
 #define MRAIL_MPI_COLL_DT_SEGMENT_H
@@ -19,24 +19,24 @@ typedef struct mca_coll_mrail_dt_segment {
     size_t count;
     ompi_datatype_t *type;
     uint64_t bytes;
-    char *first; /* first byte, or NULL if the data has gaps */
+    char *first; /* first byte, or NULL if there are gaps */
 } mca_coll_mrail_dt_segment_t;
 
 void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     const void *buffer, size_t count,
                                     ompi_datatype_t *type);
 
-/* Packs bytes [offset, offset + length), which must exist. 0 or -EIO. */
+/* Packs bytes [offset, offset + length), all of which must exist. 0 or -EIO. */
 int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
                                    uint64_t offset, void *to, size_t length);
-/* The inverse; bytes beyond the segment are dropped. */
+/* The inverse. Bytes beyond the segment are dropped. */
 int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
                                      uint64_t offset, const void *from,
                                      size_t length);
 
-/* Copies a segment into another one. 0, -EIO, or -EMSGSIZE: the rest was
- * dropped. (ompi_datatype_sndrcv() of 4.1.4 loses bytes between two types with
- * gaps, where an element crosses a multiple of 64 KiB.) */
+/* Copies one segment into another. 0, -EIO, or -EMSGSIZE if bytes that did not
+ * fit were dropped. (ompi_datatype_sndrcv() of 4.1.4 loses bytes between two
+ * types with gaps, where an element crosses a multiple of 64 KiB.) */
 int mca_coll_mrail_dt_segment_copy(const mca_coll_mrail_dt_segment_t *from,
                                    const mca_coll_mrail_dt_segment_t *to);
 

@@ -26,15 +26,15 @@ int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
 
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
 {
-    /* After a failure messages may still arrive: keep their buffers. */
+    /* After a failure messages may still arrive, so keep their buffers. */
     if (gather->num_requests == 0) {
         free(gather->blocks);
     }
     gather->blocks = NULL;
 }
 
-/* Sends this rank's blocks and those collected so far to the rank `far` ahead,
- * and receives as many from the rank `far` behind. */
+/* Sends the blocks collected so far, including this rank's, to the rank `far`
+ * below this one, and receives as many from the rank `far` above. */
 static int start_port(mca_coll_mrail_gather_t *gather, unsigned far)
 {
     unsigned ranks = gather->num_ranks;

@@ -1,10 +1,10 @@
 /*
  * A nonblocking allgather: Bruck's algorithm over the pml, with one or more
- * ports. In each round a rank sends its blocks to as many ranks as there are
- * ports. With MCA_COLL_MRAIL_GATHER_PORTS one round serves up to 16 ranks and
- * two serve up to 256; every round waits until all ranks are scheduled. One
- * port takes the fewest messages and instructions: 3 messages among 8 ranks, 6
- * among 64.
+ * ports. In each round a rank sends its blocks to as many ranks as it has
+ * ports. With MCA_COLL_MRAIL_GATHER_PORTS, one round serves up to 16 ranks and
+ * two serve up to 256; every round waits until all ranks have been scheduled.
+ * With one port, the messages and instructions are fewest: 3 messages for 8
+ * ranks, 6 for 64.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H
@@ -20,42 +20,43 @@
 
 typedef struct mca_coll_mrail_gather {
     struct ompi_communicator_t *comm;
-    char *blocks;     /* of this rank, the next rank, and so on */
+    char *blocks;     /* of this rank first, then of the next rank, and so on */
     size_t max_bytes; /* capacity for all blocks */
-    size_t block;     /* bytes of a block */
+    size_t block;     /* bytes per block */
     unsigned num_ranks, self;
-    unsigned num_have; /* blocks collected */
+    unsigned num_have; /* blocks collected so far */
     unsigned ports;
     int tag;
     ompi_request_t *requests[2 * MCA_COLL_MRAIL_GATHER_PORTS];
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 
-/* max_block: bytes of the largest block. 0 or -ENOMEM. */
+/* max_block: bytes of the largest block that will be gathered. 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm,
                                size_t max_block);
 /* No request may be in flight. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
-/* Place of this rank's block; the caller fills it before the start. */
+/* Where the caller puts this rank's block before the start. */
 static inline void *
 mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
 {
     return gather->blocks;
 }
 
-/* ports: 1 to MCA_COLL_MRAIL_GATHER_PORTS, equal at all ranks. `tag` must not
- * be used for other messages until the end. OMPI_SUCCESS or OMPI_ERR_*. */
+/* ports: 1 to MCA_COLL_MRAIL_GATHER_PORTS, the same at all ranks. Until the
+ * end, `tag` must not be used for other messages. OMPI_SUCCESS or
+ * OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
 
-/* *done_p: 1: all blocks have arrived. Returns as
+/* Sets *done_p to 1 once all blocks have arrived. Returns the same codes as
  * mca_coll_mrail_gather_start(). */
 int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
                                    int *done_p);
 
-/* The block of a rank, after the end. */
+/* Block of a rank. Valid after the end. */
 static inline const void *
 mca_coll_mrail_gather_block(const mca_coll_mrail_gather_t *gather,
                             unsigned rank)

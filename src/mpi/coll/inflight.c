@@ -3,8 +3,8 @@
 
 #include "base/util.h"
 
-/* In windows. A longer exchange gains little from a limit, and the engine
- * balances best with all messages at hand (decision 0012). */
+/* In windows. Longer exchanges gain little from a limit, and the engine
+ * balances best when it has all messages (decision 0012). */
 #define LONG 10u
 
 uint64_t
@@ -28,7 +28,7 @@ mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
     return (bytes < 1) ? 1 : (bytes < 1e18) ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-/* A message of more than twice the mean would delay the others. */
+/* A message longer than twice the mean would delay the others. */
 static int is_skewed(const mca_coll_mrail_load_t *load)
 {
     return load->largest / 2 > load->sum / load->count;

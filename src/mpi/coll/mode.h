@@ -1,38 +1,39 @@
 /*
- * Which calls on a communicator hold an agreement round about their demands. A
- * round costs an allgather, so most small exchanges skip it: a round decides
- * for its own call and the calls after it. All ranks go through the same
- * states, because they see the same votes. Pure.
+ * Decides which calls on a communicator hold an agreement round about their
+ * demands. A round costs an allgather, so most small exchanges skip it: each
+ * round decides for its own call and the calls after it. All ranks go through
+ * the same states because they see the same votes. Pure.
  */
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
 
-/* Calls after a planned one that hold a round although there was nothing to
- * plan: programs alternate data exchanges with small exchanges of counts. */
+/* After a planned call, this many calls hold a round even if there was nothing
+ * to plan, because programs alternate data exchanges with small exchanges of
+ * counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
-/* Then 1 call skips the round, then 2, 4, and up to this many. A call that
- * backed off votes with one word first. The vote takes log2 P messages of the P
- * - 1 of an alltoallv, less than 1/65 more. */
+/* After that, 1 call skips the round, then 2, 4 and so on, up to this many. A
+ * call that has backed off first votes with one word. The vote takes log2 P
+ * messages, compared with the P - 1 of an alltoallv: less than 1/65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
-    unsigned patience; /* further calls with a round if there is nothing to
+    unsigned patience; /* further calls that hold a round with nothing to
                         * plan */
-    unsigned period;   /* calls skipped since the last round; 0: none */
+    unsigned period;   /* calls to skip between rounds; 0: none */
     unsigned left;     /* calls left to skip */
-    int wanted;        /* of this rank: there was a demand worth planning since
-                        * the last round */
+    int wanted;        /* this rank had a demand worth planning since the last
+                        * round */
 } mca_coll_mrail_mode_t;
 
-/* The first call on a communicator holds a round; without a demand, few
+/* The first call on a communicator holds a round. If there is no demand, few
  * follow. */
 static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 {
     *mode = (mca_coll_mrail_mode_t){0};
 }
 
-/* Starts a call. `wanted`: this rank has a demand worth planning. 1: the call
- * holds a round, and mca_coll_mrail_mode_vote() follows. */
+/* Starts a call. is_large: this rank has a demand worth planning. Returns 1 if
+ * the call holds a round; mca_coll_mrail_mode_vote() must then follow. */
 static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
                                            int is_large)
 {
@@ -44,14 +45,15 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     return 0;
 }
 
-/* 1: backed off. A round is likely to find nothing to plan. */
+/* Returns 1 if backed off: a round is likely to find nothing to plan. */
 static inline int
 mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {
     return mode->period > 0;
 }
 
-/* Takes the result of the vote: some rank had a demand since the last round. */
+/* Takes the result of the vote. any_wanted: some rank had a demand since the
+ * last round. */
 static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
                                             int any_wanted)
 {

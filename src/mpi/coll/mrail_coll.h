@@ -3,22 +3,23 @@
  * MPI_Alltoallw and their nonblocking forms, for single-rail ranks that can
  * relay for one another.
  *
- *   component   parameters, counters, Open MPI's version  mrail_coll_component.c
- *   module      one for each communicator; MPI's calls    mrail_coll_module.c
- *   op          one call in progress, step by step        mrail_coll_op.c
- *   steps       agreement before the first byte moves     mrail_coll_setup.c,
- *                                                         mrail_coll_agree.c
- *   exchange    the bytes of a call                       mrail_coll_exchange.c
- *   pairwise    unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
+ *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
+ *   module     one for each communicator; MPI's calls    mrail_coll_module.c
+ *   op         one call in progress, step by step        mrail_coll_op.c
+ *   steps      agreement before the first byte moves     mrail_coll_setup.c,
+ *                                                        mrail_coll_agree.c
+ *   exchange   the bytes of a call                       mrail_coll_exchange.c
+ *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
  * from the records that they exchanged. So no rank waits for a rank that chose
- * another path. The module that Open MPI selected before serves a call without
- * a plan, except MPI_Alltoallv of ranks that need no plan (inflight.h).
+ * another path. Calls without a plan are served by the module that Open MPI
+ * selected before, except MPI_Alltoallv of ranks that need no plan
+ * (inflight.h).
  *
- * Locking: the ops of a communicator run one after the other, in the threads
- * that make progress because they wait in MPI. module->is_busy admits one
- * thread.
+ * Locking: the ops of a communicator run one after the other, in threads that
+ * make progress because they wait in MPI. module->is_busy admits one thread at
+ * a time.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -54,7 +55,7 @@ typedef struct mca_coll_mrail_settings {
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
-/* MPI_T performance variables, for the whole process. */
+/* MPI_T performance variables. They cover the whole process. */
 typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
@@ -63,17 +64,18 @@ typedef struct mca_coll_mrail_counters {
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
-/* Threads of a process use different communicators and share the counters. */
+/* Threads of a process may use different communicators, but share the
+ * counters. */
 #define MCA_COLL_MRAIL_COUNT(counter, value)                                   \
     ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,         \
                               __ATOMIC_RELAXED))
 
-/* The rails of this process now; 0: it does not use mrail. */
+/* The present rails of this process. Returns 0 if it does not use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
 /* ---- module ---- */
 
-/* A function of the previous module. */
+/* A function of the module that served the communicator before. */
 #define MCA_COLL_MRAIL_PREVIOUS(name)                                          \
     mca_coll_base_module_##name##_fn_t name;                                   \
     mca_coll_base_module_t *name##_module
@@ -92,31 +94,30 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_mode_t mode; /* of blocking calls */
     uint64_t relay_threshold;   /* bytes; the value of rank 0 once the topology
                                  * is known */
-    const char *away; /* reason why no later call is served; NULL: calls are
-                       * served */
-    /* `away` as of the last agreement round of a blocking call: equal at all
-     * ranks, where `away` may not be equal yet. */
+    const char *away; /* why no later calls are served; NULL: they are */
+    /* `away` as of the last agreement round of a blocking call. It is equal at
+     * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
     uint64_t inflight_bytes; /* see inflight.h; 0: no limit */
     ompi_request_t *
         *requests;    /* of mrail_coll_pairwise.c; used if inflight_bytes is not
                        * 0 */
     int is_busy;      /* lock of ops and of all fields below */
-    mrail_list_t ops; /* the first one is in progress */
+    mrail_list_t ops; /* the first op is in progress */
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
     int first_tag;       /* first tag of ops; 0: none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
-        *spare; /* op for blocking calls; NULL: in use, or none */
+        *spare; /* op for blocking calls; NULL: in use, or none yet */
 
     /* State of the steps: */
-    int is_known; /* topology is set, or away is */
+    int is_known; /* topology or away is set */
     int is_ready; /* this rank has what the next steps need */
     mca_coll_mrail_rank_entry_t
-        *entries;    /* entries of all ranks until is_known, or NULL */
-    const char *why; /* reason for no topology; NULL: there is one. Valid if all
-                      * ranks are ready */
+        *entries;    /* of all ranks, until is_known; or NULL */
+    const char *why; /* why there is no topology; NULL: there is one. Valid once
+                      * all ranks are ready */
     mca_coll_mrail_topology_t *topology;
     mca_coll_mrail_schedule_t *schedule;
     uint64_t *words; /* agreement records of all ranks; see schedule.h */
@@ -127,7 +128,7 @@ typedef struct mca_coll_mrail_module {
     char shm_pool_name
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t shm_pool;
-    mrail_relay_t *relay; /* NULL: no relay was needed yet */
+    mrail_relay_t *relay; /* NULL: no relay has been needed yet */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -135,23 +136,23 @@ int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads);
 mca_coll_base_module_t *
 mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
-/* Logs one line about this communicator, at its rank 0. */
+/* Logs one line about this communicator, at rank 0 only. */
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
                          const char *what, const char *why);
 
 /* ---- ops ---- */
 
-/* Beside Open MPI's codes: the previous module serves the call. */
+/* In addition to Open MPI's codes: the previous module serves the call. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* State of an op. Each state but the last two gathers a block from every
+/* State of an op. All states but the last two gather a block from every
  * rank. */
 typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_KNOW,     /* the rank entries */
     MCA_COLL_MRAIL_READY,    /* all ranks have memory for the next steps */
     MCA_COLL_MRAIL_VOTE,     /* does any rank have a large demand? */
     MCA_COLL_MRAIL_RECORD,   /* agreement round: the records */
-    MCA_COLL_MRAIL_NAME,     /* name of the node's shared-memory pool */
+    MCA_COLL_MRAIL_NAME,     /* name of each node's shared-memory pool */
     MCA_COLL_MRAIL_SHARED,   /* all ranks have attached it */
     MCA_COLL_MRAIL_AGREE,    /* all ranks have the same plan */
     MCA_COLL_MRAIL_EXCHANGE, /* the bytes move */
@@ -165,11 +166,11 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_step_t step;
     int is_started; /* 0 and DONE: the op waits for earlier ops */
     int is_blocking;
-    int is_finished; /* atomic: for the thread that waits for a blocking op */
-    int tag;         /* this tag and the two below belong to the op */
+    int is_finished; /* atomic: tells the thread that waits for a blocking op */
+    int tag;         /* the op owns this tag and the two below */
     uint64_t flags;  /* see schedule.h */
     mca_coll_mrail_dt_segment_t *sends, *recvs; /* by rank */
-    char *copy; /* copy of the receive buffer for MPI_IN_PLACE, or NULL */
+    char *copy; /* for MPI_IN_PLACE: copy of the receive buffer; or NULL */
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to and one from each rank */
     int is_planned;        /* module->schedule is valid for this op */
@@ -179,7 +180,7 @@ struct mca_coll_mrail_op {
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
-/* Tags of an op. */
+/* Number of tags that each op has. */
 #define MCA_COLL_MRAIL_TAGS 3
 static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
@@ -194,28 +195,31 @@ static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
     return op->tag - 2;
 }
 
-/* An op for a call with an agreement round. NULL: out of memory. */
+/* Gets an op for a call with an agreement round. NULL: out of memory. */
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            int is_blocking);
-/* Starts an op whose recvs are filled in, and whose sends are unless sbuf is
- * MPI_IN_PLACE. OMPI_SUCCESS, or an error and the op is freed. */
+/* Starts an op. Its recvs must be filled in, and its sends unless sbuf is
+ * MPI_IN_PLACE. OMPI_SUCCESS, or an error, in which case the op is freed. */
 int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
-/* Waits and frees the op. OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
+/* Waits for a blocking op and releases it. OMPI_SUCCESS, an error, or
+ * MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
-/* Frees the ops of a module that is going away; none is in progress. */
+/* Takes a module that is going away off the list of the process. None of its
+ * ops may be in progress. */
 void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module);
-/* Frees all ops when the component closes. */
+/* Stops the progress of nonblocking ops when the component closes. */
 void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* A step that gathers: size of a block, its content, and the next step. */
+/* A step that gathers: the size of a block, its content, and the step after
+ * it. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
-    int is_sparing; /* prefer few messages to few rounds */
+    int is_sparing; /* prefer few messages over few rounds */
 } mca_coll_mrail_step_ops_t;
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
@@ -226,29 +230,30 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Allocates what the steps need, once. 0 or -ENOMEM. */
+/* Allocates what the steps need; later calls do nothing. 0 or -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* All ranks sent 1 in a block of one int. */
+/* Returns 1 if all ranks sent 1 in a block of one int. */
 int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
 
-/* Ends the agreement time of an op, which includes planning and the setup of
+/* Ends the agreement time of an op. It includes planning and setting up
  * relays. */
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
-/* This op and all later ones go unplanned. */
+/* This op goes unplanned. With the second function, all later ones do too, for
+ * the reason `why`. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
                                                 const char *why);
 
-/* Makes the plan usable: shared memory and relays. The schedule exists
- * already. */
+/* Makes the plan, and returns the step that agrees on it. Shared memory and
+ * relays must exist. */
 mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
-/* Converts a result of mca_coll_mrail_dt_segment_copy() for MPI. */
+/* Converts a result of mca_coll_mrail_dt_segment_copy() into an MPI code. */
 static inline int mca_coll_mrail_copy_code(int ret)
 {
     return (ret == 0)           ? OMPI_SUCCESS
@@ -256,9 +261,9 @@ static inline int mca_coll_mrail_copy_code(int ret)
                                 : OMPI_ERROR;
 }
 
-/* Posts the schedule if op->is_planned, else all messages. */
+/* Posts the schedule if op->is_planned, otherwise all messages. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
-/* 1: the exchange ended; op->ret is the result. */
+/* Returns 1 if the exchange has ended; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
 /* Network operations of relays; arg is the module. */
@@ -273,11 +278,11 @@ typedef struct mca_coll_mrail_side {
     size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
-/* Exchanges without a plan and without an agreement round, under the in-flight
- * limit; module->inflight_bytes is not 0 at any rank. OMPI_SUCCESS or the first
+/* Exchanges without a plan or an agreement round, under the in-flight limit.
+ * module->inflight_bytes must not be 0 at any rank. OMPI_SUCCESS or the first
  * error. */
 int mca_coll_mrail_pairwise_init(
-    mca_coll_mrail_module_t *module); /* 0, -ENOMEM */
+    mca_coll_mrail_module_t *module); /* 0 or -ENOMEM */
 int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
                             const mca_coll_mrail_side_t *out,
                             const mca_coll_mrail_side_t *in);

@@ -1,4 +1,5 @@
-/* The steps of every call: vote, records, and one plan for all ranks. */
+/* The steps of every call: the vote, the records, and one plan for all
+ * ranks. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -7,11 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A measured bandwidth below this part of the port rate replaces it: the rail
- * carries foreign traffic, or it is degraded. A smaller difference is noise. */
+/* Part of the port rate. A measured bandwidth below it replaces the port rate:
+ * the rail carries other traffic, or is degraded. Smaller differences are
+ * noise. */
 #define BELIEVE_BELOW 0.75
-/* A capacity that changed by less than this part is reported unchanged, so that
- * noise causes no new plan. */
+/* A capacity that changed by less than this part is reported as unchanged, so
+ * that noise does not cause a new plan. */
 #define HYSTERESIS 0.1
 
 static uint64_t view(uint64_t last, double live, double port)
@@ -143,11 +145,11 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     }
 }
 
-/* The combined result of all records, equal at all ranks. */
+/* The result of all records combined, equal at all ranks. */
 typedef struct agreement {
     int any_cannot, any_wanted;
     uint64_t largest; /* largest demand between two ranks */
-    uint64_t mine;    /* bytes from this rank to others */
+    uint64_t mine;    /* bytes from this rank to all others */
 } agreement_t;
 
 static agreement_t read_records(const mca_coll_mrail_module_t *module)
@@ -171,7 +173,7 @@ static agreement_t read_records(const mca_coll_mrail_module_t *module)
                 agreement.mine += (from == topology->self) ? bytes : 0;
             }
         }
-        /* This flag does not influence a plan. */
+        /* This flag has no influence on the plan. */
         words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
     return agreement;
@@ -238,9 +240,9 @@ mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
     return MCA_COLL_MRAIL_AGREE;
 }
 
-/* The plan is executed only if every rank made the same one. Another build of
- * the planner, or a rank without memory, makes the call unplanned at all
- * ranks. */
+/* The plan is executed only if every rank made the same one. If a rank has
+ * another build of the planner or no memory, all ranks leave the call
+ * unplanned. */
 static size_t agree_size(const mca_coll_mrail_op_t *op)
 {
     return sizeof(uint64_t);

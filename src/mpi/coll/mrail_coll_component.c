@@ -139,7 +139,7 @@ static int coll_register(void)
 /* ---- supported processes ---- */
 
 /* The structures of coll change between releases without a new version number.
- * Refuse every other Open MPI rather than use a wrong layout. */
+ * So refuse every other Open MPI instead of using a wrong layout. */
 static int is_same_ompi(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING], wanted[64];
@@ -159,7 +159,7 @@ static int is_same_ompi(void)
     return 0;
 }
 
-/* The transport is loaded if the hook component, or the user, loaded it. */
+/* The transport has been loaded if the hook component or the user loaded it. */
 static void find_rails(void)
 {
     void *handle =

@@ -15,7 +15,7 @@
 
 /* ---- network operations of relays ---- */
 
-/* The op in progress. */
+/* Returns the op in progress. */
 static mca_coll_mrail_op_t *op_of(void *arg)
 {
     mca_coll_mrail_module_t *module = arg;
@@ -123,7 +123,8 @@ static void post_send(mca_coll_mrail_op_t *op,
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-/* Ranks start with different receivers: each with the next higher rank. */
+/* Each rank sends to the next higher rank first, so that ranks start with
+ * different receivers. */
 static void post_planned(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
@@ -168,7 +169,7 @@ static int copy_self(mca_coll_mrail_op_t *op)
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
-        /* Device memory: UCX knows how to copy it. */
+        /* For device memory, UCX knows how to copy it. */
         mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
 
         post_recv(op, &entry);
@@ -179,7 +180,7 @@ static int copy_self(mca_coll_mrail_op_t *op)
         mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }
 
-/* A rank sends more than this rank announced to receive. */
+/* Checks that no rank sends more than this rank said it would receive. */
 static int check_counts(const mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
@@ -194,7 +195,7 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     return OMPI_SUCCESS;
 }
 
-/* Other ranks would wait for ever for the bytes that this rank should relay. */
+/* Other ranks would wait for ever for bytes that this rank should relay. */
 static void end_job(const mca_coll_mrail_op_t *op, int ret)
 {
     struct ompi_communicator_t *comm = op->module->comm;
@@ -210,7 +211,7 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
-    /* Cannot fail: the buffers were reserved. */
+    /* Cannot fail, because the buffers were reserved. */
     int ret = mrail_relay_begin(op->module->relay, schedule->hash,
                                 schedule->flows, schedule->num_flows);
 

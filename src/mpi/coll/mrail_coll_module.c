@@ -21,9 +21,9 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 
 /* ---- selection of a mode ---- */
 
-/* Gets an op in *op_p for a call that has a large demand, or not. OMPI_SUCCESS,
- * an error, or MCA_COLL_MRAIL_PASS. The decision uses only state that is equal
- * at all ranks. */
+/* Gets an op in *op_p for a call. is_large: this rank has a large demand.
+ * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision only uses state
+ * that is equal at all ranks. */
 static int enter(mca_coll_mrail_module_t *module, int is_large,
                  mca_coll_mrail_op_t **op_p)
 {
@@ -34,7 +34,7 @@ static int enter(mca_coll_mrail_module_t *module, int is_large,
     return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Performs the exchange of a filled-in op. */
+/* Performs the exchange of an op whose arguments are filled in. */
 static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -47,8 +47,8 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
     return ret;
 }
 
-/* The same for a nonblocking call. It uses only state that all ranks are known
- * to share: earlier calls may still be in progress. */
+/* As enter(), for a nonblocking call. Earlier calls may still be in progress,
+ * so this only uses state that all ranks are known to share. */
 static int enter_later(mca_coll_mrail_module_t *module,
                        mca_coll_mrail_op_t **op_p)
 {
@@ -196,7 +196,7 @@ static int is_large_w(const mca_coll_mrail_module_t *module,
         size_t bytes;
 
         if (counts[i] == 0 || i == rank) {
-            continue; /* the datatype of an empty message may be invalid */
+            continue; /* an empty message may have an invalid datatype */
         }
         ompi_datatype_type_size(types[i], &bytes);
         if ((uint64_t)counts[i] * bytes > module->relay_threshold) {
@@ -231,9 +231,9 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
 
 /* ---- MPI calls ---- */
 
-/* Serves a blocking call and returns from the caller, or continues there so
- * that the caller calls the previous module. `args` is filled in; large and
- * fill are functions above. */
+/* Serves a blocking call and returns from the caller. If the previous module
+ * should serve the call, continues in the caller instead. `args` must be filled
+ * in; large and fill_func are functions above. */
 #define SERVE(module, large, fill_func)                                        \
     do {                                                                       \
         mca_coll_mrail_op_t *op;                                               \
@@ -251,8 +251,8 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         }                                                                      \
     } while (0)
 
-/* The same for a nonblocking call, with the previous module's function and its
- * arguments. */
+/* Serves a nonblocking call. Always returns from the caller. `name` and the
+ * last arguments are those of the previous module's function. */
 #define CALL_LATER(name, fill_func, ...)                                       \
     do {                                                                       \
         mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
@@ -283,7 +283,7 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
     SERVE(module, is_large_v, fill_v);
-    /* Settled: all ranks know. */
+    /* By now all ranks know. */
     if (module->agreed_away != NULL && module->inflight_bytes > 0 &&
         sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
@@ -372,7 +372,7 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
 
 /* ---- module of a communicator ---- */
 
-/* Before Open MPI installs this module, the communicator holds the functions of
+/* Until Open MPI installs this module, the communicator holds the functions of
  * the previous modules. */
 #define SAVE(name)                                                             \
     do {                                                                       \
@@ -405,11 +405,11 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     mca_coll_mrail_module_t *module;
 
     if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 3) {
-        return NULL; /* two ranks have no third one to relay */
+        return NULL; /* two ranks have no third rank to relay */
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL) {
-        /* Otherwise Open MPI would use another component at this rank only, and
+        /* Open MPI would otherwise use another component at this rank only, and
          * the other ranks would wait for ever. */
         fprintf(stderr,
                 "mrail: coll: no memory for a communicator at rank %d; the job "

@@ -1,10 +1,10 @@
 /*
- * The ops of each communicator, one after the other.
+ * The ops of each communicator, which run one after the other.
  *
- * A nonblocking op is on two lists: the list of its module, and, through the
- * module, the list of the process, from which opal_progress() advances it. An
- * op leaves both lists before it completes, and it completes with no lock held:
- * from then on the owner may free it and its communicator.
+ * A nonblocking op is on its module's list. The module is on a list of the
+ * process, from which opal_progress() advances its ops. An op leaves its list
+ * before it completes, and it completes with no lock held, because its owner
+ * may then free it and its communicator.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -97,7 +97,7 @@ static void start_op(mca_coll_mrail_op_t *op)
     }
 }
 
-/* 1: a step ended and the next one started, or the op is done. */
+/* Returns 1 if a step ended and the next one started, or the op is done. */
 static int end_step(mca_coll_mrail_op_t *op)
 {
     int is_done = 0, ret;
@@ -132,8 +132,8 @@ static mca_coll_mrail_op_t *first_op(mca_coll_mrail_module_t *module)
     return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
 }
 
-/* Advances the first op, and the ops behind it when it is done. Completed
- * nonblocking ops go to `finished`. */
+/* Advances the first op and, when that is done, the ops behind it. Completed
+ * nonblocking ops are moved to `finished`. */
 static void module_progress(mca_coll_mrail_module_t *module,
                             mrail_list_t *finished)
 {
@@ -169,7 +169,7 @@ static void complete(mrail_list_t *finished)
 
         mrail_list_del(&op->node);
         request->req_status.MPI_ERROR = op->ret;
-        ompi_request_complete(request, true); /* now the owner may free it */
+        ompi_request_complete(request, true); /* the owner may now free it */
     }
 }
 
@@ -275,7 +275,7 @@ static int request_free(ompi_request_t **request)
     OMPI_REQUEST_FINI(*request);
     *request = MPI_REQUEST_NULL;
     OBJ_RELEASE(op);
-    OBJ_RELEASE(comm); /* this may free the module, too */
+    OBJ_RELEASE(comm); /* this may also free the module */
     return OMPI_SUCCESS;
 }
 
@@ -345,12 +345,12 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->is_planned = op->is_relaying = 0;
     op->flags = 0;
     op->ret = OMPI_SUCCESS;
-    op->step = MCA_COLL_MRAIL_DONE; /* until its turn */
+    op->step = MCA_COLL_MRAIL_DONE; /* until its turn comes */
     return op;
 }
 
-/* MPI_IN_PLACE sends the content of the receive buffer: copy it before it is
- * overwritten. The convertor reads device memory. */
+/* With MPI_IN_PLACE, the receive buffer's content is sent, so copy it before it
+ * is overwritten. The convertor can read device memory. */
 static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
@@ -383,10 +383,11 @@ static void send_nothing(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Tags are taken in the order of calls, equal at all ranks, from a range
- * reserved once for a communicator. pml/ucx has 24 bits for tags; the user's
- * tags lie beyond. Ops run one after the other, so tags can repeat, but not at
- * once: a call with mismatched counts may leave a message behind. */
+/* Tags are taken in the order of calls, which is the same at all ranks, from a
+ * range reserved once per communicator. pml/ucx has 24 bits for tags; the
+ * user's tags lie outside the range. Ops run one after the other, so tags may
+ * repeat, but not soon: a call with mismatched counts may leave a message
+ * behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
     if (module->first_tag == 0) {
@@ -427,7 +428,7 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
         ret = copy_in_place(op, is_device);
     }
     if (ret != OMPI_SUCCESS && op->is_blocking) {
-        /* The previous module may need less memory; all ranks use it. */
+        /* All ranks use the previous module, which may need less memory. */
         op->flags = MCA_COLL_MRAIL_CANNOT;
         send_nothing(op);
         ret = OMPI_SUCCESS;

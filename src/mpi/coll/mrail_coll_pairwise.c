@@ -13,8 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* In step k, 1 to ranks - 1, a rank receives from the k-th rank before it and
- * sends to the k-th rank after it. */
+/* In step k (1 to ranks - 1), rank r sends to r + k and receives from r - k. */
 typedef struct stepwise {
     mca_coll_mrail_module_t *module;
     const mca_coll_mrail_side_t *out, *in;
@@ -57,8 +56,8 @@ static void keep_error(stepwise_t *all, int ret)
     all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
 }
 
-/* Empty messages are sent, too: a receiver that expects nothing then detects a
- * message. */
+/* Empty messages are also sent: a receiver that expects no bytes then detects a
+ * message that has some. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);

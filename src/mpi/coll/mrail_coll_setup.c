@@ -1,4 +1,4 @@
-/* The steps that a communicator takes once: topology and shared memory. */
+/* The steps that a communicator takes only once: topology and shared memory. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -36,7 +36,7 @@ static void unlink_shm_pool(mca_coll_mrail_module_t *module)
     }
 }
 
-/* Keeps the gather, which steps still read. */
+/* Keeps the gather, because steps still read it. */
 static void release(mca_coll_mrail_module_t *module)
 {
     free(module->entries);
@@ -154,7 +154,7 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* Allocates what this rank needs, planned or not: 0, or -ENOMEM. */
+/* Allocates what this rank needs, planned or not. 0, or -ENOMEM. */
 static int prepare(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_gather_t *gather = &module->gather;
@@ -175,8 +175,8 @@ static int prepare(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* The decision to plan waits until all ranks are ready: a rank without memory
- * cannot know it. */
+/* Whether to plan is decided once all ranks are ready, since a rank without
+ * memory cannot know. */
 static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -191,8 +191,8 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
     why =
         mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
     if (why != NULL) {
-        return mca_coll_mrail_step_aside(op, why); /* the other ranks may take
-                                                    * other steps */
+        return mca_coll_mrail_step_aside(op, why); /* the steps of other ranks
+                                                    * may differ */
     }
     module->is_ready = prepare(module) == 0;
     free(module->entries);
@@ -230,9 +230,9 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
 
 /* ---- shared memory ---- */
 
-/* As large as the parameters allow. Every rank can receive from all ranks of
- * other nodes at once (relay.h). Relay chunks have one size on all nodes. 0:
- * too little. */
+/* As large as the parameters allow, so that every rank can receive from all
+ * ranks on other nodes at once (relay.h). Relay chunks have the same size on
+ * all nodes. Returns 0 if the memory is too small. */
 static int shape_of(const mca_coll_mrail_topology_t *topology,
                     mrail_relay_shape_t *shape)
 {
@@ -256,7 +256,8 @@ static size_t name_size(const mca_coll_mrail_op_t *op)
     return MRAIL_RELAY_NAME_SIZE;
 }
 
-/* The first rank of a node creates the pool. An empty name: it could not. */
+/* The first rank of a node creates the pool. Its name is empty if that
+ * failed. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -1,4 +1,4 @@
-/* Requests of the pml, without waiting. */
+/* Takes completed requests of the pml, without waiting. */
 #ifndef MRAIL_MPI_COLL_REQUEST_H
 #define MRAIL_MPI_COLL_REQUEST_H
 
@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
-/* 1: the request completed and is freed. *length_p: bytes received; *error_p:
- * the MPI error code. */
+/* Returns 1 if the request was complete and has been freed. *length_p is then
+ * the number of bytes received, and *error_p the MPI error code. */
 static inline int mca_coll_mrail_request_take(ompi_request_t *request,
                                               size_t *length_p, int *error_p)
 {
@@ -24,8 +24,8 @@ static inline int mca_coll_mrail_request_take(ompi_request_t *request,
     return 1;
 }
 
-/* Removes completed requests from the list. OMPI_SUCCESS, or the error of
- * one. */
+/* Removes completed requests from the list. OMPI_SUCCESS, or the error of one
+ * of them. */
 static inline int mca_coll_mrail_requests_take(ompi_request_t **requests,
                                                unsigned *count_p)
 {

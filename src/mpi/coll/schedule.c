@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Every plan reaches this gap. It is far below the 5 % over the bound that an
- * exchange may take. */
+/* Every plan reaches this gap. It is far below the 5 % by which an exchange may
+ * exceed its bound. */
 #define GAP 0.01
 
 static const uint64_t *words_of(const mca_coll_mrail_schedule_t *schedule,
@@ -67,9 +67,9 @@ int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
 
 /* ---- topology ---- */
 
-/* Capacity of a rail in one direction (MCA_COLL_MRAIL_OUT, _IN): the lowest
- * port rate that its ranks report, or the sum of their measured bandwidths if
- * that is less. */
+/* Capacity of a rail in one direction (MCA_COLL_MRAIL_OUT or _IN). This is the
+ * lowest port rate that the node's ranks report for it, or the sum of their
+ * measured bandwidths if that is lower. */
 static double capacity_of(const mca_coll_mrail_schedule_t *schedule,
                           const uint64_t *words, unsigned node, unsigned rail,
                           unsigned way)
@@ -137,7 +137,7 @@ static int same_capacities(const mca_coll_mrail_schedule_t *schedule,
     return 1;
 }
 
-/* A plan object holds for one set of capacities. */
+/* A plan object is valid for one set of capacities only. */
 static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
 {
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
@@ -220,9 +220,9 @@ static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
             MCA_COLL_MRAIL_GAPS_IN) != 0;
 }
 
-/* Within a node the transport below chooses the best path, unless the ranks
- * must not share memory: emulated nodes run on one machine, and their rails are
- * for traffic between nodes. */
+/* Within a node, the transport below chooses the best path. The exception is
+ * emulated nodes, whose ranks must not share memory: the nodes run on one
+ * machine, and their rails are for traffic between nodes. */
 static int cut_local(mca_coll_mrail_schedule_t *schedule,
                      const mrail_plan_demand_t *demand)
 {
@@ -238,8 +238,9 @@ static int cut_local(mca_coll_mrail_schedule_t *schedule,
     return add_flow(schedule, demand, &piece);
 }
 
-/* One piece takes the direct path whole. If it is a part of data with gaps, it
- * is packed and unpacked in relay chunks, like relayed pieces. */
+/* One piece may take the direct path as a message. But if it is only a part of
+ * data with gaps, it is packed and unpacked in relay chunks, like relayed
+ * pieces. */
 static int cut(mca_coll_mrail_schedule_t *schedule, size_t i)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
@@ -347,8 +348,8 @@ void mca_coll_mrail_schedule_discard_warm_start(
 
 /* ---- version ---- */
 
-/* Two nodes, two rails, four ranks, pairwise GPU links, and demands that
- * relay. */
+/* Makes a plan for two nodes with two rails, four ranks and pairwise GPU links,
+ * and demands that need relays. */
 static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
 {
     mrail_plan_demand_t demands[] = {

@@ -1,6 +1,6 @@
 /*
  * The schedule of a rank in a planned exchange: which bytes take the direct
- * path and which take relays. Every rank makes the same plan from the same
+ * path, and which take relays. Every rank makes the same plan from the same
  * agreement records. No MPI here.
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_H
@@ -41,8 +41,8 @@ typedef struct mca_coll_mrail_schedule_entry {
 
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
-    uint64_t *words; /* agreement records of all ranks, by rank, that the
-                      * schedule was made from */
+    uint64_t *words; /* agreement records of all ranks, by rank, for which the
+                      * schedule was made */
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
@@ -52,24 +52,24 @@ typedef struct mca_coll_mrail_schedule {
     size_t num_sends, num_recvs;
     mrail_relay_flow_t *flows; /* of all ranks */
     size_t num_flows, max_flows;
-    uint64_t hash;    /* of plan and flows */
+    uint64_t hash;    /* of the plan and its flows */
     uint64_t relayed; /* bytes from this rank that take a relay */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
-/* `topology` stays owned by the caller and must not change. */
+/* The caller keeps `topology`, which must not change. */
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 
-/* Offset of the record of a rank, in words. */
+/* Number of words in a record. */
 static inline size_t
 mca_coll_mrail_record_words(const mca_coll_mrail_topology_t *topology)
 {
     return MCA_COLL_MRAIL_RECORD_WORDS + topology->num_ranks;
 }
 
-/* Bytes from rank `from` to rank `to` in the records of the schedule. */
+/* Bytes from rank `from` to rank `to`, according to the schedule's records. */
 static inline uint64_t
 mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                               uint32_t from, uint32_t to)
@@ -79,21 +79,22 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                 MCA_COLL_MRAIL_RECORD_WORDS + to];
 }
 
-/* 1: the schedule was made from these records. */
+/* Returns 1 if the schedule was made for these records. */
 int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
                                 const uint64_t *words);
 
-/* Makes the schedule for these records. 0, or without a schedule -errno of
- * mrail_plan_make(), or -ENOMEM. */
+/* Makes the schedule for these records. Returns 0. On failure there is no
+ * schedule: -errno of mrail_plan_make(), or -ENOMEM. */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const uint64_t *words);
 
-/* Drops the warm start: ranks have different plans, and all start anew. */
+/* Discards the warm start. Used when ranks have different plans, so that all
+ * start anew. */
 void mca_coll_mrail_schedule_discard_warm_start(
     mca_coll_mrail_schedule_t *schedule);
 
 /* Hash of the planner's answers to fixed questions on this machine. Processes
- * with different values cannot plan together. 0: failed. */
+ * with different values cannot plan together. 0: it failed. */
 uint64_t mca_coll_mrail_schedule_fingerprint(void);
 
 #endif

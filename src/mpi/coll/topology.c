@@ -17,8 +17,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return mrail_mix64(hash ^ 0x100);
 }
 
-/* Adds the boot id: two machines may share a name, and containers on one
- * machine may have several. */
+/* Adds the boot id: two machines may have the same name, and containers on one
+ * machine may have different names. */
 static uint64_t hash_boot(uint64_t hash)
 {
     char text[64] = "";
@@ -62,7 +62,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
                          mca_coll_mrail_topology_t *topology)
 {
     unsigned self = topology->self;
-    uint32_t *first = topology->local; /* per node; later the list of ranks */
+    uint32_t *first = topology->local; /* first rank of each node; later the
+                                        * list of ranks */
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         unsigned node = 0;
@@ -91,7 +92,7 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
-/* Numbers rails by ascending leaf. 0: too many. */
+/* Numbers the rails by ascending leaf. Returns 0 if there are too many. */
 static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
                         mca_coll_mrail_topology_t *topology)
 {
@@ -141,7 +142,7 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
     return why;
 }
 
-/* The reason why these ranks are not planned; NULL: they are. */
+/* Returns why these ranks are not planned, or NULL if they are. */
 static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
                           unsigned num_ranks)
 {

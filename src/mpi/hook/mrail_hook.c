@@ -1,17 +1,16 @@
 /*
  * Open MPI hook component "mrail": loads the transport before pml/ucx opens
- * UCX, and makes pml/ucx accept it. The user sets UCX_TLS=mrail,self and
- * nothing else.
+ * UCX, and makes pml/ucx accept it. The user only sets UCX_TLS=mrail,self.
  *
  * The component acts only if UCX_TLS names mrail, never overwrites a user's
  * setting, and never fails the job: if the transport cannot be loaded, the job
- * runs without UCX. The work happens in mca_open_component, because the
+ * runs without UCX. The work is done in mca_open_component, because the
  * callbacks of the hook framework come too late in Open MPI 5.0, and a coll
  * component opens after the pml.
  *
  * The component also aborts the job when a peer is lost for good. pml/ucx
- * installs no error handler: UCX would drop the endpoint silently, and a posted
- * receive would wait for ever.
+ * installs no error handler, so UCX would drop the endpoint silently, and a
+ * posted receive would wait for ever.
  */
 #include "config.h"
 
@@ -40,7 +39,7 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* pml/ucx needs these settings to select a transport that it does not know. */
+/* With these settings pml/ucx selects a transport that it does not know. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
@@ -51,17 +50,18 @@ static const setting_t settings[] = {
 
 /* These settings disable Open MPI's own transports when pml/ucx carries all
  * messages. Otherwise they open in MPI_Init: openib, uct and ofi on the same
- * ports, vader (sm in 5.0) with files in /dev/shm that survive a killed mpirun.
- * Only osc/rdma would use them. Windows use osc/ucx, or osc/sm within a node;
- * osc/pt2pt hangs on pml/ucx with any transport (4.1.4). `mrail run --stock`
- * has the same settings: src/tools/mpirun_cmd.c. */
+ * ports, and vader (sm in 5.0) with files in /dev/shm that survive a killed
+ * mpirun. Only osc/rdma would use them. Windows use osc/ucx, or osc/sm within a
+ * node; osc/pt2pt hangs on pml/ucx with any transport (4.1.4). `mrail run
+ * --stock` uses the same settings: src/tools/mpirun_cmd.c. */
 static const setting_t ucx_alone[] = {
     {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
     {"OMPI_MCA_osc", "^rdma,pt2pt"},
 };
 
-/* Places of the version shim relative to this component's folder: <libdir>/ucx
- * if this folder is <libdir>/mrail/openmpi, the same folder in a build tree. */
+/* Where the version shim may be, relative to this component's directory: in
+ * <libdir>/ucx if this is <libdir>/mrail/openmpi, or next to it in a build
+ * tree. */
 static const char *const places[] = {"../../ucx/", ""};
 
 static int is_file(const char *path)
@@ -69,7 +69,7 @@ static int is_file(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* UCX 1.22 and later search this path themselves: use the same file. */
+/* UCX 1.22 and later search this path themselves, so use the same file. */
 static int find_in_plugin_path(char *path, size_t size)
 {
     const char *list = getenv("UCX_PLUGIN_PATH");
@@ -87,7 +87,7 @@ static int find_in_plugin_path(char *path, size_t size)
     return 0;
 }
 
-/* 1: `path` names the version shim. */
+/* Returns 1 if `path` names the version shim. */
 static int find_shim(char *path, size_t size)
 {
     const char *user = getenv("MRAIL_UCT_PATH");
@@ -144,7 +144,7 @@ static void init_bottom(int argc, char **argv, int requested, int *provided)
     is_initialized = 1;
 }
 
-/* From here on peers leave regularly. */
+/* From now on it is normal that peers leave. */
 static void finalize_top(void)
 {
     is_initialized = 0;
@@ -155,8 +155,8 @@ static void finalize_top(void)
 
 /* ---- loading ---- */
 
-/* 1: the transport is loaded. 0: this function or the version shim has logged
- * one line with the reason. */
+/* Returns 1 if the transport is loaded. Otherwise returns 0, and this function
+ * or the version shim has logged one line with the reason. */
 static int load_transport(void)
 {
     char path[PATH_MAX];
@@ -192,7 +192,7 @@ static int load_transport(void)
 
 /* ---- component ---- */
 
-/* Settings of the user have priority. */
+/* The user's settings have priority. */
 static void set(const setting_t *list, unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
@@ -217,8 +217,8 @@ static int hook_open(void)
             on_loss(peer_lost);
         }
     } else {
-        /* UCX does not have the transport: a pml/ucx that the user selected by
-         * name would find no path to its peers and end the job. */
+        /* UCX does not have the transport. If the user selected pml/ucx by
+         * name, it would find no path to its peers and end the job. */
         setenv("OMPI_MCA_pml", "^ucx", 1);
     }
     return OMPI_SUCCESS;

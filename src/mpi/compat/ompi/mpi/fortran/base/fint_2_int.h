@@ -1,8 +1,8 @@
 /*
- * Stands in for a header that Open MPI's ompi/op/op.h includes and "make install" of
- * Open MPI leaves out.  Only where it is missing: this folder is searched last.  It
- * lets the headers be parsed; no component of ours has to do with Fortran, and what
- * op.h would do with this is in a function that is never called.
+ * Replaces a header that Open MPI's ompi/op/op.h includes but that its "make
+ * install" leaves out. Used only where it is missing, because this directory is
+ * searched last. It only lets the headers be parsed: our components do not use
+ * Fortran, and the function in op.h that needs this is never called.
  */
 #ifndef MRAIL_COMPAT_FORTRAN_FINT_2_INT_H
 #define MRAIL_COMPAT_FORTRAN_FINT_2_INT_H

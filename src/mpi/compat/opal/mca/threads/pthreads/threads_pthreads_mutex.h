@@ -1,9 +1,10 @@
 /*
- * Stands in for a header that Open MPI 5.0's component headers include and
- * "make install" of Open MPI leaves out.  Only where it is missing: this folder
- * is searched last.  These types of Open MPI's are those of POSIX threads where it
- * was built for them, as it says in opal_config.h by asking for this file.  Whoever
- * completes a request that somebody waits for signals a condition of that kind.
+ * Replaces a header that the component headers of Open MPI 5.0 include but that
+ * its "make install" leaves out. Used only where it is missing, because this
+ * directory is searched last. Open MPI asks for this file, in opal_config.h, if
+ * it was built for POSIX threads, and its types are then POSIX types. A thread
+ * that completes a request for which another thread waits signals such a
+ * condition.
  */
 #ifndef MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
 #define MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
@@ -13,7 +14,8 @@
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;
 
-/* Here only mutexes that are not recursive are made: of requests' waits. */
+/* Used only for the mutexes of threads that wait for requests. These are not
+ * recursive. */
 static inline int
 opal_thread_internal_mutex_init(opal_thread_internal_mutex_t *mutex,
                                 int is_recursive)

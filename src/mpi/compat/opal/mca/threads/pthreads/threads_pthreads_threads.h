@@ -1,6 +1,6 @@
 /*
- * Stands in for a header that Open MPI 5.0's component headers include and "make
- * install" of Open MPI leaves out: as threads_pthreads_mutex.h.
+ * Replaces a header that the component headers of Open MPI 5.0 include but that
+ * its "make install" leaves out; see threads_pthreads_mutex.h.
  */
 #ifndef MRAIL_COMPAT_THREADS_PTHREADS_THREADS_H
 #define MRAIL_COMPAT_THREADS_PTHREADS_THREADS_H

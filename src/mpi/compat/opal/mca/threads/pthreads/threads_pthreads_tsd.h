@@ -1,7 +1,7 @@
 /*
- * Stands in for a header that Open MPI 5.0's component headers include and "make
- * install" of Open MPI leaves out: as threads_pthreads_mutex.h.  Nothing of ours has
- * thread-specific data of Open MPI's.
+ * Replaces a header that the component headers of Open MPI 5.0 include but that
+ * its "make install" leaves out; see threads_pthreads_mutex.h. Our components
+ * do not use Open MPI's thread-specific data.
  */
 #ifndef MRAIL_COMPAT_THREADS_PTHREADS_TSD_H
 #define MRAIL_COMPAT_THREADS_PTHREADS_TSD_H
