@@ -50,7 +50,7 @@ done
 exit "${status:-0}"'''
 
 
-def least_s(nodes, pattern, size=SIZE):
+def bound_s(nodes, pattern, size=SIZE):
     """The time that the uplinks of a leaf need for an exchange, in seconds.
 
     Half of the ranks are below each leaf.  alltoallv: each rank sends `size` bytes
@@ -105,20 +105,20 @@ class Lab:
             self.bench.add(f'{name}.{key}', Sample(value), at)
 
     def add_time(self, name, least, at):
-        """The median time of the first job's exchange over the least time."""
+        """The median time of the first job's exchange over the lower bound."""
         found = [json.loads(line) for line in self.bench.text('job1').splitlines()
                  if line.startswith('{')]
         if len(found) != 1 or found[0].get('data_ok') is not True:
             raise ValueError(f'{name}: no result, or wrong data')
         self.bench.add(f'{name}.time',
-                       Sample(found[0]['median_s'] / least,
+                       Sample(found[0]['median_s'] / bound,
                               found[0].get('cpu_load', 0.0)), at)
 
     def exchange(self, name, route, seconds, np=8, pattern='alltoallv', lanes=8,
                  hosts=None):
         """measure(at) of an exchange by one of ROUTES."""
         routing, variables, options, slower = ROUTES[route]
-        least = least_s(np, pattern)
+        bound = bound_s(np, pattern)
 
         def measure(at):
             iterations = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
@@ -134,7 +134,7 @@ class Lab:
         """measure(at) of an exchange of four ranks across the leaves, beside one
         of two ranks below one leaf."""
         routing, variables, options, slower = ROUTES[route]
-        least = least_s(4, 'alltoallv')
+        bound = bound_s(4, 'alltoallv')
 
         def measure(at):
             across = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
@@ -150,11 +150,11 @@ class Lab:
     def failure(self, name, routing, seconds):
         """measure(at) of a ring during which uplink 0 of l1 fails: the other
         seven."""
-        least = least_s(8, 'ring')
+        bound = bound_s(8, 'ring')
 
         def measure(at):
             # Seven uplinks carry what eight did; the failure takes a second.
-            iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / least)
+            iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / bound)
             text = self.run(routing, {'UCX_MRAIL_LANES_PER_RAIL': '8'},
                             [self.command(8, 'ring', iterations)], seconds,
                             'l1:0 down')

@@ -115,9 +115,12 @@ int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
             continue;
         }
         mrail_fabric_segments(fabric, leaf->down[0], &uplinks, &spine_uplinks);
-        if (mrail_ports_check(uplinks, spine_uplinks,
-                              nics_beside(fabric, leaf, spine_uplinks > 1),
-                              lanes, sentence, sizeof(sentence)) != 0) {
+        if (mrail_ports_check(
+                uplinks, spine_uplinks,
+                nics_beside(fabric, leaf, spine_uplinks > 1),
+                (lanes != 0) ? lanes
+                             : mrail_ports_auto_lanes(uplinks, spine_uplinks),
+                sentence, sizeof(sentence)) != 0) {
             snprintf(why, why_size, "leaf %s: %s", leaf->name, sentence);
             return -ERANGE;
         }

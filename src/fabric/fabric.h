@@ -90,8 +90,9 @@ uint32_t mrail_fabric_addr_find(const mrail_fabric_t *fabric, uint32_t addr);
 void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
-/* Returns 0 if the NICs of each leaf fill its uplinks with this many lanes per
- * peer, and the NICs of each pod fill the uplinks of its spines. Otherwise
+/* Returns 0 if the NICs of each leaf fill its uplinks with `lanes` lanes per
+ * peer, and the NICs of each pod fill the uplinks of its spines. For `lanes` 0
+ * each leaf has mrail_ports_auto_lanes(). Otherwise
  * returns -ERANGE, and `why` has a sentence about the first leaf where they do
  * not. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,

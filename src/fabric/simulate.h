@@ -66,8 +66,8 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
                   mrail_sim_result_t *result);
 
-/* The least time that the rates of NICs and bundles permit, whatever the paths.
- * Returns 0 or -ENOMEM. */
+/* The lower bound on the time of an exchange, from the rates of NICs and
+ * bundles: no choice of paths can be faster. Returns 0 or -ENOMEM. */
 int mrail_sim_bound(const mrail_fabric_t *fabric,
                     const mrail_sim_message_t *messages, uint32_t num,
                     double *time_s_p);

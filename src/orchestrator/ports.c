@@ -37,6 +37,16 @@ unsigned mrail_ports_segment_of(unsigned uplinks, uint16_t sport)
     return MRAIL_MIN(n, uplinks - 1);
 }
 
+unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks)
+{
+    assert(uplinks >= 1 && spine_uplinks >= 1);
+    if (uplinks >= MRAIL_PORTS_AUTO_LANES ||
+        spine_uplinks >= MRAIL_PORTS_AUTO_LANES) {
+        return MRAIL_PORTS_AUTO_LANES;
+    }
+    return MRAIL_MIN(uplinks * spine_uplinks, MRAIL_PORTS_AUTO_LANES);
+}
+
 uint16_t mrail_ports_lane(unsigned uplinks, unsigned nic_index, unsigned lanes,
                           unsigned lane)
 {

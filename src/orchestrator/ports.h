@@ -70,6 +70,14 @@ void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
+ * Lanes of a NIC to a peer with which every NIC alone loads all uplinks, or
+ * MRAIL_PORTS_AUTO_LANES if there are more uplinks: then several NICs together
+ * do.
+ */
+#define MRAIL_PORTS_AUTO_LANES 8u
+unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
+
+/*
  * Lane number that connection `connection` < lanes between two NICs has at its
  * local end. The remote end calls this with the indices exchanged. Each end
  * sends from the ports of its own NIC, formula (3), so the lanes of a leaf fill

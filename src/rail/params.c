@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "orchestrator/ports.h"
 #include "rail/mrail.h"
 
 #include <errno.h>
@@ -395,10 +396,25 @@ unsigned mrail_config_uplinks(const mrail_config_t *config)
                : (unsigned)MRAIL_MIN(config->uplinks, (size_t)UINT_MAX);
 }
 
+/* Without port rules, more lanes are a choice: they cost QPs, and help only
+ * where single flows are slower than their rail. */
+static unsigned mrail_config_lanes_wanted(const mrail_config_t *config)
+{
+    if (config->lanes_per_rail != MRAIL_SIZE_AUTO) {
+        return (unsigned)MRAIL_MIN(config->lanes_per_rail, (size_t)UINT_MAX);
+    }
+    return (config->uplinks == MRAIL_SIZE_AUTO)
+               ? 1
+               : mrail_ports_auto_lanes(
+                     MRAIL_MAX(mrail_config_uplinks(config), 1u),
+                     MRAIL_MAX(config->spine_uplinks, 1u));
+}
+
 unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
 {
-    return MRAIL_MIN(config->lanes_per_rail,
-                     MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
+    unsigned lanes = mrail_config_lanes_wanted(config);
+
+    return MRAIL_MIN(lanes, MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
 }
 
 int mrail_config_check(const mrail_config_t *config)
@@ -407,7 +423,7 @@ int mrail_config_check(const mrail_config_t *config)
         const char *name;
         long long value, min, max;
     } ranges[] = {
-        {"LANES_PER_RAIL", config->lanes_per_rail, 1, 32},
+        {"LANES_PER_RAIL", mrail_config_lanes_wanted(config), 1, 32},
         {"SUBNET_BITS", config->subnet_bits, -1, 128},
         {"MAX_QPS", config->max_qps, 1, 65535},
         {"UPLINKS", mrail_config_uplinks(config), 1, 256},

@@ -7,6 +7,7 @@
  * X(NAME, default, TYPE, field, help).  TYPE and the C type of the field:
  *   STRING  char *          UINT  unsigned        INT  int
  *   SIZE    size_t, "8k", "auto" = (size_t)-1     BOOL int, "y" or "n"
+ *   COUNT   size_t, "8", "auto" likewise
  *   TIME    double, seconds: "10s", "500ms", "inf"
  */
 #ifndef MRAIL_RAIL_PARAMS_H
@@ -32,10 +33,11 @@
       "Rails pair with rails of the same leaf. -1 uses the prefix length of\n" \
       "the network interface, or 24 if that is 8 or less (loopback), and 64\n" \
       "for IPv6.")                                                            \
-    X(LANES_PER_RAIL, "1", UINT, lanes_per_rail,                              \
+    X(LANES_PER_RAIL, "auto", COUNT, lanes_per_rail,                          \
       "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
       "More lanes spread a flow over more fabric paths and take more NIC\n"   \
-      "cache.")                                                               \
+      "cache. 'auto' means as many lanes as UPLINKS, at most 8, if switches\n" \
+      "have port rules, and 1 if not.")                                       \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Maximum number of QPs of this process, 1 to 65535.\n"                  \
       "The value must be at least the number of peers. A quarter is kept for\n" \
@@ -143,7 +145,7 @@ static inline mrail_ns_t mrail_config_ns(double seconds)
 unsigned mrail_config_uplinks(const mrail_config_t *config);
 
 /* Lanes on each of `num_pairs` pairs of rails (0 counts as 1) to a peer:
- * LANES_PER_RAIL, as far as MRAIL_MAX_SLOTS allows. */
+ * LANES_PER_RAIL, or the automatic number, as far as MRAIL_MAX_SLOTS allows. */
 unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 
 /* The timeout field of ibv_modify_qp(3): the smallest n in 1..31 for which

@@ -21,11 +21,13 @@ typedef struct lane_ports {
 static void try_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config, lane_ports_t *ports)
 {
-    ports->num = MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
+    unsigned lanes = (unsigned)config->lanes_per_rail;
+
+    ports->num = MRAIL_MIN(lanes, MAX_LANES_SHOWN);
     for (unsigned i = 0; i < ports->num; ++i) {
-        ports->asked[i] = mrail_ports_lane_nested(
-            mrail_config_uplinks(config), config->spine_uplinks,
-            attr->nic_index, config->lanes_per_rail, i);
+        ports->asked[i] = mrail_ports_lane_nested(mrail_config_uplinks(config),
+                                                  config->spine_uplinks,
+                                                  attr->nic_index, lanes, i);
     }
     ports->ret = mrail_port_control_try(
         attr->device, attr->port, attr->gid_index, attr->gid, ports->asked,

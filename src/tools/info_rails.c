@@ -148,8 +148,8 @@ static void print_table(const scan_t *scan, const mrail_config_t *config,
     int others = 0;
 
     printf("%d rail%s, %u lane%s each to a peer, ", rails,
-           plural((unsigned)rails), config->lanes_per_rail,
-           plural(config->lanes_per_rail));
+           plural((unsigned)rails), (unsigned)config->lanes_per_rail,
+           plural((unsigned)config->lanes_per_rail));
     if (config->uplinks == MRAIL_SIZE_AUTO) {
         printf("leaf switches without port rules\n");
     } else {

@@ -263,11 +263,11 @@ static void set_environment(const lab_t *lab)
 static void check_lanes(const lab_t *lab)
 {
     const char *text = getenv(LAB_LANES);
-    uint64_t lanes = 1;
+    uint64_t lanes = 0;
     char why[320];
 
     if (lab->routing != MRAIL_ROUTE_ECMP &&
-        (text == NULL ||
+        (text == NULL || strcmp(text, "auto") == 0 ||
          mrail_number_uint(text, 1, MRAIL_PORTS_MAX_LANES, &lanes) == 0) &&
         mrail_fabric_check_lanes(lab->fabric, (unsigned)lanes, why,
                                  sizeof(why)) != 0) {

@@ -96,7 +96,7 @@ void simulate_table(const simulate_run_t *run, FILE *stream)
         fprintf(stream, ", %llu bytes from each host",
                 (unsigned long long)run->bytes);
     }
-    fputs("\nleast time by the rates of links:", stream);
+    fputs("\nlower bound from the rates of links:", stream);
     print_time(stream, run->bound_s);
     fprintf(stream, "\n\n%-12s %12s %8s %8s  %7s %8s %8s %9s %6s %9s\n",
             "method", "time", "x bound", "x spray", "uplinks", "max/mean", "cv",
@@ -186,8 +186,8 @@ void simulate_json(const simulate_run_t *run, FILE *stream)
         mrail_json_uint(&json, "lanes", entry->lanes);
         mrail_json_uint(&json, "seeds", entry->seeds);
         mrail_json_real(&json, "time_s", entry->time_s, 9);
-        mrail_json_real(&json, "least_time_s", entry->least_s, 9);
-        mrail_json_real(&json, "most_time_s", entry->most_s, 9);
+        mrail_json_real(&json, "min_time_s", entry->least_s, 9);
+        mrail_json_real(&json, "max_time_s", entry->most_s, 9);
         mrail_json_real(&json, "over_bound", entry->time_s / run->bound_s, 6);
         if (spray_s > 0) {
             mrail_json_real(&json, "over_spray", entry->time_s / spray_s, 6);

@@ -35,7 +35,7 @@ typedef struct simulate_run {
     const mrail_fabric_t *fabric;
     const char *pattern;  /* as typed */
     uint64_t bytes;       /* that each host sends in a phase; 0: demands */
-    double bound_s;       /* least time by the rates of links */
+    double bound_s;       /* lower bound from the rates of links */
     uint32_t failed_link; /* or MRAIL_FABRIC_NONE */
     double failure_s;
     simulate_case_t cases[SIMULATE_MAX_CASES];

@@ -77,6 +77,6 @@ endif
 endif
 	@echo "other programs that use UCX:"
 	@echo "    LD_PRELOAD=$(ucxdir)/libuct_mrail.so.0 \\"
-	@echo "        UCX_TLS=mrail,self ./app"
+	@echo "        UCX_TLS=mrail,self,sm ./app"
 endif
 .PHONY: install-notice

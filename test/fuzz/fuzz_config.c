@@ -117,8 +117,8 @@ static void take_params(fuzz_in_t *in, int names)
     }
     if (mrail_config_check(&config) == 0) {
         FUZZ_CHECK((config.seg_size >= 512) && (config.seg_size <= 1u << 20) &&
-                       (config.lanes_per_rail >= 1) &&
-                       (config.lanes_per_rail <= 32) &&
+                       (mrail_config_lanes(&config, 1) >= 1) &&
+                       (mrail_config_lanes(&config, 1) <= 32) &&
                        (config.am_credits <= 1024) &&
                        (mrail_config_qp_timeout(&config) <= 31),
                    "ranges");

@@ -4,7 +4,7 @@
  * rails that divide evenly between busy lanes. Each far node has rails of its
  * own, as fast or slower, some of them dead.
  *
- *   by hand    the pair of `contrib/bench alltoallv`: close to the least time
+ *   by hand    the pair of `contrib/bench alltoallv`: close to the lower bound
  *   seeds      random topologies: earlier on average than without fair shares,
  *              and hardly later in the worst case. (Later is possible: the
  *              division does not know that a far end is slower than its rails.)
@@ -394,7 +394,8 @@ static void test_case(void **state)
     double with = run_case(1), without = run_case(0);
 
     if ((with > 1.03) || (without < 1.07)) {
-        fail_msg("%.4f of the least time, without shares %.4f", with, without);
+        fail_msg("%.4f times the lower bound, without shares %.4f", with,
+                 without);
     }
 }
 

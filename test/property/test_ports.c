@@ -95,6 +95,30 @@ static void test_equal_spread(void **state)
 }
 
 /* Large NIC indices (host parts of addresses) do not overflow. */
+/* With the automatic number of lanes, a single NIC loads all uplinks, or as many
+ * of them as it has lanes. */
+static void test_auto_lanes(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
+        unsigned lanes = mrail_ports_auto_lanes(uplinks, 1);
+        unsigned used[256] = {0}, most = 0;
+
+        assert_int_equal(lanes, MRAIL_MIN(uplinks, 8u));
+        for (unsigned q = 0; q < lanes; ++q) {
+            uint16_t sport = mrail_ports_lane(uplinks, uplinks / 3, lanes, q);
+
+            ++used[mrail_ports_segment_of(uplinks, sport)];
+        }
+        for (unsigned n = 0; n < uplinks; ++n) {
+            most = MRAIL_MAX(most, used[n]);
+        }
+        assert_int_equal(most, 1);
+    }
+    assert_int_equal(mrail_ports_auto_lanes(1, 1), 1);
+    assert_int_equal(mrail_ports_auto_lanes(2, 3), 6);
+    assert_int_equal(mrail_ports_auto_lanes(3, 16384 / 3), 8);
+}
+
 static void test_large_nic_index(void **state)
 {
     assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
@@ -354,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_equal_spread),
         cmocka_unit_test(test_nested_segments_tile),
         cmocka_unit_test(test_nested_lanes),
+        cmocka_unit_test(test_auto_lanes),
         cmocka_unit_test(test_large_nic_index),
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_connections_share_paths),

@@ -27,7 +27,7 @@ refused()
 
 simulate 'the testbed of CTCCL' 0 "$fabrics/ctccl.fabric" --pattern shift:8 \
     --lanes 8 --size 64m --seeds 2
-expect 'port rules reach the least time' "$tmp/out" \
+expect 'port rules reach the lower bound' "$tmp/out" \
     '^dnlb-8 +1\.342 ms +1\.000 +1\.000 +100\.0% +1\.000 +0\.000%'
 expect 'ECMP does not' "$tmp/out" '^ecmp +[3-6]\.[0-9]+ ms '
 

@@ -159,16 +159,16 @@ class Areas(unittest.TestCase):
                              'linear')
 
     def test_least(self):
-        """alltoallv: the least time of a pair and others"""
-        self.assertEqual(exchange_areas.least_s(200, 200), 1)
-        self.assertEqual(exchange_areas.least_s(0, 400), 2)
+        """alltoallv: the lower bound of a pair and others"""
+        self.assertEqual(exchange_areas.bound_s_of(200, 200), 1)
+        self.assertEqual(exchange_areas.bound_s_of(0, 400), 2)
 
     def test_lab_least(self):
-        """paths: the least time of an exchange in the lab"""
+        """paths: the lower bound of an exchange in the lab"""
         # 4 ranks below a leaf send 4/7 of 70 MB across, over 80 MB/s.
-        self.assertAlmostEqual(lab_areas.least_s(8, 'alltoallv', 70e6), 2)
-        self.assertAlmostEqual(lab_areas.least_s(8, 'ring', 70e6), 3.5)
-        self.assertAlmostEqual(lab_areas.least_s(2, 'alltoallv', 80e6), 1)
+        self.assertAlmostEqual(lab_areas.bound_s(8, 'alltoallv', 70e6), 2)
+        self.assertAlmostEqual(lab_areas.bound_s(8, 'ring', 70e6), 3.5)
+        self.assertAlmostEqual(lab_areas.bound_s(2, 'alltoallv', 80e6), 1)
 
     def test_lab_loads(self):
         """paths: loads of uplinks from the status of a lab"""

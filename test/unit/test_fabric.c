@@ -163,6 +163,7 @@ static void test_too_few_lanes(void **state)
                         "fewer than its 2 uplinks: 1 uplinks stay idle; 2 "
                         "lanes per rail would use all");
     assert_int_equal(mrail_fabric_check_lanes(fabric, 2, why, sizeof(why)), 0);
+    assert_int_equal(mrail_fabric_check_lanes(fabric, 0, why, sizeof(why)), 0);
     mrail_fabric_destroy(fabric);
 }
 

@@ -221,6 +221,38 @@ static void check_times(void)
     mrail_config_cleanup(&config);
 }
 
+static unsigned lanes_with(const char *uplinks, const char *spine_uplinks,
+                           const char *lanes, unsigned num_pairs)
+{
+    mrail_config_t config;
+    unsigned result;
+
+    setenv("UCX_MRAIL_UPLINKS", uplinks, 1);
+    setenv("UCX_MRAIL_SPINE_UPLINKS", spine_uplinks, 1);
+    setenv("UCX_MRAIL_LANES_PER_RAIL", lanes, 1);
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    result = mrail_config_lanes(&config, num_pairs);
+    mrail_config_cleanup(&config);
+    unsetenv("UCX_MRAIL_UPLINKS");
+    unsetenv("UCX_MRAIL_SPINE_UPLINKS");
+    unsetenv("UCX_MRAIL_LANES_PER_RAIL");
+    return result;
+}
+
+/* One lane without port rules; with rules as many as uplinks, at most 8, and no
+ * more than a peer has slots. */
+static void check_lanes(void)
+{
+    assert_int_equal(lanes_with("auto", "1", "auto", 4), 1);
+    assert_int_equal(lanes_with("8", "1", "auto", 4), 8);
+    assert_int_equal(lanes_with("6", "1", "auto", 1), 6);
+    assert_int_equal(lanes_with("64", "1", "auto", 8), 8);
+    assert_int_equal(lanes_with("64", "1", "auto", 16), 4);
+    assert_int_equal(lanes_with("2", "2", "auto", 4), 4);
+    assert_int_equal(lanes_with("8", "1", "2", 4), 2);
+    assert_int_equal(lanes_with("auto", "1", "3", 4), 3);
+}
+
 static void test_params(void **state)
 {
     static const struct {
@@ -262,6 +294,7 @@ static void test_params(void **state)
     mrail_config_cleanup(&config);
     unsetenv("UCX_MRAIL_RMA_CHUNK_SIZE");
     check_times();
+    check_lanes();
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         last_line[0] = '\0';

@@ -145,7 +145,7 @@ static void test_incast(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Inside a leaf every method takes the least time, and no uplink is used. */
+/* Inside a leaf every method reaches the lower bound, and no uplink is used. */
 static void test_rack_local(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 4, 16);
