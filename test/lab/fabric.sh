@@ -186,12 +186,15 @@ is 'without rules they get nothing' '' \
 is 'the variables of the user win' 'SPINE_UPLINKS=1 UPLINKS=2 ' \
     "$(UCX_MRAIL_UPLINKS=2 in_lab spread.fabric rules sh -c "$variables" \
         2>/dev/null)"
-"$lab" "$tmp/spread.fabric" --routing rules -- true >"$tmp/out" 2>&1
+UCX_MRAIL_LANES_PER_RAIL=1 "$lab" "$tmp/spread.fabric" --routing rules -- true \
+    >"$tmp/out" 2>&1
 expect 'too few lanes are named' "$tmp/out" \
     'leaf l1: 2 NICs x 1 lanes .* 2 lanes per rail would use all'
 UCX_MRAIL_LANES_PER_RAIL=2 "$lab" "$tmp/spread.fabric" --routing rules -- true \
     >"$tmp/out" 2>&1
 expect_none 'enough lanes are not' "$tmp/out" 'stay idle'
+"$lab" "$tmp/spread.fabric" --routing rules -- true >"$tmp/out" 2>&1
+expect_none 'the automatic number of lanes is enough' "$tmp/out" 'stay idle'
 
 # ---- Rates: UDP faster than a link, over about a second ----
 
