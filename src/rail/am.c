@@ -88,6 +88,15 @@ static int mrail_am_has_credit_update(const mrail_lane_t *lane)
            ((unadvertised != 0) && (lane->am_received == lane->am_advertised));
 }
 
+/* The peer may send one more message on the lane. */
+static inline void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    ++lane->am_granted;
+    if (mrail_am_has_credit_update(lane)) {
+        mrail_am_add_pending_ack(engine, lane);
+    }
+}
+
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 {
     mrail_rx_t *const *batch = engine->repost[rail];
@@ -106,10 +115,7 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
         mrail_lane_t *lane = batch[i]->lane;
 
         if (MRAIL_LIKELY(lane != NULL)) {
-            ++lane->am_granted;
-            if (mrail_am_has_credit_update(lane)) {
-                mrail_am_add_pending_ack(engine, lane);
-            }
+            mrail_am_grant(engine, lane);
         } else if (MRAIL_UNLIKELY(batch[i]->orphan)) {
             batch[i]->orphan = 0;
             __atomic_fetch_add(&engine->rails[rail].srq_back, 1,
@@ -118,11 +124,24 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
     }
 }
 
+static void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx)
+{
+    if (rx->lane != NULL) {
+        mrail_am_grant(engine, rx->lane);
+    }
+    free(rx);
+}
+
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
 {
-    unsigned rail = rx->rail->index;
-    unsigned count = engine->num_repost[rail];
+    unsigned rail, count;
 
+    if (MRAIL_UNLIKELY(rx->rail == NULL)) {
+        mrail_rx_free_copy(engine, rx);
+        return;
+    }
+    rail = rx->rail->index;
+    count = engine->num_repost[rail];
     engine->repost[rail][count] = rx;
     if (count != 0) {
         engine->repost[rail][count - 1]->wr.next = &rx->wr;
@@ -137,11 +156,13 @@ void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
  * reserved ones and returns at once. */
 static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 {
-    unsigned rail = rx->rail->index;
+    const mrail_rail_t *rail = rx->rail;
 
     rx->lane = NULL;
     mrail_rx_release(engine, rx);
-    mrail_rx_flush(engine, rail);
+    if (rail != NULL) {
+        mrail_rx_flush(engine, rail->index);
+    }
 }
 
 /* ---- sending ---- */
@@ -271,6 +292,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->ack = htobe32(lane->peer->rx_next);
     hdr->credit = htobe16(lane->am_granted);
     lane->am_advertised = lane->am_granted;
+    hdr->returned = 0;
     hdr->reserved = 0;
 }
 
@@ -406,8 +428,10 @@ out:
 
 /* ---- acknowledgements ---- */
 
-/* A SEND with only a data header: 0, or -EAGAIN if the queue is full. */
-static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
+/* A SEND with only a data header. `returned`: credits that it returns. 0, or
+ * -EAGAIN if the queue is full. */
+static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
+                             uint16_t returned)
 {
     mrail_data_hdr_t hdr = {0};
     struct ibv_sge sge = {.addr = (uintptr_t)&hdr, .length = sizeof(hdr)};
@@ -424,6 +448,7 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
     }
     mrail_am_fill_header(&hdr, lane, MRAIL_DATA_ACK, flags);
     hdr.seq = htobe32(lane->peer->tx_next);
+    hdr.returned = htobe16(returned);
     ++lane->peer->engine->counters.acks_sent;
     if (mrail_lane_post(lane, &wr) != 0) {
         mrail_lane_error(lane, "post of an acknowledgement");
@@ -442,7 +467,7 @@ static int mrail_am_post_ack_request(mrail_peer_t *peer)
         (mrail_peer_num_up(peer) == 0) || (peer->num_am == 0)) {
         return 0;
     }
-    ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ);
+    ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ, 0);
     peer->ack_requested = (ret == 0);
     return ret;
 }
@@ -453,30 +478,122 @@ void mrail_am_request_ack(mrail_peer_t *peer)
     mrail_am_post_ack_request(peer);
 }
 
-/* The peer's window is too small for its messages. Doubles it while there is
- * memory; an equal part of `most` credits is reserved for every peer, so that
- * early peers do not starve later ones. */
+/* ---- windows ---- */
+
+/*
+ * The receive buffers of a rail are leased to its lanes as credits. A lane whose
+ * sender waits for credits gets more. If few buffers are left, lanes that
+ * received nothing lately must return theirs (RECALL). Their peers return
+ * credits by counting them as used (RETURN), so the counts of both ends stay
+ * absolute, and credit updates may cross.
+ */
+
+/* The largest window of a lane: an equal part of half of the queue, so that lanes
+ * with work do not starve each other, and later ones find buffers. */
+static unsigned mrail_am_max_credits(const mrail_engine_t *engine,
+                                     const mrail_rail_t *rail, unsigned most)
+{
+    unsigned part = rail->srq_depth / 2 / MRAIL_MAX(rail->num_am_lanes, 1u);
+
+    return MRAIL_MIN(most, MRAIL_MAX(part, engine->config.am_credits));
+}
+
+void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    lane->recall_due = lane->was_recalled = 1;
+    mrail_am_add_pending_ack(engine, lane);
+}
+
+/* Asks idle lanes of the rail for their credits. A lane is idle if it received
+ * nothing since the search that visited it before. Control lock. */
+static void mrail_am_recall(mrail_engine_t *engine, const mrail_rail_t *rail)
+{
+    unsigned visits = MRAIL_MIN(engine->num_lanes, MRAIL_AM_RECALL_VISITS);
+
+    while (visits-- > 0) {
+        mrail_lane_t *lane = engine->lanes[engine->recall_next];
+
+        engine->recall_next = (engine->recall_next + 1) % engine->num_lanes;
+        if ((lane == NULL) || (lane->rail != rail) ||
+            (lane->credits <= MRAIL_AM_CREDITS_FLOOR)) {
+            continue;
+        }
+        if (lane->am_received != lane->recall_received) {
+            lane->recall_received = lane->am_received;
+            lane->was_recalled = 0;
+        } else if (!lane->was_recalled) {
+            mrail_am_recall_lane(engine, lane);
+        }
+    }
+}
+
+/* The peer's window is too small for its messages. Doubles it while there are
+ * buffers. */
 static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
                           unsigned most)
 {
-    unsigned more = lane->credits;
+    mrail_rail_t *rail = lane->rail;
+    unsigned more, leased;
 
-    if (lane->credits + more > most) {
+    if (lane->credits >= most) {
         return;
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    if ((lane->credits + more <= most / engine->num_peers) &&
-        (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used - mrail_rail_spare(lane->rail) + more <=
-         lane->rail->srq_depth / 2) &&
-        (mrail_lane_add_buffers(engine, lane, more) == 0)) {
-        engine->grown += more;
-        lane->grown += more;
-        lane->credits += more;
-        lane->am_granted += (uint16_t)more;
-        mrail_am_add_pending_ack(engine, lane);
+    leased = rail->srq_used - mrail_rail_spare(rail);
+    most = mrail_am_max_credits(engine, rail, most);
+    if (lane->credits < most) {
+        more = MRAIL_MIN(lane->credits, most - lane->credits);
+        if ((leased + more <= rail->srq_depth / 2) &&
+            (mrail_lane_add_buffers(engine, lane, more) == 0)) {
+            lane->credits += more;
+            lane->am_granted += (uint16_t)more;
+            mrail_am_add_pending_ack(engine, lane);
+        } else {
+            mrail_am_recall(engine, rail);
+        }
     }
     pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* The peer returns `count` credits: they count as received messages. */
+static void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
+                                 unsigned count)
+{
+    if ((count > (uint16_t)(lane->am_advertised - lane->am_received)) ||
+        (count >= lane->credits)) {
+        mrail_peer_error(lane->peer, "it returns more credits than it has");
+        return;
+    }
+    lane->am_received += (uint16_t)count;
+    lane->credits -= count;
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_lane_return_buffers(lane, count);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (mrail_am_has_credit_update(lane)) {
+        mrail_am_add_pending_ack(engine, lane);
+    }
+}
+
+/* Sends a RECALL, a RETURN, or both: 0, or -EAGAIN if the send queue is full. */
+static int mrail_am_send_recall(mrail_lane_t *lane)
+{
+    unsigned credits = mrail_lane_credits(lane), returned = 0;
+    uint8_t flags = 0;
+
+    if (lane->recall_due) {
+        flags |= MRAIL_DATA_RECALL;
+    }
+    if (lane->return_due && (credits > MRAIL_AM_CREDITS_FLOOR)) {
+        flags |= MRAIL_DATA_RETURN;
+        returned = credits - MRAIL_AM_CREDITS_FLOOR;
+    }
+    if ((flags != 0) &&
+        (mrail_am_post_ack(lane, flags, (uint16_t)returned) != 0)) {
+        return -EAGAIN;
+    }
+    lane->recall_due = lane->return_due = 0;
+    lane->am_sent += (uint16_t)returned;
+    return 0;
 }
 
 /* Nothing waits for a message on a lane that is not up, if that lane ends. The
@@ -500,7 +617,7 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
     }
     if (peer->ack_due &&
         !mrail_seq32_before(peer->rx_next, peer->ack_due_seq)) {
-        if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP) != 0) {
+        if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP, 0) != 0) {
             return -EAGAIN;
         }
         peer->ack_due = 0;
@@ -511,9 +628,13 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
             lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }
-        if (mrail_am_post_ack(lane, 0) != 0) {
+        if (mrail_am_post_ack(lane, 0, 0) != 0) {
             return -EAGAIN;
         }
+    }
+    if (MRAIL_UNLIKELY(lane->recall_due || lane->return_due) &&
+        (mrail_am_send_recall(lane) != 0)) {
+        return -EAGAIN;
     }
     return ((mrail_am_post_ack_request(peer) != 0) || peer->ack_due) ? -EAGAIN
                                                                      : 0;
@@ -683,28 +804,47 @@ void mrail_am_fail(mrail_peer_t *peer)
 
 /* ---- receiving ---- */
 
+/* Returns a copy of the message on the heap, or NULL. */
+static mrail_rx_t *mrail_rx_copy(const mrail_rx_t *rx)
+{
+    size_t length = sizeof(*rx->hdr) + rx->length;
+    mrail_rx_t *copy = malloc(MRAIL_RX_HEADROOM + length);
+
+    if (copy != NULL) {
+        mrail_list_init(&copy->list);
+        copy->rail = NULL;
+        copy->lane = NULL;
+        copy->orphan = 0;
+        copy->hdr = (mrail_data_hdr_t *)((char *)copy + MRAIL_RX_HEADROOM);
+        copy->length = rx->length;
+        memcpy(copy->hdr, rx->hdr, length);
+    }
+    return copy;
+}
+
 /* Copies the message, because the iface may not call for long and other ifaces
  * need the buffer and the credit. Without room, the inbox keeps the message
  * itself. */
 static mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
 {
-    size_t length = sizeof(*rx->hdr) + rx->length;
-    size_t size = MRAIL_RX_HEADROOM + length;
+    size_t size = MRAIL_RX_HEADROOM + sizeof(*rx->hdr) + rx->length;
     mrail_rx_t *copy;
 
+    if (rx->rail == NULL) { /* a held message, which is a copy already */
+        if (rx->lane != NULL) {
+            mrail_am_grant(iface->engine, rx->lane);
+            rx->lane = NULL;
+        }
+        iface->inbox_bytes += size;
+        return rx;
+    }
     if (iface->inbox_bytes + size > MRAIL_INBOX_BYTES) {
         return rx;
     }
-    copy = malloc(size);
+    copy = mrail_rx_copy(rx);
     if (copy == NULL) {
         return rx;
     }
-    copy->rail = NULL;
-    copy->lane = NULL;
-    copy->orphan = 0;
-    copy->hdr = (mrail_data_hdr_t *)((char *)copy + MRAIL_RX_HEADROOM);
-    copy->length = rx->length;
-    memcpy(copy->hdr, rx->hdr, length);
     iface->inbox_bytes += size;
     mrail_rx_release(iface->engine, rx);
     return copy;
@@ -725,7 +865,7 @@ void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx)
         return;
     }
     iface->inbox_bytes -= MRAIL_RX_HEADROOM + sizeof(*rx->hdr) + rx->length;
-    free(rx);
+    mrail_rx_free_copy(iface->engine, rx);
 }
 
 static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
@@ -749,7 +889,28 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* A message ahead of its turn waits in order. It keeps its buffer, so the
+/* The message that others wait for may find no buffer while these hold all of
+ * them, if the lanes of a rail share buffers. Then the held message goes to the
+ * heap. It keeps its credit, which bounds the memory. */
+static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
+                                             mrail_rx_t *rx)
+{
+    mrail_rx_t *copy;
+
+    if (MRAIL_LIKELY(__atomic_load_n(&rx->rail->srq_short, __ATOMIC_RELAXED) ==
+                     0)) {
+        return rx;
+    }
+    copy = mrail_rx_copy(rx);
+    if (copy == NULL) {
+        return rx;
+    }
+    copy->lane = rx->lane;
+    mrail_rx_release_free(engine, rx);
+    return copy;
+}
+
+/* A message ahead of its turn waits in order. It keeps its credit, so the
  * sender's credits bound the held messages of a peer. */
 static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
                           mrail_rx_t *rx, uint32_t seq)
@@ -768,6 +929,7 @@ static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
             break;
         }
     }
+    rx = mrail_am_give_back_buffer(engine, rx);
     mrail_list_insert_before(&pos->list, &rx->list);
     ++engine->counters.am_held;
 }
@@ -848,6 +1010,10 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
         lane->peer->ack_requested = 0;
         mrail_am_add_pending_ack(engine, lane); /* another request may wait */
     }
+    if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_RECALL)) {
+        lane->return_due = 1;
+        mrail_am_add_pending_ack(engine, lane);
+    }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
         lane->peer->ack_due_seq = be32toh(hdr->seq);
@@ -894,6 +1060,9 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
         mrail_am_accept(engine, lane->peer, rx);
     } else {
         engine->counters.rx_bad_header += (rx->hdr->type != MRAIL_DATA_ACK);
+        if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_RETURN)) {
+            mrail_am_take_return(engine, lane, be16toh(rx->hdr->returned));
+        }
         mrail_rx_release_free(engine, rx);
     }
 }

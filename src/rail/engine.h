@@ -31,8 +31,10 @@
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
 #define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
-    8                       /* credit-only messages before the window grows */
-#define MRAIL_GROWN_MAX 512 /* buffers of a process for grown windows */
+    8 /* credit-only messages before the window grows */
+#define MRAIL_AM_CREDITS_FLOOR 2 /* a lane keeps this many when it is idle */
+#define MRAIL_AM_RECALL_VISITS                                                 \
+    64 /* lanes that one search for idle ones visits */
 
 /* Events that may repeat per packet: counted, shown by mrail info. */
 /* clang-format off */
@@ -169,7 +171,8 @@ struct mrail_engine {
     unsigned num_qps;
     uint64_t qp_serial; /* of the last QP made */
     size_t sq_entries;  /* of all QPs */
-    unsigned grown;     /* receive buffers beyond the first windows */
+    unsigned
+        recall_next; /* index of the next lane to search for idle credits */
     uint32_t ctl_seq;
     uint16_t epoch;     /* last requested lane epoch, halved */
     unsigned next_base; /* rotates the rail of first lanes */

@@ -182,8 +182,11 @@ static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
     mrail_rx_t *rx;
 
     mrail_list_for_each(rx, list, mrail_rx_t, list) {
-        if (rx->lane == lane) {
-            rx->lane = NULL;
+        if (rx->lane != lane) {
+            continue;
+        }
+        rx->lane = NULL;
+        if ((rx->rail != NULL) && (lane->buffers != 0)) {
             rx->orphan = 1;
             --lane->buffers;
         }

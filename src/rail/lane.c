@@ -143,7 +143,8 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
 
 static unsigned mrail_lane_reserve(void)
 {
-    return MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE;
+    return MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE +
+           MRAIL_RECALL_RESERVE;
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
@@ -181,6 +182,45 @@ static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
     unsigned depth = engine->config.tx_queue_len;
 
     return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
+}
+
+/* Reserves a buffer for each message that the peer may send now. If the SRQ is
+ * too small for all lanes, the last ones share the buffers of the others, and the
+ * NIC retries a message that finds none (RNR). */
+static int mrail_lane_reserve_buffers(mrail_engine_t *engine,
+                                      mrail_lane_t *lane)
+{
+    mrail_rail_t *rail = lane->rail;
+    unsigned wanted, left;
+    int ret;
+
+    if (!lane->am_lane) {
+        return 0;
+    }
+    wanted = lane->credits + mrail_lane_reserve();
+    left = rail->srq_depth - rail->srq_used + mrail_rail_spare(rail);
+    ret = mrail_lane_add_buffers(engine, lane, MRAIL_MIN(wanted, left));
+    if (ret != 0) {
+        return ret;
+    }
+    lane->unbacked = wanted - lane->buffers;
+    __atomic_store_n(&rail->srq_short, rail->srq_short + lane->unbacked,
+                     __ATOMIC_RELAXED);
+    ++rail->num_am_lanes;
+    return 0;
+}
+
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count)
+{
+    mrail_rail_t *rail = lane->rail;
+    unsigned unbacked = MRAIL_MIN(count, lane->unbacked);
+
+    lane->unbacked -= unbacked;
+    __atomic_store_n(&rail->srq_short, rail->srq_short - unbacked,
+                     __ATOMIC_RELAXED);
+    count = MRAIL_MIN(count - unbacked, lane->buffers);
+    lane->buffers -= count;
+    rail->srq_spare += count;
 }
 
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
@@ -225,12 +265,9 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
         goto err_destroy_qp;
     }
     mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
-    if (lane->am_lane) {
-        ret = mrail_lane_add_buffers(engine, lane,
-                                     lane->credits + mrail_lane_reserve());
-        if (ret != 0) {
-            goto err_destroy_qp;
-        }
+    ret = mrail_lane_reserve_buffers(engine, lane);
+    if (ret != 0) {
+        goto err_destroy_qp;
     }
     __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
     lane->last_qpn = lane->qpn;
@@ -255,8 +292,11 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         lane->rail->srq_spare += lane->buffers;
         lane->rail->carried += lane->carried;
         lane->carried = 0;
-        engine->grown -= lane->grown;
-        lane->buffers = lane->grown = 0;
+        lane->rail->num_am_lanes -= lane->am_lane;
+        __atomic_store_n(&lane->rail->srq_short,
+                         lane->rail->srq_short - lane->unbacked,
+                         __ATOMIC_RELAXED);
+        lane->buffers = lane->unbacked = 0;
     }
 }
 

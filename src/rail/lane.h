@@ -22,6 +22,9 @@
  * retries. */
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
+/* A RECALL. Another one follows only if the lane was used meanwhile. A RETURN
+ * takes a buffer of the credits that it returns. */
+#define MRAIL_RECALL_RESERVE 1
 
 /* Credits of a window that only replayed messages may take. */
 #define MRAIL_REPLAY_CREDITS 1
@@ -96,9 +99,14 @@ struct mrail_lane {
     uint8_t credit_blocked;      /* data: a message had to wait for credits */
     uint8_t am_lane;             /* carries active messages */
     uint8_t credit_updates;      /* data: credit-only messages */
-    uint8_t out;                 /* data: taken out of use */
-    uint8_t leaving;             /* data: takes no new work, to be taken out */
-    uint8_t drained;             /* data: the last request of a QP in error is
+    uint8_t recall_due;          /* data: the peer must return idle credits */
+    uint8_t return_due;          /* data: the peer wants idle credits back */
+    uint8_t was_recalled;        /* data: nothing was received since a RECALL */
+    uint16_t recall_received; /* data: am_received at the last search for idle
+                                  * credits */
+    uint8_t out;              /* data: taken out of use */
+    uint8_t leaving;          /* data: takes no new work, to be taken out */
+    uint8_t drained;          /* data: the last request of a QP in error is
                              * posted */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
     uint64_t carried;      /* data: bytes of AMs sent, PUTs and GETs done. Not
@@ -131,10 +139,11 @@ struct mrail_lane {
     uint32_t undo_seq;   /* of the MOVE that asked for it; 0: our decision */
     uint8_t greeted;     /* ... its HELLO has been sent already */
 
-    unsigned credits; /* receive buffers for the peer's AMs; control
+    unsigned credits;  /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */
-    unsigned buffers; /* of the SRQ, reserved for the lane */
-    unsigned grown;   /* ... of which beyond its first window */
+    unsigned buffers;  /* of the SRQ, reserved for the lane; fewer than credits
+                       * and reserve if the SRQ is too small for all lanes */
+    unsigned unbacked; /* ... the buffers that are missing then */
 
     /* eviction; see evict.c */
     uint64_t used;        /* data: engine->total_events at the last post;
@@ -228,6 +237,8 @@ void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane);
 /* Adds receive buffers for `count` more messages of the peer: 0 or -errno. */
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
                            unsigned count);
+/* The window of the lane becomes smaller by `count` messages. */
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
                        const mrail_wire_rail_t *remote_rail);

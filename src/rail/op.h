@@ -115,6 +115,9 @@ typedef struct mrail_flush {
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc);
 void mrail_am_request_ack(mrail_peer_t *peer);
+/* Requests the credits that the peer does not need. Not again before something
+ * was received on the lane. */
+void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane);
 /* The lane is in use again: reports what became free meanwhile. */
 void mrail_am_restored(mrail_lane_t *lane);
 /* A pending answer moves to the lane that is the first one now. */

@@ -55,10 +55,14 @@ typedef struct mrail_rail {
     struct ibv_comp_channel *channel; /* of cq, for sleepers */
     struct ibv_cq *cq;
     struct ibv_srq *srq;
-    unsigned srq_depth;       /* buffers that the device takes */
-    unsigned srq_used;        /* buffers made for it; control lock */
-    unsigned srq_spare;       /* ... that no lane counts on */
-    unsigned srq_back;        /* atomic: more of those, returned meanwhile */
+    unsigned srq_depth;    /* buffers that the device takes */
+    unsigned srq_used;     /* buffers made for it; control lock */
+    unsigned srq_spare;    /* ... that no lane counts on */
+    unsigned num_am_lanes; /* lanes with credits for it; control lock */
+    unsigned srq_short;    /* credits without a buffer: the sum of the windows
+                               * is larger than the queue; control lock, atomic
+                               * for readers without it */
+    unsigned srq_back;     /* atomic: more of those, returned meanwhile */
     mrail_rx_chunk_t *chunks; /* all chunks: a device cannot take buffers back
                                * from an SRQ */
     int port_down; /* reported by the port; control lock, atomic for readers

@@ -24,6 +24,8 @@ enum {
     MRAIL_DATA_ACK_REQ = 1 << 0, /* answer when all before seq have arrived */
     MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ */
     MRAIL_DATA_CREDIT_BLOCKED = 1 << 2, /* the sender had to wait for credits */
+    MRAIL_DATA_RECALL = 1 << 3, /* return the credits that you do not need */
+    MRAIL_DATA_RETURN = 1 << 4, /* ACK: `returned` credits will not be used */
 };
 
 /* First bytes of every SEND on a lane.  24 bytes, so that what follows is
@@ -41,13 +43,14 @@ typedef struct mrail_data_hdr {
         };
         uint32_t tag; /* both, in memory order */
     };
-    uint32_t seq;    /* AM: number in the peer's stream; ACK: next to send */
-    uint32_t ack;    /* next number expected by the sender: all earlier ones
+    uint32_t seq;      /* AM: number in the peer's stream; ACK: next to send */
+    uint32_t ack;      /* next number expected by the sender: all earlier ones
                       * have arrived */
-    uint16_t credit; /* AMs that the receiver may have sent on this lane in
+    uint16_t credit;   /* AMs that the receiver may have sent on this lane in
                       * total, modulo 2^16 */
-    uint16_t iface;  /* AM: the receiver's index of the iface */
-    uint32_t reserved;
+    uint16_t iface;    /* AM: the receiver's index of the iface */
+    uint16_t returned; /* RETURN: credits of this lane that count as used */
+    uint16_t reserved;
 } __attribute__((packed)) mrail_data_hdr_t;
 
 /* The tag of all headers of a lane. */

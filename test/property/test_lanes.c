@@ -10,7 +10,8 @@
  * - Messages arrive once and in order. Operations complete once, with all their
  *   bytes, and access no memory afterwards. A message behind a fence follows
  *   everything before it, and a flush completes after that.
- * - At the end no credit and no buffer is lost or duplicated. While no lane
+ * - At the end no credit and no buffer is lost or duplicated, although either end
+ *   recalls idle credits. While no lane
  *   fails, there is a buffer for each message.
  * - At the end no request is pending and both ends have the same lanes. Otherwise
  *   the live end has given the other up; a waiting user asks, as UCX's keepalive
@@ -32,7 +33,8 @@
 #define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
-#define RESERVE (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE)
+#define RESERVE                                                                \
+    (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
 #define AGAIN_STEPS 300
 /* After a failed lane, the sender asks a computing peer again, and the peer's
  * few buffers for such requests may run out. More than one in this many
@@ -41,7 +43,7 @@
 #define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
-static uint64_t num_flushes, num_sent, num_rnr;
+static uint64_t num_flushes, num_sent, num_rnr, num_recalls;
 
 /* ---- the program ---- */
 
@@ -112,6 +114,21 @@ static void take_back(side_t *side)
         lane->evict_local = 1;
         lane->evict_forced = (uint8_t)(below(8) == 0);
         mrail_evict_request(lane);
+    }
+}
+
+/* Asks the peer for idle credits, as the engine does when another lane needs the
+ * buffers. */
+static void recall(side_t *side)
+{
+    mrail_peer_t *peer = peer_of(side);
+    mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(2)];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+        !(lane->was_recalled && (lane->am_received == lane->recall_received))) {
+        lane->recall_received = lane->am_received;
+        mrail_am_recall_lane(side->engine, lane);
+        ++num_recalls;
     }
 }
 
@@ -203,6 +220,8 @@ static void act(side_t *side, side_t *other)
     } else if ((what >= 80) && (what < 84)) {
         use_rma(side);
         use_fence(side);
+    } else if (what == 77) {
+        recall(side);
     } else if (what == 76) {
         side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
     }
@@ -502,9 +521,10 @@ int main(void)
         run_seed(first + i);
     }
     CHECK(
-        (one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                          (num_rma > count) && (num_flushes > count) &&
-                          (num_failed > count) && (num_again > count)),
+        (one != NULL) ||
+            ((num_retired > count) && (num_kept > count) && (num_rma > count) &&
+             (num_flushes > count) && (num_failed > count) &&
+             (num_again > count) && (num_recalls > count)),
         "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
         "failed, %llu requests again: nothing was tried",
         (unsigned long long)num_retired, (unsigned long long)num_kept,

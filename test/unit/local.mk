@@ -39,7 +39,7 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
-    test_ctl_send
+    test_ctl_send test_credits
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -64,6 +64,8 @@ test_paths_SOURCES = test/unit/test_paths.c test/unit/mock_peer.c
 test_paths_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_replay_SOURCES = test/unit/test_replay.c test/unit/mock_peer.c
 test_replay_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_credits_SOURCES = test/unit/test_credits.c test/unit/mock_peer.c
+test_credits_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_lane_setup_SOURCES = test/unit/test_lane_setup.c test/unit/mock_peer.c
 test_lane_setup_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_path_validation_SOURCES = test/unit/test_path_validation.c test/unit/mock_peer.c

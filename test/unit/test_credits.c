@@ -1,0 +1,337 @@
+/*
+ * Windows of lanes: growth, credits that idle lanes return (RECALL, RETURN), and
+ * shared receive queues that are too small for all lanes.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* The last data header that the engine sent, and the lane's QP. */
+static mrail_data_hdr_t last_hdr;
+static const struct ibv_qp *last_qp;
+static unsigned num_recalls[64]; /* by index of the lane */
+static int (*next_post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                        struct ibv_send_wr **bad);
+
+static int keep_header(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                       struct ibv_send_wr **bad)
+{
+    if ((wr->opcode == IBV_WR_SEND) && (wr->num_sge != 0) &&
+        (qp->qp_type == IBV_QPT_RC)) {
+        memcpy(&last_hdr, (const void *)(uintptr_t)wr->sg_list[0].addr,
+               sizeof(last_hdr));
+        last_qp = qp;
+        for (unsigned i = 0; i < engine->num_lanes; ++i) {
+            num_recalls[i] += (engine->lanes[i] != NULL) &&
+                              (engine->lanes[i]->qp == qp) &&
+                              (last_hdr.flags & MRAIL_DATA_RECALL);
+        }
+    }
+    return next_post(qp, wr, bad);
+}
+
+static void start_with_queue(unsigned srq_depth)
+{
+    start(64);
+    memset(&last_hdr, 0, sizeof(last_hdr));
+    last_qp = NULL;
+    memset(num_recalls, 0, sizeof(num_recalls));
+    next_post = engine->rails[0].ctx->ops.post_send;
+    for (unsigned i = 0; i < 2; ++i) {
+        engine->rails[i].ctx->ops.post_send = keep_header;
+        engine->rails[i].srq_depth = srq_depth;
+    }
+}
+
+static mrail_lane_t *lane_of(unsigned peer)
+{
+    return peer_of(peer)->lanes[0];
+}
+
+/* A header of the peer without a message, on its first lane. */
+static void header(unsigned peer, uint8_t flags, uint16_t returned)
+{
+    mrail_lane_t *lane = lane_of(peer);
+    mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
+                            .type = MRAIL_DATA_ACK,
+                            .flags = flags,
+                            .tag = lane->rx_tag,
+                            .ack = htobe32(peer_of(peer)->tx_next),
+                            .credit = htobe16(lane->am_limit),
+                            .returned = htobe16(returned)};
+
+    assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
+    progress();
+}
+
+/* A message of the peer whose sender had to wait for credits. */
+static void blocked_message(unsigned peer)
+{
+    mrail_lane_t *lane = lane_of(peer);
+    mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
+                            .type = MRAIL_DATA_AM,
+                            .flags = MRAIL_DATA_CREDIT_BLOCKED,
+                            .tag = lane->rx_tag,
+                            .seq = htobe32(peer_of(peer)->rx_next),
+                            .ack = htobe32(peer_of(peer)->tx_next),
+                            .credit = htobe16(lane->am_limit),
+                            .iface = htobe16(ifaces[0]->id)};
+
+    assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
+    progress();
+}
+
+/* The peers' first lanes, all on one rail. */
+static void connect_peers(unsigned count)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        connect_lanes(i, 1);
+        assert_ptr_equal(lane_of(i)->rail, lane_of(0)->rail);
+    }
+}
+
+/* Buffers that lanes count on, those that none does, and those that all lanes
+ * together lack. */
+static void check_pool(unsigned count)
+{
+    mrail_rail_t *rail = lane_of(0)->rail;
+    unsigned buffers = 0, unbacked = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        const mrail_lane_t *lane = lane_of(i);
+
+        buffers += lane->buffers;
+        unbacked += lane->unbacked;
+        assert_int_equal(lane->buffers + lane->unbacked,
+                         lane->credits + MRAIL_CREDIT_UPDATE_RESERVE +
+                             MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE);
+    }
+    assert_int_equal(buffers + mrail_rail_spare(rail), rail->srq_used);
+    assert_int_equal(unbacked, rail->srq_short);
+    assert_true(rail->srq_used <= rail->srq_depth);
+}
+
+static void test_a_window_doubles(void **state)
+{
+    start_with_queue(512);
+    connect_peers(2);
+    assert_int_equal(lane_of(0)->credits, 16);
+    blocked_message(0);
+    assert_int_equal(lane_of(0)->credits, 32);
+    /* The update tells the peer at once. */
+    assert_ptr_equal(last_qp, lane_of(0)->qp);
+    assert_int_equal(be16toh(last_hdr.credit), 33);
+    assert_int_equal(lane_of(1)->credits, 16);
+    check_pool(2);
+}
+
+/* An equal part of half of the queue each. */
+static void test_windows_have_equal_limits(void **state)
+{
+    start_with_queue(512);
+    connect_peers(4);
+    for (unsigned i = 0; i < 8; ++i) {
+        blocked_message(0);
+    }
+    assert_int_equal(lane_of(0)->credits, 64);
+    check_pool(4);
+}
+
+/* The engine returns what it does not need, and may not use it afterwards. */
+static void test_recall_is_answered(void **state)
+{
+    mrail_lane_t *lane;
+    mrail_ep_t *ep;
+    uint16_t limit;
+    unsigned credits;
+
+    start_with_queue(512);
+    connect_peers(1);
+    lane = lane_of(0);
+    credits = mrail_lane_credits(lane);
+    limit = lane->am_limit;
+    assert_true(credits > 4);
+    header(0, MRAIL_DATA_RECALL, 0);
+    assert_int_equal(last_hdr.type, MRAIL_DATA_ACK);
+    assert_int_equal(last_hdr.flags, MRAIL_DATA_RETURN);
+    assert_int_equal(be16toh(last_hdr.returned),
+                     credits - MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(mrail_lane_credits(lane), MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(lane->am_limit, limit);
+
+    /* One credit is for replays, unless all messages are on the lane. */
+    ep = ep_to(0);
+    for (unsigned i = 0; i < MRAIL_AM_CREDITS_FLOOR; ++i) {
+        assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0), 0);
+    }
+    assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0), -EAGAIN);
+
+    /* There is nothing left to return. */
+    last_qp = NULL;
+    header(0, MRAIL_DATA_RECALL, 0);
+    assert_true((last_qp == NULL) || !(last_hdr.flags & MRAIL_DATA_RETURN));
+}
+
+/* Half of the queue is leased, and most of it to a lane that was busy before: it
+ * must return its credits to one with work. */
+static void test_idle_lane_returns_credits(void **state)
+{
+    unsigned tries = 0;
+
+    start_with_queue(512);
+    connect_peers(2);
+    while (lane_of(0)->credits < 128) {
+        blocked_message(0);
+    }
+    for (unsigned i = 2; i < 9; ++i) {
+        connect_lanes(i, 1);
+    }
+    check_pool(9);
+    assert_true(lane_of(0)->rail->srq_used > 256);
+
+    do {
+        assert_int_equal(lane_of(2)->credits, 16);
+        blocked_message(2);
+        assert_true(++tries < 4);
+    } while (num_recalls[lane_of(0)->index] == 0);
+    assert_int_equal(lane_of(0)->credits, 128);
+
+    header(0, MRAIL_DATA_RETURN, 126);
+    assert_int_equal(lane_of(0)->credits, MRAIL_AM_CREDITS_FLOOR);
+    check_pool(9);
+    blocked_message(2);
+    assert_int_equal(lane_of(2)->credits, 256 / 9);
+    check_pool(9);
+
+    /* The lane works with what it has left, and may grow again. */
+    blocked_message(0);
+    assert_int_equal(lane_of(0)->credits, 2 * MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+/* A lane that received something since the last search keeps its credits. */
+static void test_busy_lane_keeps_credits(void **state)
+{
+    start_with_queue(512);
+    connect_peers(2);
+    while (lane_of(0)->credits < 128) {
+        blocked_message(0);
+    }
+    for (unsigned i = 2; i < 9; ++i) {
+        connect_lanes(i, 1);
+    }
+    for (unsigned i = 0; i < 6; ++i) {
+        message(0, 0, 0);
+        progress();
+        blocked_message(2);
+    }
+    assert_int_equal(num_recalls[lane_of(0)->index], 0);
+    assert_true(num_recalls[lane_of(1)->index] > 0);
+    assert_int_equal(lane_of(0)->credits, 128);
+}
+
+/* More than it has, or everything: nobody's credits but its own are at stake. */
+static void test_wrong_return(void **state)
+{
+    start_with_queue(512);
+    connect_peers(2);
+    header(0, MRAIL_DATA_RETURN, 17);
+    assert_int_equal(peer_of(0)->failed, -ECONNRESET);
+    header(1, MRAIL_DATA_RETURN, 16);
+    assert_int_equal(peer_of(1)->failed, -ECONNRESET);
+}
+
+/* A queue that is too small for all: lanes are connected all the same. */
+static void test_more_lanes_than_buffers(void **state)
+{
+    mrail_rail_t *rail;
+
+    start_with_queue(32);
+    connect_peers(12);
+    rail = lane_of(0)->rail;
+    assert_int_equal(rail->srq_used, rail->srq_depth);
+    assert_true(rail->srq_short > 0);
+    check_pool(12);
+    for (unsigned i = 0; i < 12; ++i) {
+        assert_true(lane_of(i)->credits >= MRAIL_AM_CREDITS_FLOOR);
+        message(i, 0, 0);
+        progress();
+    }
+    assert_int_equal(engine->counters.am_received, 12);
+    assert_int_equal(engine->counters.rx_no_credit, 0);
+    check_pool(12);
+    for (unsigned i = 1; i < 12; ++i) {
+        break_lanes(i, 1);
+        confirm_broken(i, 0, 0);
+    }
+    assert_int_equal(rail->srq_short, lane_of(0)->unbacked);
+    assert_int_equal(rail->num_am_lanes, 1);
+    assert_int_equal(lane_of(0)->buffers + mrail_rail_spare(rail),
+                     rail->srq_used);
+}
+
+static void early_message(unsigned peer, uint32_t ahead)
+{
+    mrail_lane_t *lane = lane_of(peer);
+    mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
+                            .type = MRAIL_DATA_AM,
+                            .tag = lane->rx_tag,
+                            .seq = htobe32(peer_of(peer)->rx_next + ahead),
+                            .ack = htobe32(peer_of(peer)->tx_next),
+                            .credit = htobe16(lane->am_limit),
+                            .iface = htobe16(ifaces[0]->id)};
+
+    assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
+    progress();
+}
+
+/* Messages ahead of their turn keep no buffer that the missing one may need. Their
+ * credits return when they are delivered. */
+static void test_held_messages_leave_the_queue(void **state)
+{
+    uint16_t granted;
+    mrail_rail_t *rail;
+
+    start_with_queue(32);
+    connect_peers(12);
+    rail = lane_of(0)->rail;
+    granted = lane_of(11)->am_granted;
+    early_message(11, 1);
+    assert_int_equal(engine->counters.am_held, 1);
+    assert_int_equal(fake_num_receives(rail->srq), rail->srq_used);
+    assert_int_equal(lane_of(11)->am_granted, granted);
+    early_message(11, 0);
+    assert_int_equal(peer_of(11)->rx_next, 2);
+    assert_true(mrail_list_empty(&peer_of(11)->hold));
+    assert_int_equal((uint16_t)(lane_of(11)->am_granted - granted), 2);
+    assert_int_equal(fake_num_receives(rail->srq), rail->srq_used);
+    check_pool(12);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_window_doubles),
+        TEST(test_windows_have_equal_limits),
+        TEST(test_recall_is_answered),
+        TEST(test_idle_lane_returns_credits),
+        TEST(test_busy_lane_keeps_credits),
+        TEST(test_wrong_return),
+        TEST(test_more_lanes_than_buffers),
+        TEST(test_held_messages_leave_the_queue),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
