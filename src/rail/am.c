@@ -213,7 +213,7 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
  * credits that has carried the fewest. Always enlarging the first lane's window
  * would attract nearly all messages to it. Only one window grows at a time,
  * because unneeded buffers cost memory and cache. */
-static void mrail_am_hunger(mrail_peer_t *peer)
+static void mrail_am_mark_blocked(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;
 
@@ -231,7 +231,25 @@ static void mrail_am_hunger(mrail_peer_t *peer)
     }
 }
 
-/* A lane for an AM of `length` bytes. NULL with *ret_p: -EAGAIN or -errno. */
+/* Large messages use all rails: the lane that finishes first. Once enough bytes
+ * are under way, the lanes of the other rails are requested. */
+static mrail_lane_t *mrail_am_better_lane(mrail_peer_t *peer,
+                                          mrail_lane_t *usable, size_t length)
+{
+    mrail_lane_t *lane;
+
+    if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
+        return usable;
+    }
+    if (MRAIL_UNLIKELY(peer->up[0]->am_inflight >= MRAIL_AM_EXPAND)) {
+        mrail_peer_request_lanes(peer, 1);
+    }
+    lane = mrail_am_spread(peer, length);
+    return (lane != NULL) ? lane : usable;
+}
+
+/* A lane for an AM of `length` bytes if the primary lane cannot take it. NULL with
+ * *ret_p: -EAGAIN or -errno. */
 static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
@@ -254,15 +272,9 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
         }
         return NULL;
     }
-    lane = peer->up[0];
-    if ((length >= MRAIL_AM_SPREAD) || !mrail_am_lane_usable(lane)) {
-        if (MRAIL_UNLIKELY(lane->am_inflight >= MRAIL_AM_EXPAND)) {
-            mrail_peer_request_lanes(peer, 1);
-        }
-        lane = mrail_am_spread(peer, length);
-        if (lane == NULL) {
-            mrail_am_hunger(peer);
-        }
+    lane = mrail_am_better_lane(peer, NULL, length);
+    if (lane == NULL) {
+        mrail_am_mark_blocked(peer);
     }
     return lane;
 }
@@ -393,8 +405,8 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     int ret;
 
     mrail_iface_enter(iface);
-    /* The length is not known yet: assume one that may spread. */
-    lane = mrail_am_lane(ep, MRAIL_AM_SPREAD, &ret);
+    /* The length is not known yet. Any lane will do for now. */
+    lane = mrail_am_primary(ep, 0, &ret);
     if (lane == NULL) {
         result = ret;
         goto out;
@@ -414,10 +426,9 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
             mrail_tx_put(tx);
             tx = small;
         }
-        if ((ep->peer->num_fences == 0) &&
-            mrail_am_lane_usable(ep->peer->up[0])) {
-            lane = ep->peer->up[0];
-        }
+    }
+    if (total >= MRAIL_AM_SPREAD) {
+        lane = mrail_am_better_lane(ep->peer, lane, total);
     }
     mrail_am_commit(ep, lane, tx, am_id, total);
     result = (ptrdiff_t)length;

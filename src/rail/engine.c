@@ -471,7 +471,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
     }
     memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        memory_p->queues += MRAIL_CQ_DEPTH * MRAIL_CQ_ENTRY +
+        memory_p->queues += (size_t)engine->rails[i].cq->cqe * MRAIL_CQ_ENTRY +
                             engine->rails[i].srq_depth * MRAIL_RQ_ENTRY;
         memory_p->pools +=
             (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);

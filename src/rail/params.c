@@ -433,6 +433,7 @@ int mrail_config_check(const mrail_config_t *config)
         {"TRAFFIC_CLASS", config->traffic_class, 0, 255},
         {"SL", config->sl, 0, 15},
         {"SEG_SIZE", (long long)config->seg_size, 512, 1 << 20},
+        {"RX_QUEUE_LEN", config->rx_queue_len, 64, 65536},
         {"AM_CREDITS", config->am_credits, 4, 1024},
         {"TX_QUEUE_LEN", config->tx_queue_len, 16, 4096},
         {"RETRY_COUNT", config->retry_count, 0, 6},

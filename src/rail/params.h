@@ -66,10 +66,15 @@
       "Size of a receive buffer: the largest active message with its header.\n" \
       "A multiple of the path MTU avoids a short last packet.\n"              \
       "All processes of a job must use the same value.")                      \
+    X(RX_QUEUE_LEN, "4096", UINT, rx_queue_len,                               \
+      "Length of the shared receive queue of each rail, 64 to 65536.\n"        \
+      "It limits the receive buffers of all peers together. Buffers are\n"     \
+      "allocated when peers connect or need more credits.")                   \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
       "Initial receive credits of a peer on its first lane, 4 to 1024.\n"     \
       "Further rails start with a quarter. Each credit holds one receive\n"   \
-      "buffer. A peer that exhausts its credits is granted up to 512.")       \
+      "buffer. A peer that exhausts its credits is granted up to 512, and\n"  \
+      "idle peers return theirs when buffers are scarce.")                    \
     X(TX_QUEUE_LEN, "256", UINT, tx_queue_len,                                \
       "Send queue length of a peer's first QP, 16 to 4096.\n"                 \
       "Further QPs have a quarter of it.")                                    \

@@ -146,10 +146,11 @@ static int mrail_rail_ud_open(mrail_rail_t *rail)
     return mrail_rail_ud_start(rail);
 }
 
-static int mrail_rail_open_shared(mrail_rail_t *rail)
+static int mrail_rail_open_shared(mrail_rail_t *rail,
+                                  const mrail_config_t *config)
 {
-    struct ibv_srq_init_attr srq_init = {
-        .attr = {.max_wr = MRAIL_SRQ_DEPTH, .max_sge = 1}};
+    struct ibv_srq_init_attr srq_init = {.attr = {.max_sge = 1}};
+    int cq_depth = (int)config->rx_queue_len * MRAIL_CQ_PER_RX;
     struct ibv_device_attr attr;
     void *page;
 
@@ -166,13 +167,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     if (rail->channel == NULL) {
         return -errno;
     }
-    rail->cq = ibv_create_cq(rail->ctx, MRAIL_MIN(MRAIL_CQ_DEPTH, attr.max_cqe),
-                             rail, rail->channel, 0);
+    rail->cq = ibv_create_cq(rail->ctx, MRAIL_MIN(cq_depth, attr.max_cqe), rail,
+                             rail->channel, 0);
     if (rail->cq == NULL) {
         return -errno;
     }
     srq_init.attr.max_wr =
-        (uint32_t)MRAIL_MIN(MRAIL_SRQ_DEPTH, attr.max_srq_wr);
+        (uint32_t)MRAIL_MIN((int)config->rx_queue_len, attr.max_srq_wr);
     rail->srq = ibv_create_srq(rail->pd, &srq_init);
     if (rail->srq == NULL) {
         return -errno;
@@ -241,7 +242,7 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
                     strerror(errno));
         return -EIO;
     }
-    ret = mrail_rail_open_shared(rail);
+    ret = mrail_rail_open_shared(rail, config);
     if (ret == 0) {
         ret = mrail_rail_probe_inline(rail, config);
     }

@@ -20,10 +20,9 @@
 #define MRAIL_UD_RX 256   /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64    /* send buffers of the control channel */
 #define MRAIL_UD_BATCH 16 /* its completions polled at once */
-#define MRAIL_SRQ_DEPTH                                                        \
-    4096                    /* receive buffers of all lanes of a rail, as
-                             * requested from the device */
-#define MRAIL_CQ_DEPTH 8192 /* receives + signalled sends */
+#define MRAIL_CQ_PER_RX                                                        \
+    2 /* entries of the CQ for each one of the SRQ: half of
+                           * them are for signalled sends */
 #define MRAIL_POLL_BATCH 16
 #define MRAIL_CHUNKS_MIN 64 /* of PUTs and GETs, posted on a rail */
 

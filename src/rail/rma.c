@@ -164,6 +164,9 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     wr.opcode =
         (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     wr.send_flags = IBV_SEND_SIGNALED;
+    if ((op->kind == MRAIL_OP_PUT) && (chunk->length <= lane->max_inline)) {
+        wr.send_flags |= IBV_SEND_INLINE; /* spares the NIC a DMA read */
+    }
     wr.wr.rdma.remote_addr = op->remote_address + chunk->offset;
     wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
 
