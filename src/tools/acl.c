@@ -1,6 +1,7 @@
 /*
- * mrail acl: rules of switches for the segments of source ports, and the check of
- * a rule set. Options and output; the rules are those of src/fabric/acl.h.
+ * mrail acl: switch rules for the segments of source ports, and the check of a
+ * rule set. This file handles options and output; src/fabric/acl.h defines the
+ * rules.
  */
 #include "config.h"
 #include "tools/acl_verb.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #define UPLINKS_VARIABLE "UCX_MRAIL_UPLINKS"
-#define DEFAULT_UPLINKS 8 /* as MRAIL_UPLINKS_AUTO in src/rail/params.h */
+#define DEFAULT_UPLINKS 8 /* same as MRAIL_UPLINKS_AUTO in src/rail/params.h */
 #define DEFAULT_NAME "udf"
 #define WHY_MAX 256
 
@@ -110,7 +111,7 @@ static const mrail_command_t command = {
         "Exit status: 0 done, 1 --check has findings, or failure, 2 usage, "
         "also of\na rule set.\n"};
 
-/* The number of uplinks of the lanes, or 0 if the variable gives none. */
+/* Returns UCX_MRAIL_UPLINKS as a number, or 0 if it is unset or "auto". */
 static unsigned uplinks_of_environment(void)
 {
     const char *text = getenv("UCX_MRAIL_UPLINKS");
@@ -160,7 +161,8 @@ static void parse_options(options_t *options, char **argv)
     }
 }
 
-/* Uplinks, from the first of: the fabric, the options, the environment. */
+/* Takes the number of uplinks from the fabric, the options or the environment,
+ * in this order. */
 static void find_uplinks(options_t *options, acl_switch_t *found)
 {
     if (options->fabric != NULL) {
@@ -178,7 +180,7 @@ static void find_uplinks(options_t *options, acl_switch_t *found)
 
 /* ---- Rules ---- */
 
-/* The memory behind a mrail_acl_t. */
+/* Storage for all arrays that a mrail_acl_t points to. */
 typedef struct rules {
     mrail_acl_t acl;
     mrail_acl_uplink_t uplinks[MRAIL_ACL_MAX_UPLINKS];
@@ -186,7 +188,8 @@ typedef struct rules {
     const char *port_words[ACL_LIST_MAX], *local_words[ACL_LIST_MAX];
 } rules_t;
 
-/* A comma-separated list and, for the library, its words. */
+/* Parses a comma-separated list into `list`, and sets `words` to its elements
+ * for the library. */
 static unsigned read_list(const char *option, const char *text,
                           acl_list_t *list, const char **words)
 {
@@ -279,7 +282,7 @@ static void check_rules(const mrail_acl_t *acl, const options_t *options)
     }
 }
 
-/* Facts that the user must know before the rules are applied. */
+/* Prints facts that the user must know before applying the rules. */
 static void warn(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
     const char *note = mrail_acl_failure_note(acl, dialect);

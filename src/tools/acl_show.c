@@ -42,7 +42,7 @@ static void write_row(mrail_json_t *json, const mrail_acl_t *acl,
     mrail_json_object_end(json);
 }
 
-/* In the order of the ports. */
+/* Lists the segments in the order of their ports. */
 void acl_show_list(const mrail_acl_t *acl, int is_json)
 {
     mrail_json_t json = mrail_json_to(stdout);
@@ -122,7 +122,7 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
     putchar('\n');
 }
 
-/* `findings` has a line for each finding, and is cut. */
+/* `findings` has one line per finding. It is modified. */
 static void write_report(const char *name, mrail_acl_dialect_t dialect,
                          const mrail_acl_report_t *report, int is_good,
                          char *findings)

@@ -1,6 +1,6 @@
 /*
- * mrail bench: reads the options and runs one area. Under mpirun or srun the
- * process is a rank. Started by hand with -np, it starts its ranks through
+ * mrail bench: parses the options and runs one area. Under mpirun or srun, the
+ * process is a rank. Started directly with -np, it starts its ranks through
  * `mrail run`.
  */
 #include "config.h"
@@ -27,7 +27,7 @@ typedef struct area {
     const char *name;
     area_func_t func;
     const char *sizes;
-    int pairs; /* works on pairs of ranks */
+    int pairs; /* 1: the area needs an even number of ranks */
 } area_t;
 
 static const area_t areas[] = {
@@ -35,7 +35,7 @@ static const area_t areas[] = {
     {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
-/* In the order of the words of --dst. */
+/* Order as in the value list of --dst. */
 typedef enum bench_dst {
     DST_SHIFT,
     DST_SINGLE,
@@ -46,11 +46,11 @@ typedef enum bench_dst {
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
-    mrail_tool_args_t run; /* for `mrail run`, if anything is given */
-    mrail_tool_args_t own; /* the rest, in order */
-    const char *last_run;  /* the last word for `mrail run`, or NULL */
+    mrail_tool_args_t run; /* options for `mrail run`, if any */
+    mrail_tool_args_t own; /* all other options, in order */
+    const char *last_run;  /* last word passed to `mrail run`, or NULL */
     unsigned np;           /* 0: not given */
-    int soft;              /* --soft is given: there is a default for np */
+    int soft;              /* 1: --soft was given, so -np has a default */
     const char *sizes, *hotspots; /* NULL: not given */
     unsigned dst;                 /* bench_dst_t */
 } bench_t;
@@ -111,7 +111,7 @@ static void parse_hotspot(bench_t *bench, const char *text)
     }
 }
 
-/* After all options: --dst may come behind --hotspot. */
+/* Runs after all options are parsed, because --dst may follow --hotspot. */
 static void parse_hotspots(bench_t *bench)
 {
     char word[32];
@@ -128,8 +128,8 @@ static void parse_hotspots(bench_t *bench)
     }
 }
 
-/* Takes a word for `mrail run`: an unknown option, or the word after one.
- * `mrail run` finds mpirun's options among them. */
+/* Takes a word for `mrail run`: an unknown option or the word that follows one.
+ * `mrail run` separates mpirun's options from its own. */
 static unsigned take_for_run(void *target, char **argv)
 {
     bench_t *bench = target;
@@ -156,7 +156,7 @@ static unsigned take_for_run(void *target, char **argv)
 
 #define FIELD(_name) offsetof(bench_t, _name)
 
-/* The ranks get our own options, but not their number. */
+/* Passes our own options on to the ranks, except for -np. */
 static void keep_for_ranks(void *target, const mrail_option_t *option,
                            char *const *words, unsigned num)
 {
@@ -245,7 +245,7 @@ static void parse_args(bench_t *bench, char **argv)
     parse_hotspots(bench);
 }
 
-/* Becomes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
+/* Executes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
 static _Noreturn void start_ranks(const bench_t *bench)
 {
     mrail_tool_args_t args = {0};

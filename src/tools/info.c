@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct info_options {
-    mrail_tool_args_t run; /* options of mrail run */
+    mrail_tool_args_t run; /* options for `mrail run` */
     int json, memory, events, config;
     const char *dir, *job;
 } info_options_t;

@@ -1,6 +1,6 @@
 /*
- * mrail lab: options of the verb. lab_verb.h describes the lab; lab_run.c makes
- * it.
+ * mrail lab: options of the verb. lab_verb.h describes the lab, and lab_run.c
+ * creates it.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -79,7 +79,7 @@ static void check_fabric(const char *name, const mrail_fabric_t *fabric)
     }
 }
 
-/* The fabric is the first word; options may stand before or behind. */
+/* The fabric is the first operand. Options may precede or follow it. */
 static int main_run(char **argv)
 {
     options_t options = {.queue = DEFAULT_QUEUE, .seed = 1};
@@ -93,7 +93,7 @@ static int main_run(char **argv)
     if (name == NULL) {
         mrail_tool_usage(LAB_VERB, "no fabric file");
     }
-    /* The word takes the place of the verb's name for the second half. */
+    /* Parse the options after the fabric, which takes the place of argv[0]. */
     argv += first;
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;

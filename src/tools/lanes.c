@@ -1,4 +1,5 @@
-/* mrail lanes: how many lanes spread a flow over paths that a switch hashes. */
+/* mrail lanes: computes how many lanes spread a flow over paths chosen by
+ * hashing. */
 #include "config.h"
 #include "base/json.h"
 #include "base/number.h"
@@ -14,9 +15,9 @@
 
 #define VERB "lanes"
 #define MAX_NODES 1000000
-#define MAX_EXACT 32768 /* nodes times lanes */
-#define MAX_LANES 32u   /* UCX_MRAIL_LANES_PER_RAIL */
-/* UCX_MRAIL_RMA_CHUNK_SIZE */
+#define MAX_EXACT 32768 /* limit of nodes times lanes */
+#define MAX_LANES 32u   /* maximum of UCX_MRAIL_LANES_PER_RAIL */
+/* minimum of UCX_MRAIL_RMA_CHUNK_SIZE */
 #define MIN_CHUNK (UINT64_C(4) << 10)
 #define MAX_CHUNK (UINT64_C(1) << 30)
 
@@ -75,7 +76,7 @@ static uint64_t chunk_of(const options_t *options, unsigned lanes)
                                            MIN_CHUNK, MAX_CHUNK);
 }
 
-/* NAN: too many to count. */
+/* Returns NAN if the exact computation would take too long. */
 static double exact_of(const options_t *options, unsigned lanes)
 {
     return ((uint64_t)options->nodes * lanes <= MAX_EXACT)
