@@ -1,6 +1,6 @@
 /*
- * mrail plan: options, input, planning.  The clock is read here, not in the
- * library.
+ * mrail plan: options, input and planning. Only this code reads the clock, not
+ * the library.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -114,7 +114,7 @@ static void parse_options(options_t *options, char **argv)
 
 /* ---- Input ---- */
 
-/* An error in a text is a usage error; any other one is a failure. */
+/* Exits. A parse error is a usage error; all others are failures. */
 static void end_on_error(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
@@ -125,7 +125,7 @@ static void end_on_error(int ret, const char *why)
     }
 }
 
-/* Reads the topology and its text; the caller frees the text. */
+/* Reads the topology and its text. The caller frees the text. */
 static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
 {
     mrail_plan_topo_t *topo = NULL;
@@ -188,7 +188,7 @@ demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
     return demands;
 }
 
-/* ---- Files that are written ---- */
+/* ---- Output files ---- */
 
 static void write_topo(const plan_run_t *run, FILE *stream)
 {
@@ -230,7 +230,8 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* There is no plan. A message about a demand names its line in the file. */
+/* Exits because planning failed. If the message refers to a demand, it is
+ * prefixed with that demand's line in the file. */
 static void fail_plan(const plan_run_t *run, const char *why)
 {
     size_t i = run->num_demands;
@@ -248,7 +249,8 @@ static void fail_plan(const plan_run_t *run, const char *why)
                     why);
 }
 
-/* Forgets the plan each time, so that all runs give the same plan. */
+/* Returns the median planning time. Discards the warm start before each run, so
+ * that all runs compute the same plan. */
 static double plan_repeatedly(const plan_run_t *run)
 {
     double *times = calloc(run->repeat, sizeof(*times)), median;

@@ -1,6 +1,6 @@
 /*
- * Topologies as text. Every rule is checked here and named with its line, so
- * the planner refuses a topology only for want of memory.
+ * Parses topologies. All rules are checked here, so that each error names its
+ * line. After that, the planner can refuse a topology only if memory runs out.
  */
 #include "config.h"
 #include "tools/plan_text.h"
@@ -59,7 +59,7 @@ int plan_reader_capacities(plan_reader_t *reader, char *const *words,
 
 /* ---- Size ---- */
 
-/* The size is final from here on. */
+/* Creates the topology. Its size cannot change from here on. */
 static int begin(plan_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
@@ -179,7 +179,7 @@ static int read_group(plan_reader_t *reader)
     return plan_reader_result(reader, ret);
 }
 
-/* 1 if a node belongs to the group. */
+/* Returns 1 if the group has a node. */
 static int has_group(const plan_reader_t *reader, unsigned group)
 {
     unsigned n = 0;
@@ -190,8 +190,8 @@ static int has_group(const plan_reader_t *reader, unsigned group)
     return n < reader->num_nodes;
 }
 
-/* Leaf groups with nodes: '*' means all of them; a group without nodes is
- * refused. */
+/* Parses a list of leaf groups. '*' means all groups that have nodes. A named
+ * group without nodes is refused. */
 static int group_list(plan_reader_t *reader, const char *word,
                       mrail_text_list_t *groups)
 {
@@ -256,7 +256,8 @@ static int read_uplink(plan_reader_t *reader)
         plan_reader_capacities(reader, words + 3, "dead", &up, &down) != 0) {
         return -EINVAL;
     }
-    /* By nodes: not every number below the largest needs to be a group. */
+    /* Iterate over the nodes, because not every number below the largest is a
+     * group. */
     for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
         unsigned group = reader->nodes[n].group;
 
@@ -272,8 +273,7 @@ static int read_uplink(plan_reader_t *reader)
 
 /* ---- Ranks ---- */
 
-/* Rails of the ranks that a line adds: the binding of the i-th rank of a
- * node. */
+/* How a line binds the ranks that it adds to rails. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     mrail_text_list_t rails;
@@ -360,7 +360,7 @@ static int read_ranks(plan_reader_t *reader)
     return ret;
 }
 
-/* ---- Words that stand alone ---- */
+/* ---- Lines of one word ---- */
 
 static int read_flag(plan_reader_t *reader, unsigned *line_p)
 {
@@ -387,7 +387,7 @@ static int read_cross_rail(plan_reader_t *reader)
 /* ---- Lines ---- */
 
 static const struct {
-    const char *name, *syntax; /* what follows the name */
+    const char *name, *syntax; /* syntax: the words after the name */
     unsigned min_words, max_words;
     int (*read)(plan_reader_t *reader);
 } verbs[] = {
@@ -404,7 +404,7 @@ static const struct {
     {"cross_rail", "", 0, 0, read_cross_rail},
 };
 
-/* After the last line. */
+/* Checks the topology after the last line. */
 static int check_end(plan_reader_t *reader)
 {
     if (reader->topo == NULL) {
@@ -431,7 +431,7 @@ static int unknown(plan_reader_t *reader)
                      reader->line->words[0], known);
 }
 
-/* Checks the number and order of words, and finds the verb of the line. */
+/* Finds the verb of a line, and checks its number of words and its position. */
 static int find_verb(plan_reader_t *reader, unsigned *verb_p)
 {
     const mrail_text_line_t *line = reader->line;
@@ -500,7 +500,7 @@ int plan_text_topo(const char *name, const char *text, size_t length,
     size_t lines = 2;
     int ret = -ENOMEM;
 
-    /* A longer text is refused before a line counts. */
+    /* A longer text is refused before any of its lines are counted. */
     for (size_t i = 0; i < MRAIL_MIN(length, PLAN_TEXT_MAX_BYTES); ++i) {
         lines += (text[i] == '\n');
     }

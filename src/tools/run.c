@@ -1,6 +1,6 @@
 /*
- * mrail run: reads the options, lets mpirun_cmd.c build the mpirun command, and
- * starts it.
+ * mrail run: parses the options, lets mpirun_cmd.c build the mpirun command,
+ * and executes it.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 #define VERB "run"
-#define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses" /* lab_verb.h */
-#define MRAIL_LAB_SESSION "lab" /* one for all jobs of a lab */
+/* same as in lab_verb.h */
+#define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
+#define MRAIL_LAB_SESSION "lab" /* shared by all jobs of a lab */
 
 typedef struct run {
     mrail_run_options_t options;
@@ -101,8 +102,8 @@ static int has_separator(char **argv)
     return *argv != NULL;
 }
 
-/* Takes an option of mpirun with its values. The words after an unknown option
- * are its values if a "--" shows where the command begins. */
+/* Takes an option of mpirun with its values. If a "--" marks the start of the
+ * command, the words after an unknown option are its values. */
 static unsigned take_for_mpirun(void *target, char **argv)
 {
     run_t *run = target;
@@ -110,7 +111,7 @@ static unsigned take_for_mpirun(void *target, char **argv)
     unsigned taken = 1;
 
     if (argv[0][0] != '-') {
-        return 0; /* the command begins */
+        return 0; /* the command starts here */
     }
     values = mrail_run_num_values(argv[0]);
     is_open = values < 0 && has_separator(argv);
@@ -186,7 +187,7 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
-/* The script must be a file: rank 0 reads it again. */
+/* The script must be a regular file, because rank 0 reads it again. */
 static void check_script(const mrail_run_options_t *options)
 {
     char why[SOFT_FILE_WHY_MAX];
@@ -199,14 +200,15 @@ static void check_script(const mrail_run_options_t *options)
     if (!S_ISREG(st.st_mode)) {
         mrail_tool_usage(VERB, "--script %s: not a file", options->script);
     }
-    /* A named session may exist already, with checksums on. */
+    /* A named session may already exist, with checksums enabled. */
     if (soft_file_check(options->script, options->nodes, options->rails,
                         options->session != NULL, why, sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);
     }
 }
 
-/* Refuses once what `mrail soft` would refuse in every rank. */
+/* Reports errors once that `mrail soft` would otherwise report in every
+ * rank. */
 static void check_soft(const mrail_run_options_t *options)
 {
     uint64_t rates[MRAIL_RUN_MAX_RAILS];
@@ -226,7 +228,7 @@ static void check_soft(const mrail_run_options_t *options)
     }
 }
 
-/* Checks options that need each other, and fills in names. */
+/* Checks options that depend on each other, and fills in default names. */
 static void complete_options(run_t *run)
 {
     mrail_run_options_t *options = &run->options;
@@ -267,7 +269,7 @@ static void complete_options(run_t *run)
     }
 }
 
-/* The first words are variables: see mpirun_cmd.h. */
+/* The first words are environment variables (see mpirun_cmd.h). */
 static _Noreturn void exec_mpirun(char **argv)
 {
     for (; strchr(argv[0], '=') != NULL; ++argv) {
@@ -282,8 +284,8 @@ static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* A warning, since the job may run on other nodes. Without it, a first try on a
- * machine without a NIC would run over another transport in silence. */
+/* This is only a warning, because the job may run on other nodes. Without it, a
+ * first try on a machine without a NIC would silently use another transport. */
 static void warn_without_rail(const mrail_run_options_t *options)
 {
     mrail_config_t config;

@@ -1,4 +1,4 @@
-/* mrail simulate: options, input, runs. The clock is read here only. */
+/* mrail simulate: options, input and runs. Only this file reads the clock. */
 #include "config.h"
 #include "tools/simulate_verb.h"
 #include "tools/fabric_file.h"
@@ -15,8 +15,8 @@
 
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
-/* Exact rates up to this many flows; beyond it, rates change QUANTA times in the
- * least time of the exchange. */
+/* Up to this many flows, rates are exact. With more flows, rates change only
+ * QUANTA times during the lower bound of the exchange's time. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 
@@ -98,7 +98,7 @@ static void help_on_methods(FILE *stream)
                       "over all paths equally");
 }
 
-/* The fabric may stand before, between or behind options. */
+/* The fabric may precede or follow options. */
 static unsigned take_fabric(void *target, char **argv)
 {
     options_t *options = target;
@@ -134,7 +134,7 @@ static const mrail_command_t command = {
 
 /* ---- Input ---- */
 
-/* Calls `take` for each word between commas. */
+/* Calls `take` for each word of a comma-separated list. */
 static void each_word(const char *list, void (*take)(void *arg, const char *),
                       void *arg)
 {
@@ -154,7 +154,7 @@ typedef struct input {
     const mrail_fabric_t *fabric;
     mrail_pattern_t patterns[SIMULATE_MAX_PATTERNS];
     unsigned num_patterns;
-    mrail_sim_message_t *demands; /* in place of patterns, or NULL */
+    mrail_sim_message_t *demands; /* used instead of patterns; may be NULL */
     uint32_t num_demands;
     simulate_case_t methods[MRAIL_SIM_NUM_METHODS + 1];
     unsigned num_methods;
@@ -263,7 +263,7 @@ static mrail_sim_message_t *copy_demands(const input_t *input, uint32_t *num_p)
     return messages;
 }
 
-/* All messages of a phase; the caller frees them. */
+/* Returns all messages of a phase. The caller frees them. */
 static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
                                            uint64_t bytes, uint32_t *num_p)
 {
@@ -301,7 +301,8 @@ static void add_bound(const input_t *input, simulate_run_t *run)
     }
 }
 
-/* Messages of a phase as the method sends them; the caller frees them. */
+/* Returns the messages of a phase as the method sends them. The caller frees
+ * them. */
 static mrail_sim_message_t *case_messages(const input_t *input,
                                           const simulate_run_t *run,
                                           const simulate_case_t *entry,
@@ -326,7 +327,8 @@ static mrail_sim_message_t *case_messages(const input_t *input,
     return planned;
 }
 
-/* Time of all phases with one seed; link bytes are added up. */
+/* Returns the time of all phases with one seed, and adds up the bytes of
+ * links. */
 static double run_seed(const input_t *input, const simulate_run_t *run,
                        const options_t *options, simulate_case_t *entry,
                        uint64_t seed, mrail_sim_result_t *result)
@@ -375,8 +377,8 @@ static void add_load(mrail_sim_load_t *sum, const mrail_sim_load_t *load,
     sum->num = load->num;
 }
 
-/* The leaf below or above the failed link, by place. All leaves, if the link joins
- * other tiers. */
+/* Returns the index of the leaf at either end of the failed link. If the link
+ * joins other tiers, returns MRAIL_FABRIC_NONE for all leaves. */
 static uint32_t failed_leaf(const simulate_run_t *run)
 {
     const mrail_fabric_link_t *link = &run->fabric->links[run->failed_link];
@@ -465,7 +467,8 @@ static void write_svg(const simulate_run_t *run, const char *path)
     }
 }
 
-/* Patterns, or the demands of a file or of a pattern of `mrail plan`. */
+/* Reads patterns, the demands in a file, or a demand pattern of `mrail
+ * plan`. */
 static void read_exchange(const options_t *options, input_t *input,
                           simulate_run_t *run)
 {
