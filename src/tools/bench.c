@@ -50,7 +50,8 @@ typedef struct bench {
     mrail_tool_args_t own; /* all other options, in order */
     const char *last_run;  /* last word passed to `mrail run`, or NULL */
     unsigned np;           /* 0: not given */
-    int soft;              /* 1: --soft was given, so -np has a default */
+    /* 1: --soft was given, so -np has a default */
+    int soft;
     const char *sizes, *hotspots; /* NULL: not given */
     unsigned dst;                 /* bench_dst_t */
 } bench_t;

@@ -27,7 +27,8 @@ typedef struct pair {
     size_t size;
     char *send, *recv;     /* `window` messages each */
     MPI_Request *requests; /* 2 * window */
-    double *halves; /* half of each round trip in seconds; `window` values */
+    /* half of each round trip in seconds; `window` values */
+    double *halves;
 } pair_t;
 
 static uint64_t message_seed(const pair_t *pair, int from, int to,

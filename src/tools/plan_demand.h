@@ -38,14 +38,13 @@ typedef struct plan_demand_pattern {
     uint64_t one;
     /* zipf: exponent; moe: exponent of the experts' popularity */
     uint64_t exponent_ppm;
-    uint64_t k;        /* moe: experts per token */
-    uint64_t experts;  /* moe: number of experts; 0: four per rank */
-    uint64_t tokens;   /* moe: tokens per rank */
-    uint64_t hidden;   /* moe: bytes per token */
-    uint64_t dims;     /* stencil: dimensions, 1 or 2 */
-    uint64_t boundary; /* stencil: factor at the boundary */
-    /* incast: senders; 0: all ranks that do not receive */
-    uint64_t senders;
+    uint64_t k;         /* moe: experts per token */
+    uint64_t experts;   /* moe: number of experts; 0: four per rank */
+    uint64_t tokens;    /* moe: tokens per rank */
+    uint64_t hidden;    /* moe: bytes per token */
+    uint64_t dims;      /* stencil: dimensions, 1 or 2 */
+    uint64_t boundary;  /* stencil: factor at the boundary */
+    uint64_t senders;   /* incast: senders; 0: all ranks that do not receive */
     uint64_t receivers; /* incast: receivers */
 } plan_demand_pattern_t;
 

@@ -39,13 +39,10 @@ typedef struct map {
     FILE *stream;
     /* num_leaf_groups: 0 without uplinks */
     unsigned num_nodes, num_rails, num_leaf_groups;
-    /* cells for the ranks of a node */
-    unsigned rank_cells;
-    /* maximum number of ranks on a node */
-    unsigned most_ranks;
-    unsigned width; /* cells in a row */
-    /* height of a row in pixels */
-    unsigned height;
+    unsigned rank_cells; /* cells for the ranks of a node */
+    unsigned most_ranks; /* maximum number of ranks on a node */
+    unsigned width;      /* cells in a row */
+    unsigned height;     /* height of a row in pixels */
     unsigned cell_width;
     unsigned *rank_index; /* index of a rank within its node */
     cell_t *cells;        /* indexed by row and column */

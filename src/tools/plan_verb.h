@@ -16,7 +16,7 @@
 typedef struct plan_run {
     const char *topo_name, *demand_name; /* as given on the command line */
     uint64_t seed;
-    char *topo_text, *demand_text; /* NULL: from a pattern or this machine */
+    char *topo_text, *demand_text; /* demand_text NULL: from a pattern */
     size_t demand_length;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;

@@ -21,7 +21,8 @@
 #define VERB "run"
 /* same as in lab_verb.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-#define MRAIL_LAB_SESSION "lab" /* shared by all jobs of a lab */
+/* shared by all jobs of a lab */
+#define MRAIL_LAB_SESSION "lab"
 
 typedef struct run {
     mrail_run_options_t options;

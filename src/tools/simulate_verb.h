@@ -35,8 +35,7 @@ typedef struct simulate_run {
     const char *fabric_name;
     const mrail_fabric_t *fabric;
     const char *pattern; /* as given on the command line */
-    /* bytes that each host sends in a phase; 0: demands */
-    uint64_t bytes;
+    uint64_t bytes;      /* bytes that each host sends in a phase; 0: demands */
     /* lower bound of the time, from the rates of the links */
     double bound_s;
     uint32_t failed_link; /* MRAIL_FABRIC_NONE: none */
