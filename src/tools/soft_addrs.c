@@ -23,7 +23,8 @@ static int is_known(const soft_addrs_t *addrs, unsigned num, uint32_t addr)
     return 0;
 }
 
-/* "10.0.0.2,10.1.0.2": appends them behind the first `num`. */
+/* Parses "10.0.0.2,10.1.0.2" and appends the addresses after the first
+ * `num`. */
 static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
                           unsigned num, unsigned *rails_p)
 {

@@ -1,4 +1,4 @@
-/* mrail soft ctl: changes the rails of a session that runs. */
+/* mrail soft ctl: changes the rails of a running session. */
 #include "config.h"
 #include "soft.h"
 #include "soft_script.h"
@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 #define CTL_VERB "soft ctl"
-#define ALL UINT_MAX /* of nodes or rails */
+#define ALL UINT_MAX /* all nodes or all rails */
 
 typedef struct soft_ctl {
     const char *name;
     unsigned node, rail;
-    const char *script; /* a file; NULL: none */
+    const char *script; /* file name; NULL: none */
     mrail_tool_args_t actions;
 } soft_ctl_t;
 
-/* An action of the scripts' table, NAME or NAME=VALUE[,VALUE]. */
+/* Applies an action of fault scripts: NAME or NAME=VALUE[,VALUE]. */
 static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
                           const char *action)
 {
@@ -40,7 +40,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* for an action of separators only */
+    words[0] = text; /* for an action that consists only of separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -65,12 +65,12 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
 
 #define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Settings with plain numbers; scripts have them as actions with units. */
+/* Settings that are plain numbers. In scripts, they are actions with units. */
 static const struct {
     const char *name;
-    size_t rates[2];   /* fields of 64 bits; 0: none */
-    size_t number;     /* a field of 32 bits; 0: none */
-    unsigned long max; /* of the number */
+    size_t rates[2];   /* offsets of 64-bit fields; 0: none */
+    size_t number;     /* offset of a 32-bit field; 0: none */
+    unsigned long max; /* maximum of `number` */
 } ctl_settings[] = {
     {"rate",
      {CTL_FIELD(egress.rate_bytes_per_s), CTL_FIELD(ingress.rate_bytes_per_s)},
@@ -111,7 +111,8 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
     return 0;
 }
 
-/* "delay=1ms" is an action of scripts, "delay=1000" a setting. */
+/* Distinguishes "delay=1ms", an action of scripts, from the setting
+ * "delay=1000". */
 static int soft_ctl_is_number(const char *value)
 {
     return value[strspn(value, "0123456789")] == '\0';
@@ -184,7 +185,7 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
 {
     static sroce_session_dev_t scratch;
 
-    /* All or nothing: a copy of a device takes the actions first. */
+    /* All or nothing: check the actions on a copy of a device first. */
     for (char **action = actions; *action != NULL; ++action) {
         if (soft_ctl_apply(&scratch, session->flags, *action) != 0) {
             return SOFT_EXIT_USAGE;
@@ -232,7 +233,7 @@ static const char *const synopsis[] = {
     "[--session NAME] [--node K] [--rail R] ACTION ...",
     "[--session NAME] --script FILE", NULL};
 
-/* Options may follow an action. */
+/* Collects the actions. Options may follow them. */
 static unsigned soft_ctl_word(void *target, char **argv)
 {
     if (argv[0][0] == '-') {

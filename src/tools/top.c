@@ -1,5 +1,5 @@
-/* mrail top: what the rails of this user's processes do, from their telemetry
- * pages. Options, samples, and the terminal's keys. */
+/* mrail top: shows activity on the rails of this user's processes, from their
+ * telemetry pages. This file handles options, samples and keys. */
 #include "config.h"
 #include "base/number.h"
 #include "tools/options.h"
@@ -20,7 +20,7 @@ typedef struct top {
     const char *dir;
     const char *job;
     double interval_s;
-    uint64_t count; /* 0: for ever */
+    uint64_t count; /* 0: no limit */
     top_filter_t filter;
     unsigned order; /* top_order_t */
     int json;
@@ -51,7 +51,7 @@ static void top_print(const top_t *top, const pages_t *before,
     fflush(stdout);
 }
 
-/* One sample after the other, as text that scrolls. */
+/* Prints one sample after the other as scrolling text. */
 static void top_scroll(const top_t *top, pages_t *before)
 {
     pages_t now;
@@ -76,7 +76,7 @@ static void top_draw(const top_t *top, const pages_t *before,
     fflush(stdout);
 }
 
-/* 0: go on; -1: end. */
+/* Returns 0 to continue, or -1 to exit. */
 static int top_key(top_t *top, int key, unsigned *page_p)
 {
     switch (key) {
@@ -100,7 +100,7 @@ static int top_key(top_t *top, int key, unsigned *page_p)
     }
 }
 
-/* Keys act at once, on the samples that are there. */
+/* Keys take effect at once, using the current samples. */
 static void top_screen(top_t *top, pages_t *before)
 {
     unsigned page = 0;
@@ -126,7 +126,7 @@ static void top_screen(top_t *top, pages_t *before)
     putchar('\n');
 }
 
-/* How many rails of the sample the filters let through. */
+/* Returns the number of rails that pass the filters. */
 static unsigned top_shown(const top_t *top, const pages_t *now)
 {
     top_row_t *rows;
