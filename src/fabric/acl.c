@@ -1,4 +1,4 @@
-/* Switch rules: options, port ranges, and the table of languages. */
+/* Switch rules: options, port ranges, and the table of dialects. */
 #include "config.h"
 #include "fabric/acl.h"
 
@@ -236,8 +236,8 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
         mrail_ports_segment(acl->num_uplinks, uplink, first_p, last_p);
         return;
     }
-    /* Same division as in mrail_ports_lane_nested(): into parts of the step.
-     * The last part takes the rest of the leaf segment. */
+    /* Divides the step like mrail_ports_lane_nested(). The last part gets the
+     * rest of the leaf segment. */
     mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
     step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
     *first_p = (uint16_t)(first + uplink * step);

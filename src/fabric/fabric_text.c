@@ -1,4 +1,4 @@
-/* Fabrics as text: statements, host lists, addresses. See mrail-fabric(5). */
+/* Parses fabrics: statements, host lists and addresses. See mrail-fabric(5). */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 
@@ -52,8 +52,8 @@ static int call_name(fabric_builder_t *builder, const char *name,
     return func(builder, name, arg);
 }
 
-/* Reads "3" or "08-11" from a bracket. Numbers have as many digits as the first
- * one. */
+/* Reads "3" or "08-11" from a bracket. All numbers have as many digits as the
+ * first one. */
 static int each_number(fabric_builder_t *builder, const char *prefix,
                        const char *part, name_func_t func, void *arg)
 {
@@ -83,7 +83,7 @@ static int each_number(fabric_builder_t *builder, const char *prefix,
     return ret;
 }
 
-/* Reads one item of a list, cutting it up in place. */
+/* Reads one item of a list. Modifies `item`. */
 static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
                      void *arg)
 {
@@ -294,7 +294,7 @@ static int read_rate(mrail_text_line_t *line, const char *word,
     return 0;
 }
 
-/* The words after the rate: "xN" and "block", in any order. */
+/* Reads the words after the rate, "xN" and "block", in any order. */
 static int read_link_options(mrail_text_line_t *line, uint64_t *parallel_p,
                              int *is_block_p)
 {
@@ -343,7 +343,7 @@ static int read_link(fabric_builder_t *builder)
 
 /* ---- address ---- */
 
-/* Returns the first link between the two that has no address, or else any
+/* Returns the first link between the two nodes that has no address, or else any
  * link. */
 static uint32_t link_between(const fabric_builder_t *builder, uint32_t host,
                              uint32_t leaf)

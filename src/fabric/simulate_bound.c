@@ -1,4 +1,4 @@
-/* The least time of an exchange, and the load on uplinks. */
+/* Lower bound of the time of an exchange, and the load on uplinks. */
 #include "config.h"
 #include "fabric/simulate.h"
 
