@@ -26,16 +26,17 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), paths (half an hour: the fabrics of the papers, simulated and in a
 lab; also draws build/bench/paths.svg), readme (two minutes: the data of
-README.md's figure). These are times with five runs on two idle processors. The time left is shown while it runs.
+README.md's figure). These times apply to five runs on two idle processors. The
+time left is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
-ratio_of_medians), target, ok, p50 and p99 (of single measurements, where they
-are known), planned (share of bytes), section (of the page), cpu_load, runs (the
+ratio_of_medians), target, ok, p50 and p99 (of single measurements, if they are
+known), planned (fraction of bytes), section (of the page), cpu_load, runs (the
 single measurements of value). Each value is the median of N runs (5, at least 5;
-fewer where instructions are counted); the runs of a figure and of its baseline
-are interleaved. Where there are six such pairs or more, the ratio is the median
-of their ratios, and [LOW, HIGH] its 95 % interval.
+fewer if instructions are counted). The runs of a figure and of its baseline are
+interleaved. With six or more pairs of runs, the ratio is the median of their
+ratios, and [LOW, HIGH] its 95 % interval.
 
   --runs N             runs of each figure
   --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
@@ -43,10 +44,10 @@ of their ratios, and [LOW, HIGH] its 95 % interval.
                        the date, the commit and the versions, and renders
   --render             without measuring: writes docs/results/AREA.md and the
                        figure of README.md from the recorded data
-  --check              with --render: writes nothing, names what is not current
+  --check              with --render: writes nothing, names what is out of date
 
-Exit status: 0 measured (also where a target was missed), 1 something failed or is
-not current, 2 usage.
+Exit status: 0 measured (even if a target was missed), 1 something failed or is out
+of date, 2 usage.
 '''
 # The descriptor of the tree's lock stays open across exec.
 PREPARE = '''set -eu
