@@ -62,7 +62,7 @@ int mrail_text_capacity(mrail_text_line_t *line, const char *word,
     if (ret == -EDOM) {
         return mrail_text_fail(line,
                                "'%.40s' is too fine: whole bits per "
-                               "second, at most six digits behind the "
+                               "second, at most six digits after the "
                                "point",
                                word);
     }
@@ -135,7 +135,7 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
         if (ret != 0) {
             return mrail_text_fail(line,
                                    "'%.20s' is not a %s number: a list "
-                                   "as 3, 0-3 or 0,2, or * for all",
+                                   "such as 3, 0-3 or 0,2, or * for all",
                                    number, what);
         }
     }

@@ -77,8 +77,8 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
     }
     if (acl->num_uplinks > mrail_ports_step(acl->leaf_uplinks)) {
         snprintf(why, size,
-                 "%u uplinks, but a leaf segment has only %u ports: at most so "
-                 "many uplinks, or fewer than %u leaf uplinks",
+                 "%u uplinks, but a leaf segment has only %u ports: at most "
+                 "that many uplinks, or fewer than %u leaf uplinks",
                  acl->num_uplinks, mrail_ports_step(acl->leaf_uplinks),
                  acl->leaf_uplinks);
         return -EINVAL;

@@ -106,9 +106,10 @@ static void check_rules(checker_t *checker)
         check_rule(checker, match);
         if (match->dscp != reader->matches[0].dscp) {
             ++checker->report.num_conflicts;
-            fprintf(checker->stream,
-                    "line %u: another DSCP than the rule of line %u\n",
-                    match->line, reader->matches[0].line);
+            fprintf(
+                checker->stream,
+                "line %u: the DSCP differs from that of the rule in line %u\n",
+                match->line, reader->matches[0].line);
         }
     }
 }

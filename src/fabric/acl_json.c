@@ -49,7 +49,7 @@ static int read_string(parser_t *parser, char *text, size_t size)
             ++parser->at;
         }
         if ((unsigned char)*parser->at < ' ') {
-            return fail(parser, "a string has no end in its line");
+            return fail(parser, "a string does not end on its line");
         }
         if (length + 1 < size) {
             text[length++] = *parser->at;
@@ -106,7 +106,7 @@ static int read_list(parser_t *parser, char close)
     int ret;
 
     if (++parser->nesting > MAX_NESTING) {
-        return fail(parser, "too many brackets in each other");
+        return fail(parser, "brackets are nested too deeply");
     }
     ++parser->at;
     skip_space(parser);

@@ -97,7 +97,7 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     for (uint32_t node = 0; node < builder->num_nodes; ++node) {
         if (node != link->upper && subnets[node] == SUBNET(link->addr)) {
             return FABRIC_FAIL(builder, builder->link_lines[i],
-                               "leaf '%s' has this /24 subnet, too",
+                               "leaf '%s' also has this /24 subnet",
                                builder->nodes[node].name);
         }
     }
@@ -142,7 +142,7 @@ static int check_addresses(fabric_builder_t *builder, uint32_t *subnets)
                 return FABRIC_FAIL(
                     builder,
                     MRAIL_MAX(builder->link_lines[i], builder->link_lines[j]),
-                    "'%s' and '%s' have one address, %u.%u.%u.%u",
+                    "'%s' and '%s' have the same address, %u.%u.%u.%u",
                     builder->nodes[builder->links[j].lower].name,
                     builder->nodes[link->lower].name, link->addr >> 24,
                     (link->addr >> 16) & 0xff, (link->addr >> 8) & 0xff,

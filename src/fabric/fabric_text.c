@@ -175,7 +175,7 @@ static int declare_name(fabric_builder_t *builder, const char *name, void *arg)
 
     if (found != MRAIL_FABRIC_NONE) {
         return mrail_text_fail(
-            builder->line, "'%s' is a %s already, by line %u", name,
+            builder->line, "'%s' is already a %s, by line %u", name,
             mrail_fabric_tier_name(builder->nodes[found].tier),
             builder->node_lines[found]);
     }
@@ -377,11 +377,11 @@ static int read_address(fabric_builder_t *builder)
     if (link == MRAIL_FABRIC_NONE) {
         return mrail_text_fail(line,
                                "there is no link from '%.31s' to '%.31s': "
-                               "its line goes above",
+                               "its line must come first",
                                words[1], words[2]);
     }
     if (builder->links[link].addr != 0) {
-        return mrail_text_fail(line, "'%s' has its address on '%s' already",
+        return mrail_text_fail(line, "'%s' already has an address on '%s'",
                                words[1], words[2]);
     }
     if (inet_pton(AF_INET, words[3], &addr) != 1) {

@@ -125,8 +125,9 @@ static int plan_say(int ret, const char *sentence, char *why, size_t why_size)
 static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
                        char *why, size_t why_size)
 {
-    const char *reason = (ret == -EINVAL)      ? "no such rank"
-                         : (ret == -EOVERFLOW) ? "more than 2^62 bytes by now"
+    const char *reason = (ret == -EINVAL) ? "no such rank"
+                         : (ret == -EOVERFLOW)
+                             ? "the total would exceed 2^62 bytes"
                          : (ret == -EHOSTUNREACH)
                              ? "no rail that is up at both ends can be reached"
                              : "there is no memory for it";

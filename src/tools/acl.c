@@ -56,12 +56,12 @@ static const mrail_option_t table[] = {
     {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
     {"--on-failure", "fall-through|drop",
-     "packets of an uplink that is down: ordinary routes, or drop them so that "
-     "lanes fail over (fall-through)",
+     "packets of an uplink that is down take the ordinary routes, or are "
+     "dropped so that lanes fail over (fall-through)",
      MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
     {"--leaf-uplinks", "N",
-     "spine of three tiers: uplinks of a leaf; --uplinks are the spine's (1: "
-     "this is a leaf)",
+     "for a spine of three tiers: uplinks of a leaf, while --uplinks are the "
+     "spine's (1: this is a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
     {"--fabric", "FILE",
@@ -72,8 +72,8 @@ static const mrail_option_t table[] = {
      FIELD(switch_name), 0, 0, NULL},
     {"--name", "NAME", "first part of the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
-    {"--undo", NULL, "what removes the rules", MRAIL_OPTION_FLAG, FIELD(undo),
-     0, 0, NULL},
+    {"--undo", NULL, "writes the commands that remove the rules",
+     MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},
     {"--spine-vrf", NULL,
      "instead: one VRF for each of the --uplinks links from a leaf to this "
      "spine; --ports in the order of leaves",
@@ -81,7 +81,7 @@ static const mrail_option_t table[] = {
     {"--list", NULL, "instead: a table of segments, uplinks and next hops",
      MRAIL_OPTION_FLAG, FIELD(list), 0, 0, NULL},
     {"--check", "FILE",
-     "instead: does this rule set send each port to one uplink, exactly once? "
+     "instead: checks that this rule set sends each port to exactly one uplink; "
      "'-': stdin",
      MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
     {"--json", NULL, "one object, for --list and --check", MRAIL_OPTION_FLAG,
@@ -105,11 +105,11 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
-        "one uplink. The segments are those of the lanes. Checks a rule set.\n",
+        "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
     .options = table,
     .epilog =
-        "Exit status: 0 done, 1 --check has findings, or failure, 2 usage, "
-        "also of\na rule set.\n"};
+        "Exit status: 0 done, 1 --check has findings or failure, 2 usage or an "
+        "invalid\nrule set.\n"};
 
 /* Returns UCX_MRAIL_UPLINKS as a number, or 0 if it is unset or "auto". */
 static unsigned uplinks_of_environment(void)
@@ -152,7 +152,7 @@ static void parse_options(options_t *options, char **argv)
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
         mrail_tool_usage(ACL_VERB,
-                         "stdin is one file: the fabric or the rules");
+                         "stdin can be only one file: the fabric or the rules");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {

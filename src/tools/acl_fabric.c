@@ -55,7 +55,7 @@ static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
         if (before != NULL && before->num_up != leaf->num_up) {
             snprintf(why, size,
                      "%s: leaves %s and %s below it have %u and %u uplinks, "
-                     "but must have equally many",
+                     "but must have the same number",
                      fabric->nodes[spine].name, before->name, leaf->name,
                      before->num_up, leaf->num_up);
             return -EINVAL;

@@ -86,8 +86,9 @@ static const struct {
     KIND(holes, "hole", "holes"),
     KIND(overlaps, "overlap", "overlaps"),
     KIND(unmapped, "rule without an uplink", "rules without an uplink"),
-    KIND(outside, "rule with other ports", "rules with other ports"),
-    KIND(misplaced, "segment unlike the lanes'", "segments unlike the lanes'"),
+    KIND(outside, "rule for other ports", "rules for other ports"),
+    KIND(misplaced, "segment that differs from the lanes'",
+         "segments that differ from the lanes'"),
     KIND(conflicts, "contradiction", "contradictions"),
 #undef KIND
 };

@@ -172,10 +172,10 @@ static void keep_for_ranks(void *target, const mrail_option_t *option,
 
 static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
-     .help = "alltoallv: each rank sends SIZE bytes in all to the others."},
+     .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
     {"--hotspot", "F,...",
-     "the fraction F (0 to 1) of it to rank + P/2, the rest evenly; without it, "
-     "or 'even': all evenly. Several are measured one after the other",
+     "sends the fraction F (0 to 1) to rank + P/2 and the rest evenly; without "
+     "it, or with 'even', all evenly. Several are measured one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
@@ -189,7 +189,7 @@ static const mrail_option_t bench_options[] = {
      "MiB",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "the stream goes both ways at once; its rate counts both",
+     "the stream runs in both directions at once; its rate is the sum",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING, .help = "Both:"},
     {"--sizes", "LIST",
@@ -199,7 +199,8 @@ static const mrail_option_t bench_options[] = {
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
     {"--small-iterations", "N",
-     "those of sizes up to 8 KiB (as --iterations), whose times vary more",
+     "timed iterations for sizes up to 8 KiB, whose times vary more (as "
+     "--iterations)",
      MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
     {"--warmup", "N", "iterations before the timed ones (2)",
      MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
@@ -219,8 +220,8 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Times MPI and checks every byte of every iteration, outside the timed\n"
-        "part. Run options are those of mrail run, and so of mpirun. Under mpirun,\n"
-        "mrail run or srun it is one of the ranks.\n",
+        "part. Run options are those of mrail run, and thus of mpirun. Under mpirun,\n"
+        "mrail run or srun, this is one of the ranks.\n",
     .options = bench_options,
     .epilog = "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n",
     .other = take_for_run,
@@ -238,7 +239,7 @@ static void parse_args(bench_t *bench, char **argv)
                          bench->np);
     }
     if (bench->dst != DST_NONE && bench->hotspots == NULL) {
-        mrail_tool_usage(VERB, "--dst belongs to --hotspot F: give that, too");
+        mrail_tool_usage(VERB, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;

@@ -314,7 +314,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     if (exchange_init(ex, skew, size) != 0) {
         fprintf(stderr,
                 "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
-                "counts and displacements end at 2 GiB\n",
+                "counts and displacements are limited to 2 GiB\n",
                 (unsigned long long)size);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -363,7 +363,7 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
     }
     for (unsigned i = 0; i < options->num_sizes; ++i) {
         if (options->sizes[i] > INT_MAX) {
-            fprintf(stderr, "mrail bench: messages end at 2 GiB\n");
+            fprintf(stderr, "mrail bench: messages are limited to 2 GiB\n");
             return 1;
         }
         wrong |= bench_size(&pair, options, options->sizes[i]);

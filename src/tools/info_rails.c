@@ -179,7 +179,7 @@ static void warn_unknown(void *arg, const char *name, const char *nearest)
 {
     fprintf(stderr, "mrail info: there is no variable %s", name);
     if (nearest != NULL) {
-        fprintf(stderr, "; is UCX_MRAIL_%s meant?", nearest);
+        fprintf(stderr, "; did you mean UCX_MRAIL_%s?", nearest);
     }
     fputc('\n', stderr);
 }

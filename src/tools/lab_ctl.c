@@ -227,7 +227,7 @@ int lab_main_ctl(char **argv)
         .synopsis = synopsis,
         .about = "Inside a lab: takes a link down or up, at both ends.\n",
         .options = no_options,
-        .epilog = "LINK: l1:2 is uplink 2 of l1 (of a host: rail), from 0; "
+        .epilog = "LINK: l1:2 is uplink 2 of l1, or rail 2 of a host, from 0; "
                   "l1-s1.0 is the\n"
                   "first link between l1 and s1.\n"
                   "Exit status: 0 done, 1 it failed, 2 usage.\n",

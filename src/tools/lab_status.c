@@ -154,9 +154,9 @@ int lab_main_status(char **argv)
     static const mrail_command_t command = {
         .verb = STATUS_VERB,
         .synopsis = synopsis,
-        .about = "Inside a lab: the bytes, packets and drops of each link in "
-                 "both directions, and\n"
-                 "their share of its rate.\n",
+        .about = "Inside a lab: shows bytes, packets, drops and utilisation of "
+                 "each link, in both\n"
+                 "directions.\n",
         .options = table,
         .epilog = "Exit status: 0 done, 1 no lab, 2 usage.\n"};
     status_t status = {0};

@@ -37,7 +37,8 @@ static void take_rate(void *target, const char *text)
 
     if (mrail_number_rate(text, 0, 1, UINT64_C(1) << 50, &options->rate_bps) !=
         0) {
-        mrail_tool_usage(VERB, "--rate %s: expected a rate, as 400Gb/s", text);
+        mrail_tool_usage(VERB, "--rate %s: expected a rate, such as 400Gb/s",
+                         text);
     }
 }
 
@@ -45,11 +46,11 @@ static const mrail_option_t table[] = {
     {"--nodes", "N", "senders, and as many equal paths, 2 to 1000000 (128)",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 2, MAX_NODES, NULL},
     {"--slowdown", "FRACTION",
-     "time that collisions may add, as a fraction of the time without any (0.5)",
+     "time that collisions may add, as a fraction of the time without them (0.5)",
      MRAIL_OPTION_PPM, FIELD(slowdown_ppm), 1, 0, NULL},
-    {"--rate", "RATE", "rate of a NIC, as 400Gb/s, for the chunk size",
+    {"--rate", "RATE", "rate of a NIC, such as 400Gb/s, for the chunk size",
      MRAIL_OPTION_CALL, 0, 0, 0, take_rate},
-    {"--rtt", "TIME", "round-trip time, as 10us, for the chunk size",
+    {"--rtt", "TIME", "round-trip time, such as 10us, for the chunk size",
      MRAIL_OPTION_SECONDS, FIELD(rtt_s), 0, 10000, NULL},
     {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {.names = NULL}};
@@ -166,8 +167,9 @@ int main(int argc, char **argv)
     (void)argc;
     mrail_options_parse(&command, argv, &options);
     if ((options.rate_bps != 0) != (options.rtt_s > 0)) {
-        mrail_tool_usage(VERB, "--rate and --rtt: both or none; the chunk size "
-                               "is part of their product");
+        mrail_tool_usage(VERB,
+                         "--rate and --rtt: give both or neither; the chunk "
+                         "size is a fraction of their product");
     }
     wanted =
         mrail_flowlets_count(options.nodes, 1 + options.slowdown_ppm / 1e6);

@@ -55,12 +55,12 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "seed of the pattern (1)", MRAIL_OPTION_UINT64, FIELD(seed),
      0, UINT64_MAX, NULL},
     {"--gap", "G",
-     "above the least congestion, as a fraction, 0.001 to 1 (0.02)",
+     "gap above the least congestion, as a fraction, 0.001 to 1 (0.02)",
      MRAIL_OPTION_PPM, FIELD(gap_ppm), MIN_GAP_PPM, 0, NULL},
     {"--relay-threshold", "SIZE",
      "only larger demands take relays that they do not need (1000000)",
      MRAIL_OPTION_SIZE, FIELD(relay_threshold), 0, (uint64_t)1 << 62, NULL},
-    {"--repeat", "N", "plan N times from nothing, for the time (1)",
+    {"--repeat", "N", "plan N times from scratch, to measure the time (1)",
      MRAIL_OPTION_UNSIGNED, FIELD(repeat), 1, MAX_REPEAT, NULL},
     {"--links", NULL, "all links, not only the most loaded ones",
      MRAIL_OPTION_FLAG, FIELD(links), 0, 0, NULL},
@@ -86,11 +86,11 @@ static const mrail_command_t command = {
     .about =
         "Plans which bytes of an exchange go over which rails and relays, so that\n"
         "the most loaded link carries as little as possible. Shows what the plan\n"
-        "gains, with a proof of how near the least it is.\n",
+        "gains, with a proof of how close to the optimum it is.\n",
     .options = table,
     .more = help_on_patterns,
     .epilog =
-        "Exit status: 0 done, 1 there is no plan or failure, 2 usage, also of a\n"
+        "Exit status: 0 done, 1 there is no plan or failure, 2 usage or an invalid\n"
         "file.\n"};
 
 static void parse_options(options_t *options, char **argv)
@@ -107,8 +107,8 @@ static void parse_options(options_t *options, char **argv)
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_VERB, "stdin is one file: the topology or the "
-                                    "demands");
+        mrail_tool_usage(PLAN_VERB, "stdin can be only one file: the "
+                                    "topology or the demands");
     }
 }
 

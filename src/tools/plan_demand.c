@@ -120,8 +120,8 @@ static int prepare_moe(maker_t *maker)
 
     if (pattern->k > maker->experts) {
         snprintf(maker->why, maker->why_size,
-                 "k=%llu: there are %u experts, and a token goes to different "
-                 "ones",
+                 "k=%llu: a token goes to k different experts, but there are "
+                 "only %u",
                  (unsigned long long)pattern->k, maker->experts);
         return -EINVAL;
     }
@@ -284,7 +284,7 @@ static int prepare_incast(maker_t *maker)
         pattern->receivers == maker->num_ranks) {
         snprintf(maker->why, maker->why_size,
                  "%llu receivers and %llu senders: there are %u ranks, and "
-                 "none is both",
+                 "none can be both",
                  (unsigned long long)pattern->receivers,
                  (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
                  maker->num_ranks);

@@ -205,7 +205,7 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
 
         if (gbps <= 0) {
             snprintf(why, size,
-                     "--topo this: nobody says how fast %s is: give "
+                     "--topo this: the rate of %s is unknown: give "
                      "--topo FILE",
                      machine->rails[r]->name);
             return -ENODEV;

@@ -123,7 +123,7 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
         printf("\n");
     }
     if (shown < num) {
-        printf("%u more carry something: --links\n", num - shown);
+        printf("%u more links carry bytes: --links\n", num - shown);
     }
 }
 
@@ -207,9 +207,10 @@ static void print_head(const plan_run_t *run)
            mrail_plan_topo_num_rails(run->topo),
            mrail_plan_topo_num_ranks(run->topo), bytes, run->num_demands);
     if (run->summary.bytes < run->bytes) {
-        printf("planned are %s: no limit is known to the rest, between ranks "
-               "of a node\n",
-               planned);
+        printf(
+            "%s are planned; the rest, between ranks of a node, has no known "
+            "limit\n",
+            planned);
     }
 }
 

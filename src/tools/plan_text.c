@@ -84,7 +84,8 @@ static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
     int ret;
 
     if (*line_p != 0) {
-        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+        return PLAN_FAIL(reader,
+                         "'%s' is already in line %u and may occur only once",
                          line->words[0], *line_p);
     }
     ret =
@@ -365,7 +366,8 @@ static int read_ranks(plan_reader_t *reader)
 static int read_flag(plan_reader_t *reader, unsigned *line_p)
 {
     if (*line_p != 0) {
-        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+        return PLAN_FAIL(reader,
+                         "'%s' is already in line %u and may occur only once",
                          reader->line->words[0], *line_p);
     }
     *line_p = reader->line->number;
@@ -414,7 +416,7 @@ static int check_end(plan_reader_t *reader)
     return (reader->num_ranks == 0)
                ? PLAN_FAIL(reader,
                            "the text ends without a line 'ranks NODES COUNT "
-                           "single-rail|multi-rail|RAILS': nobody could send")
+                           "single-rail|multi-rail|RAILS': no rank could send")
                : 0;
 }
 
@@ -473,8 +475,7 @@ static int read_line(mrail_text_line_t *line, void *arg)
     }
     if (ret == 0 && reader->lost != 0) {
         return PLAN_FAIL(reader,
-                         "this leaves nothing of line %u: one of the two is "
-                         "too much",
+                         "this overrides all of line %u: remove one of the two",
                          reader->lost);
     }
     return ret;

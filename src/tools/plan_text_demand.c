@@ -92,9 +92,8 @@ static int add_total(reader_t *reader, const entry_t *entry)
 
     if (__builtin_mul_overflow(entry->bytes, pairs_of(entry), &bytes) ||
         bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
-        return mrail_text_fail(
-            reader->line, "with this all lines together are more than 2^62 "
-                          "bytes");
+        return mrail_text_fail(reader->line,
+                               "with this line, the total exceeds 2^62 bytes");
     }
     reader->total += bytes;
     return 0;

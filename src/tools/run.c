@@ -131,9 +131,9 @@ static const mrail_option_t run_options[] = {
     {"-np|--np|-n|--n|-c", "N", "number of ranks", MRAIL_OPTION_UNSIGNED,
      FIELD(options.np), 1, 1000000, NULL},
     {"--soft", "NODESxRAILS",
-     "software rails: that many emulated nodes on this machine (ranks in "
-     "blocks), each with that many rails; needs no NIC. Default for -np: "
-     "NODES; with fewer ranks some nodes are empty. In mrail lab, 'lab': its "
+     "software rails: NODES emulated nodes on this machine with RAILS rails "
+     "each; needs no NIC. Ranks are divided into blocks. Default for -np: NODES; "
+     "with fewer ranks, some nodes are empty. In mrail lab, 'lab' means its "
      "hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
@@ -144,12 +144,12 @@ static const mrail_option_t run_options[] = {
      "faults of the software rails while the job runs, as in mrail soft",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the software rails, to share or steer them; default: one that "
-     "is unique to this job",
+     "name of the software rails, to share or control them (unique to this "
+     "job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     {"--bind-rails", "[=A,B]",
-     "each rank of a node sees one rail only: soft0, soft1, ... or the devices "
-     "A,B, in turn",
+     "each rank of a node sees only one rail, taking turns: soft0, soft1, ... or "
+     "the devices A,B",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
      "stock UCX instead of mrail, on all rails with its best settings "
@@ -168,9 +168,9 @@ static const mrail_command_t command = {
     .about =
         "Runs CMD under mpirun with mrail as its only network transport.\n"
         "CMD begins at the first word that is neither an option nor the value\n"
-        "of one, or after --; from there on nothing is changed. Other options\n"
-        "go to mpirun; an unknown one that has a value needs the --. Settings of\n"
-        "yours (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) stay.\n",
+        "of one, or after --, and is passed on unchanged. Other options go to\n"
+        "mpirun; if an unknown one has a value, the -- is required. Your own\n"
+        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n",
     .options = run_options,
     .epilog = "Exit status: that of mpirun; 1 it could not start, 2 usage.\n",
     .other = take_for_mpirun,
@@ -238,8 +238,8 @@ static void complete_options(run_t *run)
     if (options->nodes == 0) {
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL) {
-            mrail_tool_usage(VERB, "--rate, --script and --session are about "
-                                   "software rails: give --soft too");
+            mrail_tool_usage(VERB, "--rate, --script and --session require "
+                                   "--soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(VERB, "--bind-rails on real NICs needs their "

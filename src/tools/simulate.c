@@ -33,13 +33,14 @@ typedef struct options {
 static const mrail_option_t table[] = {
     {"--pattern", "LIST",
      "exchanges that run at once (alltoall): alltoall, ring, shift:K, doubling, "
-     "hotspot:F; each with @even, @odd or @FIRST-LAST for a part of the hosts",
+     "hotspot:F; each with @even, @odd or @FIRST-LAST for some of the hosts",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
     {"--demand", "FILE",
      "instead: lines FROM TO BYTES between NICs, see mrail-demand(5)",
      MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--demand-pattern", "SPEC",
-     "instead: a pattern of mrail plan between NICs, as moe or zipf:size=64m",
+     "instead: a pattern of mrail plan between NICs, such as moe or "
+     "zipf:size=64m",
      MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
      "ways to choose paths (" DEFAULT_METHODS
@@ -56,12 +57,12 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
      UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, as "
-     "l1:3@50ms",
+     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, such "
+     "as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
-     "port rules of a failed uplink drop packets, so that lanes fail over; else "
-     "they fall through to ECMP",
+     "port rules of a failed uplink drop packets, so that lanes fail over; "
+     "otherwise packets fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--json", NULL, "one object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
@@ -107,7 +108,8 @@ static unsigned take_fabric(void *target, char **argv)
         return 0;
     }
     if (options->fabric != NULL) {
-        mrail_tool_usage(SIMULATE_VERB, "one fabric, please: '%s' or '%s'",
+        mrail_tool_usage(SIMULATE_VERB,
+                         "two fabrics, '%s' and '%s': give only one",
                          options->fabric, argv[0]);
     }
     options->fabric = argv[0];
@@ -121,15 +123,15 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
-        "shows what ways to choose paths gain: time, load of uplinks, queue pairs.\n"
+        "compares ways to choose paths: time, load of uplinks, queue pairs.\n"
         "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
         "installed one: ctccl, ethereal-256, ethereal-512, lab-8, paralet-128,\n"
         "paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =
-        "Exit status: 0 done, 1 a message has no path or failure, 2 usage, also "
-        "of a\nfile.\n",
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or an "
+        "invalid\nfile.\n",
     .other = take_fabric};
 
 /* ---- Input ---- */
@@ -509,8 +511,9 @@ int main(int argc, char **argv)
     }
     if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
         strcmp(options.fabric, "-") == 0) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "stdin is one file: the fabric or the demands");
+        mrail_tool_usage(
+            SIMULATE_VERB,
+            "stdin can be only one file: the fabric or the demands");
     }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");

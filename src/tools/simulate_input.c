@@ -32,9 +32,9 @@ void simulate_failure(const char *text, simulate_run_t *run)
     at = strrchr(copy, '@');
     colon = strrchr(copy, ':');
     if (at == NULL || colon == NULL || colon > at) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "--fail %s: expected NODE:UPLINK@TIME, as l1:3@50ms",
-                         text);
+        mrail_tool_usage(
+            SIMULATE_VERB,
+            "--fail %s: expected NODE:UPLINK@TIME, such as l1:3@50ms", text);
     }
     *at = *colon = '\0';
     node = mrail_fabric_node_find(run->fabric, copy);

@@ -140,15 +140,15 @@ static void soft_ctl_help(FILE *stream)
     static const char words[] =
         "\nActions:\n"
         "  rate=RATE           the rate of both directions: 100MB/s, 800Mb/s, max\n"
-        "  egress=RATE         that of what the rail sends\n"
-        "  ingress=RATE        that of what the rail receives\n"
-        "  loss=PPM            packets lost of a million, in both directions\n"
+        "  egress=RATE         the rate at which the rail sends\n"
+        "  ingress=RATE        the rate at which the rail receives\n"
+        "  loss=PPM            packets lost per million, in both directions\n"
         "  delay=US            microseconds added, in both directions\n"
-        "and those of scripts, their values after '=': drop=1%, delay=1ms,\n"
+        "and those of scripts, with their values after '=': drop=1%, delay=1ms,\n"
         "reorder=1%,200us.\n"
         "\nLines of a script:\n"
         "  # comment\n"
-        "  seed N              of the random numbers, first of all\n"
+        "  seed N              seed of the random numbers; must come first\n"
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
         "WHEN is a time from the start (10ms), 'packet N' or 'byte N' (64k) that\n"
@@ -247,11 +247,10 @@ static const mrail_command_t command = {
     .verb = CTL_VERB,
     .synopsis = synopsis,
     .about =
-        "Changes rails while jobs run; without --node or --rail all of them.\n",
+        "Changes rails while jobs run: all of them, unless --node or --rail is given.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
-    .epilog =
-        "Exit status: 0 done, 1 it failed or did not get to its end, 2 usage.\n",
+    .epilog = "Exit status: 0 done, 1 it failed or did not finish, 2 usage.\n",
     .other = soft_ctl_word};
 
 static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
@@ -259,7 +258,7 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
     mrail_options_parse(&command, argv, ctl);
     if (ctl->script == NULL) {
         if (ctl->actions.count == 0) {
-            mrail_tool_usage(CTL_VERB, "no action: what shall change?");
+            mrail_tool_usage(CTL_VERB, "no action: give one, such as down");
         }
     } else if ((ctl->actions.count != 0) || (ctl->node != ALL) ||
                (ctl->rail != ALL)) {

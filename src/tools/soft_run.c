@@ -103,8 +103,8 @@ static const mrail_option_t soft_run_options[] = {
     {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
     {"--node", "K",
-     "the node of CMD, from 0 (by blocks from the rank under mpirun and srun; "
-     "else 0)",
+     "the node of CMD, from 0 (under mpirun and srun, ranks are divided into "
+     "blocks; otherwise 0)",
      MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rate", "LIST",
      "rate of each direction, one for all rails or one for each, such as "
@@ -123,12 +123,12 @@ static const mrail_option_t soft_run_options[] = {
     {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     {"--script", "FILE",
-     "faults while CMD runs; mrail soft ctl --help has the language. Of several "
-     "ranks, rank 0 plays it",
+     "faults while CMD runs; mrail soft ctl --help describes the language. If "
+     "there are several ranks, rank 0 plays it",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
     {"--session", "NAME",
-     "sessions of one name share rails and rates (default)", MRAIL_OPTION_TEXT,
-     FIELD(params.name), 0, 0, NULL},
+     "commands with the same session share rails and rates (default)",
+     MRAIL_OPTION_TEXT, FIELD(params.name), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
@@ -144,8 +144,8 @@ static const mrail_command_t command = {
         "machine's own: no NIC, no root.\n",
     .options = soft_run_options,
     .epilog =
-        "The session is made if it is not there and ends with its last process\n"
-        "(0.2 s later; until then a command that fits joins it).\n"
+        "The session is created if it does not exist, and ends 0.2 s after its last\n"
+        "process. Until then, a command with matching options joins it.\n"
         "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n",
     .operands = 1};
 
@@ -289,7 +289,7 @@ static int soft_run_create(soft_run_t *run)
         return 0; /* another process created it first */
     }
     if (ret == -EADDRNOTAVAIL) {
-        soft_complain("this machine has not all of the addresses that %u "
+        soft_complain("this machine does not have all addresses that %u "
                       "nodes x %u rails need; see --base",
                       run->params.num_nodes, run->params.num_rails);
     } else if (ret == -EADDRINUSE) {
@@ -495,7 +495,8 @@ static int soft_run_environment(const soft_run_t *run)
     char *preload;
 
     if (soft_run_library(library, sizeof(library)) != 0) {
-        soft_complain(SOFT_LIBRARY " is not at %s: is mrail installed whole?",
+        soft_complain(SOFT_LIBRARY
+                      " is not at %s: is the installation complete?",
                       library);
         return -ENOENT;
     }

@@ -126,8 +126,9 @@ static int script_claim(sroce_session_t *session)
     while (!atomic_compare_exchange_strong(&session->script_pid, &other,
                                            (int32_t)getpid())) {
         if ((kill(other, 0) == 0) || (errno != ESRCH)) {
-            soft_complain("session '%s' plays a script already: process %d",
-                          session->name, (int)other);
+            soft_complain(
+                "session '%s' is already playing a script: process %d",
+                session->name, (int)other);
             return -EBUSY;
         }
     }

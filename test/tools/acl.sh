@@ -167,7 +167,7 @@ END
 refused 'leaves with other numbers of uplinks below a spine' \
     's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
     --fabric "$tmp/unequal.fabric" --switch s3
-refused 'stdin as fabric and rule set' 'stdin is one file' --dialect ios \
+refused 'stdin as fabric and rule set' 'stdin can be only one file' --dialect ios \
     --fabric - --switch l1 --check -
 echo 'host h[1-2]' >"$tmp/bad.fabric"
 refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \
