@@ -105,7 +105,7 @@ expect 'no path: the sentence' "$tmp/err" \
 
 refused 'no fabric' 'which fabric'
 refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
-refused 'two fabrics' 'give only one' ctccl paralet-128
+refused 'two fabrics' 'two fabrics' ctccl paralet-128
 printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
     >"$tmp/loop.fabric"
 refused 'a loop' '.*loop.fabric:5: .* others make loops' "$tmp/loop.fabric"
