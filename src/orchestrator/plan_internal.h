@@ -29,7 +29,8 @@ typedef struct plan_division {
     const mrail_plan_demand_t *demands;
     size_t num_demands, demands_room;
     uint64_t *start; /* by demand: position on its group's line */
-    /* by demand; MRAIL_PLAN_NONE (not planned) or MRAIL_PLAN_DIRECT */
+    /* by demand: its group, MRAIL_PLAN_NONE (not planned) or
+     * MRAIL_PLAN_DIRECT */
     uint32_t *group_of;
     uint32_t num_groups, groups_room;
     uint64_t *totals;      /* bytes by group */

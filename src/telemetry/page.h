@@ -2,8 +2,8 @@
  * The telemetry page of a process: a file of fixed size on a tmpfs, mode 0600,
  * that shows the process's rails, lanes, counters and events. The process
  * writes it with write(2), so changes to the file cannot harm the process.
- * Readers copy the file and block nobody. The file survives a killed process; a
- * lock on the file shows whether the process is alive.
+ * Readers copy the file and never block the writer. The file survives a killed
+ * process; a lock on the file shows whether the process is alive.
  *
  * The writer's calls must be serialised. A reader trusts nothing: it checks
  * numbers and makes text printable.

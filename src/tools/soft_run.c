@@ -27,7 +27,7 @@
 #define DEFAULT_RAILS 4
 #define NODE_OF_RANK UINT_MAX
 #define SOFT_JOIN_TRIES 30
-#define SOFT_END_MS 300 /* time in which an unused session daemon has exited */
+#define SOFT_END_MS 300 /* an unused session daemon exits within this time */
 
 typedef struct soft_run {
     sroce_session_params_t params;

@@ -12,9 +12,9 @@
  * counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
 /* After that, 1 call skips the round, then 2, 4 and so on, up to this many.
- * After skipping calls, a round starts with a vote of one word. The vote takes
- * log2 P messages, compared with the P - 1 of an alltoallv: less than 1/65
- * more. */
+ * Once calls are skipped, each round starts with a vote of one word. The vote
+ * takes log2 P messages, compared with the P - 1 of an alltoallv: less than
+ * 1/65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
