@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figure of results in README.md from recorded benchmark data.
+"""Draws the results figure of README.md from recorded benchmark data.
 
 Reads docs/results/data/readme-alltoallv.json and failover.json, which
 `contrib/bench --record readme failover` writes, and writes an SVG.
@@ -20,7 +20,8 @@ WIDTH = 860
 
 
 def median_of(runs, kind, job, hotspot, field):
-    """Median over the runs of one job; a run with wrong data is refused."""
+    """Returns the median over the runs of one job. Refuses a run with wrong
+    data."""
     chosen = [run for run in runs if run['ranks_are'] == kind
               and run['job'] == job and run['hotspot'] == hotspot]
     if not chosen or not all(run['data_ok'] for run in chosen):
@@ -29,11 +30,11 @@ def median_of(runs, kind, job, hotspot, field):
 
 
 SKEWS = ((0, 'evenly to all ranks'), (0.7, '70 % of the bytes to rank 0'))
-BAR = 190  # pixels of the longest bar of an exchange; twice that of a pause
+BAR = 190  # length in pixels of the longest bar of an exchange; twice that for a pause
 
 
 def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
-    """Bars of all ranks' MB/s, even and skewed; returns the next free y."""
+    """Draws bars of all ranks' MB/s, even and skewed. Returns the next free y."""
     rates = {(job, hotspot):
              median_of(runs, kind, job, hotspot, 'bytes_per_s') / 1e6
              for job, _ in jobs for hotspot, _ in SKEWS}
@@ -54,7 +55,7 @@ def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
 
 
 def pauses_of(figures):
-    """(pattern, fault, ms, target ms) of each longest pause."""
+    """Returns (pattern, fault, ms, target ms) of each longest pause."""
     found = []
     for figure in figures:
         what = figure['what']
@@ -120,12 +121,13 @@ def load(path):
 
 
 def figures_of(data):
-    """The figures of a recorded area, or of a list that contrib/bench wrote."""
+    """Returns the figures of a recorded area, or of a list that contrib/bench
+    wrote."""
     return data if isinstance(data, list) else data['figures']
 
 
 def observations_of(data):
-    """Sentences about the baseline, of a recorded area."""
+    """Returns the sentences about the baseline of a recorded area."""
     return [] if isinstance(data, list) else data.get('observations', [])
 
 

@@ -1,11 +1,11 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of contrib/: locations, progress output, and how the tree is
-# built.  POSIX sh.  Everything that a script creates is in build/.
+# Sourced by the scripts of contrib/: locations, progress output, and building
+# the tree. POSIX sh. All files that a script creates are in build/.
 #
-# Callers set -eu first.  Sets: top, build, stage, jobs.
+# Callers run set -eu first. Sets: top, build, stage, jobs.
 
-# mawk reads and writes numbers in the format of the locale.  In many locales it would
-# read 0.5 as 0.
+# mawk reads and writes numbers in the format of the locale. In many locales, it
+# would read 0.5 as 0.
 export LC_ALL=C
 
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -26,7 +26,7 @@ elapsed()
     echo $(($(date +%s) - started))
 }
 
-# A line of progress with the seconds since the script began.
+# Prints a line of progress with the seconds since the script started.
 say()
 {
     printf '[%4ds] %s\n' "$(elapsed)" "$*"
@@ -44,7 +44,8 @@ usage_error()
     exit 2
 }
 
-# configure and libtool fail in a path with these characters, with obscure messages.
+# If the path has these characters, configure and libtool fail with obscure
+# messages.
 need_plain_path()
 {
     case $top in
@@ -55,8 +56,8 @@ need_plain_path()
     esac
 }
 
-# Processes that have the lock open as descriptor 8.  Call it in a subshell, which
-# does not count itself.
+# Prints the processes that have the lock open as descriptor 8. Call it in a
+# subshell, which does not count itself.
 tree_users()
 {
     exec 8>&-
@@ -68,8 +69,8 @@ tree_users()
     done
 }
 
-# Until this script and all that it starts have ended, no other script works in
-# build/; those that it starts itself may.
+# Locks build/ until this script and all processes that it started have ended.
+# Scripts that it started may use build/.
 hold_tree()
 {
     need_plain_path
@@ -85,8 +86,8 @@ hold_tree()
     export MRAIL_HOLDS_TREE="$build"
 }
 
-# quietly LOG WHAT COMMAND...: runs the command with its output in LOG. If it
-# fails, the end of the log is shown.
+# quietly LOG WHAT COMMAND...: runs the command with its output in LOG. If the
+# command fails, shows the end of the log.
 quietly()
 {
     quiet_log=$1
@@ -113,8 +114,8 @@ note_load()
     }'
 }
 
-# configure_args: the options of configure for this tree, in one line. A change
-# of the line means that configure must run again.
+# configure_args: prints the options of configure for this tree on one line. If
+# the line changes, configure must run again.
 configure_args()
 {
     printf '%s' "--prefix=$stage --enable-werror"
@@ -130,10 +131,11 @@ newer_frame()
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
-# calm WORD...: before a job of these words, which is measured.  One with stock UCX
-# (--stock) frees more than a GB; a virtual machine gives that back to its host 2 s later,
-# and stands still for 30 ms out of every 100, for half a second.  So one without it
-# waits; another one with it takes it again before that.
+# calm WORD...: called before measuring a job with these options. A job with
+# stock UCX (--stock) frees more than a GB. A virtual machine returns that
+# memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
+# half a second. The next job without stock UCX therefore waits. A job with
+# stock UCX allocates the memory again before that.
 last_job=
 calm()
 {
@@ -145,8 +147,9 @@ calm()
     esac
 }
 
-# Optional packages of configure: Debian's packages and pkg-config's modules.
-# contrib/setup installs some of them only for a tier of tests.
+# Optional packages that configure looks for: names of Debian packages and of
+# pkg-config modules. contrib/setup installs some of them only for some tiers of
+# tests.
 probed_packages="libibverbs-dev libisal-dev libcjson-dev libhwloc-dev libcmocka-dev
 libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
@@ -188,8 +191,8 @@ build_all()
         make -C "$build" -j"$jobs" || return 1
     quietly "$build/log/install.log" "make install into build/stage" \
         make -C "$build" install || return 1
-    # GNU make continues after a warning of an install hook; the mrail command
-    # proves that something usable was staged.
+    # GNU make continues after a failed install hook with a warning. The mrail
+    # command proves that something usable was staged.
     if [ ! -x "$stage/bin/mrail" ]; then
         echo "$prog: build/stage/bin/mrail is missing after make install" >&2
         return 1

@@ -1,4 +1,4 @@
-# Scripts of contrib/ and of CI, which are distributed but not installed.
+# Scripts of contrib/ and of CI. They are distributed but not installed.
 EXTRA_DIST += \
     .ci/run \
     contrib/bench \

@@ -1,11 +1,12 @@
-# Prints the results of a test, which automake's TAP driver wrote, as lines "KIND <TAB>
-# PROGRAM <TAB> REASON".  Kinds are pass, fail and skip.
+# Prints the results of a test, as written by automake's TAP driver, as lines
+# "KIND <TAB> PROGRAM <TAB> REASON". Kinds are pass, fail and skip.
 #
 # usage: awk -v test=NAME -v program=NAME -f results.awk TEST.trs TEST.log
-# test: the name that the driver was given; program: the one to print.
 #
-# The counts come from TEST.trs, names and reasons from TEST.log.  If a program has
-# reported a failure, its bad exit status does not count as a second one.
+# test is the name that the driver was given, and program the name to print.
+#
+# The counts come from TEST.trs, names and reasons from TEST.log. If a program
+# has reported a failure, its bad exit status does not count as a second one.
 function add(kind, why)
 {
     printf "%s\t%s\t%s\n", kind, program, why

@@ -1,1 +1,1 @@
-"""The parts of contrib/bench: statistics, runs, areas, pages, drawings."""
+"""The parts of contrib/bench: statistics, runs, areas, pages and drawings."""

@@ -12,7 +12,7 @@ AREAS = {area.name: area for module in (message_areas, exchange_areas,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
-# These run programs of the build directory, not the installed command.
+# Areas that run programs of the build directory, not the installed command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
 RESULTS = runner.TOP / 'docs' / 'results'
@@ -26,16 +26,17 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), paths (half an hour: the fabrics of the papers, simulated and in a
 lab; also draws build/bench/paths.svg), readme (two minutes: the data of
-README.md's figure). These are times with five runs on two idle processors. The time left is shown while it runs.
+README.md's figure). These times apply to five runs on two idle processors. The
+time left is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
-ratio_of_medians), target, ok, p50 and p99 (of single measurements, where they
-are known), planned (share of bytes), section (of the page), cpu_load, runs (the
+ratio_of_medians), target, ok, p50 and p99 (of single measurements, if they are
+known), planned (fraction of bytes), section (of the page), cpu_load, runs (the
 single measurements of value). Each value is the median of N runs (5, at least 5;
-fewer where instructions are counted); the runs of a figure and of its baseline
-are interleaved. Where there are six such pairs or more, the ratio is the median
-of their ratios, and [LOW, HIGH] its 95 % interval.
+fewer if instructions are counted). The runs of a figure and of its baseline are
+interleaved. With six or more pairs of runs, the ratio is the median of their
+ratios, and [LOW, HIGH] its 95 % interval.
 
   --runs N             runs of each figure
   --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
@@ -43,12 +44,12 @@ of their ratios, and [LOW, HIGH] its 95 % interval.
                        the date, the commit and the versions, and renders
   --render             without measuring: writes docs/results/AREA.md and the
                        figure of README.md from the recorded data
-  --check              with --render: writes nothing, names what is not current
+  --check              with --render: writes nothing, names what is out of date
 
-Exit status: 0 measured (also where a target was missed), 1 something failed or is
-not current, 2 usage.
+Exit status: 0 measured (even if a target was missed), 1 something failed or is out
+of date, 2 usage.
 '''
-# The lock of the tree stays open as a descriptor, through exec.
+# The descriptor of the tree's lock stays open across exec.
 PREPARE = '''set -eu
 . "$(dirname -- "$0")/lib.sh"
 setup_arg=$1
@@ -66,14 +67,14 @@ def usage_error(words):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line and a hint."""
+    """Prints errors as one line and a hint."""
 
     def error(self, message):
         usage_error(message)
 
 
 def parse(arguments):
-    """The options.  A wrong one ends the program with status 2."""
+    """Parses the options. An invalid option ends the program with status 2."""
     parser = Parser(prog='contrib/bench', add_help=False, allow_abbrev=False)
     parser.add_argument('-h', '--help', action='store_true')
     parser.add_argument('--runs', default=str(LEAST_RUNS))
@@ -101,7 +102,7 @@ def parse(arguments):
 
 
 def prepare(options, arguments):
-    """Sets up and builds by lib.sh, which then starts this program again."""
+    """Sets up and builds with lib.sh, which then starts this program again."""
     setup = f'--with-ucx-src={options.with_ucx_src}' if options.with_ucx_src \
         else ''
     program = str(runner.TOP / 'contrib' / 'bench')
@@ -122,7 +123,7 @@ def check_installed(areas):
 
 
 def draw_window(bench):
-    """build/bench/window.svg, of the first seed."""
+    """Draws build/bench/window.svg for the first seed."""
     series = bench.dir / 'series.json'
     if not series.exists():
         return
@@ -133,7 +134,7 @@ def draw_window(bench):
 
 
 def draw_paths(bench):
-    """build/bench/paths.svg, if the jobs of the lab were measured."""
+    """Draws build/bench/paths.svg if the jobs of the lab were measured."""
     if not paths_picture.is_possible(bench.figures):
         return
     path = runner.BUILD / 'bench' / 'paths.svg'
@@ -142,7 +143,7 @@ def draw_paths(bench):
 
 
 def record_area(bench, area, runs, results=RESULTS):
-    """Writes the data of an area that was measured without a failure."""
+    """Records the data of an area that was measured without a failure."""
     head = record.circumstances(runner.TOP, runner.cpu_model(), os.cpu_count())
     name = area
     if area == 'readme':
@@ -163,7 +164,7 @@ def record_area(bench, area, runs, results=RESULTS):
 
 
 def readme_head(bench, head):
-    """The keys of readme-alltoallv.json beside its runs."""
+    """Returns the keys of readme-alltoallv.json other than its runs."""
     versions = [f'{name} {version}' for name, version
                 in head['versions'].items()]
     return {'what': 'alltoallv',
@@ -175,7 +176,7 @@ def readme_head(bench, head):
 
 
 def runs_of(figures):
-    """The run counts of an area, as words: '5', or '2 to 41'."""
+    """Returns the run counts of an area as words: '5' or '2 to 41'."""
     counts = sorted({len(figure['runs']) for figure in figures})
     if len(counts) == 1:
         return str(counts[0])
@@ -183,7 +184,7 @@ def runs_of(figures):
 
 
 def readme_json(head, runs):
-    """The text of readme-alltoallv.json: one run on each line."""
+    """Returns the text of readme-alltoallv.json, with one run on each line."""
     keys = [f' {json.dumps(key)}: {json.dumps(value)}'
             for key, value in head.items()]
     rows = ',\n'.join('  ' + json.dumps(run) for run in runs)
@@ -191,7 +192,8 @@ def readme_json(head, runs):
 
 
 def pictures():
-    """{path: text} of the figure of README.md, the window and the paths."""
+    """Returns {path: text} of the pictures in README.md, of the window and of
+    the paths."""
     import figures  # contrib/figures.py; its directory is in the search path
     data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
     paths = figures.load(data / 'paths.json')['figures']
@@ -206,9 +208,9 @@ def pictures():
 
 
 def render(check):
-    """Writes all pages, or with `check` names those that are not current.
+    """Writes all pages, or with `check` prints which of them are out of date.
 
-    Returns whether something is not current.
+    Returns whether any page is out of date.
     """
     stale = False
     listed = (runner.TOP / 'docs' / 'local.mk').read_text(encoding='utf-8')
@@ -230,7 +232,7 @@ def render(check):
 
 
 def measure(options):
-    """Measures the areas.  Returns the exit status."""
+    """Measures the areas. Returns the exit status."""
     check_installed(options.areas)
     bench = runner.Bench(options.runs)
     some_failed = False
@@ -265,7 +267,7 @@ def main(arguments):
         prepare(options, arguments)
     os.environ['LC_ALL'] = 'C'
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # An exception also ends the jobs, which have their own sessions.
+        # An exception also ends the jobs, which run in separate sessions.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return measure(options)

@@ -1,4 +1,4 @@
-"""Instructions per message or call, counted by callgrind.
+"""Counts instructions per message or call with callgrind.
 
 Counts do not vary as times do, so a few runs are enough.
 """
@@ -9,11 +9,12 @@ from .figure import Figure, Sample
 from .runner import BUILD, MRAIL, Turn
 
 DEVICE = 'libmrail-softroce'
-# Connecting takes polls of unknown number.  Many messages drown them.
+# Connecting takes a varying number of polls. With many messages, these do not
+# matter.
 MESSAGES = (2000, 42000)
-CALLS = 325  # of which 5 have an agreement round
+CALLS = 325  # including 5 with an agreement round
 SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'
-# The software device is preloaded; the transport comes after it.
+# The software device is preloaded, followed by the transport.
 PRELOADED = 'export LD_PRELOAD="$LD_PRELOAD:$0"; exec "$@"'
 # Only the main thread of rank 0 is counted, from call to return.
 RANK_0 = '''[ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec valgrind \\
@@ -27,14 +28,15 @@ def can_count():
 
 
 def version_shim(stage):
-    """The file that loads the transport, of an installation."""
+    """Returns the file of an installation that loads the transport."""
     return next(stage.rglob('libuct_mrail.so.0'))
 
 
 def count_messages(bench, name, at, tls, shim):
-    """Instructions of an 8-byte message: samples NAME.outside and NAME.all.
+    """Counts the instructions per 8-byte message: samples NAME.outside and
+    NAME.all.
 
-    One process sends to itself, so that no wait is counted.
+    One process sends to itself, so that no waiting is counted.
     """
     for messages in MESSAGES:
         bench.run(
@@ -56,7 +58,8 @@ def add(bench, name, at, costs):
 
 
 def count_calls(bench, name, at, options):
-    """Instructions of MPI_Alltoallv: samples NAME.outside and NAME.all."""
+    """Counts the instructions per MPI_Alltoallv: samples NAME.outside and
+    NAME.all."""
     bench.run(
         [MRAIL, 'run', '-np', '8', '--soft', '2x4', '--mca',
          'mpi_yield_when_idle', '1', *options, '--', 'sh', '-c', RANK_0,
@@ -70,7 +73,7 @@ def message_turn(bench, name, tls, shim):
 
 
 def figures(what, own, other, baseline, ratio=None, ratio_all=None):
-    """Two rows: without and with the software device."""
+    """Returns two rows: without and with the software device."""
     return [Figure(what, '', 'less', f'{own}.outside', f'{other}.outside',
                    baseline, ratio),
             Figure('... and with the software device', '', 'less', f'{own}.all',

@@ -1,8 +1,8 @@
-"""The areas of exchanges among eight ranks: alltoallv, readme.
+"""The areas that measure exchanges among eight ranks: alltoallv and readme.
 
 Exchanges that coll/mrail plans are compared with the lower bound that the
 topology allows (the planner's bound, `mrail plan`), and with stock UCX.
-Unplanned ones are compared with stock UCX.
+Unplanned exchanges are compared with stock UCX.
 """
 import json
 import shutil
@@ -14,7 +14,7 @@ from .figure import Figure, Sample
 from .message_areas import STOCK_SETTINGS
 from .runner import BUILD, MRAIL, Area, Block, Turn, load_since, processors
 
-# Single-rail ranks of a node reach each other through memory.
+# Single-rail ranks. The ranks of a node reach each other through memory.
 SINGLE_RAIL = '''nodes 2
 rails 4
 rail * * 100MB
@@ -23,7 +23,7 @@ switch * 100GB
 cross_rail
 '''
 
-# Rails of multi-rail ranks; a port of node 1 is dead.
+# Multi-rail ranks. One port of node 1 is dead.
 UNEQUAL = '''nodes 2
 rails 4
 rail * 0 200MB
@@ -38,7 +38,7 @@ TARGETS = {'shift': 'rank + P/2', 'single': 'rank 0'}
 
 
 class Case(NamedTuple):
-    """hotspot: share of the bytes of each rank that go to one, 0 for even."""
+    """hotspot: fraction of each rank's bytes that goes to one rank; 0: even."""
     hotspot: float
     to: str
     size: str
@@ -59,19 +59,20 @@ class Case(NamedTuple):
 
 
 def cases(hotspots, sizes):
-    """All cases, in the order of the rows."""
+    """Returns all cases in the order of the rows."""
     return [Case(hotspot, to, size) for to in TARGETS for hotspot in hotspots
             for size in sizes if hotspot or to == 'shift']
 
 
 def exchange(bench, options, rate='100M'):
-    """The objects of one job."""
+    """Returns the objects of one job."""
     return bench.objects(MRAIL, 'bench', 'alltoallv', '-np', '8', '--soft', '2x4',
                          '--rate', rate, *options.split())
 
 
 def bound_s(topology, case):
-    """No exchange of this case is faster, in seconds, on a topology."""
+    """Returns the time in seconds that no exchange of this case can beat on a
+    topology."""
     demand = f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
     done = subprocess.run(
         [MRAIL, 'plan', '--topo', '-', '--json', '--pattern', demand],
@@ -83,7 +84,7 @@ def bound_s(topology, case):
     return bound
 
 
-# Single-rail ranks: plans.
+# Single-rail ranks, which are planned.
 
 SINGLE_RAIL_HOTSPOTS, SINGLE_RAIL_SIZES = (0.5, 0.7, 0.9), ('4m', '16m')
 NEW_PLANS = ('--bind-rails --sizes 4m,16m --hotspot 0.5,0.7 --dst both '
@@ -110,12 +111,13 @@ def single_rail_block(bench):
         return Turn(job, run)
 
     def new_plans(at):
-        """Each exchange is a new one, and gets a new plan."""
+        """Each exchange differs from the previous one and gets a new plan."""
         found = exchange(bench, NEW_PLANS)
         for to in TARGETS:
             bench.pick(f'new.{to}', at, found, 'planning_overhead', 100,
                        size='16m', hotspot=0.7, to=to)
-    # New plans are shares of their own time, so they may follow stock UCX.
+    # Planning is a fraction of the same job's time, so these jobs may follow
+    # stock UCX.
     turns = [measure('mrail', ''), Turn('new plans', new_plans),
              measure('stock', '--stock')]
     return Block(turns, single_rail_figures(looked_at),
@@ -139,7 +141,7 @@ def single_rail_figures(looked_at):
     return figures
 
 
-# Multi-rail ranks on rails of 200, 100, 50 and 50 MB/s; one port is dead from
+# Multi-rail ranks on rails of 200, 100, 50 and 50 MB/s. One port is dead from
 # the start.
 
 def unequal_block(bench):
@@ -161,8 +163,9 @@ def unequal_block(bench):
         section='Unequal rails')
 
 
-# A pair streams from node to node while all others exchange over two of the
-# four rails: ranks 3 and 7 reach all rails, the others the first two.
+# A pair of ranks streams from node to node while all others exchange data over
+# two of the four rails. Ranks 3 and 7 reach all rails, and the others the first
+# two.
 LIMITED = '''case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
@@ -171,7 +174,8 @@ exec "$@"'''
 
 
 def bound_s_of(pair, others):
-    """No exchange of as many MB is faster: the others have two rails."""
+    """Returns the lower bound for these MB, given that the others have two
+    rails."""
     return max((pair + others) / 400, others / 200)
 
 
@@ -195,9 +199,9 @@ def pair_block(bench):
                'more', 'pair.bound', value=0.95)], section='Unequal rails')
 
 
-# Multi-rail ranks: Open MPI serves them, and coll/mrail must not slow them
-# down. The list has the algorithms of coll_tuned for MPI_Alltoallv; the first
-# is its own choice.
+# Multi-rail ranks. Open MPI serves their calls, and coll/mrail must not slow
+# them down. The dictionary has the algorithms of coll_tuned for MPI_Alltoallv.
+# The first is its default choice.
 ALGORITHMS = {
     'linear': '--stock',
     'pairwise': '--stock --mca coll_tuned_use_dynamic_rules 1'
@@ -206,10 +210,10 @@ ALGORITHMS = {
 
 
 class Sweep(NamedTuple):
-    """Each transport runs all cases in one job, and jobs are interleaved.
+    """Each transport runs all cases in one job, and the jobs are interleaved.
 
-    The first case pays for the connections, so `looked_at` leaves it out.
-    pairwise: rounds with this algorithm of Open MPI.
+    The first case pays for the connections, so `looked_at` omits it. pairwise:
+    number of rounds with this algorithm of Open MPI.
     """
     sizes: str
     hotspots: str
@@ -221,7 +225,7 @@ class Sweep(NamedTuple):
 
 def sweeps(runs):
     """Small exchanges take a millisecond or two, mostly until all ranks are
-    scheduled, and single jobs differ by a half.  So there are more of them."""
+    scheduled, and single jobs differ by half. They therefore run more often."""
     small = ('1', '1k', '64k', '1m')
     return [
         Sweep(','.join(small), 'even,0.1,0.5,0.9', cases((0, 0.1, 0.5, 0.9), small),
@@ -257,7 +261,7 @@ def sweep_block(bench, sweep):
 
 
 def better_algorithm(bench, name):
-    """The algorithm of Open MPI with the higher median."""
+    """Returns the algorithm of Open MPI with the higher median."""
     return max((job for job in ALGORITHMS if bench.samples.get(f'{name}.{job}')),
                key=lambda job: stats.median(
                    [sample.value for sample in
@@ -278,7 +282,7 @@ def sweep_figures(bench, sweep):
     return figures
 
 
-# Instructions of a call, with and without coll/mrail.
+# Instructions per call, with and without coll/mrail.
 
 def call_blocks(bench):
     section = 'Instructions of a call'
@@ -306,7 +310,7 @@ def alltoallv_blocks(bench):
             unequal_block(bench), pair_block(bench)]
 
 
-# The figure of README.md: (ranks, name of the job, options).
+# Jobs of README.md's figure: (ranks, name, options).
 README_JOBS = (
     ('multi-rail', 'stock UCX, 1 rail', '--stock=1'),
     ('multi-rail', 'stock UCX, 4 rails', '--stock=all'),
@@ -322,7 +326,7 @@ README_FIELDS = ('size', 'iterations', 'hotspot', 'median_s', 'bytes_per_s',
 
 
 def readme_blocks(bench):
-    """Keeps whole objects, which contrib/figures.py draws, in bench.raw."""
+    """Keeps complete objects in bench.raw, for contrib/figures.py to draw."""
     bench.raw = []
     turns, figures = [], []
     for ranks, job, options in README_JOBS:

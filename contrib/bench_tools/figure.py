@@ -1,4 +1,4 @@
-"""A figure of contrib/bench: samples, JSON object, row of the table."""
+"""A figure of contrib/bench: its samples, JSON object and table row."""
 import json
 from typing import NamedTuple, Optional
 
@@ -8,9 +8,9 @@ from . import stats
 class Sample(NamedTuple):
     """One measurement.
 
-    value: in the unit of its figure.  cpu_load: busy share of the machine, 0
-    to 1.  p50, p99: of the single measurements behind the value, where they are
-    known.
+    value: in the unit of its figure. cpu_load: fraction of the machine that was
+    busy, 0 to 1. p50, p99: percentiles of the single measurements behind the
+    value, if they are known.
     """
     value: float
     cpu_load: float = 0.0
@@ -19,12 +19,13 @@ class Sample(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A row of the table: names of its samples, its baseline and target.
+    """A row of the table: the names of its samples, its baseline and its
+    target.
 
-    better: 'more' or 'less'.  own, other: names of samples; other None:
-    without a baseline.  ratio, value: targets, None for none.  planned: the
-    name of samples that have the share of planned bytes.  wanted: the number
-    of samples, None for all rounds.
+    better: 'more' or 'less'. own, other: names of samples; other is None
+    without a baseline. ratio, value: targets; None: no target. planned: name of
+    the samples that have the fraction of planned bytes. wanted: number of
+    samples; None: one per round.
     """
     what: str
     unit: str
@@ -39,10 +40,10 @@ class Figure(NamedTuple):
     section: Optional[str] = None
 
 
-# Two figures that reach the same limit differ by less than a thousandth,
-# either way.  A target of "as good as the baseline" allows that.
+# Two figures that reach the same limit differ by less than a thousandth in
+# either direction. A target of "as good as the baseline" allows for that.
 LEVEL_SLACK = 0.001
-# This many pairs, or fewer, have no 95 % interval.
+# With this many pairs or fewer, there is no 95 % interval.
 FEW_PAIRS = 5
 
 HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (
@@ -50,22 +51,24 @@ HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (
 
 
 def significant(value, digits=5):
-    """The value with so many significant digits, as a number for JSON."""
+    """Returns the value with this many significant digits, as a number for
+    JSON."""
     rounded = float(f'{value:.{digits}g}')
     return int(rounded) if rounded.is_integer() else rounded
 
 
 def reaches(better, value, target):
-    """Whether the value is at least the target ('less': at most)."""
+    """Returns whether the value is at least the target ('less': at most)."""
     if better not in ('more', 'less'):
         raise ValueError(f"'{better}' is neither more nor less")
     return value <= target if better == 'less' else value >= target
 
 
 def target_of(figure, value, ratio):
-    """(text, reached) of a figure's targets; (None, None) without one.
+    """Returns (text, reached) for a figure's targets, or (None, None) without
+    one.
 
-    ratio: None where it could not be measured; a target for it is then missed.
+    ratio: None if it could not be measured; a target for it is then missed.
     """
     sign = '<=' if figure.better == 'less' else '>='
     words, reached = [], True
@@ -81,12 +84,12 @@ def target_of(figure, value, ratio):
 
 
 def compare(own, other):
-    """(keys, ratio): the keys that compare two lists of samples, and the ratio
-    as it is before it is rounded.
+    """Returns (keys, ratio): the keys that compare two lists of samples, and
+    the ratio before rounding.
 
-    Both lists are in the order of rounds.  With enough pairs of runs the ratio
-    is the median of theirs, with its 95 % interval; else it is that of the
-    medians.  Raises ValueError where a run of the baseline is 0.
+    Both lists are in the order of rounds. With enough pairs of runs, the ratio
+    is the median of their ratios, with its 95 % interval. Otherwise it is the
+    ratio of the medians. Raises ValueError if a run of the baseline is 0.
     """
     values = [sample.value for sample in own]
     others = [sample.value for sample in other]
@@ -108,7 +111,7 @@ def compare(own, other):
 
 
 def spread(own):
-    """p50 and p99 of single measurements: medians over the runs."""
+    """Returns p50 and p99 of single measurements, as medians over the runs."""
     result = {}
     for name in ('p50', 'p99'):
         values = [getattr(sample, name) for sample in own]
@@ -118,11 +121,11 @@ def spread(own):
 
 
 def evaluate(figure, own, other, wanted, planned=()):
-    """(object, complaint): the JSON object, and why it is not complete.
+    """Returns (object, complaint): the JSON object, and why it is incomplete.
 
-    own, other: samples; planned: shares.  wanted: how many there must be;
-    fewer never reach a target.  The complaint is None if all is there; the
-    object is None if nothing is.
+    own, other: samples; planned: fractions. wanted: required number of samples;
+    with fewer, no target is reached. The complaint is None if nothing is
+    missing. The object is None if there are no samples.
     """
     if not own:
         return None, f'{figure.what}: no measurement of {wanted}'
@@ -157,14 +160,14 @@ def evaluate(figure, own, other, wanted, planned=()):
 
 
 def number(value, digits=None):
-    """A number of the table: '-' for None."""
+    """Formats a number for the table; '-' for None."""
     if value is None:
         return '-'
     return f'{value:.5g}' if digits is None else f'{value:.{digits}f}'
 
 
 def row(figure):
-    """The row of the table of one JSON object."""
+    """Returns the table row of one JSON object."""
     words = []
     if figure['ok'] is not None:
         words.append('reached' if figure['ok'] else 'MISSED')
@@ -181,6 +184,7 @@ def row(figure):
 
 
 def as_list(figures):
-    """The JSON text of build/bench/AREA.json: one object on each line."""
+    """Returns the JSON text of build/bench/AREA.json, with one object on each
+    line."""
     lines = ',\n'.join('  ' + json.dumps(figure) for figure in figures)
     return f'[\n{lines}\n]\n' if figures else '[\n]\n'

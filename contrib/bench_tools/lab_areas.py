@@ -1,7 +1,8 @@
-"""Blocks of the area paths that run jobs in a lab: `mrail lab`, real packets.
+"""The blocks of the area paths that run jobs in a lab (`mrail lab`), with real
+packets.
 
-The hosts share the processors of this machine, so links are slow enough that the
-uplinks limit each exchange.
+The hosts share the processors of this machine, so the links are slow enough for
+the uplinks to limit each exchange.
 """
 import json
 import math
@@ -15,13 +16,13 @@ UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
 SLACK_S = 2       # at the end of a job
-IDLE_PERCENT = 5  # of an uplink: there was no exchange
+IDLE_PERCENT = 5  # of an uplink's rate: below this, there was no exchange
 WARM_S = 2.5    # from the start of a job to its steady state
 LONG_S, SHORT_S = 8, 4
 LANES = (1, 2, 4, 16, 32)
 NODES = ((2, 'h1,h5'), (4, 'h1,h2,h5,h6'))
-# By name: the routing of the lab, variables of the job, options of mrail bench, and
-# about how much longer than the least an exchange takes.
+# By name: the routing of the lab, variables of the job, options of mrail bench,
+# and the approximate factor by which an exchange exceeds the lower bound.
 ROUTES = {
     'rules': ('rules', {}, (), 1.05),
     'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 1.4),
@@ -30,8 +31,9 @@ ROUTES = {
 }
 PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
 
-# $1: the interval; $2: seconds before it; then commands, one in each word, that run
-# at the same time; the first one's output has the times.
+# $1 is the interval and $2 the seconds before it. Each further word is a
+# command. The commands run at the same time, and the output of the first one
+# has the times.
 RUN = '''set -u
 interval=$1 warm=$2
 shift 2
@@ -51,28 +53,30 @@ exit "${status:-0}"'''
 
 
 def bound_s(nodes, pattern, size=SIZE):
-    """The time that the uplinks of a leaf need for an exchange, in seconds.
+    """Returns the time in seconds that the uplinks of a leaf need for an
+    exchange.
 
-    Half of the ranks are below each leaf.  alltoallv: each rank sends `size` bytes
-    to the nodes - 1 others, nodes / 2 of them below the other leaf.  ring: all of
-    them to a rank below the other leaf.
+    Half of the ranks are below each leaf. alltoallv: each rank sends `size`
+    bytes in total to the nodes - 1 others, nodes / 2 of which are below the
+    other leaf. ring: each rank sends all bytes to a rank below the other leaf.
     """
     across = 1 if pattern == 'ring' else nodes / 2 / (nodes - 1)
     return nodes / 2 * size * across / (UPLINKS * UPLINK_BYTES_PER_S)
 
 
 def loads_of(text, leaf='l', skip=()):
-    """The use of each uplink of the leaves, in per cent of its rate.
+    """Returns the utilisation of each uplink of the leaves, in per cent of its
+    rate.
 
-    text: of mrail lab status --interval --json.  leaf: the start of the names of
-    the switches.  skip: names of links to leave out.
+    text: output of mrail lab status --interval --json. leaf: prefix of the
+    names of the switches. skip: names of links to leave out.
     """
     return [100 * link['up']['utilisation'] for link in json.loads(text)['links']
             if link['link'].startswith(leaf) and link['link'] not in skip]
 
 
 class Lab:
-    """Jobs in labs, for one Bench."""
+    """Runs jobs in labs for one Bench."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -86,7 +90,7 @@ class Lab:
         return ' '.join(words)
 
     def run(self, routing, variables, jobs, seconds, event='', fabric='lab-8'):
-        """Runs jobs in a lab; the status during `seconds` of them."""
+        """Runs jobs in a lab. Returns the status during `seconds` of them."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), 'event': event,
                **variables}
         path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
@@ -104,8 +108,9 @@ class Lab:
                            ('spread', max(loads) - min(loads))):
             self.bench.add(f'{name}.{key}', Sample(value), at)
 
-    def add_time(self, name, least, at):
-        """The median time of the first job's exchange over the lower bound."""
+    def add_time(self, name, bound, at):
+        """Adds the median time of the first job's exchange relative to the
+        lower bound."""
         found = [json.loads(line) for line in self.bench.text('job1').splitlines()
                  if line.startswith('{')]
         if len(found) != 1 or found[0].get('data_ok') is not True:
@@ -116,60 +121,61 @@ class Lab:
 
     def exchange(self, name, route, seconds, np=8, pattern='alltoallv', lanes=8,
                  hosts=None):
-        """measure(at) of an exchange by one of ROUTES."""
+        """Returns measure(at) for an exchange over one of ROUTES."""
         routing, variables, options, slower = ROUTES[route]
         bound = bound_s(np, pattern)
 
         def measure(at):
-            iterations = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
+            iterations = math.ceil((WARM_S + seconds + SLACK_S) / (slower * bound))
             text = self.run(routing,
                             {'UCX_MRAIL_LANES_PER_RAIL': str(lanes), **variables},
                             [self.command(np, pattern, iterations, options, hosts)],
                             seconds)
             self.add_loads(name, loads_of(text), at)
-            self.add_time(name, least, at)
+            self.add_time(name, bound, at)
         return measure
 
     def two_jobs(self, name, route, seconds):
-        """measure(at) of an exchange of four ranks across the leaves, beside one
-        of two ranks below one leaf."""
+        """Returns measure(at) for an exchange of four ranks across the leaves,
+        alongside one of two ranks below one leaf."""
         routing, variables, options, slower = ROUTES[route]
         bound = bound_s(4, 'alltoallv')
 
         def measure(at):
-            across = math.ceil((WARM_S + seconds + SLACK_S) / (slower * least))
+            across = math.ceil((WARM_S + seconds + SLACK_S) / (slower * bound))
             inside = math.ceil((WARM_S + seconds + SLACK_S) / (SIZE / 100e6))
             text = self.run(
                 routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables},
                 [self.command(4, 'alltoallv', across, options, 'h1,h2,h5,h6'),
                  self.command(2, 'alltoallv', inside, options, 'h3,h4')], seconds)
             self.add_loads(name, loads_of(text), at)
-            self.add_time(name, least, at)
+            self.add_time(name, bound, at)
         return measure
 
     def failure(self, name, routing, seconds):
-        """measure(at) of a ring during which uplink 0 of l1 fails: the other
-        seven."""
+        """Returns measure(at) for the other seven uplinks of a ring during
+        which uplink 0 of l1 fails."""
         bound = bound_s(8, 'ring')
 
         def measure(at):
-            # Seven uplinks carry what eight did; the failure takes a second.
+            # Seven uplinks carry the load of eight. The failure takes a second.
             iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / bound)
             text = self.run(routing, {'UCX_MRAIL_LANES_PER_RAIL': '8'},
                             [self.command(8, 'ring', iterations)], seconds,
                             'l1:0 down')
             self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
-            self.add_time(name, least * 8 / 7, at)
+            self.add_time(name, bound * 8 / 7, at)
         return measure
 
 
 def load_figures(title, name, other=None, words=None, targets=True):
-    """Time, variation, variance and mean; other: the samples of a baseline."""
+    """Returns rows for time, variation, variance and mean. other: the samples
+    of a baseline."""
     def row(what, unit, better, key, value=None):
         return Figure(what, unit, better, f'{name}.{key}',
                       f'{other}.{key}' if other else None, words,
                       value=value if targets else None)
-    return [row(f'{title}: time over the least', 'x', 'less', 'time', 1.05),
+    return [row(f'{title}: time over the bound', 'x', 'less', 'time', 1.05),
             row('... variation of uplink loads', '%', 'less', 'cv', 0.3),
             row('... variance, as in [CTCCL]', '%^2', 'less', 'variance'),
             row('... mean load of uplinks', '%', 'more', 'mean', 80)]
@@ -180,7 +186,7 @@ WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
 
 
 def testbed(lab):
-    """[CTCCL] 4.2 and 4.3: loads of uplinks, with and without rules."""
+    """[CTCCL] 4.2 and 4.3: loads of uplinks with and without rules."""
     turns, figures = [], []
     for pattern in PATTERNS:
         for route in ROUTES:
@@ -200,7 +206,7 @@ def testbed(lab):
             Figure('two jobs, one below a leaf, rules: variation', '%', 'less',
                    'lab.two.rules.cv', f'lab.two.{route}.cv', WORDS[route],
                    value=0.3 if route == 'ecmp' else None),
-            Figure('... time over the least', 'x', 'less', 'lab.two.rules.time',
+            Figure('... time over the bound', 'x', 'less', 'lab.two.rules.time',
                    f'lab.two.{route}.time', WORDS[route],
                    value=1.05 if route == 'ecmp' else None)]
     return Block(turns, figures, section='Lab: loads of uplinks')
@@ -235,15 +241,15 @@ def failures(lab):
         Figure('ring, an uplink fails, rules drop: spread of the other seven',
                '%', 'less', 'lab.fail.drop.spread', value=0.5),
         Figure('... their mean load', '%', 'more', 'lab.fail.drop.mean'),
-        Figure('... time over the least', 'x', 'less', 'lab.fail.drop.time'),
+        Figure('... time over the bound', 'x', 'less', 'lab.fail.drop.time'),
         Figure('ring, an uplink fails, rules fall through: spread of the other '
                'seven', '%', 'less', 'lab.fail.through.spread'),
         Figure('... their mean load', '%', 'more', 'lab.fail.through.mean'),
-        Figure('... time over the least', 'x', 'less', 'lab.fail.through.time')],
+        Figure('... time over the bound', 'x', 'less', 'lab.fail.through.time')],
         section='Lab: a failed uplink')
 
 
-# One status for each second of a job.
+# Reads the status once for each second of a job.
 SERIES = '''set -u
 sh -c "$1" >"$dir/job1" 2>"$dir/job1.err" &
 job=$!
@@ -258,7 +264,7 @@ SETTLED_S = 25
 
 
 def moves(lab):
-    """Lanes of one pair of NICs on plain ECMP, second by second."""
+    """Measures the lanes of one pair of NICs on plain ECMP, second by second."""
     bench = lab.bench
 
     def measure(at):

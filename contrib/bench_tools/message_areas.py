@@ -1,4 +1,5 @@
-"""The areas of messages between two processes: softroce, p2p, overhead."""
+"""The areas that measure messages between two processes: softroce, p2p,
+overhead."""
 import time
 
 from . import counts, samples
@@ -12,8 +13,8 @@ STOCK_SETTINGS = (
     'baseline settings: UCX_TLS=rc_v,self, UCX_RNDV_SCHEME=get_zcopy,',
     'UCX_RNDV_THRESH=64k, UCX_MAX_RNDV_RAILS and UCX_MAX_EAGER_RAILS = number '
     'of rails')
-# Single jobs on rails without a cap differ by a third, with the placement on
-# cores.  There are more of them, and they are longer.
+# Single jobs on rails without a cap differ by a third, depending on their
+# placement on cores. They therefore run more often and take longer.
 MANY = 8
 
 # name, options of `mrail run`, size, iterations, title, target ratio and MB/s
@@ -28,12 +29,12 @@ P2P_LARGE = (
 
 
 def p2p(bench, options, mrail=MRAIL):
-    """The objects of one job of two ranks."""
+    """Returns the objects of one job of two ranks."""
     return bench.objects(mrail, 'bench', 'p2p', '-np', '2', *options.split())
 
 
 def bandwidth_turns(bench, name, options, size, iterations):
-    """A job of mrail and one of stock UCX."""
+    """Returns one turn with mrail and one with stock UCX."""
     own = (f'--sizes {size} --iterations {iterations} --warmup 1 '
            '--window 16')
 
@@ -46,7 +47,7 @@ def bandwidth_turns(bench, name, options, size, iterations):
 
 
 def small_turn(bench, job, extra='', mrail=MRAIL):
-    """Latency and rate of 8-byte messages."""
+    """Measures the latency and rate of 8-byte messages."""
     def measure(at):
         found = p2p(bench, f'--soft 2x1{extra} --sizes 8 --iterations 500', mrail)
         bench.pick(f'latency.{job}', at, found, 'median_s', 1e6)
@@ -94,7 +95,7 @@ BARE_OPTIONS = ('--disable-failover', '--disable-telemetry')
 
 
 def build_bare(bench):
-    """The same tree without failover and telemetry."""
+    """Builds the same tree without failover and telemetry."""
     script = '''set -eu
 . "$(dirname -- "$0")/lib.sh"
 bare=$1
@@ -118,12 +119,12 @@ def large_turn(bench, job, mrail):
 
 
 def overhead_blocks(bench):
-    """Costs of failover and telemetry without a failure."""
+    """Measures the cost of failover and telemetry when nothing fails."""
     build_bare(bench)
     bare_mrail = BARE / 'stage' / 'bin' / 'mrail'
     section = 'Instructions of a message'
     if counts.can_count():
-        # One poll more or less also makes a hundredth.
+        # One more or less poll already makes a difference of 1 %.
         counted = Block(
             [counts.message_turn(bench, 'own', 'mrail',
                                  counts.version_shim(BUILD / 'stage')),
@@ -147,8 +148,8 @@ def overhead_blocks(bench):
     return [counted, timed]
 
 
-# Of perftest's table, in a session of its own: a session lives a moment longer
-# than its processes, and keeps the settings that it was made with.
+# Runs perftest in a separate session. A session outlives its processes for a
+# moment, and keeps the settings with which it was created.
 SET_LOSS = '''"$0" soft ctl --session "$1" loss="$2" || exit 1
 shift 2
 exec "$@"'''
@@ -157,7 +158,7 @@ CONNECT_TRIES = 20
 
 
 def perftest(bench, name, at, program, options, loss_ppm=0):
-    """One sample in GB/s of 64 KB messages between two nodes."""
+    """Adds one sample in GB/s of 64 KB messages between two nodes."""
     session = f'bench-{bench.id}-{at}-{name}'
     test = [program, '-d', 'soft0', '-F', '-s', '65536', '-D', '1',
             '--report_gbits']
@@ -177,7 +178,8 @@ def perftest(bench, name, at, program, options, loss_ppm=0):
 
 
 def connect(bench, command):
-    """The client's output; the first tries come before the server listens."""
+    """Returns the client's output. The first attempts may precede the server's
+    listen()."""
     for tries in range(CONNECT_TRIES + 1):
         try:
             return bench.run(command, PERFTEST_LIMIT_S, err=None)
@@ -189,7 +191,7 @@ def connect(bench, command):
 
 
 def udp_limit(bench, at):
-    """One sample in GB/s of plain UDP, without a protocol."""
+    """Adds one sample in GB/s of plain UDP, without a protocol."""
     before = processors()
     rate = float(bench.run([BUILD / 'udp_limit', '1']))
     bench.add('limit', Sample(rate, load_since(before)), at)
@@ -207,8 +209,8 @@ def softroce_blocks(bench):
     def on(program, ratio=None):
         return Figure(f'{program}, ICRC on', 'GB/s', 'more', f'{program}.on',
                       f'{program}.off', 'ICRC off', ratio)
-    # The speed of a shared machine changes within seconds.  The case with a
-    # target has more runs, interleaved with the limit.
+    # The speed of a shared machine changes within seconds. The case with a
+    # target therefore has more runs, interleaved with the limit.
     write = 'ib_write_bw'
     blocks = [Block(
         [Turn('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],

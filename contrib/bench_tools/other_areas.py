@@ -8,13 +8,13 @@ from .figure import Figure, Sample
 from .runner import (BUILD, MRAIL, TOP, Area, Block, Turn, end, load_since,
                      processors)
 
-# failover: a rail of the second node is disturbed under a job.
+# failover: a rail of the second node is disturbed while a job runs.
 
 STREAM_LIMIT_S = 30
 STOCK_LIMIT_S = 30
-# pattern of mpi_stream ('' for a stream), title, bytes of a message
+# pattern of mpi_stream ('' for a stream), title, bytes per message
 PATTERNS = (('', 'stream', 262144), ('alltoallv', 'alltoallv', 1048576))
-# Name, title, the command that disturbs the rail and the one that ends it,
+# Name, title, the commands that start and end the disturbance of the rail, and
 # options of the job. Silent loss causes no port event, and the NIC retries for
 # seconds.
 FAULTS = (
@@ -29,8 +29,8 @@ PUBLISHED = (
 
 
 class Stream:
-    """A job on four rails of 100 MB/s, for `with`.  Messages arrive from the
-    start on; finish() returns the points."""
+    """A job on four rails of 100 MB/s, as a context manager. Messages arrive
+    from the start. finish() returns the points."""
 
     def __init__(self, bench, name, pattern, size, options=()):
         self.bench, self.name = bench, name
@@ -61,7 +61,7 @@ class Stream:
             end(self.process)
 
     def rail(self, number, action):
-        """Changes a rail of the second node by `mrail soft ctl`."""
+        """Changes a rail of the second node with `mrail soft ctl`."""
         command = [MRAIL, 'soft', 'ctl', '--session', self.session, '--node',
                    '1', '--rail', str(number), action]
         process = self.bench.start(command, 'ctl', None)
@@ -70,7 +70,7 @@ class Stream:
                              + self.bench.text('ctl').strip())
 
     def finish(self):
-        """The points.  Raises ValueError if the job did not end well."""
+        """Returns the points. Raises ValueError if the job failed."""
         self.over.touch()
         status = self.bench.wait(self.process, STREAM_LIMIT_S)
         if status != 0:
@@ -82,7 +82,7 @@ class Stream:
 
 
 def disturb(bench, name, at, pattern, size, fault):
-    """A rail goes after a second, and comes back 1.2 s later."""
+    """Disturbs a rail after one second, and restores it 1.2 s later."""
     _, _, down, up, options, _, _ = fault
     with Stream(bench, name, pattern, size, options) as stream:
         down_s = time.time()
@@ -98,7 +98,7 @@ def disturb(bench, name, at, pattern, size, fault):
 
 
 def lose_three(bench, name, at, pattern, size):
-    """Three of four rails go, one after another."""
+    """Takes down three of four rails, one after the other."""
     with Stream(bench, name, pattern, size) as stream:
         for gone in (3, 1, 2):
             stream.rail(gone, 'down')
@@ -109,8 +109,10 @@ def lose_three(bench, name, at, pattern, size):
 
 
 def stock_behaviour(bench, pattern, title, size, fault):
-    """The baseline's behaviour after a fault that lasts, as a sentence."""
-    # An aborted job may leave its session: each job has one of its own.
+    """Describes in a sentence how the baseline behaves after a permanent fault.
+    """
+    # An aborted job may leave its session behind, so each job uses a separate
+    # one.
     start = time.monotonic()
     with Stream(bench, f'stock-{title}-{fault[0]}', pattern, size,
                 ('--stock',)) as stream:
@@ -166,13 +168,14 @@ def failover_blocks(bench):
 
 
 def published(bench):
-    """Figures of other systems, on NICs: for reading, not for comparison."""
+    """Prints published figures of other systems on NICs. They are for
+    information only and cannot be compared."""
     for line in PUBLISHED:
         bench.say(line)
     return []
 
 
-# vm: from the command to its last line; the kernel is there already.
+# vm: from the command to its last line, with the kernel already fetched.
 
 def vm_blocks(bench):
     def run(at):
@@ -197,8 +200,8 @@ def vm_blocks(bench):
                'busiest.acl', 'busiest.ecmp', 'ECMP')])]
 
 
-# window: a lane of 400 Gb/s in virtual time, disturbed at 100 us; one seed a
-# run.
+# window: a lane of 400 Gb/s in virtual time, disturbed at 100 us. Each run uses
+# one seed.
 
 WINDOW_FIGURES = (
     Figure('noise at a steady rate, W = 8', '%', 'less', 'noise.8', 'noise.1',
@@ -226,7 +229,7 @@ def window_blocks(bench):
     return [Block([Turn('window_figure', run)], WINDOW_FIGURES)]
 
 
-# planner: plans, on the clock of the processor; medians of many in each run.
+# planner: CPU time of plans. Each run yields the median of many plans.
 
 LINKS = {'free': 'multi-rail', 'mesh': 'pairwise', 'switch': 'switch'}
 NODES = (2, 4, 8, 16, 32, 64)
@@ -235,7 +238,7 @@ GROWTH = ('Growth: no more for a demand than with 2 nodes (1.05 for noise); then
 
 
 def per_demand(values):
-    """Adds NAME.cold.each and NAME.slowest.each, in ns for each demand."""
+    """Adds NAME.cold.each and NAME.slowest.each, in ns per demand."""
     added = {}
     for name, demands in values.items():
         if not name.endswith('.demands'):

@@ -1,7 +1,8 @@
-"""The area paths: flow-level simulation of the papers' fabrics, and a lab.
+"""The area paths: flow-level simulation of the papers' fabrics, and jobs in a
+lab.
 
-The simulation is deterministic.  A run has its own seed for random ports and
-ECMP hashes, so ratios to ideal spraying are those of one seed each.
+The simulation is deterministic. Each run uses a different seed for random ports
+and ECMP hashes, so ratios to ideal spraying compare results of the same seed.
 """
 import json
 import time
@@ -16,7 +17,8 @@ CTCCL = ('ctccl', '--pattern', 'shift:8')
 
 
 def simulate(bench, at, *options):
-    """The methods of a run of `mrail simulate`, by (name, lanes), and seconds."""
+    """Returns the methods of a run of `mrail simulate`, by (name, lanes), and
+    seconds."""
     began = time.monotonic()
     text = bench.run([MRAIL, 'simulate', *options, '--json', '--seeds', '1',
                       '--seed', str(at + 1)], LIMIT_S)
@@ -77,7 +79,7 @@ def failure_figures():
         Figure('... their mean load', '%', 'more', 'through.mean')]
 
 
-# [Ethereal] 4: the fabric, the pattern, bytes of a host.
+# [Ethereal] 4: the fabric, the pattern, bytes per host.
 ETHEREAL = (('ethereal-256', 'alltoall', '256m'),
             ('ethereal-256', 'doubling', '256m'),
             ('ethereal-512', 'doubling', '256m'))

@@ -1,19 +1,19 @@
-"""The picture of the lab's exchanges, from the figures of the area paths."""
+"""Draws the lab's exchanges from the figures of the area paths."""
 from .svg import Drawing, Scale
 
 WIDTH, HEIGHT = 860, 352
 BAR, PITCH = 200, 22
 PATTERNS = (('alltoallv', 'MPI_Alltoallv, equal flows'),
             ('ring', 'ring of equal flows'))
-# The baselines of the figures, below the value with rules.
+# The baselines of the figures. The value with rules is the figure itself.
 ROWS = ('ECMP, ports of mrail', 'ECMP, lanes move', 'ECMP, stock UCX')
 TIME = '{}, 8 lanes, rules: time over the least'
 VARIATION = '... variation of uplink loads'
 
 
 def pairs_of(figures, pattern):
-    """{row: (time over the least, variation in %)} of a pattern; 'rules' is a row,
-    too."""
+    """Returns {row: (time relative to the least, variation in %)} for a
+    pattern, including the row 'rules'."""
     found = {}
     for item, after in zip(figures, figures[1:]):
         if (item['what'] == TIME.format(pattern)
@@ -25,13 +25,13 @@ def pairs_of(figures, pattern):
 
 
 def is_possible(figures):
-    """Whether the figures have the lab's exchanges."""
+    """Returns whether the figures include the lab's exchanges."""
     return all(set(pairs_of(figures, pattern)) >= {'port rules', *ROWS}
                for pattern, _ in PATTERNS)
 
 
 def draw(figures):
-    """The SVG.  figures: objects of the area paths, as in paths.json."""
+    """Returns the SVG. figures: objects of the area paths, as in paths.json."""
     values = {pattern: pairs_of(figures, pattern) for pattern, _ in PATTERNS}
     every = [pair for rows in values.values() for pair in rows.values()]
     times = Scale(0, max(time for time, _ in every), 0, BAR)

@@ -1,4 +1,4 @@
-"""Runs of programs for contrib/bench: time limits, interleaving, progress."""
+"""Runs programs for contrib/bench: time limits, interleaving, progress."""
 import contextlib
 import os
 import pathlib
@@ -17,16 +17,16 @@ STAGE = BUILD / 'stage'
 MRAIL = STAGE / 'bin' / 'mrail'
 GRACE_S = 10        # from the signal that ends a job to the one that kills it
 QUIET_S = 30        # between lines of progress
-# A job with stock UCX frees more than a GB.  A virtual machine returns that to
-# its host 2 s later, and then stands still for 30 ms of every 100, for half a
-# second.
+# A job with stock UCX frees more than a GB. A virtual machine returns that
+# memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
+# half a second.
 CALM_S = 3
 
 
 class Turn(NamedTuple):
     """One job of a round: its name, and measure(round), which adds samples.
 
-    rounds: the job takes part in so many rounds only; None for all.
+    rounds: the number of rounds in which the job takes part; None for all.
     """
     name: str
     measure: Callable[[int], None]
@@ -34,10 +34,11 @@ class Turn(NamedTuple):
 
 
 def interleaved(turns, rounds):
-    """(round, turn) in their order; in every other round backwards.
+    """Yields (round, turn) in their order, and in reverse order in every other
+    round.
 
-    So the jobs of a pair follow each other, no job is always the first one,
-    and most neighbours are of one kind.
+    The jobs of a pair therefore follow each other, no job is always the first
+    one, and most neighbours are of the same kind.
     """
     for i in range(rounds):
         for turn in reversed(turns) if i % 2 else turns:
@@ -46,18 +47,18 @@ def interleaved(turns, rounds):
 
 
 def in_words(seconds):
-    """A duration for a reader: '40 s', '3 min'."""
+    """Formats a duration for readers: '40 s', '3 min'."""
     if seconds < 90:
         return f'{max(seconds, 1):.0f} s'
     return f'{seconds / 60:.0f} min'
 
 
 class Block(NamedTuple):
-    """Jobs that are interleaved, and the figures made of them.
+    """Interleaved jobs, and the figures computed from them.
 
-    rounds: None for --runs.  figures: a list, or a function of the Bench that
-    returns one, after the jobs.  section: the part of the page that the
-    figures belong to.  note: printed before the jobs.
+    rounds: None for --runs. figures: a list, or a function of the Bench that
+    returns one after the jobs have run. section: the part of the page to which
+    the figures belong. note: printed before the jobs start.
     """
     turns: list
     figures: object = ()
@@ -73,7 +74,7 @@ class Block(NamedTuple):
 class Area(NamedTuple):
     """An area: its title, and blocks(bench), which prepares its blocks.
 
-    least_runs: single areas need more than five.
+    least_runs: some areas need more than five.
     """
     name: str
     title: str
@@ -83,9 +84,9 @@ class Area(NamedTuple):
 
 
 class Progress:
-    """Jobs that are done, and an estimate of the time left.
+    """Counts finished jobs, and estimates the time left.
 
-    It prints to stderr, so that the table stays clean.
+    The output goes to stderr, so that the table stays clean.
     """
 
     def __init__(self, out=sys.stderr, clock=time.monotonic):
@@ -99,7 +100,7 @@ class Progress:
         self.start = self.shown = self.clock()
 
     def step(self):
-        """One job more.  Shows a line if the last one is old."""
+        """Counts a finished job. Prints a line if the last one is old."""
         self.done += 1
         now = self.clock()
         if self.done < self.total and now - self.shown >= QUIET_S:
@@ -107,21 +108,22 @@ class Progress:
             print(self.line(now), file=self.out, flush=True)
 
     def line(self, now):
-        """Jobs so far and the time left, by the mean time of a job so far."""
+        """Returns the jobs so far and the time left, estimated from the mean
+        time per job."""
         each = (now - self.start) / max(self.done, 1)
         left = in_words(each * (self.total - self.done))
         return f'{self.area}: {self.done} of {self.total} jobs, about {left} left'
 
 
 def end(process):
-    """Ends a process and all of its process group, which is its own."""
+    """Ends a process and all other processes of its process group."""
     try:
         for sign in (signal.SIGTERM, signal.SIGKILL):
             os.killpg(process.pid, sign)
             limit = time.monotonic() + GRACE_S
             while time.monotonic() < limit:
                 process.poll()
-                os.killpg(process.pid, 0)  # raises if nobody is left
+                os.killpg(process.pid, 0)  # raises if no process is left
                 time.sleep(0.01)
     except ProcessLookupError:
         pass
@@ -129,7 +131,8 @@ def end(process):
 
 
 def processors():
-    """(busy, all): jiffies of this machine's processors.  Source: proc(5)."""
+    """Returns (busy, all), in jiffies of this machine's processors. Source:
+    proc(5)."""
     with open('/proc/stat', encoding='ascii') as file:
         user, nice, system, idle, iowait, irq, softirq = map(
             int, file.readline().split()[1:8])
@@ -138,13 +141,14 @@ def processors():
 
 
 def load_since(before):
-    """The busy share since an earlier result of processors()."""
+    """Returns the busy fraction since an earlier result of processors()."""
     busy, total = (b - a for a, b in zip(before, processors()))
     return busy / total if total else 0.0
 
 
 class Bench:
-    """What areas share: samples, figures, failures, jobs with a limit."""
+    """Shared by the areas: samples, figures, failures, and jobs with a time
+    limit."""
 
     def __init__(self, runs, out=sys.stdout):
         self.runs = self.asked_runs = runs
@@ -163,14 +167,14 @@ class Bench:
         print(words, file=self.out, flush=True)
 
     def fail(self, why, detail=''):
-        """A failure is printed, and makes the exit status 1."""
+        """Prints a failure, and makes the exit status 1."""
         self.failed = True
         self.say(f'failed: {why}')
         for line in detail.splitlines():
             self.say(line)
 
     def begin(self, area):
-        """The area has no samples and no figures; its jobs will follow."""
+        """Starts an area, which has no samples and no figures yet."""
         self.area, self.dir = area, BUILD / 'bench' / area
         self.dir.mkdir(parents=True, exist_ok=True)
         for old in self.dir.iterdir():
@@ -205,11 +209,12 @@ class Bench:
         self.finish()
 
     def add(self, name, sample, at):
-        """One sample of a name, of round `at`."""
+        """Adds one sample to a name, for round `at`."""
         self.samples.setdefault(name, {})[at] = sample
 
     def interleave(self, turns, rounds=None):
-        """Measures the jobs of all rounds; figures of these come next."""
+        """Measures the jobs of all rounds. The figures based on them come
+        afterwards."""
         self.rounds = self.runs if rounds is None else rounds
         for at, turn in interleaved(turns, self.rounds):
             try:
@@ -219,10 +224,10 @@ class Bench:
             self.progress.step()
 
     def paired(self, own, other):
-        """The samples of two names, in the order of rounds.
+        """Returns the samples of two names, in the order of rounds.
 
-        Where only one of the two was measured in a round, the pair is left
-        out, so that each value has its own neighbour.
+        A round in which only one of the two was measured is left out, so that
+        the values remain paired.
         """
         own = self.samples.get(own, {})
         if other is None:
@@ -247,7 +252,8 @@ class Bench:
                 self.say(figure.row(result))
 
     def observe(self, words):
-        """A sentence that no figure can say; --record keeps it."""
+        """Adds a sentence about something that no figure shows. --record keeps
+        it."""
         self.observations.append(words)
         self.say(words)
 
@@ -259,16 +265,16 @@ class Bench:
         self.say()
 
     def calm(self, command):
-        """Waits until the memory of a job with stock UCX has gone back."""
+        """Waits until the memory of a job with stock UCX has been returned."""
         is_stock = any(str(word).startswith('--stock') for word in command)
         if self.was_stock and not is_stock:
             time.sleep(CALM_S)
         self.was_stock = is_stock
 
     def start(self, command, out='out', err='err', env=None):
-        """A process with its output in files of the area.
+        """Starts a process with its output in files of the area.
 
-        err: a name of its own, or None to have both in `out`.
+        err: name of the file for stderr, or None to write it to `out`.
         """
         with contextlib.ExitStack() as files:
             stdout = files.enter_context(open(self.dir / out, 'wb'))
@@ -282,7 +288,8 @@ class Bench:
                 close_fds=False)
 
     def wait(self, process, limit_s):
-        """The exit status; None after the time limit, when the job was ended."""
+        """Returns the exit status, or None if the job exceeded the time limit
+        and was ended."""
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -296,7 +303,7 @@ class Bench:
         return (self.dir / name).read_text(encoding='utf-8', errors='replace')
 
     def run(self, command, limit_s=120, env=None, err='err'):
-        """What a command printed.  Raises ValueError if it failed."""
+        """Returns the output of a command. Raises ValueError if it failed."""
         self.calm(command)
         process = self.start(command, err=err, env=env)
         status = self.wait(process, limit_s)
@@ -309,7 +316,8 @@ class Bench:
         return self.text('out')
 
     def pick(self, name, at, objects, field, scale=1.0, **skew):
-        """A sample out of `mrail bench`'s objects; see samples.pick_object()."""
+        """Adds a sample from `mrail bench`'s objects; see
+        samples.pick_object()."""
         try:
             item = samples.pick_object(objects, **skew)
             self.add(name, samples.sample_of(item, field, scale), at)
@@ -317,7 +325,8 @@ class Bench:
             self.fail(f'{name}: {error}')
 
     def share(self, name, objects, **skew):
-        """The planned share of an exchange; shares are averaged, not paired."""
+        """Adds the planned fraction of an exchange. Fractions are averaged, not
+        paired."""
         try:
             item = samples.pick_object(objects, **skew)
             sample = samples.sample_of(item, 'planned')
@@ -326,12 +335,12 @@ class Bench:
             self.fail(f'{name}: {error}')
 
     def objects(self, *command):
-        """The objects of a run of `mrail bench ... --json`."""
+        """Returns the objects of a run of `mrail bench ... --json`."""
         return samples.bench_objects(self.run([*command, '--json']))
 
 
 def cpu_model():
-    """The processor as /proc/cpuinfo names it."""
+    """Returns the name of the processor from /proc/cpuinfo."""
     with open('/proc/cpuinfo', encoding='utf-8') as file:
         match = re.search(r'^model name\s*: (.+)$', file.read(), re.M)
     return match.group(1) if match else 'unknown processor'

@@ -1,7 +1,7 @@
-"""Readers of what the measured programs print.
+"""Parses the output of the measured programs.
 
-Each function takes text and raises ValueError, with the reason, for text that
-has no result or a wrong one.
+Each function takes text, and raises ValueError with the reason if the text has
+no result or a wrong one.
 """
 import json
 import re
@@ -9,13 +9,14 @@ import re
 from . import stats
 from .figure import Sample
 
-# With fewer single measurements than this, p99 is only their maximum.
+# With fewer single measurements than this, p99 is merely their maximum.
 FEW_SINGLES = 100
 SUFFIXES = {'': 1, 'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 
 
 def size_bytes(text):
-    """Bytes of a size as `mrail bench --sizes` takes it: 8, 64k, 16m."""
+    """Returns the bytes of a size as given to `mrail bench --sizes`: 8, 64k,
+    16m."""
     match = re.fullmatch(r'(\d+)([kmg]?)', text.lower())
     if match is None:
         raise ValueError(f"'{text}' is not a size")
@@ -23,7 +24,7 @@ def size_bytes(text):
 
 
 def bench_objects(text):
-    """The objects of `mrail bench --json`, one on each line."""
+    """Returns the objects of `mrail bench --json`, one per line."""
     objects = []
     for line in text.splitlines():
         if line.startswith('{'):
@@ -32,12 +33,12 @@ def bench_objects(text):
 
 
 def pick_object(objects, size=None, hotspot=None, to=None):
-    """The one object of a size, and of a skew, out of several.
+    """Returns the only object of a size, and of a skew, out of several.
 
-    size: as in size_bytes(), None for any.  hotspot: the share of the bytes
-    that go to one rank, 0 for an even exchange, None for any skew.  to: shift
-    or single. Raises ValueError if there is none, if there are several, or if
-    its data was wrong.
+    size: as in size_bytes(), None for any. hotspot: the fraction of the bytes
+    that goes to one rank, 0 for an even exchange, None for any skew. to: shift
+    or single. Raises ValueError if there is no object, if there are several, or
+    if its data was wrong.
     """
     found = []
     for item in objects:
@@ -57,10 +58,10 @@ def pick_object(objects, size=None, hotspot=None, to=None):
 
 
 def sample_of(item, field, scale=1.0):
-    """A sample of one field of an object, times `scale`.
+    """Returns a sample of one field of an object, times `scale`.
 
-    p50 and p99 belong to times only: the object has p50_s and p99_s of its
-    single measurements.  Raises ValueError if the field is absent or null.
+    p50 and p99 apply only to times: the object has p50_s and p99_s of its
+    single measurements. Raises ValueError if the field is absent or null.
     """
     value = item.get(field)
     if value is None:
@@ -74,7 +75,8 @@ def sample_of(item, field, scale=1.0):
 
 
 def perftest_rate(text):
-    """GB/s of 64 KB messages from the table of ib_write_bw and its siblings."""
+    """Returns the GB/s of 64 KB messages from the table of ib_write_bw or a
+    similar program."""
     for line in text.splitlines():
         words = line.split()
         if len(words) == 5 and words[0] == '65536':
@@ -83,10 +85,10 @@ def perftest_rate(text):
 
 
 def callgrind_costs(text, device):
-    """(outside, inside): instructions by whether their object is `device`.
+    """Returns (outside, inside): instructions in other objects and in `device`.
 
-    text: callgrind's output.  device: a part of the name of a shared object.
-    The line after "calls=" is the cost of the callee, which has its own lines.
+    text: callgrind's output. device: part of the name of a shared object. The
+    line after "calls=" is the cost of the callee, which has separate lines.
     Source: callgrind's manual, "Callgrind Format Specification".
     """
     names, costs = {}, [0, 0]
@@ -108,10 +110,11 @@ def callgrind_costs(text, device):
 
 
 def instructions(texts, device, messages):
-    """(outside, all): instructions per message, without and with the device.
+    """Returns (outside, all): instructions per message, without and with the
+    device.
 
-    texts: callgrind's output of one run, or of two that differ by `messages`
-    messages.  Raises ValueError if they counted nothing.
+    texts: callgrind's output of one run, or of two runs that differ by
+    `messages` messages. Raises ValueError if no instructions were counted.
     """
     costs = [callgrind_costs(text, device) for text in texts]
     outside, inside = costs[-1]
@@ -124,7 +127,7 @@ def instructions(texts, device, messages):
 
 
 def stream_points(text):
-    """[(time in s, bytes)] of mpi_stream, in the order of time."""
+    """Returns [(time in s, bytes)] of mpi_stream, in the order of time."""
     points = []
     for line in text.splitlines():
         at_s, size = line.split()
@@ -132,20 +135,21 @@ def stream_points(text):
     return points
 
 
-# Parts of a disturbed stream, in seconds.  The longest pause begins within
-# PAUSE_S after the disturbance.  The rate on the other rails counts from
+# Parts of a disturbed stream, in seconds. The longest pause begins within
+# PAUSE_S after the disturbance. The rate on the other rails counts from
 # SETTLE_S after it, and the rate on all rails from BACK_S after the repair.
 PAUSE_S, SETTLE_S, BACK_S, LEAST_BACK_S = 1.0, 0.4, 1.0, 1.2
 
 
 def disturbed(points, down_s, up_s):
-    """(pause in ms, MB/s after, MB/s back) of a stream that lost a rail.
+    """Returns (pause in ms, MB/s after, MB/s back) of a stream that lost a
+    rail.
 
-    points: as of stream_points().  down_s, up_s: when the rail was disturbed
-    and mended, on the same clock.  The pause is a sample: the longest time
-    without progress, with the p50 and p99 of all times between two points that
-    begin while the rail is disturbed.  Raises ValueError if the stream ended
-    too soon.
+    points: as returned by stream_points(). down_s, up_s: when the rail was
+    disturbed and repaired, on the same clock. The pause is a sample: the
+    longest time without progress, with the p50 and p99 of all times between two
+    points that begin while the rail is disturbed. Raises ValueError if the
+    stream ended too soon.
     """
     times = [at_s for at_s, _ in points]
     steps = list(zip(times, times[1:]))
@@ -170,7 +174,7 @@ def disturbed(points, down_s, up_s):
 
 
 def rate_at_end(points, span_s=1.5):
-    """MB/s of the last `span_s` seconds of a stream."""
+    """Returns the MB/s of the last `span_s` seconds of a stream."""
     last = points[-1][0] if points else 0
     ending = [point for point in points if last - point[0] < span_s]
     if len(points) <= len(ending) or not ending:
@@ -180,7 +184,7 @@ def rate_at_end(points, span_s=1.5):
 
 
 def pair_seconds(text):
-    """[(pair, others)] in MB/s, for each second of mpi_pair."""
+    """Returns [(pair, others)] in MB/s for each second of mpi_pair."""
     found = re.findall(r'^second \d+: (\S+) (\S+)', text, re.M)
     if not found:
         raise ValueError('no second of mpi_pair')
@@ -188,7 +192,8 @@ def pair_seconds(text):
 
 
 def named_values(text):
-    """{name: value} of lines "NAME VALUE", or "NAME W VALUE" as NAME.W."""
+    """Returns {name: value} of lines "NAME VALUE", or "NAME W VALUE" as NAME.W.
+    """
     found = {}
     for line in text.splitlines():
         *name, value = line.split()

@@ -1,29 +1,30 @@
-"""Statistics of contrib/bench.
+"""Statistics for contrib/bench.
 
-Pure functions over lists of numbers.  They read no file and no clock.
+Pure functions over lists of numbers, which read no files and no clock.
 """
 import math
 import statistics
 
 
 def median(values):
-    """The median; the mean of the middle two for an even number of values.
+    """Returns the median: the mean of the two middle values for an even number
+    of values.
 
-    values: at least one finite number, in any order and any unit.
-    Raises ValueError for none, or for one that is not finite.
+    values: at least one finite number, in any order and any unit. Raises
+    ValueError if there is none, or if one is not finite.
     """
     check_values(values)
     return statistics.median(values)
 
 
 def mean(values):
-    """The mean.  Raises ValueError as median() does."""
+    """Returns the mean. Raises ValueError as median() does."""
     check_values(values)
     return statistics.fmean(values)
 
 
 def deviation(values):
-    """The standard deviation of all values, not of a sample of more.
+    """Returns the standard deviation of a population (not of a sample).
 
     Raises ValueError as median() does.
     """
@@ -32,7 +33,7 @@ def deviation(values):
 
 
 def check_values(values):
-    """Raises ValueError unless there is a value and all are finite."""
+    """Raises ValueError unless there is a value and all values are finite."""
     if not values:
         raise ValueError('no values')
     if not all(math.isfinite(value) for value in values):
@@ -40,10 +41,11 @@ def check_values(values):
 
 
 def percentile(values, percent):
-    """The least value that is not below `percent` per cent of all values.
+    """Returns the smallest value that is not below `percent` per cent of all
+    values.
 
-    percent: in (0, 100].  The result is one of the values (nearest rank), so
-    no interpolation invents a tail.  Raises ValueError as median() does.
+    percent: in (0, 100]. The result is one of the values (nearest rank), so no
+    interpolation invents a tail. Raises ValueError as median() does.
     """
     check_values(values)
     if not 0 < percent <= 100:
@@ -53,22 +55,22 @@ def percentile(values, percent):
 
 
 def binomial_half_cdf(successes, trials):
-    """P(X <= successes) for X ~ Binomial(trials, 1/2), exactly rounded.
+    """Returns P(X <= successes) for X ~ Binomial(trials, 1/2), exactly rounded.
 
-    successes: below 0 gives 0.  trials: at least 0.
+    successes: below 0 gives 0. trials: at least 0.
     """
     ways = sum(math.comb(trials, i) for i in range(successes + 1))
     return ways / 2 ** trials
 
 
 def interval_rank(count, confidence=0.95):
-    """The rank k of the confidence interval of a median, or 0 for none.
+    """Returns the rank k of the confidence interval of a median, or 0 for none.
 
     The interval reaches from the k-th smallest of `count` values to the k-th
-    largest.  It contains the median of the distribution with a probability of
-    1 - 2 P(Binomial(count, 1/2) < k), and k is the largest rank for which that
-    is at least `confidence`.  Nothing is assumed of the distribution but
-    independent values.  Ranks exist from 6 values on for 95 %.
+    largest. It contains the median of the distribution with a probability of 1
+    - 2 P(Binomial(count, 1/2) < k), and k is the largest rank for which that is
+    at least `confidence`. The values must be independent, but nothing else is
+    assumed about the distribution. For 95 %, at least 6 values are needed.
 
     Source: [Order] 7.1.
     """
@@ -81,13 +83,14 @@ def interval_rank(count, confidence=0.95):
 
 
 def coverage(count, rank):
-    """The probability that the interval of interval_rank() has the median."""
+    """Returns the probability that the interval of interval_rank() contains the
+    median."""
     return 1 - 2 * binomial_half_cdf(rank - 1, count)
 
 
 def median_interval(values, confidence=0.95):
-    """(low, high) of the median by interval_rank(), or None for too few
-    values.
+    """Returns (low, high) for the median by interval_rank(), or None if there
+    are too few values.
 
     Raises ValueError as median() does.
     """
@@ -100,11 +103,11 @@ def median_interval(values, confidence=0.95):
 
 
 def paired_ratios(own, other):
-    """own[i] / other[i] for each pair of runs.
+    """Returns own[i] / other[i] for each pair of runs.
 
-    The speed of a shared machine changes within seconds.  The two runs of a
-    pair follow each other, so their ratio is steadier than either of them.
-    Raises ValueError for lists of different lengths or a zero in `other`.
+    The speed of a shared machine changes within seconds. The two runs of a pair
+    follow each other, so their ratio is steadier than either of them. Raises
+    ValueError if the lists have different lengths or `other` contains 0.
     """
     if len(own) != len(other):
         raise ValueError(f'{len(own)} and {len(other)} runs are no pairs')

@@ -1,14 +1,14 @@
-"""A small module for drawings: text, bars, lines, axes, with light and dark
+"""A small module for drawings: text, bars, lines and axes, with light and dark
 colours.
 
-The result is an SVG without scripts or fonts of its own.  A viewer picks its
-own font, so text is measured by the widths of a wide one, and text that could
-leave the drawing is an error.
+The result is an SVG without scripts or embedded fonts. The viewer chooses the
+font, so text is measured with the widths of a wide one. Text that could leave
+the drawing is an error.
 """
 from xml.sax.saxutils import escape, quoteattr
 
-# Widths of DejaVu Sans, one of the widest fonts for screens, in 1/1000 of the
-# font size, rounded up.  All other characters count as the widest letter.
+# Widths of DejaVu Sans, one of the widest screen fonts, in 1/1000 of the font
+# size, rounded up. All other characters count as the widest letter.
 WIDTHS = {**dict.fromkeys("ijlI'|", 360), **dict.fromkeys(' .,:;!()[]/ft-r', 445),
           **dict.fromkeys('0123456789', 640), **dict.fromkeys('mM', 980),
           **dict.fromkeys('wWQ%@', 1000),
@@ -16,8 +16,8 @@ WIDTHS = {**dict.fromkeys("ijlI'|", 360), **dict.fromkeys(' .,:;!()[]/ft-r', 445
 WIDEST = 860
 BOLD = 1.12
 
-# class: (attributes, light colour, dark colour); the colour is that of the
-# fill, or of the stroke for classes of lines.
+# class: (attributes, light colour, dark colour). The colour applies to the
+# fill, or to the stroke for classes of lines.
 FILLS = {
     'text': ('#1f2328', '#f0f6fc'),
     'note': ('#59636e', '#9198a1'),
@@ -46,18 +46,17 @@ SIZE = 13
 
 
 def text_width(words, size=SIZE, bold=False):
-    """An upper bound of the width of a text in pixels, in a wide font.
+    """Returns an upper bound of the width of a text in pixels, in a wide font.
 
-    size: of the font, in pixels.
+    size: font size in pixels.
     """
     total = sum(WIDTHS.get(letter, WIDEST) for letter in words)
     return total / 1000 * size * (BOLD if bold else 1)
 
 
 def style():
-    """The style sheet: light colours, and dark ones where the reader wants
-    them.
-    """
+    """Returns the style sheet: light colours, and dark ones if the reader
+    prefers them."""
     def rules(scheme):
         lines = [f'  .{name} {{ fill: {colors[scheme]}; }}'
                  for name, colors in FILLS.items() if name != 'text']
@@ -79,7 +78,8 @@ def style():
 
 
 def place(value):
-    """A coordinate: one digit after the point, and none for whole numbers."""
+    """Formats a coordinate with one digit after the point, or none for whole
+    numbers."""
     return f'{value:.1f}'.rstrip('0').rstrip('.') if value else '0'
 
 
@@ -97,8 +97,8 @@ class Scale:
 
 
 class Drawing:
-    """Elements of an SVG of a fixed width.  Coordinates are pixels from the
-    top left."""
+    """Elements of an SVG of a fixed width. Coordinates are pixels from the top
+    left."""
 
     def __init__(self, width):
         self.width = width
@@ -121,19 +121,20 @@ class Drawing:
             + f'>{escape(words)}</text>')
 
     def upright(self, x, y, words):
-        """A text that is turned to the left, centred at a point."""
+        """Draws a text rotated to the left, centred at a point."""
         self.parts.append(
             f'<text transform="translate({place(x)} {place(y)}) rotate(-90)" '
             f'text-anchor="middle">{escape(words)}</text>')
 
     def bar(self, x, y, length, kind, height=16):
-        """A horizontal bar; a length below a pixel stays visible."""
+        """Draws a horizontal bar, which stays visible even if it is shorter
+        than a pixel."""
         self.parts.append(
             f'<rect x="{place(x)}" y="{place(y)}" rx="2" height="{place(height)}" '
             f'width="{place(max(length, 1))}" class="{kind}"/>')
 
     def line(self, points, kind):
-        """A line through [(x, y), ...]."""
+        """Draws a line through [(x, y), ...]."""
         places = ' '.join(f'{place(x)},{place(y)}' for x, y in points)
         self.parts.append(f'<polyline points="{places}" class="{kind}"/>')
 
@@ -146,11 +147,12 @@ class Drawing:
                           f'r="{place(radius)}" class="{kind}"/>')
 
     def triangle(self, x, y, kind):
-        """An upward triangle: a value above the scale."""
+        """Draws an upward triangle, for a value above the scale."""
         self.polygon([(x - 4.5, y + 5), (x, y - 4), (x + 4.5, y + 5)], kind)
 
     def axes(self, x_scale, y_scale, x_ticks, y_ticks, labels=True):
-        """Axes with a grid line for each y tick; labels: those of x, too."""
+        """Draws axes with a grid line for each y tick. labels: also label the x
+        ticks."""
         left, right = x_scale.start, x_scale.end
         for value in y_ticks:
             y = y_scale(value)
@@ -165,7 +167,8 @@ class Drawing:
                 self.text(x, y_scale.start + 20, f'{value:g}', anchor='middle')
 
     def svg(self, height, title):
-        """The whole file; title: for readers who do not see the drawing."""
+        """Returns the whole file. title: for readers who do not see the
+        drawing."""
         return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" '
                 f'height="{place(height)}" viewBox="0 0 {self.width} '
                 f'{place(height)}" role="img">\n'

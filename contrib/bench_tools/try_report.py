@@ -3,12 +3,12 @@
     python3 contrib/bench_tools/try_report.py rows [--single-rail] TITLE FILE...
     python3 contrib/bench_tools/try_report.py links EXCHANGES NAME=FILE NAME=FILE
 
-rows: one row per size and transport, from files of `mrail bench --json`, which
-are named *.stock1, *.stock4 and *.mrail; with --single-rail *.stock and
-*.mrail, of ranks with one rail each.  links: the bytes of each rail in two
-jobs, from files of `mrail soft status --json`.
+rows: prints one row per size and transport, from files of `mrail bench --json`.
+The files are named *.stock1, *.stock4 and *.mrail; or with --single-rail,
+*.stock and *.mrail, for ranks with one rail each. links: prints the bytes of
+each rail in two jobs, from files of `mrail soft status --json`.
 
-Exit status: 0, or 1 if a result is missing, wrong, or of another transport.
+Exit status: 0, or 1 if a result is missing, wrong, or from another transport.
 """
 import json
 import os
@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bench_tools.samples import bench_objects  # noqa: E402 (after the path)
 
-# suffix of a file: label of the row, beginning of the transport's name
+# suffix of a file: label of the row, prefix of the transport's name
 JOBS = {'stock1': ('stock UCX, 1 rail', 'ucx:rc_v'),
         'stock4': ('stock UCX, 4 rails', 'ucx:rc_v'),
         'mrail': ('mrail, 4 rails', 'mrail')}
@@ -30,7 +30,8 @@ BAR = 24
 
 
 def row(title, size, label, result, baseline):
-    """A row of the table; baseline: the result of the ratio's other side."""
+    """Returns a row of the table. baseline: the result to which the ratio
+    refers."""
     head = f'{title:<18} {size // 1024:6d}  {label:<18}'
     if result is None:
         return f'{head}  no result'
@@ -44,7 +45,7 @@ def row(title, size, label, result, baseline):
 
 
 def rows(title, texts, jobs):
-    """(lines, all_good) of {suffix: output of mrail bench}."""
+    """Returns (lines, all_good) for {suffix: output of mrail bench}."""
     results = {name: {item['size']: item for item in bench_objects(text)}
                for name, text in texts.items()}
     sizes = sorted({size for by_size in results.values() for size in by_size})
@@ -65,7 +66,7 @@ def rows(title, texts, jobs):
 
 
 def rail_bytes(status, exchanges):
-    """{(node, rail, direction): MB of an exchange} of one job."""
+    """Returns {(node, rail, direction): MB per exchange} of one job."""
     found = {}
     for rail in status['devices']:
         for direction, key in (('out', 'tx_bytes'), ('in', 'rx_bytes')):
@@ -80,7 +81,8 @@ def bar(value, most):
 
 
 def links(exchanges, left, right):
-    """Lines of both jobs side by side; left, right: (name, status object)."""
+    """Returns lines that show both jobs side by side. left, right: (name,
+    status object)."""
     loads = [rail_bytes(status, exchanges) for _, status in (left, right)]
     if not loads[0] or set(loads[0]) != set(loads[1]):
         raise ValueError('the two jobs do not have the same rails')

@@ -1,9 +1,9 @@
-"""The picture of the throughput window, from the object of window_figure."""
+"""Draws the throughput window, from the object written by window_figure."""
 from .svg import Drawing, Scale
 
 WIDTH, HEIGHT = 900, 880
 LEFT, RIGHT, TOP = 78, 872, 164
-PANEL, PITCH = 190, 226         # height, and from one to the next
+PANEL, PITCH = 190, 226         # height of a panel, and the distance between two
 MAX_GBPS = 800
 REMARKS = {'1': 'each chunk for itself: noise and bursts look alike',
            '8': "mrail's window: every burst is seen",
@@ -38,7 +38,7 @@ def legend(drawing, windows):
 
 
 def truth(data, x_scale, y_scale):
-    """The outline of the true rate, as a polygon."""
+    """Draws the outline of the true rate as a polygon."""
     ends = [start for start, _ in data['truth'][1:]] + [data['end_us']]
     points = [(x_scale(0), y_scale(0))]
     for (start, gbps), end in zip(data['truth'], ends):
@@ -71,7 +71,7 @@ def panel(drawing, data, window, i, top, is_last):
 
 
 def phases(drawing, data):
-    """Labels above the first panel, and their limits in all panels."""
+    """Draws labels above the first panel, and their limits in all panels."""
     x_scale = Scale(0, data['end_us'], LEFT, RIGHT)
     limits = [0, data['arrive_us'], data['stable_us'], data['leave_us'],
               data['end_us']]
@@ -87,7 +87,7 @@ def phases(drawing, data):
 
 
 def draw(data):
-    """The SVG of one object of test/bench/window_figure.c."""
+    """Returns the SVG for one object of test/bench/window_figure.c."""
     drawing = Drawing(WIDTH)
     windows = list(data['series'])
     head(drawing, data)

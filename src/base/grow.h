@@ -7,9 +7,9 @@
 
 /*
  * Makes room for `count` elements of `size` bytes in the array that *array_p
- * points to (of any type; NULL: empty). Returns 1, or 0 with the array
- * unchanged if memory runs out. The pointer is copied as bytes because its type
- * is not void *.
+ * points to. The array may be of any type; a NULL array is empty. Returns 1, or
+ * 0 with the array unchanged if memory runs out. The pointer is copied as bytes
+ * because its type is not void *.
  */
 static inline int mrail_grow(void *array_p, size_t count, size_t size)
 {

@@ -11,7 +11,7 @@
  * if there is none. */
 static size_t utf8_length(const unsigned char *text)
 {
-    /* For each first byte: the range of the second byte, and the number of
+    /* For each first byte, the range of the second byte and the number of
      * bytes. */
     static const struct {
         unsigned char first, last, low, high;

@@ -1,13 +1,13 @@
 /*
  * Writes the JSON (RFC 8259) that all `mrail` verbs print, as a stream.
  *
- * JSON libraries build a tree in memory, which takes some hundred bytes for
- * each value: too much for the pieces of a large plan. Their numbers are
- * doubles, and the byte counters of long jobs exceed 2^53. Members are
- * separated by ", ", a key and its value by ": ", so that a line is easy to
- * search. docs/decisions/0019.
+ * JSON libraries build a tree in memory. A tree takes several hundred bytes for
+ * each value, which is too much for the pieces of a large plan. Their numbers
+ * are doubles, but the byte counters of long jobs exceed 2^53. Members are
+ * separated by ", ", and a key from its value by ": ", so that lines are easy
+ * to search. Source: docs/decisions/0019.
  *
- * Not thread-safe: one thread per writer. Errors stay in the stream.
+ * Not thread-safe: one thread per writer. Errors remain recorded in the stream.
  */
 #ifndef MRAIL_BASE_JSON_H
 #define MRAIL_BASE_JSON_H
@@ -18,8 +18,8 @@
 typedef struct mrail_json {
     FILE *stream;
     unsigned depth;
-    int comma;   /* the next value follows another one */
-    int newline; /* the next value begins a line */
+    int comma;   /* the next value follows another value */
+    int newline; /* the next value starts a line */
 } mrail_json_t;
 
 /* Returns a writer for one text. */
@@ -45,17 +45,18 @@ void mrail_json_null(mrail_json_t *json, const char *key);
 void mrail_json_real(mrail_json_t *json, const char *key, double value,
                      int digits);
 
-/* Writes `decimals` digits after the point (0 to 9), or null as above. */
+/* Writes `decimals` digits after the point (0 to 9), or null under the same
+ * condition. */
 void mrail_json_fixed(mrail_json_t *json, const char *key, double value,
                       int decimals);
 
 /* Writes U+FFFD for each byte that is not UTF-8, and null for NULL. */
 void mrail_json_string(mrail_json_t *json, const char *key, const char *text);
 
-/* The next value begins a line, indented according to its depth. */
+/* Starts a line before the next value, indented according to its depth. */
 void mrail_json_newline(mrail_json_t *json);
 
-/* Ends the outermost value with a newline. */
+/* Ends the output with a newline after the outermost value. */
 void mrail_json_end(mrail_json_t *json);
 
 #endif

@@ -13,8 +13,8 @@
 
 typedef struct mrail_launch {
     long rank, size; /* -1: set by no launcher */
-    long local_rank; /* among the ranks of this node; -1 as above */
-    const char *job; /* unique among the jobs on a machine; NULL as above */
+    long local_rank; /* rank within this node; -1: set by no launcher */
+    const char *job; /* unique among the jobs on a machine; NULL: unknown */
     int is_mpi;      /* started as an MPI rank; 0 in a plain batch script */
 } mrail_launch_t;
 
@@ -61,7 +61,8 @@ mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
     for (unsigned i = 0; launch.job == NULL && jobs[i] != NULL; ++i) {
         launch.job = getenv_func(jobs[i]);
     }
-    /* All except SLURM_PROCID, which is 0 in batch scripts as well. */
+    /* Use all of them except SLURM_PROCID, which is 0 in batch scripts as
+     * well. */
     for (unsigned i = 0; i < 3; ++i) {
         launch.is_mpi |= getenv_func(ranks[i]) != NULL;
     }

@@ -1,7 +1,7 @@
 /*
- * Intrusive doubly linked list with a head. mrail_list_init() makes a node that
- * is not on a list point to itself, and mrail_list_del() does the same. The
- * caller locks.
+ * Intrusive doubly linked list with a head. A node that is not on a list points
+ * to itself, as mrail_list_init() and mrail_list_del() leave it. The caller
+ * locks.
  */
 #ifndef MRAIL_BASE_LIST_H
 #define MRAIL_BASE_LIST_H
@@ -57,7 +57,7 @@ static inline void mrail_list_del(mrail_list_t *node)
     for (pos = mrail_list_entry((head)->next, type, member);                   \
          &pos->member != (head);                                               \
          pos = mrail_list_entry(pos->member.next, type, member))
-/* The same, except that the loop may remove `pos` from the list. */
+/* Like mrail_list_for_each(), but the body may remove `pos` from the list. */
 #define mrail_list_for_each_safe(pos, tmp, head, type, member)                 \
     for (pos = mrail_list_entry((head)->next, type, member),                   \
         tmp = mrail_list_entry(pos->member.next, type, member);                \

@@ -1,4 +1,4 @@
-# src/base: the common base of all folders. libc only.
+# src/base: code that all other directories share. libc only.
 noinst_LTLIBRARIES += libmrail-base.la
 libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \

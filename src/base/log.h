@@ -26,7 +26,7 @@ extern mrail_log_level_t mrail_log_level;
 /* A NULL func means stderr. Call this before threads start. */
 void mrail_log_set(mrail_log_func_t func, mrail_log_level_t level);
 
-/* Parses "error" to "trace", in any case. Returns -1 for other names. */
+/* Parses "error" to "trace", ignoring case. Returns -1 for other names. */
 int mrail_log_level_parse(const char *name);
 
 void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,

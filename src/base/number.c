@@ -32,7 +32,7 @@ static int read_digits(const char **text_p, uint64_t *value_p)
 }
 
 /* Reads "12", "12.5" or ".5" as a whole number and millionths, and moves
- * *text_p past it. *too_fine_p: there are more than six digits after the
+ * *text_p past it. Sets *too_fine_p if there are more than six digits after the
  * point. */
 static int read_decimal(const char **text_p, uint64_t *whole_p,
                         uint32_t *millionths_p, int *too_fine_p)
@@ -155,8 +155,8 @@ int mrail_number_seconds(const char *text, double min, double max,
     return 0;
 }
 
-/* Returns the number of bits in a unit of rate: 8000000 for "MB/s". 0: not a
- * unit. */
+/* Returns the number of bits in a unit of rate, such as 8000000 for "MB/s", or
+ * 0 if it is not a unit. */
 static uint64_t rate_unit(const char *text, unsigned bare)
 {
     static const char prefixes[] = "kMGT";
@@ -199,7 +199,7 @@ int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
     if (unit == 0) {
         return -EINVAL;
     }
-    part = millionths * unit; /* below 1e6 * 8e12 */
+    part = millionths * unit; /* less than 1e6 * 8e12 */
     if (too_fine || part % 1000000 != 0) {
         return -EDOM;
     }
@@ -245,7 +245,7 @@ typedef struct size_range {
     uint64_t first, last, factor;
 } size_range_t;
 
-/* Parses "SIZE", "FIRST:LAST" or "FIRST:LAST:FACTOR", in place. */
+/* Parses "SIZE", "FIRST:LAST" or "FIRST:LAST:FACTOR". Modifies `word`. */
 static int read_range(char *word, uint64_t max, size_range_t *range)
 {
     char *last = strchr(word, ':'), *factor = NULL;

@@ -42,7 +42,7 @@ void mrail_pool_cleanup(mrail_pool_t *pool);
  * from chunk_init. */
 int mrail_pool_grow(mrail_pool_t *pool);
 
-/* Total size of all chunks in bytes. */
+/* Returns the total size of all chunks in bytes. */
 size_t mrail_pool_bytes(const mrail_pool_t *pool);
 
 /* Returns the `priv` that chunk_init set for the chunk of `elem`. */

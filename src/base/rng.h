@@ -23,14 +23,14 @@ static inline uint64_t mrail_rng_next(mrail_rng_t *rng)
     return mrail_mix64(rng->state);
 }
 
-/* Uniform in [0, bound), bound >= 1. Multiply-shift: the bias is below
- * 2^-32. */
+/* Returns a uniform number in [0, bound), bound >= 1. The multiply-shift method
+ * has a bias below 2^-32. */
 static inline uint32_t mrail_rng_below(mrail_rng_t *rng, uint32_t bound)
 {
     return (uint32_t)(((mrail_rng_next(rng) >> 32) * (uint64_t)bound) >> 32);
 }
 
-/* Non-zero with probability ppm / 1e6. */
+/* Returns non-zero with probability ppm / 1e6. */
 static inline int mrail_rng_hit(mrail_rng_t *rng, uint32_t ppm)
 {
     return (ppm != 0) && (mrail_rng_below(rng, 1000000) < ppm);

@@ -21,7 +21,7 @@ static inline int mrail_seq32_before(uint32_t a, uint32_t b)
     return (int32_t)(a - b) < 0;
 }
 
-/* Signed distance b - a of two 24-bit numbers, in [-2^23, 2^23). */
+/* Returns the signed distance b - a of two 24-bit numbers, in [-2^23, 2^23). */
 static inline int32_t mrail_psn_diff(uint32_t b, uint32_t a)
 {
     return (int32_t)((b - a) << 8) >> 8;

@@ -36,7 +36,7 @@ int mrail_text_count(mrail_text_line_t *line, const char *word,
 
 /* ---- Capacities ---- */
 
-/* In bits, which makes all capacities whole numbers. */
+/* Bits make all capacities whole numbers. */
 #define MIN_BITS UINT64_C(8000)
 #define MAX_BITS UINT64_C(8000000000000000)
 
@@ -62,7 +62,7 @@ int mrail_text_capacity(mrail_text_line_t *line, const char *word,
     if (ret == -EDOM) {
         return mrail_text_fail(line,
                                "'%.40s' is too fine: whole bits per "
-                               "second, at most six digits behind the "
+                               "second, at most six digits after the "
                                "point",
                                word);
     }
@@ -112,7 +112,7 @@ unsigned mrail_text_list_from(const mrail_text_list_t *list, unsigned least)
     return found;
 }
 
-/* Parses "3" or "0-3", in place. */
+/* Parses "3" or "0-3". Modifies `part`. */
 static int read_part(mrail_text_line_t *line, char *part, const char *what,
                      unsigned count, unsigned *first_p, unsigned *last_p)
 {
@@ -135,7 +135,7 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
         if (ret != 0) {
             return mrail_text_fail(line,
                                    "'%.20s' is not a %s number: a list "
-                                   "as 3, 0-3 or 0,2, or * for all",
+                                   "such as 3, 0-3 or 0,2, or * for all",
                                    number, what);
         }
     }
@@ -219,7 +219,7 @@ int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
 
 /* ---- Lines ---- */
 
-/* Cuts the line at blanks and at '#', in place. */
+/* Splits the line at blanks and ends it at '#'. Modifies `text`. */
 static int cut_line(mrail_text_line_t *line, char *text)
 {
     char *save = NULL;
@@ -245,8 +245,8 @@ static int cut_line(mrail_text_line_t *line, char *text)
     return 0;
 }
 
-/* Calls `func` for all lines of `text`, which ends with a zero byte, and then
- * for the end. */
+/* Calls `func` for each line of the NUL-terminated `text`, and once more at the
+ * end. */
 static int run_lines(mrail_text_line_t *line, char *text,
                      mrail_text_line_func_t func, void *arg)
 {
@@ -274,7 +274,7 @@ static int run_lines(mrail_text_line_t *line, char *text,
     return func(line, arg);
 }
 
-/* Returns the line number of the zero byte at `zero`. */
+/* Returns the number of the line that contains the NUL byte at `zero`. */
 static unsigned line_of(const char *text, const char *zero)
 {
     unsigned number = 1;

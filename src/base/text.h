@@ -1,10 +1,10 @@
 /*
  * Lines of words, lists and counts: the common part of the project's text
- * formats (topology, demand, fabric). '#' begins a comment, blanks separate
+ * formats (topology, demand, fabric). '#' starts a comment, blanks separate
  * words, and empty lines are counted.
  *
- * Pure: text in, words out. If the text is refused, line->why has the message.
- * The caller puts "NAME:LINE: " in front of it.
+ * Pure: text in, words out. If the text is refused, line->why has the message,
+ * which the caller prefixes with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
 #define MRAIL_BASE_TEXT_H
@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRAIL_TEXT_MAX_WORDS 12 /* in a line */
-#define MRAIL_TEXT_LIST_MAX 32  /* parts between commas */
-#define MRAIL_TEXT_MAX_NAME 100 /* of a name in a sentence */
+#define MRAIL_TEXT_MAX_WORDS 12 /* words in a line */
+#define MRAIL_TEXT_LIST_MAX 32  /* parts of a list, between commas */
+#define MRAIL_TEXT_MAX_NAME 100 /* bytes of a name in a message */
 #define MRAIL_TEXT_LIST_END UINT32_MAX
 
 typedef struct mrail_text_line {
@@ -26,13 +26,14 @@ typedef struct mrail_text_line {
     char why[256];
 } mrail_text_line_t;
 
-/* Called for each line that has words, and after the last one once with
- * line->num == 0. Returns 0 to continue, or -EINVAL (with line->why written) or
- * -ENOMEM to stop. */
+/* Called for each line that has words, and once after the last line with
+ * line->num == 0. Returns 0 to continue, or -EINVAL (with a message in
+ * line->why) or -ENOMEM to stop. */
 typedef int (*mrail_text_line_func_t)(mrail_text_line_t *line, void *arg);
 
-/* Splits a text into lines for `func`. Returns 0, or -EINVAL or -ENOMEM with
- * "NAME:LINE: sentence" in `why`. Of a long name, only the end is kept. */
+/* Splits a text into lines and calls `func` for each. Returns 0, or -EINVAL or
+ * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. Only the end of a long name is
+ * kept. */
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
                     char *why, size_t size);
@@ -41,31 +42,32 @@ int mrail_text_each(const char *name, const char *text, size_t length,
 int mrail_text_fail(mrail_text_line_t *line, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
-/* Reads decimal digits only, from min to max. Returns 0 or -EINVAL: "nodes: '0'
- * ...". */
+/* Reads a number of decimal digits, from min to max. Returns 0, or -EINVAL with
+ * a message that starts with `what`. */
 int mrail_text_count(mrail_text_line_t *line, const char *word,
                      const char *what, unsigned min, unsigned max,
                      unsigned *value_p);
 
-/* Reads "50GB" (bytes per second) or "400Gb" (bits), exactly, with k, M, G or T
- * as powers of 1000, from 1kB to 1000TB. The word `none` means 0, unless `none`
- * is NULL. Returns 0 or -EINVAL. */
+/* Reads "50GB" (bytes per second) or "400Gb" (bits per second), exactly. k, M,
+ * G and T are powers of 1000, and the range is 1kB to 1000TB. If `none` is not
+ * NULL, that word means 0. Returns 0 or -EINVAL. */
 int mrail_text_capacity(mrail_text_line_t *line, const char *word,
                         const char *none, double *capacity_p);
 
-/* ---- lists: *, 3, 0-3, 0,2, 0-3,8 ---- */
+/* ---- Lists: *, 3, 0-3, 0,2, 0-3,8 ---- */
 
 typedef struct mrail_text_list {
     unsigned num; /* parts */
     unsigned first[MRAIL_TEXT_LIST_MAX], last[MRAIL_TEXT_LIST_MAX];
 } mrail_text_list_t;
 
-/* Reads numbers below `count` (> 0), in the order of the text, each at most
- * once. `what` names the things that are numbered. Returns 0 or -EINVAL. */
+/* Reads a list of numbers below `count` (> 0), in the order of the text. No
+ * number may occur twice. `what` names the numbered things in messages. Returns
+ * 0 or -EINVAL. */
 int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
                     unsigned count, mrail_text_list_t *list);
 
-/* The same, but numbers may be repeated. */
+/* Like mrail_text_list(), but numbers may be repeated. */
 int mrail_text_sequence(mrail_text_line_t *line, const char *word,
                         const char *what, unsigned count,
                         mrail_text_list_t *list);

@@ -1,4 +1,4 @@
-/* Small helpers that are missing in C. libc only. */
+/* Small helpers that C lacks. libc only. */
 #ifndef MRAIL_BASE_UTIL_H
 #define MRAIL_BASE_UTIL_H
 
@@ -28,8 +28,7 @@ static inline void mrail_copy(void *to, const void *from, size_t length)
     }
 }
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood 2014), which mixes ids
- * well. */
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014), a good hash of ids. */
 static inline uint64_t mrail_mix64(uint64_t x)
 {
     x ^= x >> 30;

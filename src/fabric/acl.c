@@ -1,4 +1,4 @@
-/* Switch rules: options, port ranges, and the table of languages. */
+/* Switch rules: options, port ranges, and the table of dialects. */
 #include "config.h"
 #include "fabric/acl.h"
 
@@ -77,8 +77,8 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
     }
     if (acl->num_uplinks > mrail_ports_step(acl->leaf_uplinks)) {
         snprintf(why, size,
-                 "%u uplinks, but a leaf segment has only %u ports: at most so "
-                 "many uplinks, or fewer than %u leaf uplinks",
+                 "%u uplinks, but a leaf segment has only %u ports: at most "
+                 "that many uplinks, or fewer than %u leaf uplinks",
                  acl->num_uplinks, mrail_ports_step(acl->leaf_uplinks),
                  acl->leaf_uplinks);
         return -EINVAL;
@@ -236,8 +236,8 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
         mrail_ports_segment(acl->num_uplinks, uplink, first_p, last_p);
         return;
     }
-    /* Same division as in mrail_ports_lane_nested(): into parts of the step.
-     * The last part takes the rest of the leaf segment. */
+    /* Divides the step like mrail_ports_lane_nested(). The last part gets the
+     * rest of the leaf segment. */
     mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
     step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
     *first_p = (uint16_t)(first + uplink * step);

@@ -1,10 +1,11 @@
 /*
  * Switch rules that send each segment of RoCEv2 source ports out of one uplink,
- * in the languages of several switches; and a reader that checks whether a rule
- * set covers the port range. Source: [CTCCL] 3.2 and 4.1.
+ * in the languages of several switches. A reader checks whether a rule set
+ * covers the port range. Source: [CTCCL] 3.2 and 4.1.
  *
  * The segments are those of orchestrator/ports.h, so rules and lanes agree by
- * construction. Pure: options in, text out; text in, a report out.
+ * construction. Pure: the writer turns options into text, and the reader turns
+ * text into a report.
  */
 #ifndef MRAIL_FABRIC_ACL_H
 #define MRAIL_FABRIC_ACL_H
@@ -14,8 +15,8 @@
 #include <stdio.h>
 
 #define MRAIL_ACL_NO_DSCP 255
-/* MRAIL_ACL_LINUX: uplink n, counted from 0, gets the packet mark (this + n +
- * 1). */
+/* MRAIL_ACL_LINUX marks packets for uplink n, counted from 0, with this value +
+ * n + 1. */
 #define MRAIL_ACL_LINUX_MARK 0x47910000u
 #define MRAIL_ACL_MAX_UPLINKS 256
 
@@ -47,17 +48,19 @@ typedef struct mrail_acl {
     unsigned num_uplinks;              /* 1 to MRAIL_ACL_MAX_UPLINKS */
     const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
     /*
-     * 1: this switch is a leaf, which divides the whole range among its
-     * uplinks. More: it is a spine of a three-tier fabric whose leaves have
-     * this many uplinks. It divides each leaf segment among its own uplinks.
+     * 1 if this switch is a leaf, which divides the whole range among its
+     * uplinks. Otherwise it is a spine of a three-tier fabric whose leaves have
+     * this many uplinks, and it divides each leaf segment among its own
+     * uplinks.
      */
     unsigned leaf_uplinks;
     unsigned dscp; /* 0 to 63, or MRAIL_ACL_NO_DSCP */
     mrail_acl_failure_t failure;
-    const char *name;           /* prefix of lists and maps: "udf" */
+    /* prefix of list and map names, such as "udf" */
+    const char *name;
     const char *const *ingress; /* ports to which the rules apply */
-    unsigned num_ingress;       /* 0: a placeholder line says where to apply
-                                 * them */
+    /* 0: a placeholder line says where to apply them */
+    unsigned num_ingress;
     /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its
      * uplinks. Packets to them take the ordinary routes. */
     const char *const *local;
@@ -66,34 +69,34 @@ typedef struct mrail_acl {
     int as_printed;
 } mrail_acl_t;
 
-/* "ios", "eos", "sonic", "nvue", "linux". */
+/* Returns "ios", "eos", "sonic", "nvue" or "linux". */
 const char *mrail_acl_dialect_name(mrail_acl_dialect_t dialect);
 
-/* Checks the options. Returns 0, or -EINVAL with a sentence in `why`. */
+/* Checks the options. Returns 0, or -EINVAL with a message in `why`. */
 int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* The same, plus the limits of one language. */
+/* Like mrail_acl_validate(), but also checks the limits of one dialect. */
 int mrail_acl_validate_dialect(const mrail_acl_t *acl,
                                mrail_acl_dialect_t dialect, char *why,
                                size_t why_size);
 
-/* The same for mrail_acl_write_vrfs(). */
+/* Like mrail_acl_validate(), but for mrail_acl_write_vrfs(). */
 int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* Returns a sentence that says where switches of this kind deviate from
+/* Returns a message that says where switches of this kind deviate from
  * acl->failure, or NULL if they do not. */
 const char *mrail_acl_failure_note(const mrail_acl_t *acl,
                                    mrail_acl_dialect_t dialect);
 
-/* The ports of uplink `uplink` in leaf segment `segment`, both inclusive.
- * `segment` is below acl->leaf_uplinks, so it is 0 on a leaf. The options are
- * valid. */
+/* Returns the first and last port of uplink `uplink` in leaf segment `segment`.
+ * `segment` is below acl->leaf_uplinks, so it is 0 on a leaf. The options must
+ * be valid. */
 void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
                      uint16_t *first_p, uint16_t *last_p);
 
-/* Writes the rules or, for undo, the commands that remove them. The options are
- * valid for the dialect. A next hop of NULL becomes NEXT_HOP_1 and so on, which
- * a switch refuses. */
+/* Writes the rules or, for undo, the commands that remove them. The options
+ * must be valid for the dialect. A NULL next hop is written as NEXT_HOP_1 and
+ * so on, which switches refuse. */
 void mrail_acl_write(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                      FILE *stream);
 void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
@@ -116,21 +119,21 @@ typedef struct mrail_acl_report {
     unsigned num_unmapped;  /* rules without a target */
     unsigned num_outside;   /* rules for ports below 0xC000 */
     unsigned num_misplaced; /* segments that differ from those of ports.h */
-    unsigned num_conflicts; /* rules with a different DSCP; names without a
-                             * list */
+    /* rules with a different DSCP, and list names that do not exist */
+    unsigned num_conflicts;
 } mrail_acl_report_t;
 
 #define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes in a rule set */
-#define MRAIL_ACL_MAX_RULES 16384u    /* in a rule set */
+#define MRAIL_ACL_MAX_RULES 16384u    /* rules in a rule set */
 
 /*
- * Reads a rule set back and compares it with the segments of `num_uplinks`
- * uplinks (0: as many as there are targets). Prints one line to `stream` for
- * each finding, with the line number in the text. `report` is written if the
- * text could be read. Returns 0 if each port of the range goes to exactly one
- * uplink. Errors:
+ * Reads a rule set and compares it with the segments of `num_uplinks` uplinks
+ * (0: as many as there are targets). Prints one line to `stream` for each
+ * finding, with the line number in the text. Writes `report` if the text could
+ * be read. Returns 0 if each port of the range goes to exactly one uplink.
+ * Errors:
  * - -ERANGE: there is a hole, an overlap or another finding;
- * - -EINVAL: not this dialect, or malformed, with a sentence in `why`;
+ * - -EINVAL: the text is malformed or in another dialect, as `why` says;
  * - -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,

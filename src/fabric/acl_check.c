@@ -1,10 +1,11 @@
 /*
- * Reads a rule set back. It finds ports without a rule, with several rules, or
- * with a rule that has no uplink, and checks whether the rules divide the range
- * as the lanes do.
+ * Checks a rule set. It finds ports without a rule, with several rules, or with
+ * a rule that has no uplink, and checks whether the rules divide the range as
+ * the lanes do.
  *
- * The check paints each port with the first rule in the text that matches it.
- * Otherwise order does not matter, because a port with two rules is a finding.
+ * The check assigns each port to the first rule in the text that matches it.
+ * Otherwise the order of the rules does not matter, because a port with two
+ * rules is a finding.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -21,7 +22,7 @@ typedef struct checker {
     FILE *stream;
     mrail_acl_report_t report;
     mrail_acl_t acl;     /* the segments to compare with */
-    uint32_t *owner;     /* of each port from 0xC000: match, or NO_RULE */
+    uint32_t *owner;     /* for each port from 0xC000: its match, or NO_RULE */
     uint32_t *target_of; /* for each match: the number of its target */
 } checker_t;
 
@@ -105,14 +106,15 @@ static void check_rules(checker_t *checker)
         check_rule(checker, match);
         if (match->dscp != reader->matches[0].dscp) {
             ++checker->report.num_conflicts;
-            fprintf(checker->stream,
-                    "line %u: another DSCP than the rule of line %u\n",
-                    match->line, reader->matches[0].line);
+            fprintf(
+                checker->stream,
+                "line %u: the DSCP differs from that of the rule in line %u\n",
+                match->line, reader->matches[0].line);
         }
     }
 }
 
-/* Looks for names of lists in a route map or class map that do not exist. */
+/* Finds list names in route maps and class maps that do not exist. */
 static void check_names(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;
@@ -143,8 +145,8 @@ static void check_names(checker_t *checker)
 
 /* ---- Ports ---- */
 
-/* Makes the match the owner of its ports. Reports the first port that already
- * has one. */
+/* Assigns the ports of a match to it. Reports the first port that already has a
+ * match. */
 static void paint(checker_t *checker, uint32_t index)
 {
     const acl_match_t *match = &checker->reader.matches[index], *other;
@@ -229,8 +231,8 @@ static const acl_match_t *match_at(const checker_t *checker, unsigned port)
     return &checker->reader.matches[checker->owner[port - MRAIL_PORTS_FIRST]];
 }
 
-/* Returns the first port of the segment that has a target, or 0. *other_p is
- * set to the first one that has a different target, or 0. */
+/* Returns the first port of the segment that has a target, or 0. *other_p
+ * receives the first port that has a different target, or 0. */
 static unsigned scan_segment(const checker_t *checker, unsigned first,
                              unsigned last, unsigned *other_p)
 {
@@ -339,7 +341,7 @@ static void check_segments(checker_t *checker)
     }
 }
 
-/* ---- All of it ---- */
+/* ---- Whole rule sets ---- */
 
 static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
                       char *text)

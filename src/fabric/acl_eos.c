@@ -206,8 +206,8 @@ static int read_access_group(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_LEADS, 0, key, reader->name);
 }
 
-/* "[SEQUENCE] class NAME" in a policy map begins the block with the class's
- * action. */
+/* Reads "[SEQUENCE] class NAME" in a policy map, which starts the block with
+ * the action of the class. */
 static int read_class(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "class") + 1;
@@ -223,7 +223,7 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_LEADS, 0, key, reader->name);
 }
 
-/* "set nexthop [recursive] ADDRESS ..." or "set nexthop-group NAME" */
+/* Reads "set nexthop [recursive] ADDRESS ..." or "set nexthop-group NAME". */
 static int read_set(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = 2;

@@ -1,10 +1,10 @@
 /*
- * Parts of the switch rules: the table of languages, helpers for the writers,
- * and the reader that all languages share.
+ * Internals of the switch rules: the table of dialects, helpers for the
+ * writers, and the reader that all dialects share.
  *
  * A reader turns text into matches (a rule's ports) and arrows between names. A
- * match starts at a name, for example that of an access list or a mark. Arrows
- * lead from name to name, and the last one leads to a next hop.
+ * match starts at a name, such as that of an access list or a mark. Arrows lead
+ * from name to name, and the last one leads to a next hop.
  */
 #ifndef MRAIL_FABRIC_ACL_INTERNAL_H
 #define MRAIL_FABRIC_ACL_INTERNAL_H
@@ -14,18 +14,19 @@
 #include "orchestrator/ports.h"
 
 #define ACL_ROCE_PORT 4791 /* Source: [RoCEv2] A17.4 */
-#define ACL_MAX_NAME 9     /* of mrail_acl_t: VRF devices have 15 bytes */
+/* bytes of mrail_acl_t.name; names of VRF devices have at most 15 bytes */
+#define ACL_MAX_NAME 9
 #define ACL_TARGET_MAX 64
 #define ACL_KEY_MAX 160
-#define ACL_NEXT_HOP "NEXT_HOP_" /* prefix of the placeholders */
+#define ACL_NEXT_HOP "NEXT_HOP_" /* prefix of the placeholders for next hops */
 
 /* ---- Writers ---- */
 
-/* The next hop of an uplink, or its placeholder in `buffer`. */
+/* Returns the next hop of an uplink, or its placeholder in `buffer`. */
 const char *acl_next_hop(const mrail_acl_t *acl, unsigned uplink,
                          char buffer[ACL_TARGET_MAX]);
 
-/* Writes two or three comment lines that say what follows. `mark` begins each
+/* Writes two or three comment lines that describe the rules. `mark` starts each
  * line. */
 void acl_write_head(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                     const char *mark, FILE *stream);
@@ -40,28 +41,28 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 /* ---- Reader ---- */
 
 #define ACL_MAX_ARROWS 4096u
-#define ACL_MAX_WORDS 32 /* in a line; further words are ignored */
+#define ACL_MAX_WORDS 32 /* words in a line; further words are ignored */
 
 typedef struct acl_match {
     unsigned line;
     unsigned first, last; /* source ports, 0 to 65535 */
-    unsigned dscp;        /* or MRAIL_ACL_NO_DSCP: any */
-    int is_any;           /* the rule does not name source ports */
+    unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
+    int is_any;           /* the rule does not mention source ports */
     int denies;           /* the rule exempts its ports */
     char key[ACL_KEY_MAX];
-    char target[ACL_TARGET_MAX]; /* after acl_resolve(); "": none */
+    char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
 } acl_match_t;
 
 typedef enum acl_arrow_kind {
-    ACL_LEADS,   /* to another name */
-    ACL_ENDS,    /* to a next hop or port */
-    ACL_DECLARES /* `from` exists; no arrow */
+    ACL_LEADS,   /* leads to another name */
+    ACL_ENDS,    /* leads to a next hop or port */
+    ACL_DECLARES /* declares that `from` exists, without an arrow */
 } acl_arrow_kind_t;
 
 typedef struct acl_arrow {
     acl_arrow_kind_t kind;
     unsigned line;
-    unsigned order; /* of the arrows from a name, the lowest wins */
+    unsigned order; /* the arrow of a name with the lowest order wins */
     char from[ACL_KEY_MAX], to[ACL_KEY_MAX];
 } acl_arrow_t;
 
@@ -74,26 +75,26 @@ typedef struct acl_reader {
     acl_match_t *matches;
     acl_arrow_t *arrows;
     unsigned num_matches, num_arrows, matches_room, arrows_room;
-    unsigned number;  /* of the current line */
-    const char *kind; /* of declared names: "access list" */
+    unsigned number;  /* number of the current line */
+    const char *kind; /* kind of the declared names, such as "access list" */
     char why[192];
     /* The statement to which the current line belongs. */
     int block;
     char name[ACL_KEY_MAX];
     unsigned order;
     int denies;
-    void *state; /* private to the language */
+    void *state; /* private to the dialect */
 } acl_reader_t;
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each line that has words. Words are separated by any of
- * `separators`. The text ends with a zero byte and is cut up. Returns 0 or what
+/* Calls `func` for each line that has words. Any of `separators` separates
+ * words. The text ends with a NUL byte and is modified. Returns 0 or what
  * `func` returned. */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   acl_line_func_t func);
 
-/* Writes reader->why: "line N: sentence". Returns -EINVAL. */
+/* Writes "line N: MESSAGE" to reader->why. Returns -EINVAL. */
 int acl_fail(acl_reader_t *reader, const char *fmt, ...) MRAIL_PRINTF(2, 3);
 
 /* Reads a decimal number (hexadecimal after 0x) up to `max`. Returns 0 or
@@ -105,8 +106,8 @@ int acl_number(acl_reader_t *reader, const char *word, const char *what,
 int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
               unsigned *last_p);
 
-/* Adds a copy of the match, with the current line unless its line is set.
- * Returns 0, -ENOMEM or acl_fail(). */
+/* Adds a copy of the match. Uses the number of the current line if the match
+ * has no line number. Returns 0, -ENOMEM or acl_fail(). */
 int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
 int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
                   const char *from, const char *to);
@@ -115,7 +116,7 @@ int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
             const char *a, const char *b);
 
-/* Returns 1 if these are the words from `at` on. */
+/* Returns 1 if the line has these words from index `at` on. */
 int acl_has_words(const acl_line_t *line, unsigned at, const char *const *words,
                   unsigned num);
 #define ACL_HAS(_line, _at, ...)                                               \
@@ -135,7 +136,7 @@ void acl_resolve(acl_reader_t *reader);
  * -ENOMEM or acl_fail(). */
 int acl_list_entry(acl_reader_t *reader, acl_line_t *line);
 
-/* ---- Languages ---- */
+/* ---- Dialects ---- */
 
 typedef struct acl_dialect {
     const char *name;
@@ -143,20 +144,21 @@ typedef struct acl_dialect {
     void (*undo)(const mrail_acl_t *acl, FILE *stream);
     void (*vrfs)(const mrail_acl_t *acl, int undo, FILE *stream);
     int (*read)(acl_reader_t *reader, char *text);
-    /* For each failure mode: where switches deviate from it. */
+    /* For each failure mode, where switches deviate from it. */
     const char *notes[2];
 } acl_dialect_t;
 
 extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
 
-/* Reads a text in that language. Returns 0, -ENOMEM, or -EINVAL with
- * reader->why. */
+/* Reads a text in this dialect. Returns 0, -ENOMEM, or -EINVAL with a message
+ * in reader->why. */
 int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 
-#define ACL_NVUE_MAX_LOCAL 100 /* prefixes; a policy has at most 255 rules */
+/* local prefixes; a policy has at most 255 rules */
+#define ACL_NVUE_MAX_LOCAL 100
 
-/* NVUE: the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if there are
- * not enough. */
+/* NVUE: returns the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if
+ * there are not enough values. */
 unsigned acl_nvue_mark(const mrail_acl_t *acl, unsigned uplink);
 
 #endif

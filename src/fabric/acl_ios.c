@@ -6,7 +6,7 @@
  * "udf1". Because the statement takes several names, a switch would look for
  * the lists "udf" and "1". On IOS, a list that does not exist matches every
  * packet, so the first entry would take all traffic. The rules therefore name
- * the list properly, and only acl->as_printed keeps the blank.
+ * the list correctly, and only acl->as_printed keeps the blank.
  *
  * A packet whose next hop is unreachable takes the ordinary routes, unless a
  * later set statement applies. Source: [IOS PBR]. For drop mode, the rules add
@@ -180,7 +180,7 @@ static int begin_list(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_DECLARES, 0, reader->name, "");
 }
 
-/* "route-map NAME permit|deny SEQUENCE" */
+/* Reads "route-map NAME permit|deny SEQUENCE". */
 static int begin_map(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned long order = 10;
@@ -214,7 +214,8 @@ static int read_match(acl_reader_t *reader, const acl_line_t *line)
     return ret;
 }
 
-/* "set ip [vrf NAME] next-hop [recursive|verify-availability] ADDRESS ..." */
+/* Reads "set ip [vrf NAME] next-hop [recursive|verify-availability] ADDRESS
+ * ...". */
 static int read_set(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "next-hop") + 1;

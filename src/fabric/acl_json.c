@@ -37,8 +37,9 @@ static void skip_space(parser_t *parser)
     }
 }
 
-/* Reads a string, starting at its quotation mark, into `text` and cuts it to
- * `size`. The character after a backslash is taken literally. */
+/* Reads a string into `text`, starting at its opening quotation mark, and
+ * truncates it to `size`. The character after a backslash is taken
+ * literally. */
 static int read_string(parser_t *parser, char *text, size_t size)
 {
     size_t length = 0;
@@ -48,7 +49,7 @@ static int read_string(parser_t *parser, char *text, size_t size)
             ++parser->at;
         }
         if ((unsigned char)*parser->at < ' ') {
-            return fail(parser, "a string has no end in its line");
+            return fail(parser, "a string does not end on its line");
         }
         if (length + 1 < size) {
             text[length++] = *parser->at;
@@ -69,7 +70,7 @@ static int report(parser_t *parser)
 
 static int read_value(parser_t *parser);
 
-/* "name": value */
+/* Reads "name": value. */
 static int read_member(parser_t *parser)
 {
     acl_json_value_t *value = &parser->value;
@@ -99,13 +100,13 @@ static int read_member(parser_t *parser)
     return ret;
 }
 
-/* Reads the inside of {} or [], up to `close`. */
+/* Reads the contents of {} or [], up to `close`. */
 static int read_list(parser_t *parser, char close)
 {
     int ret;
 
     if (++parser->nesting > MAX_NESTING) {
-        return fail(parser, "too many brackets in each other");
+        return fail(parser, "brackets are nested too deeply");
     }
     ++parser->at;
     skip_space(parser);

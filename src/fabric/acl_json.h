@@ -1,29 +1,29 @@
 /*
  * A small JSON reader (RFC 8259) that knows the line of each value. Findings
- * name lines, and the tools' JSON library does not report them.
+ * need line numbers, which the tools' JSON library does not report.
  *
  * Pure; allocates no memory. Names and values are copied into the caller's
- * buffers and cut to their size.
+ * buffers and truncated to their size.
  */
 #ifndef MRAIL_FABRIC_ACL_JSON_H
 #define MRAIL_FABRIC_ACL_JSON_H
 
-#define ACL_JSON_DEPTH 4 /* names on the way to a reported value */
+#define ACL_JSON_DEPTH 4 /* maximum number of names above a reported value */
 #define ACL_JSON_NAME 128
 
 typedef struct acl_json_value {
     unsigned depth; /* number of names; array elements have none */
     char names[ACL_JSON_DEPTH][ACL_JSON_NAME];
     unsigned lines[ACL_JSON_DEPTH]; /* line of each name */
-    char text[ACL_JSON_NAME];       /* of a string, number or word */
+    char text[ACL_JSON_NAME];       /* the string, number or word */
 } acl_json_value_t;
 
 /* Returns 0, or an error that ends reading. */
 typedef int (*acl_json_func_t)(const acl_json_value_t *value, void *arg);
 
 /* Calls `func` for each string, number and word that is below at most
- * ACL_JSON_DEPTH names. The text ends with a zero byte. Returns 0, -EINVAL with
- * the line and a sentence if it is not JSON, or what `func` returned. */
+ * ACL_JSON_DEPTH names. The text ends with a NUL byte. Returns 0, -EINVAL with
+ * the line and a message if it is not JSON, or what `func` returned. */
 int acl_json_read(const char *text, acl_json_func_t func, void *arg,
                   unsigned *line_p, const char **why_p);
 

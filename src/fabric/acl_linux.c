@@ -4,8 +4,8 @@
  * Sources: [nft], [ip-rule].
  *
  * Marks are needed because `ip rule` refuses a port range that ends at 65535.
- * All rules and routes carry a routing protocol number of their own, so that
- * one command removes them, including those of an earlier run with more
+ * All rules and routes use a dedicated routing protocol number. One command can
+ * therefore remove them all, including those of an earlier run with more
  * uplinks.
  */
 #include "config.h"
@@ -14,16 +14,17 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147  /* of our rules and routes; no routing daemon uses it */
-#define PRIORITY 4790 /* of the first rule; uplink n, from 1: 4790 + n */
-#define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1: MARK + n */
-#define TABLE 479100u             /* uplink n, from 1: TABLE + n */
+#define PROTOCOL 147 /* of our rules and routes; no routing daemon uses it */
+/* the first rule; uplink n, from 1, has 4790 + n */
+#define PRIORITY 4790
+#define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */
+#define TABLE 479100u             /* uplink n, from 1, has TABLE + n */
 #define NFT_TABLE "mrail_acl"
-#define VRF_TABLE 479500u /* VRF n: VRF_TABLE + n */
+#define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
 
 /* ---- Writer ---- */
 
-/* None of the commands fails if there is nothing to remove. */
+/* None of these commands fails if there is nothing to remove. */
 static void write_remove(const char *indent, FILE *stream)
 {
     fprintf(stream,
@@ -54,7 +55,7 @@ static void write_routes(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Packets to local hosts come before the uplinks. */
+/* Rules for local hosts precede those for uplinks. */
 static void write_rules(const mrail_acl_t *acl, FILE *stream)
 {
     for (unsigned i = 0; i < acl->num_local; ++i) {
@@ -224,7 +225,7 @@ static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
     return ret;
 }
 
-/* Returns 1 if the line's destination port can be RoCEv2's. */
+/* Returns 1 if the line's destination port may be RoCEv2's. */
 static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
 {
     const char *dport = value_of(line, "dport");
@@ -238,7 +239,7 @@ static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
     return *ret_p == 0 && first <= ACL_ROCE_PORT && last >= ACL_ROCE_PORT;
 }
 
-/* nft: "udp dport 4791 udp sport A-B ... meta mark set M" */
+/* Reads "udp dport 4791 udp sport A-B ... meta mark set M" of nft. */
 static int read_nft(acl_reader_t *reader, const acl_line_t *line)
 {
     acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
@@ -257,7 +258,7 @@ static int read_nft(acl_reader_t *reader, const acl_line_t *line)
     return add_ranges(reader, line, &match);
 }
 
-/* "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T" */
+/* Reads "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T". */
 static int read_rule(acl_reader_t *reader, const acl_line_t *line)
 {
     acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
@@ -272,7 +273,7 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
     order = (order != NULL) ? order : value_of(line, "pref");
     if (table == NULL || value_of(line, "suppress_prefixlength") != NULL ||
         value_of(line, "to") != NULL) {
-        return 0; /* for local hosts */
+        return 0; /* a rule for local hosts */
     }
     if ((order != NULL &&
          acl_number(reader, order, "priority", UINT32_MAX, &priority) != 0) ||
@@ -293,7 +294,7 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
                          match.key);
 }
 
-/* "ip route add|replace ... via A [dev D] table T" */
+/* Reads "ip route add|replace ... via A [dev D] table T". */
 static int read_route(acl_reader_t *reader, const acl_line_t *line)
 {
     const char *table = value_of(line, "table");
@@ -310,7 +311,8 @@ static int read_route(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_ENDS, 0, from, via);
 }
 
-/* A line of `ip rule`: "PRIORITY: from all fwmark M lookup T" */
+/* Reads a line that `ip rule` printed: "PRIORITY: from all fwmark M lookup
+ * T". */
 static int read_listed_rule(acl_reader_t *reader, acl_line_t *line)
 {
     char *priority = line->words[0];

@@ -1,6 +1,7 @@
 /*
  * Entries of extended access lists, as in IOS and EOS:
- *     [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
+ *
+ *   [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
  *
  * Only entries that can match RoCEv2 packets to any destination count. An entry
  * with a destination exempts local hosts. Sources are ignored.
@@ -13,8 +14,9 @@
 #include <string.h>
 
 typedef struct port_set {
-    int is_given; /* there is an operator */
-    int is_named; /* by name, not number: none of our ports */
+    int is_given; /* the entry has an operator */
+    /* the port has a name instead of a number, so it is not one of ours */
+    int is_named;
     unsigned num;
     unsigned first[2], last[2];
 } port_set_t;
@@ -159,7 +161,8 @@ static int read_dscp(acl_reader_t *reader, const acl_line_t *line, unsigned at,
     return 0;
 }
 
-/* Reads an entry from its protocol on. Returns 0, -ENOMEM or acl_fail(). */
+/* Reads an entry, starting at its protocol. Returns 0, -ENOMEM or
+ * acl_fail(). */
 static int read_entry(acl_reader_t *reader, const acl_line_t *line, unsigned at,
                       int denies)
 {
@@ -196,7 +199,7 @@ static int is_roce_protocol(const char *word)
            strcmp(word, "ip") == 0 || strcmp(word, "ipv4") == 0;
 }
 
-/* Lines in a list that are not entries. */
+/* Returns 1 for lines in a list that are not entries. */
 static int is_setting(const char *verb)
 {
     static const char *const settings[] = {"remark", "counters", "statistics",

@@ -3,10 +3,10 @@
  * PBR].
  *
  * Policy routing in Cumulus Linux can match addresses, DSCP and ECN, but not
- * ports. So an access list gives each segment its own DSCP, and the policy
- * routes by that DSCP. The marks come from pools 2 and 3 of [RFC 2474] 6, which
- * no standard traffic class uses, except that the last one is that of
- * low-priority traffic in [RFC 8622]. Packets keep the mark beyond the switch.
+ * ports. An access list therefore gives each segment its own DSCP, and the
+ * policy routes by DSCP. The values come from pools 2 and 3 of [RFC 2474] 6. No
+ * standard traffic class uses these, except that the last value is the one for
+ * low-priority traffic in [RFC 8622]. Packets keep the value beyond the switch.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -22,7 +22,7 @@ unsigned acl_nvue_mark(const mrail_acl_t *acl, unsigned uplink)
     unsigned n = 0;
 
     for (unsigned i = 0; i < 32; ++i) {
-        /* 3, 7, ..., 63, then 5, 9, ..., 61, then 1 */
+        /* 3, 7, ..., 63; then 5, 9, ..., 61; then 1 */
         unsigned mark = (i < 16) ? 4 * i + 3 : (4 * (i - 16) + 5) % 64;
 
         if (mark != acl->dscp && n++ == uplink) {
@@ -62,10 +62,10 @@ static void write_acl(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Rule numbers in the map, which FRR limits to 1..700: local prefixes have 1 to
- * ACL_NVUE_MAX_LOCAL; uplink n, from 1, has UPLINK_RULE + n. In drop mode, an
- * uplink's second rule, DROP_RULE + n, applies when the next hop of its first
- * rule is down. */
+/* Rule numbers in the map, which FRR limits to 1..700. Local prefixes use 1 to
+ * ACL_NVUE_MAX_LOCAL, and uplink n, from 1, uses UPLINK_RULE + n. In drop mode,
+ * an uplink has a second rule, DROP_RULE + n, which applies when the next hop
+ * of its first rule is down. */
 #define UPLINK_RULE (ACL_NVUE_MAX_LOCAL + 1)
 #define DROP_RULE (UPLINK_RULE + 100)
 
@@ -190,11 +190,11 @@ static void nvue_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 /* ---- Reader ---- */
 
-/* A rule of an access list, which takes several lines. */
+/* A rule of an access list, which spans several lines. */
 typedef struct nvue_rule {
     char key[ACL_KEY_MAX];
     acl_match_t match;
-    int is_other; /* not for RoCEv2 */
+    int is_other; /* the rule does not apply to RoCEv2 */
 } nvue_rule_t;
 
 typedef struct nvue_state {
@@ -202,8 +202,8 @@ typedef struct nvue_state {
     unsigned num, room;
 } nvue_state_t;
 
-/* Returns the rule with that key, adding it if it is new. NULL: out of
- * memory. */
+/* Returns the rule with this key, adding it if it is new, or NULL if memory
+ * runs out. */
 static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
 {
     nvue_state_t *state = reader->state;
@@ -232,8 +232,8 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* Reads a DSCP that is a number. Other forms (names of classes) are not our
- * marks. */
+/* Reads a DSCP that is a number. Other forms, such as class names, are not our
+ * values. */
 static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
 {
     unsigned long value;
@@ -291,7 +291,8 @@ static int read_acl_match(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* "acl NAME rule N match ip ..." and "acl NAME rule N action set dscp M" */
+/* Reads "acl NAME rule N match ip ..." or "acl NAME rule N action set dscp
+ * M". */
 static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
 {
     char key[ACL_KEY_MAX];
@@ -317,7 +318,8 @@ static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     return 0;
 }
 
-/* "router pbr map NAME rule N match dscp M", "... action nexthop-group G" */
+/* Reads "router pbr map NAME rule N match dscp M" or "... action nexthop-group
+ * G". */
 static int read_pbr(acl_reader_t *reader, const acl_line_t *line, unsigned at)
 {
     char key[ACL_KEY_MAX], other[ACL_KEY_MAX];
@@ -345,7 +347,8 @@ static int read_pbr(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     return 0;
 }
 
-/* "router nexthop group G via A"; before 5.4 "router nexthop-group G via A" */
+/* Reads "router nexthop group G via A", or "router nexthop-group G via A"
+ * before version 5.4. */
 static int read_group(acl_reader_t *reader, const acl_line_t *line, unsigned at)
 {
     char key[ACL_KEY_MAX];

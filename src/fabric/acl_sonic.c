@@ -3,8 +3,8 @@
  * database. Sources: [SONiC ACL], [SONiC ACL types], [SONiC VRF].
  *
  * SONiC has no policy routing, but a rule of an ACL table can redirect packets.
- * The built-in table type L3 cannot match a DSCP, so rules with a DSCP use
- * their own table type.
+ * The built-in table type L3 cannot match a DSCP, so rules with a DSCP use a
+ * custom table type.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -30,7 +30,7 @@ static void upper_name(const mrail_acl_t *acl, char name[ACL_MAX_NAME + 1])
     name[i] = '\0';
 }
 
-/* The key of a segment's rule. `segment` is that of the leaf, if there are
+/* Writes the key of a segment's rule, which names the leaf segment if there are
  * several. */
 static void rule_key(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
                      char *key, size_t size)
@@ -74,7 +74,8 @@ static void write_type(mrail_json_t *json, const char *type)
     mrail_json_object_end(json);
 }
 
-/* JSON has no comments, so the description says what a comment would. */
+/* JSON has no comments, so the description contains what a comment would
+ * say. */
 static void write_table(mrail_json_t *json, const mrail_acl_t *acl,
                         const char *name, const char *type)
 {
@@ -209,7 +210,7 @@ static void sonic_undo(const mrail_acl_t *acl, FILE *stream)
     mrail_json_end(&json);
 }
 
-/* The names of VRFs begin with "Vrf". */
+/* SONiC requires VRF names to start with "Vrf". */
 static void sonic_vrfs_undo(const mrail_acl_t *acl, mrail_json_t *json)
 {
     char key[ACL_TARGET_MAX + 16];
@@ -268,7 +269,7 @@ typedef struct sonic_rule {
     acl_reader_t *reader;
     acl_match_t match;
     int is_open;  /* a rule is being read */
-    int is_other; /* not for RoCEv2, or only for one destination */
+    int is_other; /* the rule is not for RoCEv2, or only for one destination */
     char key[ACL_JSON_NAME];
 } sonic_rule_t;
 

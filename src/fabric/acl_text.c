@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME 63  /* of a name in the text */
-#define MAX_STEPS 4u /* arrows from a match to its target */
+#define MAX_NAME 63  /* bytes of a name in the text */
+#define MAX_STEPS 4u /* maximum number of arrows from a match to its target */
 
 int acl_fail(acl_reader_t *reader, const char *fmt, ...)
 {
@@ -210,7 +210,7 @@ int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
     return 0;
 }
 
-/* Returns the arrow from `key` that wins, or NULL. */
+/* Returns the arrow from `key` with the lowest order, or NULL. */
 static const acl_arrow_t *arrow_of(const acl_reader_t *reader, const char *key)
 {
     const acl_arrow_t *best = NULL;

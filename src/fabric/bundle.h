@@ -14,23 +14,23 @@
 #include "fabric/route.h"
 
 typedef struct mrail_bundles {
-    uint32_t num; /* for each leaf, then each pod, two: up, down */
+    uint32_t num; /* two for each leaf, then two for each pod: up and down */
     uint32_t num_pods;
-    uint32_t *pod;     /* of each leaf, by place */
-    double *capacity;  /* bytes per second of the links that are up */
-    uint32_t *of_link; /* bundle of each directed link between switches, or
-                        * MRAIL_FABRIC_NONE */
+    uint32_t *pod;    /* pod of each leaf, by index of the leaf */
+    double *capacity; /* bytes per second of the links that are up */
+    /* bundle of each directed link; MRAIL_FABRIC_NONE unless both ends are
+     * switches */
+    uint32_t *of_link;
 } mrail_bundles_t;
 
-/* is_down: by link, or NULL. Returns 0 or -ENOMEM. The caller cleans up. */
+/* is_down is indexed by link, or NULL. Returns 0 or -ENOMEM. The caller cleans
+ * up. */
 int mrail_bundles_init(mrail_bundles_t *bundles, const mrail_fabric_t *fabric,
                        const uint8_t *is_down);
 void mrail_bundles_cleanup(mrail_bundles_t *bundles);
 
-/*
- * The bundles between two NICs, in order: none on the same leaf, two in the
- * same pod, four otherwise. Returns their number.
- */
+/* Writes the bundles between two NICs in order: none on the same leaf, two in
+ * the same pod, four otherwise. Returns their number. */
 unsigned mrail_bundles_route(const mrail_bundles_t *bundles,
                              const mrail_fabric_t *fabric, uint32_t from,
                              uint32_t to, uint32_t bundle[4]);

@@ -20,7 +20,7 @@ void mrail_fabric_destroy(mrail_fabric_t *fabric)
     if (fabric == NULL) {
         return;
     }
-    /* The adjacency lists share one array, which starts at node 0's list. */
+    /* The adjacency lists share one array, which starts with node 0's list. */
     if (fabric->num_nodes != 0 && fabric->nodes != NULL) {
         free(fabric->nodes[0].up);
     }
@@ -83,8 +83,8 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
     }
 }
 
-/* Number of NICs that share the uplinks of a leaf or, if is_pod, those of the
- * spines in its pod. */
+/* Returns the number of NICs that share the uplinks of a leaf or, if is_pod,
+ * the uplinks of the spines in its pod. */
 static unsigned nics_beside(const mrail_fabric_t *fabric,
                             const mrail_fabric_node_t *leaf, int is_pod)
 {

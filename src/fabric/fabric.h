@@ -1,13 +1,13 @@
 /*
- * A fabric of leaf, spine and core switches with the hosts below them: the
- * description that `mrail lab` builds and that `mrail simulate` uses.
+ * A fabric of leaf, spine and core switches with the hosts below them. `mrail
+ * lab` builds fabrics from this description, and `mrail simulate` uses it.
  *
  * A fabric is a folded Clos network. Each link joins a node to one in the tier
- * above, so a packet goes up, turns once, and goes down. The text format is
- * described in mrail-fabric(5).
+ * above, so a packet goes up, turns once, and goes down. mrail-fabric(5)
+ * describes the text format.
  *
- * Pure: text in, a description out. A fabric does not change once it has been
- * parsed, and any thread may read it.
+ * Pure: turns text into a description. A fabric does not change once it has
+ * been parsed, and any thread may read it.
  */
 #ifndef MRAIL_FABRIC_FABRIC_H
 #define MRAIL_FABRIC_FABRIC_H
@@ -20,8 +20,8 @@
 #define MRAIL_FABRIC_MAX_LINKS 131072
 #define MRAIL_FABRIC_MAX_NAME 31 /* bytes of a node's name */
 #define MRAIL_FABRIC_MAX_TEXT (4 << 20)
-#define MRAIL_FABRIC_MAX_UPLINKS 256 /* of a switch: MRAIL_PORTS_MAX_UPLINKS */
-#define MRAIL_FABRIC_MAX_NICS 250    /* of a leaf: its subnet is a /24 */
+#define MRAIL_FABRIC_MAX_UPLINKS 256 /* per switch: MRAIL_PORTS_MAX_UPLINKS */
+#define MRAIL_FABRIC_MAX_NICS 250    /* per leaf, because its subnet is a /24 */
 
 typedef enum mrail_fabric_tier {
     MRAIL_FABRIC_HOST,
@@ -34,8 +34,7 @@ typedef enum mrail_fabric_tier {
 typedef struct mrail_fabric_node {
     char name[MRAIL_FABRIC_MAX_NAME + 1];
     mrail_fabric_tier_t tier;
-    uint32_t
-        place; /* among the nodes of its tier, from 0, in the file's order */
+    uint32_t place; /* index among the nodes of its tier, in file order */
     /* Links to the tier above and to the tier below, in file order. Uplink n of
      * a switch, up[n], carries port segment n. The r-th link of a host is rail
      * r. */
@@ -44,57 +43,56 @@ typedef struct mrail_fabric_node {
 } mrail_fabric_node_t;
 
 typedef struct mrail_fabric_link {
-    uint32_t lower, upper;           /* nodes; upper is one tier above lower */
-    uint32_t lower_port, upper_port; /* places in lower's up, upper's down */
-    uint64_t bytes_per_s;            /* of each direction */
-    /* For a link to a host: the NIC's IPv4 address, in host byte order. It is
-     * in the /24 subnet of its leaf, which itself has .1. Otherwise 0. */
+    uint32_t lower, upper; /* nodes; upper is one tier above lower */
+    /* index in lower's `up` and in upper's `down` */
+    uint32_t lower_port, upper_port;
+    uint64_t bytes_per_s; /* rate of each direction */
+    /* IPv4 address of the NIC if this is a link to a host, in host byte order;
+     * otherwise 0. It is in the /24 subnet of its leaf, which itself has .1. */
     uint32_t addr;
-    /* ... and the NIC's index for the choice of source ports. It is the host
-     * part of the address or, below cores, the NIC's place in the pod, because
-     * the leaves of a pod share the spines. Jobs there set
-     * UCX_MRAIL_NIC_INDEX. */
+    /* The NIC's index for the choice of source ports. It is the host part of
+     * the address or, below cores, the NIC's index in the pod, because the
+     * leaves of a pod share the spines. Jobs there set UCX_MRAIL_NIC_INDEX. */
     uint32_t nic_index;
 } mrail_fabric_link_t;
 
 typedef struct mrail_fabric {
     uint32_t num_nodes, num_links;
-    mrail_fabric_node_t *nodes; /* in the file's order */
+    mrail_fabric_node_t *nodes; /* in file order */
     mrail_fabric_link_t *links;
     uint32_t num_of[MRAIL_FABRIC_NUM_TIERS];
-    uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of a tier, by place */
+    uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of each tier, by `place` */
 } mrail_fabric_t;
 
-/* "host", "leaf", "spine" or "core". */
+/* Returns "host", "leaf", "spine" or "core". */
 const char *mrail_fabric_tier_name(mrail_fabric_tier_t tier);
 
 /*
- * Parses `length` bytes of text; `name` is the file's, for messages. Returns 0,
- * and the caller destroys the fabric; or -EINVAL or -ENOMEM with "NAME:LINE:
- * sentence" in `why` and *fabric_p unchanged.
+ * Parses `length` bytes of text. `name` is the file name for messages. Returns
+ * 0, and the caller destroys the fabric; or -EINVAL or -ENOMEM with "NAME:LINE:
+ * MESSAGE" in `why` and *fabric_p unchanged.
  */
 int mrail_fabric_parse(const char *name, const char *text, size_t length,
                        mrail_fabric_t **fabric_p, char *why, size_t why_size);
 
-/* Does nothing if `fabric` is NULL. */
+/* `fabric` may be NULL. */
 void mrail_fabric_destroy(mrail_fabric_t *fabric);
 
-/* Returns the node of that name, or MRAIL_FABRIC_NONE. */
+/* Returns the node with this name, or MRAIL_FABRIC_NONE. */
 uint32_t mrail_fabric_node_find(const mrail_fabric_t *fabric, const char *name);
 
-/* Returns the host link with that NIC address, or MRAIL_FABRIC_NONE. */
+/* Returns the host link with this NIC address, or MRAIL_FABRIC_NONE. */
 uint32_t mrail_fabric_addr_find(const mrail_fabric_t *fabric, uint32_t addr);
 
-/* Number of segments of the leaf of a host link, and of the spines above it. 1:
- * the leaf has no uplinks, or the spines have none. */
+/* Returns the number of port segments of the leaf of a host link, and of the
+ * spines above it. A number is 1 if these switches have no uplinks. */
 void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
 /* Returns 0 if the NICs of each leaf fill its uplinks with `lanes` lanes per
  * peer, and the NICs of each pod fill the uplinks of its spines. For `lanes` 0
- * each leaf has mrail_ports_auto_lanes(). Otherwise
- * returns -ERANGE, and `why` has a sentence about the first leaf where they do
- * not. */
+ * each leaf has mrail_ports_auto_lanes(). Otherwise returns -ERANGE, with a
+ * message about the first leaf where they do not in `why`. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                              char *why, size_t why_size);
 

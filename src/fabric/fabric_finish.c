@@ -1,4 +1,5 @@
-/* The last steps of building a fabric: adjacency, addresses, completeness. */
+/* The last steps of building a fabric: adjacency, addresses and
+ * completeness. */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 
@@ -25,7 +26,8 @@ static int count_ports(fabric_builder_t *builder)
     return 0;
 }
 
-/* One array holds all lists, ordered by node: first `up`, then `down`. */
+/* One array holds all lists, ordered by node, and for each node `up` before
+ * `down`. */
 static int build_lists(fabric_builder_t *builder)
 {
     uint32_t *ports =
@@ -74,8 +76,8 @@ static int build_tiers(fabric_builder_t *builder, mrail_fabric_t *fabric)
 
 #define SUBNET(_addr) ((_addr) & ~0xffu)
 
-/* All of the file's addresses on a leaf must be in one /24 that no other leaf
- * has. */
+/* Checks that all addresses in the file on a leaf are in one /24 that no other
+ * leaf uses. */
 static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
                         uint32_t i)
 {
@@ -95,7 +97,7 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     for (uint32_t node = 0; node < builder->num_nodes; ++node) {
         if (node != link->upper && subnets[node] == SUBNET(link->addr)) {
             return FABRIC_FAIL(builder, builder->link_lines[i],
-                               "leaf '%s' has this /24 subnet, too",
+                               "leaf '%s' also has this /24 subnet",
                                builder->nodes[node].name);
         }
     }
@@ -103,13 +105,13 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     return 0;
 }
 
-/* Leaf L has 10.(L/256).(L%256).0/24, so no address occurs twice. */
+/* Leaf L gets 10.(L/256).(L%256).0/24, so no address occurs twice. */
 static uint32_t default_subnet(const mrail_fabric_node_t *leaf)
 {
     return 0x0a000000u | (leaf->place << 8);
 }
 
-/* Returns the lowest address of the leaf that no NIC has. */
+/* Returns the lowest address of the leaf that no NIC uses. */
 static uint32_t free_addr(const fabric_builder_t *builder,
                           const mrail_fabric_node_t *leaf, uint32_t subnet)
 {
@@ -140,7 +142,7 @@ static int check_addresses(fabric_builder_t *builder, uint32_t *subnets)
                 return FABRIC_FAIL(
                     builder,
                     MRAIL_MAX(builder->link_lines[i], builder->link_lines[j]),
-                    "'%s' and '%s' have one address, %u.%u.%u.%u",
+                    "'%s' and '%s' have the same address, %u.%u.%u.%u",
                     builder->nodes[builder->links[j].lower].name,
                     builder->nodes[link->lower].name, link->addr >> 24,
                     (link->addr >> 16) & 0xff, (link->addr >> 8) & 0xff,
@@ -191,8 +193,8 @@ static int give_addresses(fabric_builder_t *builder, uint32_t *subnets)
     return 0;
 }
 
-/* All leaves of a pod have the same spines, so the first spine stands for
- * all. */
+/* All leaves of a pod have the same spines, so the first spine represents all
+ * of them. */
 static void give_indices(fabric_builder_t *builder, uint32_t *next)
 {
     const mrail_fabric_t *fabric = builder->fabric;
@@ -234,8 +236,8 @@ static int finish_addresses(fabric_builder_t *builder)
 
 /* ---- Completeness ---- */
 
-/* Sets of leaves, by node. below[node] has the leaves that the node reaches by
- * going down, through[node] all leaves that it reaches. */
+/* Sets of leaves, by node. below[node] contains the leaves that the node
+ * reaches by going down, and through[node] all leaves that it reaches. */
 typedef struct reach {
     size_t words;
     uint64_t *below, *through;
@@ -319,14 +321,14 @@ static int check_pair(fabric_builder_t *builder, const reach_t *reach,
     return 0;
 }
 
-/* Leaves that have the same rail of hosts must reach each other by every
- * uplink. */
+/* Leaves that serve the same rail of some hosts must reach each other through
+ * every uplink. */
 static int check_rails(fabric_builder_t *builder, const reach_t *reach)
 {
     const mrail_fabric_t *fabric = builder->fabric;
     const uint32_t *leaves = fabric->of[MRAIL_FABRIC_LEAF];
     uint32_t num = fabric->num_of[MRAIL_FABRIC_LEAF];
-    /* Bit r: the leaf has rail r of some host, r below 64. */
+    /* Bit r (below 64) is set if the leaf serves rail r of some host. */
     uint64_t *rails = calloc(num + 1, sizeof(*rails));
     int ret = (rails == NULL) ? -ENOMEM : 0;
 
@@ -391,9 +393,9 @@ static int check_complete(fabric_builder_t *builder)
     return ret;
 }
 
-/* ---- All ---- */
+/* ---- Finish ---- */
 
-/* The builder's arrays become the fabric's. */
+/* Moves the builder's arrays to the fabric. */
 static int take_arrays(fabric_builder_t *builder)
 {
     mrail_fabric_t *fabric = calloc(1, sizeof(*fabric));
@@ -436,7 +438,7 @@ int fabric_finish(fabric_builder_t *builder)
         ret = check_complete(builder);
     }
     if (builder->fabric != NULL) {
-        builder->nodes = NULL; /* now the fabric's */
+        builder->nodes = NULL; /* the fabric owns them now */
         builder->links = NULL;
     }
     if (ret != 0) {

@@ -10,8 +10,8 @@ typedef struct fabric_builder {
     mrail_text_line_t *line;
     mrail_fabric_node_t *nodes;
     mrail_fabric_link_t *links;
-    unsigned *node_lines; /* where each node is declared */
-    unsigned *link_lines; /* and each link */
+    unsigned *node_lines; /* line on which each node is declared */
+    unsigned *link_lines; /* line on which each link is declared */
     uint32_t num_nodes, num_links, nodes_room, links_room;
     mrail_fabric_t *fabric; /* complete once all text is read */
 } fabric_builder_t;

@@ -1,4 +1,4 @@
-/* Fabrics as text: statements, host lists, addresses. See mrail-fabric(5). */
+/* Parses fabrics: statements, host lists and addresses. See mrail-fabric(5). */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 
@@ -52,8 +52,8 @@ static int call_name(fabric_builder_t *builder, const char *name,
     return func(builder, name, arg);
 }
 
-/* Reads "3" or "08-11" from a bracket. Numbers have as many digits as the first
- * one. */
+/* Reads "3" or "08-11" from a bracket. All numbers have as many digits as the
+ * first one. */
 static int each_number(fabric_builder_t *builder, const char *prefix,
                        const char *part, name_func_t func, void *arg)
 {
@@ -83,7 +83,7 @@ static int each_number(fabric_builder_t *builder, const char *prefix,
     return ret;
 }
 
-/* Reads one item of a list, cutting it up in place. */
+/* Reads one item of a list. Modifies `item`. */
 static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
                      void *arg)
 {
@@ -175,7 +175,7 @@ static int declare_name(fabric_builder_t *builder, const char *name, void *arg)
 
     if (found != MRAIL_FABRIC_NONE) {
         return mrail_text_fail(
-            builder->line, "'%s' is a %s already, by line %u", name,
+            builder->line, "'%s' is already a %s, by line %u", name,
             mrail_fabric_tier_name(builder->nodes[found].tier),
             builder->node_lines[found]);
     }
@@ -294,7 +294,7 @@ static int read_rate(mrail_text_line_t *line, const char *word,
     return 0;
 }
 
-/* The words after the rate: "xN" and "block", in any order. */
+/* Reads the words after the rate, "xN" and "block", in any order. */
 static int read_link_options(mrail_text_line_t *line, uint64_t *parallel_p,
                              int *is_block_p)
 {
@@ -343,7 +343,7 @@ static int read_link(fabric_builder_t *builder)
 
 /* ---- address ---- */
 
-/* Returns the first link between the two that has no address, or else any
+/* Returns the first link between the two nodes that has no address, or else any
  * link. */
 static uint32_t link_between(const fabric_builder_t *builder, uint32_t host,
                              uint32_t leaf)
@@ -377,11 +377,11 @@ static int read_address(fabric_builder_t *builder)
     if (link == MRAIL_FABRIC_NONE) {
         return mrail_text_fail(line,
                                "there is no link from '%.31s' to '%.31s': "
-                               "its line goes above",
+                               "its line must come first",
                                words[1], words[2]);
     }
     if (builder->links[link].addr != 0) {
-        return mrail_text_fail(line, "'%s' has its address on '%s' already",
+        return mrail_text_fail(line, "'%s' already has an address on '%s'",
                                words[1], words[2]);
     }
     if (inet_pton(AF_INET, words[3], &addr) != 1) {

@@ -9,26 +9,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A smaller share of a group's bytes counts as none: it is a rounding error. */
+/* If the part of a group's bytes that is left is smaller than this, it is a
+ * rounding error. */
 #define NOTHING 1e-9
 
 typedef struct fluid_group {
     double bytes, remaining, end_s, rate;
-    uint32_t first, num; /* flows */
+    uint32_t first, num; /* flows of the group */
 } fluid_group_t;
 
 typedef struct fluid_flow {
     uint32_t group;
     uint32_t num;
     uint32_t links[MRAIL_FLUID_MAX_HOPS];
-    double rate; /* < 0 while it is not fixed */
+    double rate; /* negative until it is fixed */
 } fluid_flow_t;
 
 typedef struct fluid_link {
     double capacity, bytes;
-    double left;         /* not taken yet in this filling */
-    uint32_t num;        /* flows without a rate yet in this filling */
-    uint32_t first, end; /* in fluid->on_link */
+    double left; /* capacity not used yet in this filling */
+    /* number of flows without a rate yet in this filling */
+    uint32_t num;
+    uint32_t first, end; /* range in fluid->on_link */
 } fluid_link_t;
 
 typedef struct fluid_heap_item {
@@ -133,8 +135,8 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /* ---- Lists ---- */
 
-/* Lists the flows of active groups by link. Does so again whenever half of them
- * have ended. */
+/* Lists the flows of active groups by link. The lists are rebuilt whenever half
+ * of the flows have ended. */
 static int list_flows(mrail_fluid_t *fluid)
 {
     size_t total = 0;
@@ -251,7 +253,7 @@ static void fill_begin(mrail_fluid_t *fluid)
     }
 }
 
-/* The link is the bottleneck: its flows without a rate get equal shares. */
+/* Handles a bottleneck link: its flows without a rate get equal shares. */
 static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 {
     const fluid_link_t *link = &fluid->links[l];

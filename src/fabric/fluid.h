@@ -3,11 +3,11 @@
  *
  * A group is a number of bytes that one or more flows carry together: a message
  * with one flow, or a message whose lanes pull from one pool. At each moment,
- * the rates of all flows are max-min fair: a flow can become faster only if one
- * that is no faster becomes slower. They are computed by progressive filling:
- * the link with the least capacity per flow fixes the rates of its flows, then
- * the next one, and so on. Rates change when a group ends. Source: Bertsekas
- * and Gallager, Data Networks, 6.5.2.
+ * the rates of all flows are max-min fair: no flow can become faster without
+ * making an equally fast or slower flow slower still. The rates are computed by
+ * progressive filling: the link with the least capacity per flow fixes the
+ * rates of its flows, then the next one, and so on. Rates change when a group
+ * ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
  * Pure and deterministic. One user at a time. Times are in seconds, rates in
  * bytes per second.
@@ -21,7 +21,8 @@
 
 typedef struct mrail_fluid mrail_fluid_t;
 
-/* capacity[i] > 0 is that of link i. Returns NULL if memory runs out. */
+/* capacity[i] > 0 is the capacity of link i. Returns NULL if memory runs
+ * out. */
 mrail_fluid_t *mrail_fluid_create(uint32_t num_links, const double *capacity);
 void mrail_fluid_destroy(mrail_fluid_t *fluid);
 
@@ -29,42 +30,43 @@ void mrail_fluid_destroy(mrail_fluid_t *fluid);
  * -ENOMEM. */
 int64_t mrail_fluid_group_add(mrail_fluid_t *fluid, double bytes);
 
-/* Adds a flow to the last group. It takes num (1 to MRAIL_FLUID_MAX_HOPS)
- * different links. Returns 0 or -ENOMEM. */
+/* Adds a flow over num (1 to MRAIL_FLUID_MAX_HOPS) different links to the last
+ * group. Returns 0 or -ENOMEM. */
 int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
                          unsigned num);
 
 /*
- * Runs all groups from time 0 until they have ended, or until `until_s`. With
- * quantum_s 0, the rates change exactly when a group ends. Otherwise they
- * change at most once per quantum, which bounds the work: a group that ends
- * within a quantum leaves its share unused for the rest of it. Returns 0,
+ * Runs all groups from time 0 until they have ended, or until `until_s`. If
+ * quantum_s is 0, rates change exactly when a group ends. Otherwise they change
+ * at most once per quantum, which bounds the work. The share of a group that
+ * ends within a quantum then stays unused for the rest of it. Returns 0,
  * -ENOMEM, or -EDEADLK if a group has no flow.
  */
 int mrail_fluid_run(mrail_fluid_t *fluid, double until_s, double quantum_s);
 
-/* After a run: the time when the group ended; infinity if it has not. */
+/* After a run, returns the time when the group ended, or infinity if it has
+ * not. */
 double mrail_fluid_end(const mrail_fluid_t *fluid, uint32_t group);
 
-/* Time when the last group ended. */
+/* Returns the time when the last group ended. */
 double mrail_fluid_makespan(const mrail_fluid_t *fluid);
 
-/* Bytes that the link has carried. */
+/* Returns the number of bytes that the link has carried. */
 double mrail_fluid_link_bytes(const mrail_fluid_t *fluid, uint32_t link);
 
-/* Bytes of the group that are not carried yet. */
+/* Returns the bytes of the group that have not been carried yet. */
 double mrail_fluid_remaining(const mrail_fluid_t *fluid, uint32_t group);
 
-/* Rate of flow `flow` (numbered in the order of addition) in the last
- * interval. */
+/* Returns the rate of flow `flow` (numbered in the order of addition) in the
+ * last interval. */
 double mrail_fluid_rate(const mrail_fluid_t *fluid, uint32_t flow);
 
 uint32_t mrail_fluid_num_groups(const mrail_fluid_t *fluid);
 
-/* Number of groups that have not ended. */
+/* Returns the number of groups that have not ended. */
 uint32_t mrail_fluid_num_left(const mrail_fluid_t *fluid);
 
-/* Number of times that rates were computed. */
+/* Returns how often the rates were computed. */
 uint64_t mrail_fluid_num_fills(const mrail_fluid_t *fluid);
 
 #endif

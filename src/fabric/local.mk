@@ -1,5 +1,5 @@
-# src/fabric: fabrics of switches: their description, the rules of their
-# switches, and flows through them.  Pure: base and orchestrator only.
+# src/fabric: descriptions of switch fabrics, switch rules, and flows through
+# fabrics. Pure: base and orchestrator only.
 noinst_LTLIBRARIES += libmrail-fabric.la
 libmrail_fabric_la_SOURCES = \
     src/fabric/acl.c src/fabric/acl.h src/fabric/acl_check.c \

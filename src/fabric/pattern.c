@@ -182,8 +182,8 @@ static const mrail_fabric_node_t *host_of(const list_t *list, uint32_t i)
     return &list->fabric->nodes[list->fabric->of[MRAIL_FABRIC_HOST][place]];
 }
 
-/* Adds the bytes from host `from` to host `to`, over all rails that both
- * have. */
+/* Adds the bytes from host `from` to host `to`, divided over all rails that
+ * both hosts have. */
 static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
 {
     const mrail_fabric_node_t *source = host_of(list, from);
@@ -211,7 +211,7 @@ static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
     return 0;
 }
 
-/* Adds the bytes that host i sends to all others, of which the fraction `hot`
+/* Adds the bytes that host i sends to all others. The fraction `hot` of them
  * goes to host 0. */
 static int add_all(list_t *list, uint32_t i, uint32_t hosts, double bytes,
                    double hot)
@@ -219,7 +219,7 @@ static int add_all(list_t *list, uint32_t i, uint32_t hosts, double bytes,
     uint32_t others = hosts - 1 - (hot > 0 && i != 0);
     int ret = 0;
 
-    hot = (others == 0) ? 1 : hot; /* two hosts */
+    hot = (others == 0) ? 1 : hot; /* with two hosts, host 0 gets everything */
 
     for (uint32_t j = 0; j < hosts && ret == 0; ++j) {
         int is_hot = (hot > 0 && j == 0);

@@ -1,13 +1,14 @@
 /*
- * Exchanges by name: who sends how much to whom, in consecutive phases.
+ * Named exchanges, which define how much each host sends to each other host in
+ * consecutive phases.
  *
- *   alltoall       every host to every other host, equally
- *   ring           host i to host i + 1
- *   shift:K        host i to host i + K: a permutation
- *   doubling       recursive doubling: in phase p, host i and host i xor 2^p; hosts
- *                  must be a power of two
- *   hotspot:F      alltoallv with skew: the fraction F goes to the first host, the
- *                  rest to all others equally
+ *   alltoall       every host sends equally to every other host
+ *   ring           host i sends to host i + 1
+ *   shift:K        host i sends to host i + K: a permutation
+ *   doubling       recursive doubling: in phase p, host i and host i xor 2^p
+ *                  exchange data; the number of hosts must be a power of two
+ *   hotspot:F      skewed alltoallv: the fraction F goes to the first host, and
+ *                  the rest equally to all others
  *
  * "@even", "@odd" or "@FIRST-LAST" after the name selects hosts, counted from
  * 0, so that several jobs can run on one fabric. Each message is divided
@@ -29,13 +30,13 @@ typedef enum mrail_pattern_kind {
 
 typedef struct mrail_pattern {
     mrail_pattern_kind_t kind;
-    uint32_t shift;             /* of SHIFT */
-    double hot;                 /* of HOTSPOT, 0 to 1 */
-    uint32_t first, last, step; /* hosts, by place */
+    uint32_t shift;             /* SHIFT: the distance */
+    double hot;                 /* HOTSPOT: the fraction, 0 to 1 */
+    uint32_t first, last, step; /* the selected hosts, by `place` */
 } mrail_pattern_t;
 
-/* Reads "NAME[:ARGUMENT][@HOSTS]" for a fabric. Returns 0, or -EINVAL with a
- * sentence. */
+/* Parses "NAME[:ARGUMENT][@HOSTS]" for a fabric. Returns 0, or -EINVAL with a
+ * message. */
 int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
                         mrail_pattern_t *pattern_p, char *why, size_t why_size);
 

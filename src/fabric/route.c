@@ -14,8 +14,9 @@ struct mrail_router {
     uint64_t seed;
     uint8_t *is_down; /* by link */
     size_t words;
-    /* Sets of leaves, by node, over links that are up: those reached by only
-     * going down, and all that are reached. */
+    /* Sets of leaves, by node, over links that are up. `below` has the leaves
+     * that are reached by only going down, and `through` has all that are
+     * reached. */
     uint64_t *below, *through;
 };
 
@@ -134,15 +135,16 @@ void mrail_router_link(mrail_router_t *router, uint32_t link, int is_up)
 typedef struct flow {
     const mrail_router_t *router;
     uint32_t from, to; /* host links */
-    uint32_t leaf;     /* place of the destination's leaf */
+    uint32_t leaf;     /* index of the destination's leaf */
     uint16_t sport;
-    unsigned leaf_uplinks; /* of the source's leaf */
-    unsigned parallel;     /* position of the last link upwards among those that
-                            * join the same two switches */
+    unsigned leaf_uplinks; /* uplinks of the source's leaf */
+    /* position of the last upward link among those that join the same two
+     * switches */
+    unsigned parallel;
 } flow_t;
 
-/* A switch's choice among `count` equal links, from the source and destination
- * addresses, both ports, and the switch's seed. */
+/* Returns a switch's choice among `count` equal links, from the source and
+ * destination addresses, both ports, and the switch's seed. */
 static uint32_t hash_choice(const flow_t *flow, uint32_t node, uint32_t count)
 {
     const mrail_fabric_link_t *links = flow->router->fabric->links;
@@ -241,7 +243,7 @@ static unsigned parallel_number(const mrail_fabric_t *fabric, uint32_t link)
     return number;
 }
 
-/* Port rules: returns the parallel link in the same position, if it is up. */
+/* Port rules: returns the parallel link in the same position if it is up. */
 static uint32_t choose_paired(const flow_t *flow, uint32_t n)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
@@ -276,7 +278,7 @@ static uint32_t choose_down(const flow_t *flow, uint32_t n)
     return (link != MRAIL_FABRIC_NONE) ? link : choose_by_hash(flow, n, 0);
 }
 
-/* Goes from switch `n` to the destination's leaf. Returns 0 or
+/* Routes from switch `n` to the destination's leaf. Returns 0 or
  * -EHOSTUNREACH. */
 static int cross_switches(flow_t *flow, uint32_t n, mrail_route_t *route)
 {

@@ -1,17 +1,17 @@
 /*
- * The links that a flow takes through a fabric, given ECMP by a hash or port
- * rules.
+ * The links that a flow takes through a fabric, given either ECMP with a hash
+ * or port rules.
  *
- * On the way up, a switch chooses among its uplinks that lead to the
+ * On the way up, a switch chooses among the uplinks that lead to the
  * destination. Rules send a source port to the uplink of its segment; a spine
- * below cores uses the segment inside the leaf's. ECMP hashes the 5-tuple with
- * a seed per switch. On the way down, ECMP also chooses among parallel links by
- * the hash. Rules choose the one in the same position as the link that the flow
- * came up, as the paper's spine VRFs do. Sources: [CTCCL] 3.2 and 4.1; ports
- * from orchestrator/ports.h.
+ * below cores uses the segment within the leaf's segment. ECMP hashes the
+ * 5-tuple with a seed per switch. On the way down, ECMP also chooses among
+ * parallel links by hash. Rules choose the link in the same position as the one
+ * on which the flow came up, like the paper's spine VRFs. Sources: [CTCCL] 3.2
+ * and 4.1; ports from orchestrator/ports.h.
  *
  * A directed link is 2 * link on the way up, and 2 * link + 1 on the way down.
- * Pure; a router does not change once it is made, except for link failures.
+ * Pure; once created, a router does not change, except for link failures.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H
@@ -25,8 +25,8 @@
 
 typedef enum mrail_route_mode {
     MRAIL_ROUTE_ECMP,
-    MRAIL_ROUTE_RULES,      /* uplink failed: ECMP over the others */
-    MRAIL_ROUTE_RULES_DROP, /* uplink failed: its packets are dropped */
+    MRAIL_ROUTE_RULES,      /* ECMP over the other uplinks if one fails */
+    MRAIL_ROUTE_RULES_DROP, /* packets of a failed uplink are dropped */
 } mrail_route_mode_t;
 
 typedef struct mrail_router mrail_router_t;
@@ -36,7 +36,7 @@ mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
                                     mrail_route_mode_t mode, uint64_t seed);
 void mrail_router_destroy(mrail_router_t *router);
 
-/* A link fails or comes back, in both directions. */
+/* Takes a link down or up, in both directions. */
 void mrail_router_link(mrail_router_t *router, uint32_t link, int is_up);
 
 typedef struct mrail_route {

@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_TRIES 1024   /* to find a port after a failure */
-#define STOCK_PORT 65472 /* UCX's path 0, as measured: docs/references.md */
+#define MAX_TRIES 1024   /* attempts to find a port after a failure */
+#define STOCK_PORT 65472 /* UCX's path 0, as measured (docs/references.md) */
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
 {
@@ -51,13 +51,13 @@ typedef struct sim {
     mrail_router_t *router;
     mrail_bundles_t bundles;
     mrail_fluid_t *fluid;
-    uint32_t *qps; /* by host link */
+    uint32_t *qps; /* indexed by host link */
     uint64_t num_flows;
-    /* All flows in the order of their groups, for the second part. */
+    /* all flows in the order of their groups, for the part after the failure */
     sim_flow_t *flows;
     size_t flows_room;
-    double carried_s; /* time before time 0 of `fluid` */
-    int has_failed;   /* params->failed_link */
+    double carried_s; /* simulated time before time 0 of `fluid` */
+    int has_failed;   /* params->failed_link has failed */
     uint32_t moved;   /* next path that Ethereal tries after a failure */
 } sim_t;
 
@@ -67,7 +67,7 @@ static uint16_t random_port(sim_t *sim)
                       mrail_rng_below(&sim->rng, MRAIL_PORTS_COUNT));
 }
 
-/* The port that the transport would choose for lane `lane` of a NIC. */
+/* Returns the port that the transport would choose for lane `lane` of a NIC. */
 static uint16_t lane_port(const sim_t *sim, uint32_t nic, unsigned lane)
 {
     unsigned uplinks, spine_uplinks;
@@ -96,7 +96,7 @@ static int remember_flow(sim_t *sim, uint32_t message, uint16_t sport)
     return 0;
 }
 
-/* Spraying: adds a flow over the bundles between two NICs. */
+/* For spraying, adds a flow over the bundles between two NICs. */
 static int add_sprayed(sim_t *sim, const mrail_sim_message_t *message)
 {
     uint32_t links[MRAIL_FLUID_MAX_HOPS], bundle[4];
@@ -199,10 +199,10 @@ static uint32_t gcd(uint32_t a, uint32_t b)
 }
 
 /*
- * The port of path `path` of a NIC. There are lcm(uplinks, spine uplinks)
- * paths: leaf uplinks and spine uplinks advance together. The first spine
- * uplink depends on the leaf, so that the leaves of a pod together use all
- * uplinks of each spine.
+ * Returns the port of path `path` of a NIC. There are lcm(uplinks, spine
+ * uplinks) paths: leaf uplinks and spine uplinks advance together. The first
+ * spine uplink depends on the leaf, so that the leaves of a pod together use
+ * all uplinks of each spine.
  */
 static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
 {
@@ -221,7 +221,7 @@ static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
     return first;
 }
 
-/* Number of paths over different uplinks from a NIC to a leaf. */
+/* Returns the number of paths over different uplinks from a NIC to a leaf. */
 static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
 {
     const mrail_fabric_node_t *nodes = sim->fabric->nodes;
@@ -333,8 +333,8 @@ static int add_messages(sim_t *sim)
 
 /* ---- Links ---- */
 
-/* Capacities of directed links, then those of bundles. A failed link keeps its
- * own, because no flow takes it. */
+/* Sets the capacities of directed links, then those of bundles. A failed link
+ * keeps its capacity, because no flow uses it. */
 static mrail_fluid_t *create_fluid(const sim_t *sim)
 {
     const mrail_fabric_t *fabric = sim->fabric;
@@ -386,8 +386,8 @@ static int is_pulling(mrail_sim_method_t method)
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
 }
 
-/* The next port to try in place of one without a path. Ethereal tries the paths
- * in order; other methods try random ports. */
+/* Returns the next port to try instead of one without a path. Ethereal tries
+ * the paths in order; other methods try random ports. */
 static uint16_t other_port(sim_t *sim, uint32_t m)
 {
     return (sim->params->method == MRAIL_SIM_ETHEREAL)
@@ -395,7 +395,7 @@ static uint16_t other_port(sim_t *sim, uint32_t m)
                : random_port(sim);
 }
 
-/* Adds a flow if it has a path; *num_p counts those that have one. */
+/* Adds a flow if it has a path, and counts it in *num_p. */
 static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
 {
     int ret = add_flow(sim, m, sport);
@@ -415,7 +415,8 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     for (size_t f = first; f < end && ret == 0; ++f) {
         ret = try_flow(sim, sim->flows[f].message, sim->flows[f].sport, &num);
     }
-    /* If that leaves no flow, one gets another port, as a new lane would. */
+    /* If no flow has a path, give one flow another port, as a new lane would
+     * get. */
     for (unsigned i = 0; i < MAX_TRIES && num == 0 && ret == 0; ++i) {
         uint32_t m = sim->flows[first].message;
 
@@ -424,8 +425,8 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     return (ret == 0 && num == 0) ? -EHOSTUNREACH : ret;
 }
 
-/* Sets up the second part: the remaining bytes, on paths without the failed
- * link. */
+/* Sets up the part after the failure: the remaining bytes, on paths without the
+ * failed link. */
 static int fail_link(sim_t *sim)
 {
     unsigned each = is_pulling(sim->params->method) ? sim->params->lanes : 1;

@@ -1,4 +1,4 @@
-# src/mpi: Open MPI components.  The only folder that sees Open MPI's private
+# src/mpi: Open MPI components. The only directory that uses Open MPI's private
 # headers.
 EXTRA_DIST += \
     src/mpi/compat/ompi/mpi/fortran/base/fint_2_int.h \
@@ -6,7 +6,7 @@ EXTRA_DIST += \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_threads.h \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_tsd.h
 
-# Decisions that are equal at all ranks, without MPI.
+# Decisions that must be equal on all ranks. No MPI here.
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
     src/mpi/coll/mode.h \
@@ -44,7 +44,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/request.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
-# Nothing of the planner's, which is inside, is for others to find.
+# Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
 mca_coll_mrail_la_LIBADD = libmrail-coll.la -ldl
@@ -52,7 +52,7 @@ endif
 endif
 
 if MPIRUN_FEEDS_PMIX
-# An empty folder, for PMIx: src/tools/mpirun_cmd.c.
+# An empty directory for PMIx (see src/tools/mpirun_cmd.c).
 nonedir = $(pkglibdir)/none
 install-exec-local:
 	$(MKDIR_P) "$(DESTDIR)$(nonedir)"

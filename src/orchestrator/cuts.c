@@ -6,7 +6,7 @@
 #include <math.h>
 
 #define GRAIN 64u
-/* Smaller lanes are not rounded: 64 bytes would be too coarse. */
+/* Smaller lanes are not rounded, because 64 bytes would be too coarse. */
 #define MIN_LARGE 65536u
 
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,

@@ -4,15 +4,15 @@
 
 #include "plan.h"
 
-/* Digest of two numbers. The caller adds digests up, so no step depends on the
- * previous one. */
+/* Returns the digest of two numbers. The caller adds digests up, so no step
+ * depends on the previous one. */
 static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
 {
     return (bytes + UINT64_C(0x9e3779b97f4a7c15)) *
            (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
 }
 
-/* Digest of demand i. */
+/* Returns the digest of demand i. */
 static inline uint64_t mrail_digest_demand(const mrail_plan_demand_t *demand,
                                            size_t i)
 {

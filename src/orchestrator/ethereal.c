@@ -50,12 +50,12 @@ mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
     piece.flow = num_whole + (uint32_t)(i / split->pieces);
     piece.piece = (uint32_t)(i % split->pieces);
     piece.pieces = split->pieces;
-    /* Pieces are dealt to the uplinks in turn, r/g to each. */
+    /* The uplinks take turns, and each gets r/g pieces. */
     piece.uplink = (uint32_t)(i % split->uplinks);
     return piece;
 }
 
-/* floor(size * part / parts) without overflow. */
+/* Returns floor(size * part / parts) without overflow. */
 static uint64_t cut(uint64_t size, uint32_t part, uint32_t parts)
 {
     return size / parts * part + size % parts * part / parts;

@@ -31,21 +31,22 @@ typedef struct mrail_ethereal_split {
 /* Splits `flows` flows over `uplinks` (>= 1) usable uplinks. */
 mrail_ethereal_split_t mrail_ethereal_split(uint32_t flows, uint32_t uplinks);
 
-/* Total number of pieces; a whole flow counts as one. */
+/* Returns the total number of pieces. A whole flow counts as one piece. */
 uint64_t mrail_ethereal_num_pieces(const mrail_ethereal_split_t *split);
 
 typedef struct mrail_ethereal_piece {
     uint32_t flow;          /* 0 to n - 1 */
-    uint32_t piece, pieces; /* piece `piece` of `pieces` equal pieces */
-    uint32_t uplink;        /* 0 to s - 1, counting usable uplinks only */
+    uint32_t piece, pieces; /* piece number `piece` of `pieces` equal pieces */
+    uint32_t uplink;        /* 0 to s - 1, counting only usable uplinks */
 } mrail_ethereal_piece_t;
 
 /* Returns piece i < mrail_ethereal_num_pieces(). Pieces are ordered by flow. */
 mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
                                             uint64_t i);
 
-/* Byte range of a piece: *length_p bytes from *offset_p. The pieces of a flow
- * are adjacent, cover it, and differ in length by at most one byte. */
+/* Computes the byte range of a piece: *length_p bytes from *offset_p. The
+ * pieces of a flow are adjacent, cover it, and differ in length by at most one
+ * byte. */
 void mrail_ethereal_bytes(const mrail_ethereal_piece_t *piece, uint64_t size,
                           uint64_t *offset_p, uint64_t *length_p);
 
@@ -62,13 +63,13 @@ void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
                               mrail_ns_t now_ns, mrail_ns_t bad_ns);
 
 /* Writes the usable uplinks in ascending order. If none is usable, writes all
- * of them, because an exchange has to try some path. Returns their number, at
+ * of them, because an exchange must try some path. Returns their number, at
  * least 1. */
 uint32_t mrail_ethereal_paths_good(const mrail_ethereal_paths_t *paths,
                                    mrail_ns_t now_ns, uint32_t *uplinks);
 
-/* Random start time of a flow in a batch, uniform in [0, max_ns]. It keeps
- * synchronised senders from causing the same incast again and again. */
+/* Returns a random start time of a flow in a batch, uniform in [0, max_ns]. It
+ * keeps synchronised senders from causing the same incast again and again. */
 mrail_ns_t mrail_ethereal_stagger(mrail_rng_t *rng, mrail_ns_t max_ns);
 
 /* Fills order[] with a random permutation of 0 to count - 1 (Fisher and

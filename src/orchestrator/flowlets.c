@@ -9,7 +9,8 @@
 
 /* ---- Normal distribution ---- */
 
-/* 1 - Phi(z), exact in the upper tail: erfc() does not cancel there. */
+/* Returns 1 - Phi(z). This is exact in the upper tail, because erfc() does not
+ * cancel there. */
 static double upper_tail(double z)
 {
     return 0.5 * erfc(z / M_SQRT2);
@@ -104,7 +105,7 @@ typedef struct flowlets_sum {
 
 #define WINDOW 12
 
-/* The distribution for one bin. */
+/* Computes the distribution for one bin. */
 static void sum_init(flowlets_sum_t *sum, unsigned m, unsigned limit)
 {
     sum->first = 0;
@@ -114,8 +115,8 @@ static void sum_init(flowlets_sum_t *sum, unsigned m, unsigned limit)
     }
 }
 
-/* sum = a + b: the distribution for the bins of both. sum->p has room for
- * it. */
+/* Computes sum = a + b, the distribution for the bins of both. sum->p must have
+ * enough room. */
 static void sum_add(flowlets_sum_t *sum, const flowlets_sum_t *a,
                     const flowlets_sum_t *b, double mean)
 {
@@ -138,7 +139,7 @@ static void sum_add(flowlets_sum_t *sum, const flowlets_sum_t *a,
     }
 }
 
-/* P(a + b = total). */
+/* Returns P(a + b = total). */
 static double sum_at(const flowlets_sum_t *a, const flowlets_sum_t *b,
                      long total)
 {
@@ -161,8 +162,8 @@ static void sum_swap(flowlets_sum_t *a, flowlets_sum_t *b)
     *b = old;
 }
 
-/* P(none of the n bins gets more than `limit` of the n m balls). power, rest
- * and scratch must have room. */
+/* Returns P(none of the n bins gets more than `limit` of the n m balls). power,
+ * rest and scratch must have enough room. */
 static double at_most(unsigned n, unsigned m, unsigned limit,
                       flowlets_sum_t *sums)
 {
@@ -170,8 +171,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     double balls = (double)n * m;
     unsigned bins = 1, rest_bins = 0;
 
-    /* The distribution for n - 1 bins is computed by squaring. Of the last bin,
-     * only one value is needed. */
+    /* The distribution for n - 1 bins is computed by squaring. Only one value of
+     * the last bin's distribution is needed. */
     sum_init(power, m, limit);
     for (unsigned left = n - 1; left != 0; left >>= 1) {
         if (left & 1) {
@@ -195,8 +196,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     }
     sum_init(power, m, limit);
     /* Independent Poisson bins, conditioned on their total, are distributed
-     * like balls thrown into bins. So divide by the probability of that total
-     * without the limit. */
+     * like balls thrown into bins. Therefore divide by the probability of that
+     * total without the limit. */
     return exp(log(sum_at(power, rest, (long)balls)) + balls -
                balls * log(balls) + lgamma(balls + 1));
 }

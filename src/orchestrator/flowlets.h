@@ -1,5 +1,5 @@
 /*
- * How many parallel flowlets a flow needs and how long they are: ParaLet.
+ * ParaLet: how many parallel flowlets a flow needs, and how long they are.
  * Source: [ParaLet] 4.1 and 5.2.
  *
  * Each of N senders chooses one of N paths at random for each of its m
@@ -13,31 +13,33 @@
 
 #include <stdint.h>
 
-/* Quantile of the standard normal distribution, 0 < p < 1; relative error below
- * 1e-9. */
+/* Returns the quantile of the standard normal distribution for 0 < p < 1, with
+ * a relative error below 1e-9. */
 double mrail_flowlets_normal_quantile(double p);
 
-/* Phi^-1(1 - 1/n) for n > 1. Computed from 1/n, to be exact for large n. */
+/* Returns Phi^-1(1 - 1/n) for n > 1. It is computed from 1/n, to be exact for
+ * large n. */
 double mrail_flowlets_extreme(double n);
 
-/* 1/(1 - Phi(z)): the number of nodes whose extreme is z. */
+/* Returns 1/(1 - Phi(z)), the number of nodes whose extreme is z. */
 double mrail_flowlets_nodes(double z);
 
-/* Equation (1): slowdown of n nodes with m flowlets each. n > 1, m >= 1. */
+/* Equation (1): returns the slowdown of n nodes with m flowlets each. n > 1, m
+ * >= 1. */
 double mrail_flowlets_slowdown(double n, unsigned m);
 
-/* Smallest m >= 1 for which equation (1) gives a slowdown of at most `slowdown`
- * (> 1). UINT32_MAX if m does not fit in 32 bits. */
+/* Returns the smallest m >= 1 for which equation (1) gives a slowdown of at
+ * most `slowdown` (> 1), or UINT32_MAX if m does not fit in 32 bits. */
 uint32_t mrail_flowlets_count(double n, double slowdown);
 
-/* Flowlet size in bytes: 4 BDP/m, clamped to [min, max]. */
+/* Returns the flowlet size in bytes: 4 BDP/m, clamped to [min, max]. */
 uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
                              uint64_t max);
 
 /*
- * Exact mean slowdown, E(fullest)/m, of n m balls thrown into n bins, for n m
- * up to 65536. Counts the ways to fill the bins up to a limit. The relative
- * error is below 1e-9. NAN if out of memory.
+ * Returns the exact mean slowdown, E(fullest)/m, of n m balls thrown into n
+ * bins, for n m up to 65536. Counts the ways to fill the bins up to a limit.
+ * The relative error is below 1e-9. Returns NAN if memory runs out.
  */
 double mrail_flowlets_slowdown_exact(unsigned n, unsigned m);
 

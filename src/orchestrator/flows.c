@@ -12,40 +12,40 @@
 #define MOST_LOAD 2.0
 #define LEAST_LOAD 0.3
 /* The target is midway between the bound and the best congestion so far, but at
- * least this part of the gap above the bound. If the target is above the
+ * least this fraction of the gap above the bound. If the target is above the
  * minimum, loads settle below it. If it is below the minimum, prices rise in a
- * direction that proves so. */
+ * direction that proves it. */
 #define SLACK 0.6
 /* Iterations before the first check of bound and mean. Each later check follows
  * a quarter more iterations, because the latest prices are the best. */
 #define LOOK_ITERATIONS 3
 #define LOOK_PART 4
-/* The minimum congestion is usually set by a few links that are full at the
- * same time. These are the links whose prices rise at least this fast, relative
- * to the fastest. */
+/* The minimum congestion is usually determined by a few links that are full at
+ * the same time. Links count among them if their prices rise at least this
+ * fast, relative to the fastest. */
 #define IS_EQUAL 0.5
 /* Powers of the loads for bounds before prices exist, in doublings. */
 #define POWERS                                                                 \
     {                                                                          \
         8, 5, 3                                                                \
     }
-/* Repair aims at this part of the gap. It is skipped if some load exceeds the
- * limit by more than this factor. */
+/* Repair aims at this fraction of the gap. It is skipped if some load exceeds
+ * the limit by more than this factor. */
 #define RELIEVED 0.98
 #define MAX_RELIEVED_LOAD 1.3
-/* A fitted division should keep its shape. Moving a larger excess than this
+/* A fitted division should keep its shape. Moving an excess larger than this
  * would add relays. */
 #define NEARLY_FITS 1.01
-/* How prices move. The step is the rise at twice the target; momentum adds a
- * part of the last rise (Polyak's heavy ball). Prices have a maximum, because
- * the product of e^-price over all links of a path must stay a normal number.
- * Where prices prove bounds, the maximum is as high as the number of links on a
- * path allows, because one capped price would spoil all others. */
+/* Dynamics of the prices. The step is the rise at twice the target. Momentum
+ * adds a part of the last rise (Polyak's heavy ball). Prices have a maximum,
+ * because the product of e^-price over all links of a path must remain a normal
+ * number. Where prices prove bounds, the maximum is as high as the number of
+ * links on a path allows, because one capped price would spoil all others. */
 static const struct {
     double step, momentum;
     double dual_max; /* for the actual number of links per slot, or for any */
     int is_by_depth;
-    double least_part; /* of a demand, on a lane */
+    double least_part; /* smallest part of a demand on a lane */
 } phase_params[FLOWS_NUM_PHASES] = {
     [FLOWS_PHASE_BALANCE] = {.step = 0.6, .momentum = 0.75, .dual_max = 30},
     [FLOWS_PHASE_SHORTEN] = {.step = 0.8,
@@ -56,10 +56,10 @@ static const struct {
     [FLOWS_PHASE_FIT] = {.step = 0.6, .momentum = 0.75, .dual_max = 70},
 };
 
-/* ---- iteration ---- */
+/* ---- Iteration ---- */
 
-/* Runs `statement` for each slot `s` of the rows with demands; its links are at
- * `link`. The number of links is a compile-time constant. */
+/* Runs `statement` for each slot `s` of the rows with demands. `link` points to
+ * its links. The number of links is a compile-time constant. */
 #define EACH_SLOT(flows, most_links, statement)                                \
     for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
         uint32_t s = (flows)->rows[row] * (flows)->kernels.width;              \
@@ -154,7 +154,8 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
 }
 
 /* Iterations oscillate around the limit of their mean, so they are summed. The
- * first is excluded, because it mostly repeats the last one or is far off. */
+ * first one is excluded, because it mostly repeats the last one or is far
+ * off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
@@ -185,7 +186,8 @@ void mrail_flows_reset_sum(mrail_flows_t *flows)
     flows->num_summed = 0;
 }
 
-/* Replaces the iteration by the mean of the summed ones, if there are any. */
+/* Replaces the iteration by the mean of the summed iterations, if there are
+ * any. */
 void mrail_flows_try_mean(mrail_flows_t *flows)
 {
     double part;
@@ -266,10 +268,10 @@ double mrail_flows_dual_max(const mrail_flows_t *flows)
                : most;
 }
 
-/* ---- bounds ---- */
+/* ---- Bounds ---- */
 
-/* Sum over the demands of bytes times the length of the shortest path, for the
- * current lengths plus `per_relay` for each relay. */
+/* Returns the sum over the demands of bytes times the length of the shortest
+ * path, for the current lengths plus `per_relay` for each relay. */
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
     const double *relays = flows->slot_relays, *length = flows->length;
@@ -305,7 +307,8 @@ void mrail_flows_prove(mrail_flows_t *flows)
     flows->bound = MRAIL_MAX(flows->bound, proved);
 }
 
-/* Bounds from the cuts, and from the best lengths of the last problem. */
+/* Computes bounds from the cuts, and from the best lengths of the last
+ * problem. */
 void mrail_flows_prove_first(mrail_flows_t *flows)
 {
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
@@ -315,7 +318,8 @@ void mrail_flows_prove_first(mrail_flows_t *flows)
     mrail_flows_prove(flows);
 }
 
-/* A bound before prices exist, with a high power of the loads as lengths. */
+/* Computes a bound before prices exist, using a high power of the loads as
+ * lengths. */
 static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
 {
     double most = mrail_flows_trial_congestion(flows);
@@ -324,15 +328,15 @@ static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
         double v = flows->load[e] / most;
 
         for (unsigned i = 0; i < doublings; ++i) {
-            v = (v < 1e-30) ? 0 : v * v; /* no denormals */
+            v = (v < 1e-30) ? 0 : v * v; /* avoid denormals */
         }
         flows->length[e] = v / flows->links.capacity[e];
     }
     mrail_flows_prove(flows);
 }
 
-/* Two bounds: the first uses the rises since the last check as lengths. The
- * second uses equal lengths for the links that rose the most. */
+/* Computes two bounds. The first uses the rises since the last check as
+ * lengths. The second uses equal lengths for the links that rose the most. */
 static void flows_prove_by_rises(mrail_flows_t *flows)
 {
     double most = 0;
@@ -349,7 +353,7 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
     mrail_flows_prove(flows);
 }
 
-/* ---- phases ---- */
+/* ---- Phases ---- */
 
 void mrail_flows_begin_iterations(mrail_flows_t *flows)
 {
@@ -377,7 +381,7 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
     mrail_flows_begin_iterations(flows);
 }
 
-/* Iteration of the next check. */
+/* Returns the iteration of the next check. */
 unsigned mrail_flows_after(unsigned iteration)
 {
     return iteration + MRAIL_MAX(LOOK_ITERATIONS, iteration / LOOK_PART);
@@ -395,8 +399,8 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-/* Target from the congestion and bound of the iterations themselves. Repairs
- * and cuts say little about where the iterations are heading. */
+/* Returns a target from the congestion and bound of the iterations themselves.
+ * Repairs and cuts say little about where the iterations are heading. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,
@@ -481,7 +485,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* Each demand's weights are in its mask. */
+/* The mask of each demand holds its weights. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_PHASE_FIT, 1);

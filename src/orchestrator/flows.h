@@ -3,7 +3,7 @@
  * proved lower bound. Phase 2 then minimizes the relayed bytes within that
  * congestion.
  *
- * In this file a lane is an alternative path of a demand, not a queue pair. A
+ * In this file, a lane is an alternative path of a demand, not a queue pair. A
  * path has an out part and an in part: lane r of the demand's out row, then
  * lane r of its in row. Between nodes, a lane is a rail, and the rows belong to
  * the two nodes, or to the two ranks if ranks reach rails in different ways.
@@ -12,31 +12,31 @@
  * Demands share rows, so an iteration over all demands takes a few vector
  * operations per demand.
  *
- * The load of a link is its bytes divided by its capacity: seconds, if
+ * The load of a link is its bytes divided by its capacity, in seconds if
  * capacities are bytes per second. The congestion is the largest load. No
  * exchange can finish in less time.
  *
  * Each link has a dual price, initially 0. A path's share is proportional to
  * its weight times e^(-price) for each of its links. A price rises while the
- * load exceeds the target congestion and falls, but not below 0, while the load
- * is under it. This is dual ascent towards the division nearest to the weights
- * (relative entropy) among all divisions within the capacities. If there is no
- * such division, some prices rise without limit. By linear programming duality,
- * the rises prove a lower bound:
+ * load exceeds the target congestion. It falls, but not below 0, while the load
+ * is under the target. This is dual ascent towards the division nearest to the
+ * weights (relative entropy) among all divisions within the capacities. If
+ * there is no such division, some prices rise without limit. By linear
+ * programming duality, the rises prove a lower bound:
  *
  *   sum over demands (bytes x the shortest path, with the rises as lengths)
  *   -----------------------------------------------------------------------
  *             sum over links (capacity x the rise)
  *
- * No division has a congestion below this value, whatever the lengths. Reason:
- * bytes times path length, summed over the demands, equals length times load
- * times capacity, summed over the links, and no load exceeds the congestion.
- * The search narrows the interval between the best bound and the best division,
- * which is a single iteration or the mean of several.
+ * No division has a congestion below this value, whatever the lengths. The
+ * reason is that bytes times path length, summed over the demands, equals
+ * length times load times capacity, summed over the links, and no load exceeds
+ * the congestion. The search narrows the interval between the best bound and
+ * the best division, which is a single iteration or the mean of several.
  *
  * An iteration need not meet a limit by itself. Incremental repair
  * (flows_repair.c) goes through the demands and moves the excess of links to
- * lanes with room. The full links then give better prices.
+ * lanes with room. The full links then yield better prices.
  *
  * Phase 2 is the same ascent with the congestion as the target and smaller
  * weights: each relay of a path multiplies the weight by a constant factor. Its
@@ -72,7 +72,8 @@ typedef struct mrail_flows_links {
     uint32_t num_links;
     const double *capacity; /* by link, > 0 */
     uint32_t num_lanes;     /* 1 to MRAIL_FLOWS_MAX_LANES */
-    /* Cut set of each link, or MRAIL_FLOWS_NO_LINK. NULL: there are no sets. */
+    /* Cut set of each link, or MRAIL_FLOWS_NO_LINK. NULL if there are no
+     * sets. */
     const uint32_t *set;
     uint32_t num_sets;
     /* Parent of each link, or MRAIL_FLOWS_NO_LINK. Every byte on a parent
@@ -85,29 +86,30 @@ typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
     uint32_t num_demands;
-    const uint32_t *row;   /* by demand: out row and in row, which differ */
-    const uint32_t *lanes; /* by demand, bits. At least one lane is open in both
-                            * rows. No path contains a link twice. */
-    const double *demand;  /* bytes per demand, > 0 */
+    const uint32_t *row; /* by demand: out row and in row, which differ */
+    /* By demand, as bits. At least one lane is open in both rows. No path
+     * contains a link twice. */
+    const uint32_t *lanes;
+    const double *demand; /* bytes per demand, > 0 */
     /* For mrail_flows_fit() and mrail_flows_repair(); otherwise NULL. */
-    const double *base;   /* bytes of other demands, by link */
-    const double *weight; /* Weights by demand and lane, mrail_flows_stride()
-                           * apart, which replace those derived from link
-                           * capacities. 0: the lane is not allowed. */
+    const double *base; /* bytes of other demands, by link */
+    /* Weights by demand and lane, mrail_flows_stride() apart, which replace
+     * those derived from link capacities. 0: the lane is not allowed. */
+    const double *weight;
 } mrail_flows_problem_t;
 
 typedef struct mrail_flows mrail_flows_t;
 
-/* Creates an object for these links. The caller keeps them, unchanged, while
- * the object exists. 0, or -ENOMEM. */
+/* Creates an object for these links. The caller must not change or free them
+ * while the object exists. Returns 0 or -ENOMEM. */
 int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
 
-/* Loads the next problem. The caller keeps its arrays, unchanged, until the
- * division ends; slots are copied. Existing rows must stay the same, but a
+/* Loads the next problem. The caller must not change or free its arrays until
+ * the division ends; slots are copied. Existing rows must stay the same, but a
  * problem may add rows or use only some of them. Prices are kept as a warm
- * start for similar problems. 0, or -ENOMEM with no problem loaded. */
+ * start for similar problems. Returns 0, or -ENOMEM with no problem loaded. */
 int mrail_flows_load(mrail_flows_t *flows,
                      const mrail_flows_problem_t *problem);
 /* Resets all prices to 0. */
@@ -142,8 +144,8 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit,
                     unsigned max_iterations);
 
 /* Divides by the weights, then moves the excess over `limit` to lanes with
- * room, fewest relays first. 0, or -ERANGE if that fails; the last division
- * then remains. Proves nothing. */
+ * room, fewest relays first. Returns 0, or -ERANGE if that fails; the last
+ * division then remains. Proves nothing. */
 int mrail_flows_repair(mrail_flows_t *flows, double limit);
 
 /* Merges parts of less than `least` bytes into one lane of their demand, to get
@@ -151,15 +153,17 @@ int mrail_flows_repair(mrail_flows_t *flows, double limit);
  * increase. */
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit);
 
-/* Array entries per demand: at least the number of lanes. */
+/* Returns the number of array entries per demand: at least the number of
+ * lanes. */
 uint32_t mrail_flows_stride(const mrail_flows_t *flows);
-/* Bytes by demand and lane. They add up to the demand, except for rounding. */
+/* Returns the bytes by demand and lane. They add up to the demand, except for
+ * rounding. */
 const double *mrail_flows_bytes(const mrail_flows_t *flows);
-/* Congestion of the division, and its lower bound. Both in seconds. */
+/* Return the congestion of the division, and its lower bound, in seconds. */
 double mrail_flows_congestion(const mrail_flows_t *flows);
 double mrail_flows_bound(const mrail_flows_t *flows);
-/* Bytes times relays, and the lower bound that mrail_flows_shorten() proved for
- * its limit. */
+/* Return the bytes times relays, and the lower bound that mrail_flows_shorten()
+ * proved for its limit. */
 double mrail_flows_relayed(const mrail_flows_t *flows);
 double mrail_flows_relayed_bound(const mrail_flows_t *flows);
 

@@ -26,71 +26,74 @@ struct mrail_flows {
     double widest;            /* largest capacity of a link */
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
-    uint32_t links_in_cuts;   /* links from here on are in no set and have no
-                             * parent */
+    uint32_t links_in_cuts;   /* links from here on have no set and no parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
     const double *base;       /* bytes of other demands, by link; or NULL */
     uint32_t *mask;           /* by demand: number of its mask */
     uint32_t *open;           /* by demand: allowed lanes as bits */
     uint32_t *over;           /* demands that a repair has not finished */
-    double *mask_lanes;       /* factors of all masks, then their lengths */
+    /* factors of all masks, followed by their lengths */
+    double *mask_lanes;
     /* Slots of all rows, padded: in use, with links set, allocated. */
     uint32_t num_slots, slots_set, slots_room;
     size_t num_bytes, bytes_room; /* bytes of all demands, padded */
     uint32_t *slot_link;          /* by slot, MRAIL_FLOWS_SLOT_LINKS each */
     uint8_t *slot_open;
-    uint8_t *slot_common; /* by slot: links shared with other open lanes of the
-                           * row, as bits; second half of slot_open */
-    uint32_t *link_first; /* by link: index in link_slots; one more entry marks
-                           * the end */
+    /* By slot: links shared with other open lanes of the row, as bits. Second
+     * half of slot_open. */
+    uint8_t *slot_common;
+    /* by link: index in link_slots; one more entry marks the end */
+    uint32_t *link_first;
     uint32_t *link_slots; /* open slots by link */
-    int has_relays;       /* some open slot needs relays */
-    uint32_t *row_open;   /* by row: open lanes as bits; first of several
-                          * arrays */
-    uint32_t *row_taken;  /* by row: lanes that some demand may use */
-    uint32_t *row_over;   /* by row: lanes above the limit, during repair */
-    uint32_t *row_shut; /* by row: lanes whose exclusive links are full, during
-                          * repair */
-    uint32_t *row_relays; /* by row, FLOWS_ROW_RELAYS each: lanes with 0, 1 and
-                           * 2 relays */
-    uint32_t *row_set;    /* by row, FLOWS_ROW_SETS each: sets that cut all open
-                        * lanes */
-    uint32_t *rows;       /* rows with demands */
+    int has_relays;       /* 1: some open slot needs relays */
+    /* by row: open lanes as bits; first of several arrays */
+    uint32_t *row_open;
+    uint32_t *row_taken; /* by row: lanes that some demand may use */
+    uint32_t *row_over;  /* by row: lanes above the limit, during repair */
+    /* by row: lanes whose exclusive links are full, during repair */
+    uint32_t *row_shut;
+    /* by row, FLOWS_ROW_RELAYS each: lanes with 0, 1 and 2 relays */
+    uint32_t *row_relays;
+    /* by row, FLOWS_ROW_SETS each: sets that cut all open lanes */
+    uint32_t *row_set;
+    uint32_t *rows; /* rows with demands */
     uint32_t num_rows;
-    double *row_bytes;          /* by row: bytes of its demands */
-    double *slot_relays;        /* first of five arrays in one allocation */
-    double *slot_direct_weight; /* without relays and prices; 0: closed */
-    double *slot_weight;        /* without prices */
-    double *slot_factor; /* with prices; in proofs the length; in repairs 1 if
-                          * above the limit */
-    double *slot_load;   /* bytes in this iteration */
+    double *row_bytes;   /* by row: bytes of its demands */
+    double *slot_relays; /* first of five arrays in one allocation */
+    /* weight without relays and prices; 0: closed */
+    double *slot_direct_weight;
+    double *slot_weight; /* weight without prices */
+    /* weight with prices; in proofs the length; in repairs 1 if above the
+     * limit */
+    double *slot_factor;
+    double *slot_load; /* bytes in this iteration */
     unsigned phase;
-    double *duals[FLOWS_NUM_PHASES];  /* by link; one allocation with others */
-    double *per_byte;                 /* by link: seconds */
-    double *width;                    /* by link: capacity */
-    double *dual;                     /* by link: dual price in the current
-                                       * phase */
-    double *factor;                   /* e^-price */
-    double *load;                     /* seconds */
-    double *sums;                     /* by link: partial sums of the bytes */
-    double *length;                   /* for a bound */
-    double *proof;                    /* lengths that gave the best bound; 0:
-                                       * none */
-    double *since;                    /* prices at the last check */
-    double *rise;                     /* price changes in the last iteration */
-    double *sum_load;                 /* sum over the iterations since the last
-                                       * check */
+    /* by link; in one allocation with other arrays */
+    double *duals[FLOWS_NUM_PHASES];
+    double *per_byte; /* by link: seconds */
+    double *width;    /* by link: capacity */
+    double *dual;     /* by link: dual price in the current phase */
+    double *factor;   /* e^-price */
+    double *load;     /* seconds */
+    double *sums;     /* by link: partial sums of the bytes */
+    double *length;   /* lengths for a bound */
+    double *proof;    /* lengths that gave the best bound; 0: none */
+    double *since;    /* prices at the last check */
+    double *rise;     /* price changes in the last iteration */
+    /* sum over the iterations since the last check */
+    double *sum_load;
     double *excess;                   /* bytes above a limit */
-    double *set_bytes, *set_capacity; /* of cut sets */
-    double *all_bytes;                /* by demand and lane: the next three */
-    double *trial;                    /* division of this iteration */
-    double *sum;                      /* sum over several iterations */
-    double *bytes;                    /* best division so far */
+    double *set_bytes, *set_capacity; /* bytes and capacity of cut sets */
+    /* by demand and lane: holds the next three arrays */
+    double *all_bytes;
+    double *trial; /* division of this iteration */
+    double *sum;   /* sum over several iterations */
+    double *bytes; /* best division so far */
     unsigned num_summed;
-    int is_first; /* the next iteration is the first one and is not summed */
+    int is_first; /* 1: the next iteration is the first one and is not summed */
     double trial_relayed, sum_relayed;
-    double congestion, relayed; /* of `bytes` */
+    double congestion, relayed; /* values of `bytes` */
     double bound, relayed_bound;
     double proved; /* best bound from loads and prices, without cuts */
 };
@@ -107,13 +110,13 @@ typedef struct mrail_flows_lanes {
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 
 /* Recomputes the link loads from the best division instead of this
- * iteration's. */
+ * iteration. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
-/* Prices aim at this part of the allowed congestion, because iterations
+/* Prices aim at this fraction of the allowed congestion, because iterations
  * oscillate. */
 #define FLOWS_AIM 0.999
-/* Margin that moves leave for rounding. */
+/* Margin for rounding in moves. */
 #define FLOWS_WITHIN (1 - 1e-9)
 
 /* Functions of flows.c that flows_search.c uses. They start a phase, with
@@ -128,7 +131,7 @@ void mrail_flows_divide(mrail_flows_t *flows);
 double mrail_flows_trial_congestion(const mrail_flows_t *flows);
 void mrail_flows_try_mean(mrail_flows_t *flows);
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion);
-/* Iteration of the next check. */
+/* Returns the iteration of the next check. */
 unsigned mrail_flows_after(unsigned iteration);
 /* Returns 1 if a price exceeds the maximum. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target);
@@ -144,7 +147,7 @@ double mrail_flows_volume(const mrail_flows_t *flows);
 /* Computes the link loads from the slots. */
 void mrail_flows_add_loads(mrail_flows_t *flows);
 
-/* Lower bound on the congestion from the cut sets. */
+/* Returns a lower bound on the congestion from the cut sets. */
 double mrail_flows_cut_bound(mrail_flows_t *flows);
 
 /* Incremental repair, implemented in flows_repair.c. The first function moves
@@ -156,7 +159,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit);
 
 /* Raises the current lengths of full links until the bytes of each demand agree
  * with its shortest paths. `bytes` is the division repaired last. Each relay of
- * a path has length `per_relay`, and no link gets longer than `most`. */
+ * a path has length `per_relay`, and no link becomes longer than `most`. */
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
 

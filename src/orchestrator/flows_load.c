@@ -131,8 +131,8 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     return 0;
 }
 
-/* Half of a path's weight. The whole weight is the capacity of the narrowest
- * link, so each half is a square root. */
+/* Returns half of a path's weight. The whole weight is the capacity of the
+ * narrowest link, so each half is a square root. */
 static double flows_weight(const mrail_flows_t *flows,
                            const mrail_flows_slot_t *slot)
 {
@@ -191,7 +191,7 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 }
 
 /* Finds the sets that cut all open lanes of a row. Only the sets of its first
- * open lane can. */
+ * open lane are candidates. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
     uint32_t first = row * flows->kernels.width, open = flows->row_open[row];
@@ -336,10 +336,10 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
     return is_masked;
 }
 
-/* ---- cuts ---- */
+/* ---- Cuts ---- */
 
 /* In rows that a set cuts, sets the length of links to 1 if a demand may use
- * their lane. Sets all other lengths to 0. */
+ * their lane. All other lengths become 0. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
@@ -361,8 +361,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* Capacities of the sets. A link counts for at most the sum of its children,
- * which its bytes pass before or after it. */
+/* Computes the capacities of the sets. A link counts for at most the sum of its
+ * children, which its bytes pass before or after it. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
@@ -412,7 +412,7 @@ double mrail_flows_cut_bound(mrail_flows_t *flows)
     return bound;
 }
 
-/* ---- object ---- */
+/* ---- Object ---- */
 
 int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p)
@@ -444,7 +444,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
     return 0;
 }
 
-/* Gives each demand a mask of its own, which holds its weights. */
+/* Gives each demand a separate mask, which holds its weights. */
 static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
     for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {

@@ -1,4 +1,5 @@
-/* Merges the pieces of each demand, for fewer pieces and no needless relays. */
+/* Merges the pieces of each demand, for fewer pieces and no unnecessary
+ * relays. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -93,7 +94,8 @@ static void flows_merge_lanes(mrail_flows_t *flows,
     }
     (void)flows_add_to_lane(flows, lanes, best, sum);
     for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
-        lanes->bytes[lane] -= small[lane]; /* equal numbers: exactly 0 */
+        /* the numbers are equal, so this is exactly 0 */
+        lanes->bytes[lane] -= small[lane];
     }
     lanes->bytes[best] += sum;
 }

@@ -1,9 +1,9 @@
 /*
  * Incremental repair, demand by demand. Moves the excess over a limit to lanes
- * with room, removes needless relays, and prices full links.
+ * with room, removes unnecessary relays, and prices full links.
  *
  * All values are the bytes by which a link exceeds the limit (`excess`). A
- * value below 0 is room. The absent link has unlimited room.
+ * negative value is room. The absent link has unlimited room.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -17,7 +17,7 @@
 #define MOST_FEWER (-2)
 /* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
-/* By then the prices of full links have converged enough. */
+/* By then, the prices of full links have converged enough. */
 #define VALUE_ITERATIONS 4
 /* Lengths that differ by less, in relays, count as equal. */
 #define COST_TOLERANCE 1e-6
@@ -30,8 +30,8 @@ typedef struct repair {
     double limit;
     const uint32_t *out, *in; /* links of the demand's lane 0 */
     uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, first slots, lanes of the demand */
-    double *all_bytes, *bytes; /* of all demands, of this one */
+        open;                  /* rows, first slots, and lanes of the demand */
+    double *all_bytes, *bytes; /* bytes of all demands, and of this demand */
 } repair_t;
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
@@ -160,7 +160,7 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
            repair->flows->slot_relays[repair->first_in + lane];
 }
 
-/* Lanes on which the demand needs this number of relays. */
+/* Returns the lanes on which the demand needs this number of relays. */
 static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
                                                int relays)
 {
@@ -178,7 +178,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
     return lanes;
 }
 
-/* Open lanes that may have room. */
+/* Returns the open lanes that may have room. */
 static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -187,8 +187,8 @@ static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
                             flows->row_shut[repair->row_in]);
 }
 
-/* Largest excess of a lane's links if bytes were removed from lane `from`,
- * which may use some of the same links. */
+/* Returns the largest excess of a lane's links if bytes were removed from lane
+ * `from`, which may use some of the same links. */
 static double repair_excess_without(const repair_t *repair, uint32_t lane,
                                     uint32_t from, double bytes)
 {
@@ -292,9 +292,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* First step: lanes without additional relays. A demand within the limit stays
- * within it, because no move exceeds the limit. Stores the other demands in
- * `over` and returns their number. */
+/* First step: uses only lanes without additional relays. A demand within the
+ * limit stays within it, because no move exceeds the limit. Stores the other
+ * demands in `over` and returns their number. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
@@ -368,7 +368,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-/* ---- full links ---- */
+/* ---- Full links ---- */
 
 static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 {
@@ -415,7 +415,7 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
 
 /* A demand uses a long lane only because shorter ones are full, and can leave
  * an overfull lane only for the shortest lane with room. The difference in
- * length is the price of the full links. Returns 1 if a length rose. */
+ * length is the price of the full links. Returns 1 if a length increased. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

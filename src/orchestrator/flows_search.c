@@ -1,6 +1,6 @@
 /*
  * Phase 2: few relays within a congestion. Combines the ascent of flows.c, with
- * costly relays, with repair of the iterations and prices of full links.
+ * a cost for relays, with repair of the iterations and prices of full links.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -12,22 +12,22 @@
 /* Cost of each relay of a path, as a price. If more than e^-this of a demand
  * takes a path with one more relay than necessary, the other paths are full. */
 #define RELAY_COST 10.0
-/* Relayed bytes if there is no division. */
+/* Number of relayed bytes if there is no division. */
 #define NO_DIVISION 1e300
-/* Part of the gap. A division this close to its bound needs no removal of
+/* Fraction of the gap. A division this close to its bound needs no removal of
  * relays. */
 #define DIRECT 0.1
-/* Full links are priced up to this part of the maximum price. The rest leaves
- * room for differences. */
+/* Full links are priced up to this fraction of the maximum price. The rest
+ * leaves room for differences. */
 #define PART_OF_MOST 0.5
 /* The search restarts without price jumps at this iteration. */
 #define PLAIN_ITERATION 100
-/* Part of the limit. A link with less room than this is full. */
+/* Fraction of the limit. A link with less room than this is full. */
 #define FULL 1e-6
-/* Part of all bytes. Smaller differences in relayed bytes do not count. */
+/* Fraction of all bytes. Smaller differences in relayed bytes do not count. */
 #define RELAYED_TOLERANCE 1e-4
-/* The aim decreases, down to this, while iterations stay above the limit.
- * Further down there may be no division. */
+/* While iterations stay above the limit, the aim decreases down to this value.
+ * Further down, there may be no division. */
 #define AIM_LEAST 0.992
 #define AIM_PART 0.5
 
@@ -49,8 +49,9 @@ static void flows_prove_relayed(mrail_flows_t *flows, double limit)
     flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_COST);
 }
 
-/* Bounds from the prices, and from the prices rounded to whole relays. Prices
- * converge to whole relays, except for the small shares on costly paths. */
+/* Computes bounds from the prices, and from the prices rounded to whole relays.
+ * Prices converge to whole relays, except for the small shares on costly
+ * paths. */
 static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
     memcpy(flows->length, flows->dual,
@@ -66,14 +67,14 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 /* State of a search. */
 typedef struct flows_search {
     double limit, aim;   /* congestion; target relative to it */
-    double gap, nothing; /* of relayed bytes; bytes that do not count */
-    double limit_gap;    /* of the limit above its bound, in a warm start */
-    int is_warm;         /* prices of an earlier problem exist */
+    double gap, nothing; /* gap of the relayed bytes; bytes that do not count */
+    double limit_gap;    /* gap of the limit above its bound, in a warm start */
+    int is_warm;         /* 1: prices of an earlier problem exist */
     unsigned tries;      /* iterations to find a division within the limit */
     double least;        /* relayed bytes without any limit */
-    int is_kept;         /* the last check kept its repaired division */
-    int is_plain;        /* no price jumps */
-    int has_jumped;      /* prices jumped at the last check */
+    int is_kept;         /* 1: the last check kept its repaired division */
+    int is_plain;        /* 1: no price jumps */
+    int has_jumped;      /* 1: prices jumped at the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -85,8 +86,8 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* Keeps a repaired division if it is the best one, and sums its loads anew. The
- * iteration is lost, because the two buffers are swapped. */
+/* Keeps a repaired division if it is the best one, and recomputes the sum of
+ * its loads. The iteration is lost, because the two buffers are swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
     double *bytes = flows->trial;
@@ -160,7 +161,7 @@ static int flows_is_found(const mrail_flows_t *flows,
            flows->relayed_bound * (1 + search->gap) + search->nothing;
 }
 
-/* Prices full links, and keeps these prices if they prove more than the present
+/* Prices full links, and keeps these prices if they prove more than the current
  * ones. */
 static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {

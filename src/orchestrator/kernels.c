@@ -34,10 +34,11 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
 /* Loads of a row's slots, held in registers while consecutive demands share the
- * row. In memory, each demand would wait for the previous one's store. */
+ * row. If they were in memory, each demand would wait for the previous one's
+ * store. */
 typedef struct held {
     vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
-    vec_t *at; /* NULL: none yet */
+    vec_t *at; /* NULL: no row yet */
 } held_t;
 
 static MRAIL_INLINE void hold(held_t *held, unsigned num_vecs, vec_t *load)

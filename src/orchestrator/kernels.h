@@ -20,13 +20,13 @@ typedef struct mrail_kernels {
     const uint32_t *row;  /* by demand: out row and in row, which differ */
     const double *demand; /* bytes per demand */
     /* By demand: number of the mask that excludes some lanes of its rows. NULL:
-     * no masks. */
+     * there are no masks. */
     const uint32_t *mask;
     const double *mask_factor; /* by mask and lane: 1, or 0 if excluded */
-    const double *mask_length; /* by mask and lane: 0, or a length greater than
-                                * all others if excluded */
-    double least_part;         /* of a demand; lanes with a smaller part get
-                                * nothing */
+    /* by mask and lane: 0, or a length greater than all others if excluded */
+    const double *mask_length;
+    /* fraction of a demand; lanes with a smaller fraction get nothing */
+    double least_part;
 } mrail_kernels_t;
 
 typedef enum mrail_kernels_sum {
@@ -46,7 +46,8 @@ void mrail_kernels_divide(const mrail_kernels_t *kernels,
 void mrail_kernels_load(const mrail_kernels_t *kernels, const double *bytes,
                         double *load);
 
-/* Sum over the demands of bytes times the length of the shortest lane. */
+/* Returns the sum over the demands of bytes times the length of the shortest
+ * lane. */
 double mrail_kernels_shortest(const mrail_kernels_t *kernels,
                               const double *length);
 
@@ -62,7 +63,8 @@ uint32_t mrail_kernels_find_over(const mrail_kernels_t *kernels,
                                  const double *bytes, const double *excess,
                                  uint32_t first);
 
-/* Functions on arrays whose `count` is a multiple of MRAIL_KERNELS_VECTOR: */
+/* The following functions work on arrays whose `count` is a multiple of
+ * MRAIL_KERNELS_VECTOR. */
 
 /* Approximates e^-x for x >= 0 by (1 + x / 1024)^-1024. Unlike exp() of the C
  * library, the result is the same on all machines. The error only changes the
@@ -70,18 +72,18 @@ uint32_t mrail_kernels_find_over(const mrail_kernels_t *kernels,
 void mrail_kernels_exp(uint32_t count, const double *x, double *exp);
 
 typedef struct mrail_kernels_step {
-    double per_target;     /* 1 / load at which prices stay constant */
-    double least, most;    /* range to which loads are clamped, relative to the
-                            * target */
-    double step, momentum; /* factors of the load above the target and of the
-                            * last rise */
+    double per_target; /* 1 / load at which prices remain constant */
+    /* range to which loads are clamped, relative to the target */
+    double least, most;
+    /* factors of the load above the target and of the last rise */
+    double step, momentum;
 } mrail_kernels_step_t;
 
-/* Updates the prices, but never below 0. Returns the largest price. */
+/* Updates the prices, which never fall below 0. Returns the largest price. */
 double mrail_kernels_raise(uint32_t count, const mrail_kernels_step_t *step,
                            const double *load, double *dual, double *rise);
 
-/* The largest value, or 0 if all are negative; and the dot product of two
+/* Return the largest value (0 if all are negative), and the dot product of two
  * arrays. */
 double mrail_kernels_most(uint32_t count, const double *value);
 double mrail_kernels_dot(uint32_t count, const double *a, const double *b);

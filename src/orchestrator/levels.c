@@ -12,13 +12,14 @@
 
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
-/* Parts of the gap: for the first division, and for everything but rounding. */
+/* Parts of the gap: for the first division, and for everything except
+ * rounding. */
 #define PART_BALANCE 0.6
 #define PART_LIMIT 0.95
 /* Minimum weight of a rail for a demand, even if neither end owns the rail. */
 #define LEAST_WEIGHT 0.002
 
-/* ---- first level ---- */
+/* ---- First level ---- */
 
 static int levels_load(mrail_levels_t *levels, const double *base,
                        const double *weight)
@@ -189,10 +190,10 @@ static int levels_grow_ends(mrail_levels_t *levels)
     return 0;
 }
 
-/* ---- second level ---- */
+/* ---- Second level ---- */
 
-/* Pair of nodes of a demand, or MRAIL_PLAN_NONE if it is within a node or
- * empty. */
+/* Returns the pair of nodes of a demand, or MRAIL_PLAN_NONE if it is within a
+ * node or empty. */
 static uint32_t levels_pair(const mrail_levels_t *levels,
                             const mrail_plan_demand_t *demand)
 {
@@ -204,7 +205,8 @@ static uint32_t levels_pair(const mrail_levels_t *levels,
                : from * levels->num_nodes + to;
 }
 
-/* Counting sort. It keeps the order of the demands within a pair of nodes. */
+/* Counting sort, which keeps the order of the demands within a pair of
+ * nodes. */
 static void levels_sort(mrail_levels_t *levels)
 {
     size_t pairs = (size_t)levels->num_nodes * levels->num_nodes;
@@ -229,7 +231,7 @@ static void levels_sort(mrail_levels_t *levels)
             levels->order[--first[(size_t)pair + 1]] = (uint32_t)i;
         }
     }
-    /* The start of each pair is now one entry too far on. */
+    /* Each pair's start is now one entry too far along. */
     memmove(first, first + 1, pairs * sizeof(*first));
     first[pairs] = total;
     levels->is_sorted = 1;
@@ -262,7 +264,8 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
     levels->expanded = pair;
 }
 
-/* Load of the pairwise links, computed from the complete second level. */
+/* Returns the load of the pairwise links, computed from the complete second
+ * level. */
 static double levels_on_pairs(mrail_levels_t *levels)
 {
     uint32_t pairs = levels->num_nodes * levels->num_nodes;
@@ -286,7 +289,7 @@ static double levels_on_pairs(mrail_levels_t *levels)
     return mrail_levels_load_of_pairs(levels);
 }
 
-/* ---- both levels ---- */
+/* ---- Both levels ---- */
 
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,

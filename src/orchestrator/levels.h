@@ -28,27 +28,28 @@
 
 typedef struct mrail_levels mrail_levels_t;
 
-/* 0, -ENOTSUP if the topology is unsupported, or -ENOMEM or -EINVAL. */
+/* Returns 0, -ENOTSUP if the topology is unsupported, -ENOMEM or -EINVAL. */
 int mrail_levels_create(const mrail_plan_topo_t *topo,
                         const mrail_plan_options_t *options,
                         mrail_levels_t **levels_p);
 void mrail_levels_destroy(mrail_levels_t *levels);
 void mrail_levels_reset(mrail_levels_t *levels);
 
-/* 0 and the summary, whose congestion and relayed are upper bounds. -ERANGE:
- * plan all ranks at once, or a demand is invalid. -ENOMEM. */
+/* Returns 0 and the summary, in which congestion and relayed are upper bounds.
+ * Returns -ERANGE if all ranks must be planned at once or a demand is invalid,
+ * or -ENOMEM. */
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
                         mrail_plan_summary_t *summary_p);
 
 uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
 
-/* Where each rail's part of demand i ends, in bytes. The demand must be between
- * two nodes and not empty. Valid until the next call. */
+/* Returns where each rail's part of demand i ends, in bytes. The demand must be
+ * between two nodes and not empty. Valid until the next call. */
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i);
 
-/* Bytes on the links of rails and uplinks. These are the first of the
- * topology's links. */
+/* Returns the bytes on the links of rails and uplinks. These are the first of
+ * the topology's links. */
 const double *mrail_levels_links(const mrail_levels_t *levels,
                                  uint32_t *num_links_p);
 

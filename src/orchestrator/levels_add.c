@@ -1,4 +1,4 @@
-/* Sums of the ranks' demands, by pair of nodes. */
+/* Sums the ranks' demands by pair of nodes. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -87,8 +87,9 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* For a run whose sender's rail is not up at both ends: counts small demands on
- * the rails with the fewest relays, not half on their receivers' rails. */
+/* For a run whose sender's rail is not up at both ends, counts small demands on
+ * the rails with the fewest relays instead of half on their receivers'
+ * rails. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
                 const mrail_plan_demand_t *demand,
@@ -113,11 +114,11 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     }
 }
 
-/* Adds the demands that one rank has to the ranks of another node, which mostly
- * follow each other. Returns their number. Common values are looked up once and
- * the rest stay in registers, which is why the function above is not inline.
- * Small demands cause no branch, since it would be unpredictable. With many
- * demands this loop dominates planning time. */
+/* Adds the demands from one rank to the ranks of another node, which are
+ * usually consecutive. Returns their number. Common values are looked up once,
+ * and the rest stay in registers, which is why the function above is not
+ * inlined. Small demands cause no branch, because it would be unpredictable.
+ * With many demands, this loop dominates planning time. */
 static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
                                           size_t first, uint64_t *digest_p,
                                           const int in_pairs)
@@ -209,8 +210,8 @@ static void levels_add_inside(mrail_levels_t *levels,
     }
 }
 
-/* Adds demand i and the rest of its run, and sets the end of the run. 0,
- * -ENOMEM, -ERANGE. */
+/* Adds demand i and the rest of its run, and sets the end of the run. Returns
+ * 0, -ENOMEM or -ERANGE. */
 static int levels_add_some(mrail_levels_t *levels, size_t i,
                            levels_sums_t *sums, size_t *end_p)
 {

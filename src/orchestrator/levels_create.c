@@ -1,4 +1,5 @@
-/* Memory of a plan in two levels, and topology of its first level. */
+/* Allocates a plan in two levels, and creates the topology of its first
+ * level. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes a topology with multi-rail ranks and without GPU links. */
+/* Creates a topology with multi-rail ranks and without GPU links. */
 static int levels_relax(const mrail_plan_topo_t *topo,
                         mrail_plan_topo_t **free_p)
 {

@@ -14,7 +14,7 @@
 
 enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
 
-/* ---- kinds of links ---- */
+/* ---- Kinds of links ---- */
 
 static int levels_is_switched(const mrail_plan_topo_t *topo)
 {
@@ -110,10 +110,10 @@ void mrail_levels_destroy_gpus(mrail_levels_t *levels)
     }
 }
 
-/* ---- switch ---- */
+/* ---- Switch ---- */
 
-/* The bytes of each rank itself, plus all bytes that its rail carries if the
- * rank is a relay. */
+/* Counts the bytes of each rank itself, plus all bytes that its rail carries if
+ * the rank is a relay. */
 static double levels_most_on_switch(const mrail_levels_t *levels)
 {
     const mrail_plan_link_t *links = mrail_routes_links(levels->routes);
@@ -145,11 +145,11 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
     return most;
 }
 
-/* ---- pairwise links ---- */
+/* ---- Pairwise links ---- */
 
-/* Maximum bytes of a pair of nodes on a rail that neither end owns: the bound
- * of water_fill.h for large demands, plus small demands whose own rails are
- * both down. */
+/* Returns the maximum bytes of a pair of nodes on a rail that neither end owns.
+ * These are the bound of water_fill.h for large demands, plus small demands
+ * whose own rails are both down. */
 static double levels_third_party(const mrail_levels_t *levels, uint32_t g,
                                  uint32_t rail)
 {
@@ -197,9 +197,9 @@ static double levels_sum(const uint64_t *bytes, uint32_t count)
     return (double)(int64_t)sum;
 }
 
-/* Maximum bytes on a link because one of its ends is a relay: those bytes of
- * `other` that may use the relay's rail. `bytes` is by rank and by the far
- * rank's own rail. */
+/* Returns the maximum bytes on a link because one of its ends is a relay: those
+ * bytes of `other` that may use the relay's rail. `bytes` is indexed by rank
+ * and by the far rank's own rail. */
 static double levels_most_relayed(const mrail_levels_t *levels,
                                   const uint64_t *bytes, uint32_t relay,
                                   uint32_t other, const double *third_party)

@@ -8,7 +8,7 @@ libmrail_orchestrator_la_SOURCES = \
     src/orchestrator/repath.c src/orchestrator/repath.h
 libmrail_orchestrator_la_LIBADD = -lm
 
-# The planner with its internals, for tests. Everything else links
+# The planner with its internals, for tests. All other programs link
 # libmrail-plan.
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
@@ -29,7 +29,8 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
     src/orchestrator/topo.c src/orchestrator/topo.h
-# All ranks have to plan alike, whatever their compilers make of a * b + c.
+# All ranks must compute the same plan, whatever their compilers make of a * b +
+# c.
 PLAN_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
 libmrail_planner_la_CFLAGS = $(PLAN_CFLAGS)
 libmrail_planner_la_LIBADD = -lm

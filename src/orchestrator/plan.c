@@ -14,16 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Part of the gap for the division. The rest is for rounding. */
+/* Part of the gap that is available to the division. The rest is for
+ * rounding. */
 #define PART_LIMIT 0.95
-/* More iterations would take longer than they save in the exchange. */
+/* More iterations would take longer than the time that they save in the
+ * exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
 /* Iterations allowed to the first and to the second warm start. */
 #define FIRST_TRIES 2
 #define TRIES 8
 
-/* ---- demands into groups ---- */
+/* ---- Grouping demands ---- */
 
 int mrail_plan_grow_demands(plan_division_t *division, size_t count)
 {
@@ -71,7 +73,8 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
 }
 
 /* Creates the group of a demand, or sets MRAIL_PLAN_NONE if the demand is not
- * planned. Also stores the group in *shared, for later demands, unless NULL. */
+ * planned. If `shared` is not NULL, also stores the group in *shared for later
+ * demands. */
 static int plan_make_group(mrail_plan_t *plan,
                            const mrail_plan_demand_t *demand, uint32_t *shared,
                            uint32_t *group_p)
@@ -122,8 +125,9 @@ static int plan_say(int ret, const char *sentence, char *why, size_t why_size)
 static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
                        char *why, size_t why_size)
 {
-    const char *reason = (ret == -EINVAL)      ? "no such rank"
-                         : (ret == -EOVERFLOW) ? "more than 2^62 bytes by now"
+    const char *reason = (ret == -EINVAL) ? "no such rank"
+                         : (ret == -EOVERFLOW)
+                             ? "the total would exceed 2^62 bytes"
                          : (ret == -EHOSTUNREACH)
                              ? "no rail that is up at both ends can be reached"
                              : "there is no memory for it";
@@ -146,10 +150,10 @@ static void plan_reset_shared(mrail_plan_t *plan)
 }
 
 /* Sums over the demands, kept in registers because each demand depends on the
- * one before. Demands of a group mostly follow each other. */
+ * previous one. Demands of a group are usually consecutive. */
 typedef struct plan_sums {
     uint64_t bytes, digest;
-    uint32_t group;       /* of the last demand, or MRAIL_PLAN_NONE */
+    uint32_t group;       /* group of the last demand, or MRAIL_PLAN_NONE */
     uint64_t group_bytes; /* bytes on the group's line so far */
 } plan_sums_t;
 
@@ -218,7 +222,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
     return 0;
 }
 
-/* ---- division ---- */
+/* ---- Division ---- */
 
 static int plan_load(mrail_plan_t *plan)
 {
@@ -281,7 +285,7 @@ static void plan_divide(mrail_plan_t *plan)
         has_relays ? mrail_flows_relayed_bound(plan->flows) : 0;
 }
 
-/* ---- results ---- */
+/* ---- Results ---- */
 
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
 {
@@ -325,7 +329,7 @@ static void plan_sum_up(mrail_plan_t *plan)
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* Direct lane of demand i in its group. */
+/* Returns the direct lane of demand i in its group. */
 static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
                                  mrail_route_t *route)
 {
@@ -351,8 +355,8 @@ static int plan_has_pairs_only(const plan_division_t *next)
 }
 
 /* Trivial case: each demand is whole on its direct path. No division has fewer
- * relays or pieces, so if this one is within the limit, it is optimal. Returns
- * 1 in that case, with the lines cut. */
+ * relays or pieces, so this one is optimal if it is within the limit. Returns 1
+ * in that case, with the lines cut. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -389,7 +393,7 @@ static int plan_is_direct(mrail_plan_t *plan)
     return 1;
 }
 
-/* Makes the next division the present one. */
+/* Makes the next division the current one. */
 static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 {
     plan_division_t old = plan->now;
@@ -399,8 +403,8 @@ static void plan_accept(mrail_plan_t *plan, uint64_t generation)
     plan->generation = generation;
 }
 
-/* Plans in two levels if there are enough demands. 0; -ERANGE: plan all demands
- * at once. */
+/* Plans in two levels if there are enough demands. Returns 0, or -ERANGE if all
+ * demands must be planned at once. */
 static int plan_divide_levels(mrail_plan_t *plan)
 {
     mrail_levels_t *levels =

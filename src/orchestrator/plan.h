@@ -50,15 +50,15 @@ extern "C" {
 #define MRAIL_PLAN_MAX_RANKS 16384u
 /* Maximum ranks per node with pairwise GPU links. */
 #define MRAIL_PLAN_MAX_PAIRWISE 16u
-/* Bytes per second of a link that is up. If capacities were further apart, the
- * smaller ones would lose digits. */
+/* Range of the bytes per second of a link that is up. If capacities were
+ * further apart, the smaller ones would lose digits. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
 #define MRAIL_PLAN_MAX_CAPACITY 1e18
 /* Maximum pieces per demand. */
 #define MRAIL_PLAN_MAX_PIECES 20u
 #define MRAIL_PLAN_NONE UINT32_MAX
 
-/* ---- topology ---- */
+/* ---- Topology ---- */
 
 typedef struct mrail_plan_topo mrail_plan_topo_t;
 
@@ -67,7 +67,7 @@ typedef struct mrail_plan_topo mrail_plan_topo_t;
  * are in one leaf group. Capacities are in bytes per second. */
 int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
-void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: no effect */
+void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL is allowed */
 
 /* Sets the capacities of a rail's port for sending and receiving. 0: down. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
@@ -91,12 +91,12 @@ int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
 int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
                                double up, double down);
 
-/* The first function puts a node into a leaf group, the second sets the uplinks
- * of a leaf. Nodes in different leaf groups reach each other through the
- * uplinks of their leaf switches. A leaf group has one leaf per rail, and its
- * number is below MRAIL_PLAN_MAX_NODES. The capacities up and down are totals
- * over all uplinks of the leaf (0: down). A leaf whose uplinks are not set is
- * never a bottleneck. */
+/* The first function puts a node into a leaf group, and the second sets the
+ * uplinks of a leaf. Nodes in different leaf groups reach each other through
+ * the uplinks of their leaf switches. A leaf group has one leaf per rail, and
+ * its number is below MRAIL_PLAN_MAX_NODES. The capacities up and down are
+ * totals over all uplinks of the leaf (0: down). A leaf whose uplinks are not
+ * set is never a bottleneck. */
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
                                    unsigned leaf_group);
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
@@ -117,11 +117,12 @@ void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
-/* Node, or rail (MRAIL_PLAN_NONE: multi-rail), of an existing rank. */
+/* Return the node or the rail of an existing rank. The rail of a multi-rail
+ * rank is MRAIL_PLAN_NONE. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
 unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
 
-/* ---- plans ---- */
+/* ---- Plans ---- */
 
 /* Bytes that one rank sends to another. Demands of 0 bytes, or of a rank to
  * itself, are not planned. */
@@ -131,17 +132,17 @@ typedef struct mrail_plan_demand {
 } mrail_plan_demand_t;
 
 typedef struct mrail_plan_options {
-    /* Gap of the congestion, 0.001 to 1; 0: 0.02. A gap below 0.01 is not
-     * always reached; the summary shows whether it is. */
+    /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. A gap below 0.01 is
+     * not always reached; the summary shows whether it is. */
     double gap;
-    /* Gap of the relayed bytes, 0.001 to 1; 0: 0.03. Another 1/10000 of all
-     * bytes is allowed. */
+    /* Gap of the relayed bytes, from 0.001 to 1. 0 means 0.03. Another 1/10000
+     * of all bytes is allowed. */
     double relayed_gap;
-    /* Bytes. Larger demands may use more relays than necessary. UINT64_MAX: 1
-     * MB (1e6). */
+    /* In bytes. Larger demands may use more relays than necessary. UINT64_MAX
+     * means 1 MB (1e6). */
     uint64_t relay_threshold;
-    /* Bytes. Smaller pieces are avoided where the gap allows. UINT64_MAX: 64
-     * KiB. */
+    /* In bytes. Smaller pieces are avoided if the gap allows. UINT64_MAX means
+     * 64 KiB. */
     uint64_t min_piece;
 } mrail_plan_options_t;
 
@@ -155,11 +156,11 @@ typedef struct mrail_plan_options {
 typedef struct mrail_plan_piece {
     uint64_t offset, bytes; /* offset in the demand; bytes > 0 */
     uint32_t relay_out;     /* rank on the sender's node, or MRAIL_PLAN_NONE */
-    /* Rank on the receiver's node, or MRAIL_PLAN_NONE. Always NONE within a
-     * node if the path uses no rail. */
+    /* Rank on the receiver's node, or MRAIL_PLAN_NONE. Always MRAIL_PLAN_NONE
+     * within a node if the path uses no rail. */
     uint32_t relay_in;
-    /* Equal, except on paths through the spine. MRAIL_PLAN_NONE: the path uses
-     * only GPU links. */
+    /* The two are equal, except on paths through the spine. MRAIL_PLAN_NONE
+     * means that the path uses only GPU links. */
     uint32_t rail_out, rail_in;
 } mrail_plan_piece_t;
 
@@ -177,15 +178,15 @@ typedef struct mrail_plan_piece {
 typedef struct mrail_plan_summary {
     double congestion;       /* seconds */
     double congestion_bound; /* seconds; no plan is better */
-    double limit;            /* seconds; congestion that may be used to save
-                              * relays */
-    double relayed;          /* bytes times relays */
-    double relayed_bound;    /* no plan within the limit is better */
-    double bytes;            /* total of all planned demands */
+    /* seconds; congestion that may be used to save relays */
+    double limit;
+    double relayed;       /* bytes times relays */
+    double relayed_bound; /* no plan within the limit is better */
+    double bytes;         /* total of all planned demands */
     /* Set by mrail_plan_compare(), otherwise 0. */
     double congestion_before, direct_bytes;
     uint64_t num_pieces;
-    uint64_t hash; /* of the whole plan */
+    uint64_t hash; /* hash of the whole plan */
     unsigned iterations, relay_iterations;
 } mrail_plan_summary_t;
 
@@ -203,35 +204,35 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;   /* meaning depends on kind; b is 0 if only a is used */
     double capacity; /* bytes per second */
-    /* Planned. For GPU links of a plan in two levels, set only by
-     * mrail_plan_compare(). */
+    /* Planned bytes. For GPU links of a plan in two levels, only
+     * mrail_plan_compare() sets them. */
     double bytes;
-    double bytes_before; /* baseline; set by mrail_plan_compare(), otherwise
-                          * 0 */
+    /* baseline; set by mrail_plan_compare(), otherwise 0 */
+    double bytes_before;
 } mrail_plan_link_t;
 
 typedef struct mrail_plan mrail_plan_t;
 
-/* Creates a plan for the present state of the topology. If the topology
- * changes, a new plan is needed. `options` NULL selects the defaults. The plan
- * is empty until the first mrail_plan_make(). -EINVAL: an option is out of
- * range, or no rail and no link is up. */
+/* Creates a plan for the current state of the topology. If the topology
+ * changes, a new plan is needed. `options` may be NULL, for the defaults. The
+ * plan is empty until the first mrail_plan_make(). Also returns -EINVAL if an
+ * option is out of range, or if no rail and no link is up. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
-void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: no effect */
+void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
 
 /*
- * Plans these demands. The caller keeps the array unchanged until the next call
- * or until it destroys the plan.
+ * Plans these demands. The caller must not change or free the array until the
+ * next call, or until it destroys the plan.
  *
- * `generation` identifies the demands. If it is not 0 and the same as in the
+ * `generation` identifies the demands. If it is not 0 and equals that of the
  * last successful call, the caller states that the demands are unchanged. The
  * plan then stays as it is, and the call does not read the demands. Otherwise
  * planning starts from the last plan, which is faster for similar demands. The
  * same sequence of calls gives the same plans.
  *
- * Further errors leave the plan as it was and write a sentence to `why`,
+ * Further errors leave the plan as it was and write a message to `why`,
  * truncated to why_size. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL        a rank of a demand does not exist
@@ -262,7 +263,7 @@ void mrail_plan_compare(mrail_plan_t *plan);
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);
 
-/* Links of the topology, with the bytes planned on them. */
+/* These describe the links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);

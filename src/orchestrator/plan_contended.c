@@ -19,13 +19,15 @@
 #include <errno.h>
 #include <string.h>
 
-/* Part of the gap for the division. The rest is for rounding. */
+/* Part of the gap that is available to the division. The rest is for
+ * rounding. */
 #define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
-/* If there are more, all demands are divided at once. */
+/* If there are more contended demands, all demands are divided at once. */
 #define MAX_CONTENDED 20000
 #define RELAYED_TOLERANCE 1e-4
-/* Factor of a lane's weight for each relay: e^-10, as in flows_search.c. */
+/* Factor by which each relay reduces a lane's weight: e^-10, as in
+ * flows_search.c. */
 #define RELAY_WEIGHT 4.5399929762484854e-5
 
 static int contended_grow(mrail_plan_t *plan)
@@ -64,7 +66,7 @@ static void contended_add_undecided(mrail_plan_t *plan,
 }
 
 /* Puts all demands on their direct paths. Computes the bytes of slots and the
- * digest. 0, or -ERANGE, also for invalid demands. */
+ * digest. Returns 0, or -ERANGE, which also covers invalid demands. */
 static int contended_place_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -150,10 +152,10 @@ static double contended_bound(const mrail_plan_t *plan)
     return bound;
 }
 
-/* Lower bound on relayed bytes: the relays of the direct paths, plus the excess
- * of the ports, not counting demands that have an equally short path. Each
- * additional relay takes bytes off one outgoing and one incoming port, or off
- * only one of them if the direct paths need no relays. */
+/* Returns a lower bound on relayed bytes: the relays of the direct paths, plus
+ * the excess of the ports, not counting demands that have an equally short
+ * path. Each additional relay takes bytes off one outgoing and one incoming
+ * port, or off only one of them if the direct paths need no relays. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {
@@ -191,7 +193,8 @@ static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
     return 0;
 }
 
-/* Makes a group of each demand over a contended link that has another path. */
+/* Creates a group for each demand over a contended link that has another
+ * path. */
 static int contended_choose(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
@@ -312,8 +315,8 @@ static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
     next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* Returns 1 if both gaps are met. Relayed bytes may exceed theirs by 1/10000 of
- * all bytes. */
+/* Returns 1 if both gaps are met. Relayed bytes may exceed their gap by 1/10000
+ * of all bytes. */
 static int contended_is_within(const mrail_plan_t *plan)
 {
     const mrail_plan_options_t *options = &plan->options;

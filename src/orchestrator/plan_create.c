@@ -1,4 +1,4 @@
-/* Memory and options of a plan. */
+/* Allocates a plan and checks its options. */
 #include "config.h"
 #include "plan_internal.h"
 
@@ -35,8 +35,8 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-/* A rank's cut: traffic from or to a single-rail rank passes its own rail's
- * port or its GPU links. */
+/* Sets the cut of each rank: traffic from or to a single-rail rank passes its
+ * own rail's port or its GPU links. */
 static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < plan->num_ranks; ++i) {

@@ -13,7 +13,7 @@
 /* Limit on the sum of all demands. */
 #define MRAIL_PLAN_MAX_BYTES (UINT64_C(1) << 62)
 
-/* Instead of a group: the demand is whole on its direct path. */
+/* Takes the place of a group: the demand is whole on its direct path. */
 #define MRAIL_PLAN_DIRECT (MRAIL_PLAN_NONE - 1)
 
 /* Direct path of a demand. */
@@ -28,17 +28,18 @@ typedef struct plan_direct {
 typedef struct plan_division {
     const mrail_plan_demand_t *demands;
     size_t num_demands, demands_room;
-    uint64_t *start;    /* by demand: position on its group's line */
-    uint32_t *group_of; /* by demand, or MRAIL_PLAN_NONE (not planned) or
-                         * MRAIL_PLAN_DIRECT */
+    uint64_t *start; /* by demand: position on its group's line */
+    /* by demand: its group, MRAIL_PLAN_NONE (not planned) or
+     * MRAIL_PLAN_DIRECT */
+    uint32_t *group_of;
     uint32_t num_groups, groups_room;
-    uint64_t *totals;       /* bytes by group */
-    uint32_t *row, *lanes;  /* routes of the groups, as in flows.h */
-    double *bytes;          /* the same as doubles */
-    uint64_t *end;          /* by group and lane: position on the line */
-    uint64_t digest;        /* of the demands */
-    mrail_levels_t *levels; /* holds the plan instead of these arrays, or
-                             * NULL */
+    uint64_t *totals;      /* bytes by group */
+    uint32_t *row, *lanes; /* routes of the groups, as in flows.h */
+    double *bytes;         /* `totals` as doubles */
+    uint64_t *end;         /* by group and lane: position on the line */
+    uint64_t digest;       /* digest of the demands */
+    /* holds the plan instead of these arrays, or NULL */
+    mrail_levels_t *levels;
     mrail_plan_summary_t summary;
 } plan_division_t;
 
@@ -52,33 +53,34 @@ struct mrail_plan {
     uint32_t *shared;          /* by pair of nodes: group of multi-rail ranks */
     uint64_t generation;
     plan_division_t now, next;
-    mrail_levels_t *levels[2]; /* at most one holds the present plan; or NULL */
-    uint64_t *whole;           /* lane ends of an undivided demand */
+    /* at most one holds the current plan; may be NULL */
+    mrail_levels_t *levels[2];
+    uint64_t *whole; /* lane ends of an undivided demand */
     double *slot_bytes;
     double *link_bytes, *link_before, *link_base;
-    int is_all_single_rail; /* no rank reaches all rails */
+    int is_all_single_rail; /* 1: no rank reaches all rails */
     plan_direct_t *direct;  /* by demand of the next division */
     size_t direct_room;
     double *weight;       /* by group and lane of the next division */
     uint32_t weight_room; /* number of groups */
     double *set_sums;     /* bytes and capacity by cut set */
-    double *rank_cut;     /* by rank, out and in: capacity of its port and GPU
-                           * links */
-    double *rank_bytes;   /* by rank: bytes sent and received */
+    /* by rank, out and in: capacity of its port and GPU links */
+    double *rank_cut;
+    double *rank_bytes; /* by rank: bytes sent and received */
 };
 
 int mrail_plan_grow_demands(plan_division_t *division, size_t count);
-/* Adds a group to the next division. 0 or -ENOMEM. */
+/* Adds a group to the next division. Returns 0 or -ENOMEM. */
 int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
                          uint32_t *group_p);
 /* Divides a group's line among its lanes in proportion to `part`, and adds the
- * bytes to the slots. Returns the group's part of the hash. */
+ * bytes to the slots. Returns the group's contribution to the hash. */
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part);
 
-/* 0, -ENOMEM, or -ERANGE if all demands must be divided at once. */
+/* Returns 0, -ENOMEM, or -ERANGE if all demands must be divided at once. */
 int mrail_plan_divide_contended(mrail_plan_t *plan);
 
-/* Bytes of slots: these functions clear them, and add bytes on a lane of a
+/* These functions clear the bytes of slots, and add bytes on a lane of a
  * route. */
 void mrail_loads_clear(mrail_plan_t *plan);
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
@@ -86,7 +88,7 @@ void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
 /* Computes the bytes of links from those of slots. Returns the relayed
  * bytes. */
 double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes);
-/* Largest load in seconds. */
+/* Returns the largest load in seconds. */
 double mrail_loads_congestion(const mrail_plan_t *plan,
                               const double *link_bytes);
 

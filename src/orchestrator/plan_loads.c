@@ -1,4 +1,4 @@
-/* Bytes of slots and links. */
+/* Computes the bytes of slots and links. */
 #include "config.h"
 #include "plan_internal.h"
 

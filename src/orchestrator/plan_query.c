@@ -7,9 +7,9 @@
 /* The part of a line that belongs to one demand. */
 typedef struct plan_span {
     mrail_route_t route;
-    uint64_t begin, end; /* on the line */
+    uint64_t begin, end; /* positions on the line */
     unsigned num_lanes;
-    const uint64_t *lane_end; /* by lane */
+    const uint64_t *lane_end; /* indexed by lane */
 } plan_span_t;
 
 /* Gives the whole demand to its direct lane. */

@@ -100,8 +100,8 @@ void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
 }
 
 /* Finds the lane of NIC `to` that takes the same path as lane `lane` of NIC
- * `from`. If several lanes share a path, the n-th matches the n-th. Returns a
- * value of at least `lanes` if there is no such lane. */
+ * `from`. If several lanes share a path, the n-th lane matches the n-th.
+ * Returns a value of at least `lanes` if there is no such lane. */
 static unsigned same_path_lane(unsigned paths, unsigned lanes, uint32_t from,
                                uint32_t to, unsigned lane)
 {
@@ -112,7 +112,8 @@ static unsigned same_path_lane(unsigned paths, unsigned lanes, uint32_t from,
                       lane / paths * paths);
 }
 
-/* As above, but lanes without a match on their path are matched in order. */
+/* Like same_path_lane(), but lanes without a match on their path are matched in
+ * order. */
 static unsigned matching_lane(unsigned paths, unsigned lanes, uint32_t from,
                               uint32_t to, unsigned lane)
 {
@@ -152,8 +153,8 @@ unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
     uint32_t low = MRAIL_MIN(local_nic, remote_nic);
     uint32_t high = MRAIL_MAX(local_nic, remote_nic);
     uint32_t middle = low + (high - low) / 2;
-    /* This many consecutive NICs start at different paths. Then the starts
-     * repeat, and the rotation advances. */
+    /* This many consecutive NICs start at different paths. After that, the
+     * starts repeat, and the rotation advances. */
     unsigned starts = paths / common_divisor(lanes, paths);
     unsigned lane;
 

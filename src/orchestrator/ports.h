@@ -24,70 +24,71 @@
 #define MRAIL_PORTS_COUNT 0x4000u
 #define MRAIL_PORTS_MAX_UPLINKS 256u
 
-/* Ports per segment: floor(0x4000 / uplinks), formula (1). uplinks: 1 to
- * MRAIL_PORTS_MAX_UPLINKS. */
+/* Returns the number of ports per segment, floor(0x4000 / uplinks), by formula
+ * (1). uplinks: 1 to MRAIL_PORTS_MAX_UPLINKS. */
 unsigned mrail_ports_step(unsigned uplinks);
 
-/* First and last port of segment n < uplinks, both inclusive, formula (2). The
+/* Computes the first and last port of segment n < uplinks, by formula (2). The
  * last segment gets the remainder, so the segments cover the range. */
 void mrail_ports_segment(unsigned uplinks, unsigned n, uint16_t *first_p,
                          uint16_t *last_p);
 
-/* Segment of `sport` (0xC000 to 0xFFFF). */
+/* Returns the segment of `sport` (0xC000 to 0xFFFF). */
 unsigned mrail_ports_segment_of(unsigned uplinks, uint16_t sport);
 
 /*
- * Source port of a NIC's lane, formula (3): the start of segment (nic_index *
- * lanes + lane) mod uplinks. `nic_index` numbers the NICs of the leaf, and each
- * NIC has `lanes` >= 1 lanes to a peer, numbered from 0.
+ * Returns the source port of a NIC's lane, by formula (3): the start of segment
+ * (nic_index * lanes + lane) mod uplinks. `nic_index` numbers the NICs of the
+ * leaf, and each NIC has `lanes` >= 1 lanes to a peer, numbered from 0.
  */
 uint16_t mrail_ports_lane(unsigned uplinks, unsigned nic_index, unsigned lanes,
                           unsigned lane);
 
 /*
- * Source port of a lane in a fabric of three tiers, where the uplinks of the
- * spine divide each leaf segment again. Each cycle over the leaf's uplinks uses
- * the next uplink of the spine. spine_uplinks: 1 to mrail_ports_step(); 1 gives
- * mrail_ports_lane().
+ * Returns the source port of a lane in a fabric of three tiers, where the
+ * uplinks of the spine divide each leaf segment again. Each cycle over the
+ * leaf's uplinks uses the next uplink of the spine. spine_uplinks: 1 to
+ * mrail_ports_step(); 1 gives mrail_ports_lane().
  */
 uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned nic_index, unsigned lanes,
                                  unsigned lane);
 
 /*
- * The inverse: the segment of `sport` (0xC000 to 0xFFFF) on the leaf and,
- * within the leaf's segment, on the spine. The last segment of each tier
- * includes the remainder, as do the rules of the switches.
+ * The inverse function: computes the segment of `sport` (0xC000 to 0xFFFF) on
+ * the leaf and, within the leaf's segment, on the spine. The last segment of
+ * each tier includes the remainder, as in the rules of the switches.
  */
 void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
                                    uint16_t sport, unsigned *leaf_p,
                                    unsigned *spine_p);
 
-/* First and last port of the spine's segment `spine` within the leaf's segment
- * `leaf`. */
+/* Computes the first and last port of the spine's segment `spine` within the
+ * leaf's segment `leaf`. */
 void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 unsigned leaf, unsigned spine,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
- * Lanes of a NIC to a peer with which every NIC alone loads all uplinks, or
- * MRAIL_PORTS_AUTO_LANES if there are more uplinks: then several NICs together
- * do.
+ * Returns the number of lanes of a NIC to a peer with which every NIC alone loads
+ * all uplinks. With more uplinks than MRAIL_PORTS_AUTO_LANES, returns that
+ * number, and several NICs together load them all.
  */
 #define MRAIL_PORTS_AUTO_LANES 8u
 unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
 
 /*
- * Lane number that connection `connection` < lanes between two NICs has at its
- * local end. The remote end calls this with the indices exchanged. Each end
- * sends from the ports of its own NIC, formula (3), so the lanes of a leaf fill
- * its uplinks whatever their destinations. Wherever both NICs have a lane on
- * the same path, both ends of the connection use that path. Data and
+ * Returns the lane number that connection `connection` < lanes between two NICs
+ * has at its local end. The remote end calls this with the indices exchanged.
+ * Each end sends from the ports of its own NIC, formula (3), so the lanes of a
+ * leaf fill its uplinks whatever their destinations. Wherever both NICs have a
+ * lane on the same path, both ends of the connection use that path. Data and
  * acknowledgements then depend on one path instead of two.
  *
  * Until the first large transfer there is only connection 0. Its number depends
- * on the mean of the two indices. So when NICs with consecutive indices send to
- * NICs at the same distance, or to all, single-lane traffic is spread equally.
+ * on the mean of the two indices. Single-lane traffic is therefore spread
+ * equally when NICs with consecutive indices send to NICs at the same distance,
+ * or to all NICs.
  *
  * paths: uplinks times spine uplinks; lanes: 1 to MRAIL_PORTS_MAX_LANES. The
  * result is below `lanes` and differs for each connection.
@@ -98,23 +99,24 @@ unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
                               unsigned connection);
 
 /*
- * Flow label that makes a NIC use `sport` (0xC000 to 0xFFFF). The NIC computes
- * port = 0xC000 | ((label & 0x3FFF) ^ (label >> 14)). Label 0 means "hash of
- * the QP numbers", so it is never returned, and port 0xC000 has label 0x4001.
- * Source: rdma_flow_label_to_udp_sport() in the kernel's ib_verbs.h.
+ * Returns the flow label that makes a NIC use `sport` (0xC000 to 0xFFFF). The
+ * NIC computes port = 0xC000 | ((label & 0x3FFF) ^ (label >> 14)). Label 0
+ * means "hash of the QP numbers", so it is never returned, and port 0xC000 has
+ * label 0x4001. Source: rdma_flow_label_to_udp_sport() in the kernel's
+ * ib_verbs.h.
  */
 uint32_t mrail_ports_flow_label(uint16_t sport);
 
-/* Port for a flow label (lower 20 bits). Returns 0 for label 0, because only
- * the NIC knows that hash. */
+/* Returns the port for a flow label (lower 20 bits), or 0 for label 0, because
+ * only the NIC knows that hash. */
 uint16_t mrail_ports_from_flow_label(uint32_t label);
 
 /*
  * Checks formula (4): the NICs of a leaf times lanes must be at least the
  * number of uplinks. Below cores, the NICs of a pod times lanes must be at
  * least the uplinks of a leaf times those of a spine. Otherwise some uplinks
- * stay idle. Returns 0, or writes a sentence to `why`, truncated to why_size,
- * and returns an error. `why` may be NULL if why_size is 0.
+ * stay idle. Returns 0, or returns an error and writes a message to `why`,
+ * truncated to why_size. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL  uplinks, spine_uplinks, nics or lanes is out of range
  *   -ERANGE  (4) is violated; ports are valid, but some uplinks are unused

@@ -1,5 +1,5 @@
 /*
- * Numbers sets of lanes. The first lookup of a set gives it the next number.
+ * Numbers sets of lanes. The first lookup of a set assigns it the next number.
  * There are few sets, however many demands there are. One thread.
  */
 #ifndef MRAIL_ORCHESTRATOR_RAIL_MASKS_H
@@ -8,15 +8,15 @@
 #include <stdint.h>
 
 typedef struct mrail_rail_masks {
-    uint32_t num, room; /* number of sets; allocated */
-    uint32_t *lanes;    /* by number of the set */
+    uint32_t num, room; /* number of sets; room allocated for them */
+    uint32_t *lanes;    /* indexed by the number of the set */
     uint32_t *numbers;  /* 2 x room entries, open addressing */
 } mrail_rail_masks_t;
 
-/* An all-zero object is empty. */
+/* A zero-initialised object is empty. */
 void mrail_rail_masks_cleanup(mrail_rail_masks_t *masks);
 
-/* Finds or adds a set. 0 and its number, or -ENOMEM. */
+/* Finds or adds a set. Returns 0 and its number, or -ENOMEM. */
 int mrail_rail_masks_find(mrail_rail_masks_t *masks, uint32_t lanes,
                           uint32_t *number_p);
 

@@ -35,14 +35,17 @@ void mrail_repath_init(mrail_repath_t *repath,
     mrail_rng_init(&repath->rng, seed);
 }
 
-/* Of the lanes that count in a window. */
+/* Rates of the lanes that count in a window. */
 typedef struct repath_rates {
     unsigned num;
-    unsigned slowest, fastest; /* at random among equals */
+    /* one of several equal lanes is drawn at random */
+    unsigned slowest, fastest;
     uint64_t least, most, sum;
 } repath_rates_t;
 
-/* 1 with the same probability for each of `equals` candidates in a row. */
+/* Called for each of several equal candidates, with the number of candidates so
+ * far. If the caller keeps the last candidate for which this returns 1, all
+ * have the same probability. */
 static int is_drawn(mrail_repath_t *repath, unsigned equals)
 {
     return mrail_rng_below(&repath->rng, equals) == 0;
@@ -74,7 +77,8 @@ static repath_rates_t compare_lanes(mrail_repath_t *repath,
     return rates;
 }
 
-/* Adds a window. A window has few chunks of a slow lane, so its rates have noise. */
+/* Adds a window to the sums. Sums are needed because a window contains few
+ * chunks of a slow lane, so its rates are noisy. */
 static void add_window(mrail_repath_t *repath, const uint64_t *bytes,
                        uint64_t saturated)
 {
@@ -112,7 +116,8 @@ static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
     repath->moves = repath->unequal = repath->fruitless = repath->seen = 0;
 }
 
-/* The sum of rates is all that the rail or the fabric carries, as far as known. */
+/* Returns 1 if the sum of rates is all that the rail or the fabric is known to
+ * carry. */
 static int is_full(const mrail_repath_t *repath, uint64_t sum,
                    uint64_t capacity, mrail_ns_t now_ns)
 {
@@ -135,7 +140,8 @@ static int make_move(mrail_repath_t *repath, unsigned lane,
     return 1;
 }
 
-/* mean: of the windows since the last move; sum: of their mean window. */
+/* `mean` is over the windows since the last move, and `sum` is the sum of rates
+ * of a mean window. */
 static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
                         uint64_t sum, int full, mrail_repath_move_t *move_p)
 {
@@ -165,11 +171,12 @@ static int start_trial(mrail_repath_t *repath, unsigned lane, uint64_t base,
     repath->trial_lane = lane;
     repath->trial_base = base;
     repath->trial_total = 0;
-    repath->before_sum = 0; /* a trial decides on its own */
+    /* the trial itself decides whether the move was good */
+    repath->before_sum = 0;
     return make_move(repath, lane, MRAIL_REPATH_RANDOM, move_p);
 }
 
-/* A window of a trial. 1: the lane moves back. */
+/* Handles a window of a trial. Returns 1 if the lane must move back. */
 static int check_trial(mrail_repath_t *repath, const repath_rates_t *rates,
                        mrail_ns_t now_ns, mrail_repath_move_t *move_p)
 {
@@ -198,10 +205,11 @@ typedef enum repath_verdict {
     VERDICT_OPEN, /* more windows are needed */
     VERDICT_BALANCED,
     VERDICT_UNEQUAL,
-    VERDICT_SLOW, /* equal, but together less than the rail carries */
+    VERDICT_SLOW, /* equal, but the sum is less than the rail carries */
 } repath_verdict_t;
 
-/* 1 if the windows since the last move are enough for lanes that differ so. */
+/* Returns 1 if there were enough windows since the last move to be sure about a
+ * difference of this size. */
 static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
 {
     const mrail_repath_params_t *params = &repath->params;
@@ -212,7 +220,8 @@ static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
            repath->seen >= params->sample;
 }
 
-/* mean: of the windows since the last move; last: of the last one. */
+/* `mean` is over the windows since the last move, and `last` is the last
+ * window. */
 static repath_verdict_t find_verdict(mrail_repath_t *repath,
                                      const repath_rates_t *mean,
                                      const repath_rates_t *last,
@@ -250,7 +259,7 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
         return 0;
     }
     last = compare_lanes(repath, bytes, saturated);
-    /* A lane without a byte has a dead path: failover handles it. */
+    /* A lane without a single byte has a dead path, which failover handles. */
     if (last.num < 2 || last.least == 0 || now_ns < repath->quiet_until_ns) {
         return 0;
     }

@@ -1,28 +1,32 @@
 /*
- * Finds paths by measured rates, for fabrics without port rules: lanes that collide
- * on an uplink move to another source port.
+ * Chooses paths by measured rates, in fabrics without port rules: lanes that
+ * collide on an uplink move to another source port.
  *
- * ECMP hashes each lane to an uplink that the host does not know. Lanes that always
- * have work share their uplink equally, so their rates show how many lanes collide
- * there. The slowest lane of a rail is on its fullest path, the fastest lane on its
- * emptiest. Equal ports have equal hashes, so a lane that takes the port of another
- * lane also takes its path. The controller moves the slowest lane:
+ * ECMP hashes each lane to an uplink that the host does not know. Lanes that
+ * always have work share their uplink equally, so their rates show how many
+ * lanes collide there. The slowest lane of a rail is on its fullest path, and
+ * the fastest lane on its emptiest. Equal ports have equal hashes, so a lane
+ * that takes the port of another lane also takes its path. The controller moves
+ * the slowest lane:
  *
- * - to the port of the fastest lane, if the lanes together fill the rail and that
- *   path stays the emptier one;
+ * - to the port of the fastest lane, if the lanes together fill the rail and
+ *   that path stays the emptier one;
  * - to a random port otherwise, because there may be a path that no lane uses.
  *
- * If the sum of all rates falls, the same lane moves again. Moves stop when rates
- * are equal within a tolerance, and start again only above a larger one.
+ * If the sum of all rates falls, the same lane moves again. Moves stop when
+ * rates are equal within a tolerance, and start again only above a larger
+ * tolerance.
  *
  * Lanes that all collide equally also have equal rates, but their sum is below
  * the rate of the rail. The controller then makes trials: it moves a lane, and
  * moves it back if the sum does not rise. Trials without a gain show that the
- * fabric carries no more, for example because the uplinks together are slower than
- * the rail. Trials then stop until the sum drops, or for the longest back-off.
+ * fabric carries no more, for example because the uplinks together are slower
+ * than the rail. Trials then stop until the sum drops, or for the longest
+ * back-off.
  *
- * One lane moves at a time. An episode has a limited number of moves; after one
- * without success the controller backs off, because then paths are not the cause.
+ * One lane moves at a time. An episode has a limited number of moves. After an
+ * episode without success, the controller backs off, because paths are not the
+ * cause.
  *
  * Pure: time, rates and random numbers are arguments. One user at a time.
  * Related work: flow migration in [Ethereal] 3.3; docs/fabric.md.
@@ -38,56 +42,63 @@
 #define MRAIL_REPATH_MAX_LANES 64
 
 typedef struct mrail_repath_params {
-    uint32_t
-        start_ppm;     /* an episode starts when the fastest lane is faster than
-                          * the slowest one by this, e.g. 250000 */
-    uint32_t stop_ppm; /* and ends when it is by no more than this, 120000 */
-    uint32_t clear_ppm; /* one window shows a difference above this, 600000 */
-    uint32_t copy_ppm; /* the slowest lane takes the port of the fastest if that
-                         * is faster by this: one more lane there is no loss */
-    unsigned confirm;  /* consecutive unequal windows before the first move */
-    unsigned sample;   /* windows that show a difference near stop_ppm, or a
-                         * gain; half of them show one above start_ppm */
-    unsigned settle;   /* windows after a move that do not count */
-    unsigned max_moves; /* of an episode, per lane */
-    unsigned trials;    /* trials in a row without a gain that end an episode */
-    uint32_t gain_ppm;  /* of the sum, that a trial must bring */
-    uint32_t loss_ppm;  /* of the sum, from which on a move was a bad one */
-    uint32_t full_ppm; /* a rail is fully used from this share of its rate on */
+    /* An episode starts when the fastest lane exceeds the slowest one by this
+     * (default 250000). */
+    uint32_t start_ppm;
+    /* An episode ends when the difference is at most this (default 120000). */
+    uint32_t stop_ppm;
+    /* One window suffices to prove a difference above this (default 600000). */
+    uint32_t clear_ppm;
+    /* The slowest lane takes the port of the fastest one if that exceeds it by
+     * this, because one more lane on that path is then no loss. */
+    uint32_t copy_ppm;
+    unsigned confirm; /* consecutive unequal windows before the first move */
+    /* Number of windows that show a gain, or a difference near stop_ppm. Half
+     * of them show a difference above start_ppm. */
+    unsigned sample;
+    unsigned settle;    /* windows after a move that do not count */
+    unsigned max_moves; /* maximum moves in an episode, per lane */
+    /* consecutive trials without a gain that end an episode */
+    unsigned trials;
+    uint32_t gain_ppm; /* a trial must raise the sum by this */
+    uint32_t loss_ppm; /* a move was bad if the sum fell by more than this */
+    /* a rail is fully used from this fraction of its rate on */
+    uint32_t full_ppm;
     mrail_ns_t min_backoff_ns,
-        max_backoff_ns; /* after an episode without success */
+        max_backoff_ns; /* back-off after an episode without success */
 } mrail_repath_params_t;
 
-/* Source of the numbers: docs/decisions/0020-ports-by-evidence.md. */
+/* Source of the values: docs/decisions/0020-ports-by-evidence.md. */
 extern const mrail_repath_params_t mrail_repath_defaults;
 
 typedef struct mrail_repath {
     mrail_repath_params_t params;
     mrail_rng_t rng;
     unsigned lanes;
-    unsigned unequal; /* consecutive windows */
-    /* Sums over the windows since the last move, of the lanes that count. */
+    unsigned unequal; /* number of consecutive unequal windows */
+    /* Sums over the windows since the last move, for the lanes that count. */
     uint64_t total[MRAIL_REPATH_MAX_LANES];
     uint64_t counted;
     unsigned seen;
-    unsigned settling;   /* windows to ignore */
-    unsigned moves;      /* of this episode; 0: none is under way */
-    unsigned fruitless;  /* trials of it, since one last brought a gain */
-    unsigned last_lane;  /* moved last in this episode ... */
-    uint64_t before_sum; /* ... bytes of a window before it was moved */
-    /* The trial that is under way, if trial_windows is not 0. */
-    unsigned trial_windows; /* ... windows until it is decided */
+    unsigned settling; /* number of windows still to ignore */
+    unsigned moves;    /* moves in this episode; 0: no episode is in progress */
+    /* trials in this episode since the last one with a gain */
+    unsigned fruitless;
+    unsigned last_lane;  /* lane of the last move in this episode */
+    uint64_t before_sum; /* bytes of a window before last_lane moved */
+    /* Windows until the current trial is decided; 0: no trial. */
+    unsigned trial_windows;
     unsigned trial_lane;
-    uint64_t trial_base;  /* ... bytes of a window before it */
-    uint64_t trial_total; /* ... bytes since then */
-    /* All that the fabric carries, by trials without a gain. */
+    uint64_t trial_base;  /* bytes of a window before the trial */
+    uint64_t trial_total; /* bytes since the start of the trial */
+    /* All that the fabric carries, as shown by trials without a gain. */
     uint64_t known_sum;
     mrail_ns_t known_until_ns;
     mrail_ns_t backoff_ns, quiet_until_ns;
     uint64_t num_moves, num_episodes, num_failed; /* counters */
 } mrail_repath_t;
 
-/* lanes: 1 to MRAIL_REPATH_MAX_LANES. params NULL: the defaults. */
+/* lanes: 1 to MRAIL_REPATH_MAX_LANES. params may be NULL, for the defaults. */
 void mrail_repath_init(mrail_repath_t *repath,
                        const mrail_repath_params_t *params, unsigned lanes,
                        uint64_t seed);
@@ -101,15 +112,16 @@ typedef enum mrail_repath_target {
 typedef struct mrail_repath_move {
     unsigned lane;
     mrail_repath_target_t target;
-    unsigned other; /* COPY: the lane that has the port */
+    unsigned other; /* COPY: the lane whose port is copied */
 } mrail_repath_move_t;
 
 /*
- * Call at the end of each window. bytes[i]: bytes of lane i in the window;
- * saturated: bit i is set if lane i had work throughout. Other lanes do not count,
- * and at least two must count for a decision. capacity: bytes that the rail can send
- * in a window; 0: unknown, and equal lanes are left alone. Windows have equal
- * lengths. Returns 1 and the move to make, or 0.
+ * Called at the end of each window. Windows have equal lengths. bytes[i] is the
+ * number of bytes of lane i in the window. Bit i of `saturated` is set if lane
+ * i had work throughout. Other lanes do not count, and at least two must count
+ * for a decision. `capacity` is the number of bytes that the rail can send in a
+ * window. If it is 0 (unknown), equal lanes are left alone. Returns 1 with the
+ * move to make, or 0.
  */
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
                         const uint64_t *bytes, uint64_t saturated,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSED_LINK (UINT32_MAX - 1) /* the link exists and is down */
+#define CLOSED_LINK (UINT32_MAX - 1) /* the link exists but is down */
 
 enum { OUT, IN, NUM_DIRECTIONS };
 enum { NEAR, FAR, NUM_DISTANCES };
@@ -37,11 +37,11 @@ typedef struct routes_rank {
 typedef struct routes_node {
     uint32_t leaf_group;
     uint8_t is_pairwise, is_switched;
-    uint32_t *pairwise; /* links by places of sender and receiver */
-    uint32_t *by_place; /* ranks by place */
-    uint32_t
-        multi_rail_rank; /* holds the rows of all multi-rail ranks: the first of
-                          * them, or none */
+    uint32_t *pairwise; /* links, by the places of sender and receiver */
+    uint32_t *by_place; /* ranks, by place */
+    /* the first multi-rail rank, which holds the rows of all of them; or
+     * none */
+    uint32_t multi_rail_rank;
 } routes_node_t;
 
 struct mrail_routes {
@@ -49,21 +49,22 @@ struct mrail_routes {
     int has_hairpin, has_cross_rail, has_relays;
     routes_node_t *nodes;
     routes_rank_t *ranks;
-    uint32_t *relays;                  /* rank by node and rail */
-    uint32_t *ports[NUM_DIRECTIONS];   /* link by node and rail */
-    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by leaf group and rail */
+    uint32_t *relays;                  /* ranks, by node and rail */
+    uint32_t *ports[NUM_DIRECTIONS];   /* links, by node and rail */
+    uint32_t *uplinks[NUM_DIRECTIONS]; /* links, by leaf group and rail */
     uint32_t num_links, links_room;
     mrail_plan_link_t *links;
-    uint32_t *sets, *parents; /* by link */
+    uint32_t *sets, *parents; /* indexed by link */
     uint32_t num_rows, rows_room;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
 };
 
-/* ---- links ---- */
+/* ---- Links ---- */
 
-/* There is a set for the ports out of each node, one for the ports into it, and
- * two for the uplinks and downlinks of each leaf group. */
+/* Returns the set of a link. There is a set for the ports out of each node, one
+ * for the ports into it, and two for the uplinks and downlinks of each leaf
+ * group. */
 static uint32_t routes_set(const mrail_routes_t *routes,
                            mrail_plan_link_kind_t kind, uint32_t a)
 {
@@ -199,7 +200,7 @@ static void routes_add_switches(mrail_routes_t *routes,
     }
 }
 
-/* ---- memory ---- */
+/* ---- Memory ---- */
 
 static int routes_allocate(mrail_routes_t *routes,
                            const mrail_plan_topo_t *topo)
@@ -286,7 +287,7 @@ static int routes_add_links(mrail_routes_t *routes,
     return (routes->num_links > 0) ? 0 : -EINVAL;
 }
 
-/* ---- rows ---- */
+/* ---- Rows ---- */
 
 /* Adds a row with all lanes closed. */
 static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
@@ -295,7 +296,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 
     assert(row < routes->rows_room);
     routes->rows[row] = (routes_row_t){.kind = kind};
-    memset(&routes->slots[(size_t)row * lanes], 0xff, /* no links; closed */
+    memset(&routes->slots[(size_t)row * lanes], 0xff, /* no links, so closed */
            lanes * sizeof(*routes->slots));
     return row;
 }
@@ -454,7 +455,7 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
     }
 }
 
-/* Allocates as many rows as there may be. */
+/* Allocates the maximum number of rows. */
 static int routes_add_rows(mrail_routes_t *routes)
 {
     routes->rows_room =
@@ -474,7 +475,7 @@ static int routes_add_rows(mrail_routes_t *routes)
     return 0;
 }
 
-/* ---- object ---- */
+/* ---- Object ---- */
 
 int mrail_routes_create(const mrail_plan_topo_t *topo,
                         mrail_routes_t **routes_p)
@@ -524,7 +525,7 @@ void mrail_routes_destroy(mrail_routes_t *routes)
     free(routes);
 }
 
-/* ---- demands ---- */
+/* ---- Demands ---- */
 
 static uint32_t routes_fewest_relays(const mrail_routes_t *routes,
                                      const uint32_t row[2])
@@ -608,7 +609,8 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     }
     if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        route_p->lanes &= ~(1u << routes->num_rails); /* the same path again */
+        /* this would be the same path again */
+        route_p->lanes &= ~(1u << routes->num_rails);
     }
     return 1;
 }

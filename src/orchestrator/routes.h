@@ -17,13 +17,13 @@
 
 typedef struct mrail_routes mrail_routes_t;
 
-/* 0, -ENOMEM, or -EINVAL if there are no links. The topology is not needed
- * afterwards. */
+/* Returns 0, -ENOMEM, or -EINVAL if there are no links. The topology is not
+ * needed afterwards. */
 int mrail_routes_create(const mrail_plan_topo_t *topo,
                         mrail_routes_t **routes_p);
 void mrail_routes_destroy(mrail_routes_t *routes);
 
-/* Out row and in row, and the allowed lanes as bits. */
+/* The out row, the in row, and the allowed lanes as bits. */
 typedef struct mrail_route {
     uint32_t row[2];
     uint32_t lanes;
@@ -31,7 +31,7 @@ typedef struct mrail_route {
 
 /* Finds the route of a demand between two different ranks. A small demand gets
  * only the lanes with the fewest relays. Returns 1; 0 if the demand is not
- * planned; -EHOSTUNREACH if it has no path. */
+ * planned; or -EHOSTUNREACH if it has no path. */
 int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p);
 
@@ -39,11 +39,12 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
 int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to);
 
-/* Lanes of a route with the fewest relays, as bits. */
+/* Returns the lanes of a route with the fewest relays, as bits. */
 uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
                                const mrail_route_t *route);
 
-/* Lane of a demand in the baseline that mrail_plan_compare() computes. */
+/* Returns the lane of a demand in the baseline that mrail_plan_compare()
+ * computes. */
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);
 
@@ -56,19 +57,21 @@ uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes);
 /* Returns 1 if any lane has relays. */
 int mrail_routes_has_relays(const mrail_routes_t *routes);
 
-/* Number of rows, and the slots of all of them. */
+/* Return the number of rows, and their slots. */
 uint32_t mrail_routes_num_rows(const mrail_routes_t *routes);
 const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes);
 
-/* Cut sets: the ports of a node, or the uplinks of a leaf group, in one
+/* Cut sets are the ports of a node, or the uplinks of a leaf group, in one
  * direction. The second function returns the set of each link, or
  * MRAIL_FLOWS_NO_LINK. */
 uint32_t mrail_routes_num_sets(const mrail_routes_t *routes);
 const uint32_t *mrail_routes_sets(const mrail_routes_t *routes);
-/* The leaf's uplink or downlink for each port, or MRAIL_FLOWS_NO_LINK. */
+/* Returns the leaf's uplink or downlink for each port, or
+ * MRAIL_FLOWS_NO_LINK. */
 const uint32_t *mrail_routes_parents(const mrail_routes_t *routes);
 
-/* Kind, names and capacity of each link. `bytes` is 0. */
+/* These return the number of links, and the kind, names and capacity of each.
+ * `bytes` is 0. */
 uint32_t mrail_routes_num_links(const mrail_routes_t *routes);
 const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes);
 

@@ -12,9 +12,10 @@ typedef struct fill {
     uint32_t num_demands, num_rails, lanes;
     const uint64_t *given; /* initial room */
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
-    uint64_t *on_rail; /* bytes by demand and rail; finally converted to ends */
-    double wanted[MRAIL_PLAN_MAX_RAILS]; /* bytes whose sender or receiver owns
-                                          * the rail */
+    /* bytes by demand and rail; converted to ends at the end */
+    uint64_t *on_rail;
+    /* bytes whose sender or receiver owns the rail */
+    double wanted[MRAIL_PLAN_MAX_RAILS];
 } water_fill_t;
 
 static MRAIL_INLINE uint64_t *water_fill_bytes(const water_fill_t *fill,
@@ -33,8 +34,8 @@ static void water_fill_begin(water_fill_t *fill)
     memset(fill->wanted, 0, sizeof(fill->wanted));
 }
 
-/* Bytes of a large demand not placed yet. So far it is only on its own
- * rails. */
+/* Returns the bytes of a large demand that are not placed yet. So far, the
+ * demand is only on its own rails. */
 static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *fill,
                                              uint32_t i)
 {
@@ -92,7 +93,8 @@ static void water_fill_put_small(water_fill_t *fill, uint32_t i)
     }
 }
 
-/* Without relays: the sender's rail is also the receiver's. */
+/* Places demands that need no relays, because the sender's rail is also the
+ * receiver's. */
 static void water_fill_put_matching(water_fill_t *fill)
 {
     for (uint32_t i = 0; i < fill->num_demands; ++i) {
@@ -109,8 +111,8 @@ static void water_fill_put_matching(water_fill_t *fill)
     }
 }
 
-/* With one relay: on the rail of one end. The rail that is less wanted,
- * relative to its room, comes first. */
+/* Places demands with one relay, on the rail of one end. The rail that is less
+ * wanted, relative to its room, comes first. */
 static void water_fill_put_own(water_fill_t *fill)
 {
     double *wanted = fill->wanted;
@@ -133,7 +135,7 @@ static void water_fill_put_own(water_fill_t *fill)
     }
 }
 
-/* With two relays. */
+/* Places the rest, with two relays. */
 static void water_fill_put_rest(water_fill_t *fill)
 {
     for (uint32_t i = 0; i < fill->num_demands; ++i) {

@@ -9,20 +9,21 @@
 #include "plan.h"
 
 typedef struct mrail_water_fill_demand {
-    uint32_t from_rail, to_rail; /* own rails of both ends, below num_rails */
+    /* own rails of the two ends, below num_rails */
+    uint32_t from_rail, to_rail;
     uint64_t bytes;
-    int is_small; /* may only use paths with the fewest relays */
+    int is_small; /* 1: may only use paths with the fewest relays */
 } mrail_water_fill_demand_t;
 
-/* Selects the rails of `lanes` (bits, at least one) on which a demand needs the
+/* Returns the rails of `lanes` (bits, at least one) on which a demand needs the
  * fewest relays. */
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
-/* Limit on the bytes of large demands on a rail that neither end owns, exact to
- * one byte per demand. It is a quarter of the rail's room, plus any room beyond
- * half of its owners' bytes. Bytes whose ends both own the rail count in full,
- * not half. */
+/* Returns the limit on the bytes of large demands on a rail that neither end
+ * owns, exact to one byte per demand. It is a quarter of the rail's room, plus
+ * any room beyond half of its owners' bytes. Bytes whose ends both own the rail
+ * count in full, not half. */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*

@@ -17,13 +17,13 @@
  * slots: a free slot is the credit.
  *
  * No deadlock occurs, whatever the order of arrival. Each channel with chunks
- * left keeps one in-slot for itself. A receiver empties slots without waiting.
+ * left has a reserved in-slot. A receiver empties slots without waiting.
  * Therefore the head of a channel is always received, every send completes, and
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
- * Order: chunks of a flow arrive in order; chunks of different flows of a
- * demand may not. Each chunk carries a header with hash, exchange, ranks and
+ * Order: the chunks of a flow arrive in order, but those of different flows of
+ * a demand may not. Each chunk carries a header with hash, exchange, ranks and
  * offset, which every hop checks against the plan. A mismatch gives -EPROTO,
  * and no byte of that chunk is written. Other processes of the user can write
  * to the pool. They can corrupt data and end the exchange, but cannot cause
@@ -50,16 +50,16 @@ typedef struct mrail_relay mrail_relay_t;
  * otherwise. An error ends the exchange: mrail_relay_progress() returns it from
  * then on. */
 typedef struct mrail_relay_ops {
-    /* Copies bytes [offset, offset + length) of the demand to rank `to` (fill)
-     * or from rank `from` (drain). The ranges come in any order, each exactly
-     * once. */
+    /* These copy bytes [offset, offset + length) of the demand to rank `to`
+     * (fill) or from rank `from` (drain). The ranges come in any order, each
+     * exactly once. */
     int (*fill)(void *arg, uint32_t to, uint64_t offset, void *slot,
                 size_t length);
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
                  size_t length);
-    /* Starts a transfer. The buffer must not change until test() returns 1.
-     * Messages between a pair of ranks arrive in order. A receive may get fewer
-     * bytes than its length. */
+    /* These start a transfer. The buffer must not change until test() returns
+     * 1. Messages between a pair of ranks arrive in order. A receive may get
+     * fewer bytes than its length. */
     int (*send)(void *arg, uint32_t to, const void *buffer, size_t length,
                 void **request_p);
     int (*recv)(void *arg, uint32_t from, void *buffer, size_t length,
@@ -73,12 +73,12 @@ typedef struct mrail_relay_ops {
  * the node in the order of the pool, including `self`. The caller keeps the
  * pool mapped until it destroys the relay. A pool serves only one relay per
  * rank, because rings and relays keep their positions. All ranks must be below
- * num_ranks. -ENOMEM, -EINVAL. */
+ * num_ranks. Returns 0, -ENOMEM or -EINVAL. */
 int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
                        uint32_t num_ranks, const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p);
-void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: no effect */
+void mrail_relay_destroy(mrail_relay_t *relay); /* NULL is allowed */
 
 /* The bytes of a demand that take one path. */
 typedef struct mrail_relay_flow {
@@ -109,15 +109,15 @@ int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
 
 /* Returns what mrail_relay_begin() would return for these flows. If this is 0,
- * mrail_relay_begin() will succeed. With it, ranks agree that all of them can
- * begin. */
+ * mrail_relay_begin() will succeed. Ranks use this to agree that all of them
+ * can begin. */
 int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
                         size_t num_flows);
 
 /* Computes channels[r], the number of ranks from which rank r < num_ranks
- * receives over the network. in_slots must be at least that. The flows may only
- * name ranks below num_ranks. nodes[r] identifies the node of rank r. 0, or
- * -ENOMEM. */
+ * receives over the network. in_slots must be at least this number. The flows
+ * may only name ranks below num_ranks. nodes[r] identifies the node of rank r.
+ * Returns 0 or -ENOMEM. */
 int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
@@ -136,12 +136,12 @@ int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
-    uint64_t chunks;                          /* handled in any role */
-    /* Number of times that work had to wait for a free slot. */
+    uint64_t chunks;                          /* chunks handled in any role */
+    /* how often work had to wait for a free slot */
     uint64_t waits;
 } mrail_relay_stats_t;
 
-/* Counters since creation. */
+/* Returns the counters since creation. */
 void mrail_relay_stats(const mrail_relay_t *relay,
                        mrail_relay_stats_t *stats_p);
 

@@ -245,8 +245,8 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
  * send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
-    mrail_list_t before; /* flows to lower ranks, which go to the end of the
-                          * list */
+    /* flows to lower ranks, which go to the end of the list */
+    mrail_list_t before;
 
     mrail_list_init(&before);
     for (size_t i = 0; i < relay->num_hops; ++i) {

@@ -1,4 +1,4 @@
-/* Number of in-slots that each rank needs for an exchange. */
+/* Computes the number of in-slots that each rank needs for an exchange. */
 #include "config.h"
 #include "relay/relay.h"
 

@@ -37,10 +37,10 @@
  * magic number verifies. */
 typedef struct mrail_relay_header {
     uint32_t magic;
-    uint32_t length;   /* of the payload */
+    uint32_t length;   /* length of the payload */
     uint64_t hash;     /* passed to mrail_relay_begin() */
     uint64_t exchange; /* number of this exchange, from 1 */
-    uint64_t offset;   /* in the demand */
+    uint64_t offset;   /* offset in the demand */
     uint32_t from, to;
     uint32_t relay_out, relay_in;
     char zero[16];
@@ -49,14 +49,15 @@ typedef struct mrail_relay_header {
 _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
                "the header is as long as relay.h says");
 
-/* This rank's place on the path of a flow. */
+/* This rank's position on the path of a flow. */
 typedef struct mrail_relay_hop {
     mrail_list_t node; /* on relay->senders while chunks are left to fill */
     mrail_relay_flow_t flow;
-    uint64_t num_filled; /* chunks */
-    uint64_t num_seen;   /* chunks received or popped */
-    uint32_t prev, next; /* ranks before and after this one; or NONE */
-    uint32_t out;        /* index in outs; NONE: `next` is on this node */
+    uint64_t num_filled; /* number of chunks filled */
+    uint64_t num_seen;   /* number of chunks received or popped */
+    /* ranks before and after this one; NONE: there is none */
+    uint32_t prev, next;
+    uint32_t out; /* index in outs; NONE: `next` is on this node */
 } mrail_relay_hop_t;
 
 /* A rank to which this one sends over the network in this exchange. */
@@ -68,8 +69,8 @@ typedef struct mrail_relay_out {
 
 /* A rank from which this one receives over the network in this exchange. */
 typedef struct mrail_relay_in {
-    mrail_list_t node;     /* on relay->receiving while chunks are left to
-                            * receive */
+    /* on relay->receiving while chunks are left to receive */
+    mrail_list_t node;
     mrail_list_t receives; /* oldest first */
     uint64_t num_left;     /* chunks to receive, posted or not */
     uint64_t num_to_post;
@@ -92,7 +93,7 @@ typedef struct mrail_relay_request {
     mrail_list_t node;
     void *request;
     uint32_t owner, slot; /* constant */
-    uint32_t length;      /* of a send: payload bytes */
+    uint32_t length;      /* for a send: payload bytes */
     int is_busy;
 } mrail_relay_request_t;
 
@@ -108,13 +109,13 @@ struct mrail_relay {
     mrail_relay_local_t *locals;
     mrail_relay_request_t *sends;    /* [local][out-slot] */
     mrail_relay_request_t *receives; /* [in-slot] */
-    uint32_t *local_of;              /* by rank: rank within the node, or
-                                      * NONE */
-    uint32_t *out_of;                /* by rank; used during begin */
-    uint32_t *in_of;                 /* by rank; used during begin */
+    /* by rank: rank within the node; NONE: another node */
+    uint32_t *local_of;
+    uint32_t *out_of; /* by rank; used during begin */
+    uint32_t *in_of;  /* by rank; used during begin */
 
-    /* ---- this exchange ---- */
-    int error; /* permanent */
+    /* ---- Current exchange ---- */
+    int error; /* once set, it stays set */
     uint64_t hash;
     uint64_t exchange;       /* number of exchanges begun */
     mrail_relay_hop_t *hops; /* ordered by from, to, offset */
@@ -125,19 +126,19 @@ struct mrail_relay {
     mrail_relay_in_t *ins; /* in_slots entries */
     uint32_t num_ins;
     mrail_list_t senders, sending, receiving, popping;
-    uint64_t num_to_fill; /* chunks */
+    uint64_t num_to_fill; /* number of chunks */
     uint64_t num_to_pop;
     uint64_t num_to_receive;
     uint64_t num_sending;
-    uint64_t num_to_post; /* over all channels */
-    uint32_t num_posted;  /* over all channels */
+    uint64_t num_to_post; /* chunks of all channels */
+    uint32_t num_posted;  /* receives of all channels */
     int is_short_out,
-        is_short_in; /* counts a shortage only once until a slot is free */
+        is_short_in; /* counts a shortage only once, until a slot is free */
     mrail_relay_stats_t stats;
 };
 
-/* One step of one kind. Returns 1 if it did something, 0 if there was nothing
- * to do, or -errno. */
+/* Performs one step of one kind. Returns 1 if it did something, 0 if there was
+ * nothing to do, or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);
@@ -173,7 +174,8 @@ int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
                        mrail_relay_hop_t **hop_p);
 
-/* Number of chunks in a flow, and length in bytes of chunk `num`. */
+/* Return the number of chunks in a flow, and the length in bytes of chunk
+ * `num`. */
 static inline uint64_t mrail_relay_chunks(const mrail_relay_t *relay,
                                           const mrail_relay_flow_t *flow)
 {

@@ -178,8 +178,8 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     }
 }
 
-/* The slot remains used until its receiver, this rank or another, has drained
- * it. */
+/* The slot remains in use until its receiver, this rank or another one, has
+ * drained it. */
 static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
                          size_t length)
 {
@@ -188,7 +188,7 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
     mrail_relay_hop_t *hop;
     int ret;
 
-    /* After a shorter message the slot would still contain an older header. */
+    /* After a shorter message, the slot would still contain an old header. */
     if (length < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
@@ -237,8 +237,8 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* ---- from ranks of the node ---- */
 
-/* As relay_out, sends another local rank's slot. A correct rank never pushes a
- * slot that is being sent. */
+/* Acts as relay_out and sends another local rank's slot. A correct rank never
+ * pushes a slot that is being sent. */
 static int forward(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {

@@ -41,7 +41,7 @@ static void write_header(const mrail_relay_t *relay,
 }
 
 /* Moves the flow to the end of the list. The next call serves another flow, so
- * no destination waits until another has its last byte. */
+ * that no destination has to wait until all bytes for another one are sent. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {

@@ -2,10 +2,10 @@
  * Rings that pass slots from one rank to another on the same node. Each ring
  * has one producer and one consumer. An entry names a slot of the producer.
  *
- * An entry carries its sequence number, so it shows the consumer by itself
- * whether it is valid. Each side keeps its position private. The producer need
- * not check for space: each entry that has not been popped is a used slot, and
- * a ring has at least as many entries as a rank has slots. Acquiring a free
+ * An entry contains its sequence number, so the consumer needs nothing else to
+ * tell whether it is valid. Each side keeps its position private. The producer
+ * need not check for space: each entry that has not been popped is a used slot,
+ * and a ring has at least as many entries as a rank has slots. Acquiring a free
  * slot orders the reuse of its entry.
  */
 #ifndef MRAIL_RELAY_RING_H
@@ -36,8 +36,8 @@ static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                           memory_order_release);
 }
 
-/* Reads entry `num`. Returns 1 if it is valid; *slot_p is then the producer's
- * value, unchecked. Otherwise returns 0. */
+/* Reads entry `num`. Returns 1 if it is valid. *slot_p then receives the
+ * producer's value, unchecked. Otherwise returns 0. */
 static inline int mrail_relay_pop(mrail_relay_entry_t *ring, uint32_t size,
                                   uint32_t num, uint32_t *slot_p)
 {

@@ -83,9 +83,10 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
     return 0;
 }
 
-/* Allocates everything in one call, so that a failure leaves nothing allocated.
- * On older kernels a signal undoes the whole call, and a profiler's timer could
- * repeat that for ever. The second attempt therefore allocates in steps. */
+/* Allocates all memory in one call, so that a failure leaves nothing allocated.
+ * On older kernels, a signal undoes the whole call, and a profiler's timer
+ * could repeat that indefinitely. The second attempt therefore allocates in
+ * steps. */
 #define TAKE_STEP (1u << 20)
 
 static int shm_pool_take_memory(int fd, size_t size)
@@ -105,8 +106,8 @@ static int shm_pool_take_memory(int fd, size_t size)
     return -ret;
 }
 
-/* Removes files of this user whose creators no longer live. A creator keeps its
- * file locked. */
+/* Removes files of this user whose creators have died. A creator keeps its file
+ * locked. */
 static void shm_pool_sweep(void)
 {
     DIR *dir = opendir(MRAIL_RELAY_DIR);
@@ -266,7 +267,7 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
         return -EINVAL;
     }
     name_path(name, path);
-    /* Symbolic links and pipes are refused. */
+    /* These flags refuse symbolic links and pipes. */
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;

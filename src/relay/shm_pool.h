@@ -1,7 +1,7 @@
 /*
  * Shared-memory pool through which the ranks of a node relay for each other. It
  * is a file in /dev/shm with mode 0600 and an unpredictable name. The creator
- * unlinks the file once all ranks have attached it. If a creator was killed
+ * unlinks the file once all ranks have attached it. If a creator is killed
  * before that, the next creator of the same user removes its file.
  *
  * The pool holds slots for each rank (relay/slot.h), and a ring for each
@@ -19,7 +19,7 @@
 #define MRAIL_RELAY_NAME_SIZE 48u
 #define MRAIL_RELAY_DIR "/dev/shm"
 
-/* Dimensions, the same at all ranks of the node. */
+/* Dimensions, equal on all ranks of the node. */
 typedef struct mrail_relay_shape {
     unsigned num_local; /* ranks, 1 to MRAIL_RELAY_MAX_LOCAL */
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
@@ -31,31 +31,33 @@ typedef struct mrail_relay_shm_pool {
     mrail_relay_shape_t shape;
     void *base; /* page-aligned */
     size_t size;
-    int lock_fd; /* in the creator: marks the name as in use; otherwise -1 */
+    int lock_fd; /* creator: marks the name as in use; others: -1 */
 } mrail_relay_shm_pool_t;
 
-/* Size of a pool in bytes. 0: the shape is out of range, or too large for a
- * size_t. */
+/* Returns the size of a pool in bytes, or 0 if the shape is out of range or too
+ * large for a size_t. */
 size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 
 /*
  * Creates a pool in which all slots are free. Writes its name to `name`; other
  * ranks pass the name to mrail_relay_shm_pool_attach(). All memory is allocated
- * at once, so a full /dev/shm gives -ENOSPC here and no SIGBUS later. -EINVAL:
- * shape; otherwise -errno of open(2), mmap(2).
+ * at once, so that a full /dev/shm gives -ENOSPC here rather than SIGBUS later.
+ * Returns 0, -EINVAL if the shape is out of range, or -errno of open(2) or
+ * mmap(2).
  */
 int mrail_relay_shm_pool_create(const mrail_relay_shape_t *shape,
                                 char name[MRAIL_RELAY_NAME_SIZE],
                                 mrail_relay_shm_pool_t *shm_pool_p);
 
-/* Maps the pool of another rank. -EINVAL: the name is malformed, or the file is
- * not a pool of this shape, version and length. -EPERM: the file belongs to
- * another user, or others may open it. Otherwise -errno of open(2), mmap(2). */
+/* Maps the pool of another rank. Returns 0; -EINVAL if the name is malformed,
+ * or the file is not a pool of this shape, version and length; -EPERM if the
+ * file belongs to another user, or other users may open it; or -errno of
+ * open(2) or mmap(2). */
 int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
                                 const char *name,
                                 mrail_relay_shm_pool_t *shm_pool_p);
 
-/* Prevents further attaches. Called once, by the creator. */
+/* Prevents further attaches. The creator calls it once. */
 void mrail_relay_shm_pool_unlink(const char *name);
 
 /* Unmaps the pool in this process only. */

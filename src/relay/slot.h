@@ -23,7 +23,7 @@
 #define MRAIL_RELAY_PAGE 4096u
 #define MRAIL_RELAY_LINE 64u /* bytes of a cache line */
 
-/* State of a slot, on a cache line of its own: the owner polls it while another
+/* State of a slot, on a separate cache line: the owner polls it while another
  * rank reads the slot. */
 typedef struct mrail_relay_state {
     _Atomic uint32_t is_used;
@@ -36,13 +36,15 @@ typedef struct mrail_relay_layout {
     uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
-    size_t pages;  /* slots; each has one page before its payload, for the
-                    * header */
-    size_t stride; /* between slots */
-    size_t size;   /* of the whole pool */
+    /* position of the slots; each has one page before its payload, for the
+     * header */
+    size_t pages;
+    size_t stride; /* distance between slots */
+    size_t size;   /* size of the whole pool */
 } mrail_relay_layout_t;
 
-/* 0, or -EINVAL if the shape is out of range, or too large for a size_t. */
+/* Returns 0, or -EINVAL if the shape is out of range or too large for a
+ * size_t. */
 int mrail_relay_layout(const mrail_relay_shape_t *shape,
                        mrail_relay_layout_t *layout_p);
 
@@ -70,8 +72,8 @@ static inline int mrail_relay_state_is_free(mrail_relay_state_t *state)
     return atomic_load_explicit(&state->is_used, memory_order_acquire) == 0;
 }
 
-/* Called by the owner of a free slot. Relaxed, because the ring entry publishes
- * the slot. */
+/* Called by the owner of a free slot. The store is relaxed, because the ring
+ * entry publishes the slot. */
 static inline void mrail_relay_state_use(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 1, memory_order_relaxed);

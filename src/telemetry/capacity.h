@@ -41,18 +41,20 @@
 /* Runs with fewer chunks per lane are discarded, because a part of one chunk
  * per lane is unknown at both ends of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* Chunks take long on slow lanes. After this time fewer of them suffice. */
+/* Slow lanes take long to finish a chunk. After this time, fewer chunks
+ * suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
-/* Runs that are further apart do not form a window. */
+/* Runs that are further apart than this do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
 /* With less work in flight than this, latency is the limit, not the rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
-/* A chunk posted this soon after a round counts as in flight at its start. */
+/* A chunk posted this soon after a round counts as in flight when the round
+ * starts. */
 #define MRAIL_TELE_EARLY_NS (200 * MRAIL_NS_PER_US)
-/* Number of consecutive windows, each lower by more than 1/8, that lower the
- * estimate. */
+/* This many consecutive windows lower the estimate if each is lower by more
+ * than 1/8. */
 #define MRAIL_TELE_LOW_WINDOWS 3
-/* How long they must last if a peer may be the cause. */
+/* If a peer may be the cause of low windows, they must last this long. */
 #define MRAIL_TELE_DOUBT_NS (250 * MRAIL_NS_PER_MS)
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
@@ -62,7 +64,7 @@ typedef struct mrail_tele_capacity {
     uint64_t who;       /* peer of the last non-low sample; 0: several */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
-    unsigned low_sure;  /* those of `low` that no peer caused */
+    unsigned low_sure;  /* low windows that no peer can have caused */
     mrail_ns_t low_ns;  /* end of the first low window */
     double low_best;    /* highest rate among the low windows after the first */
     uint64_t low_who;   /* peer of low_best */
@@ -71,7 +73,7 @@ typedef struct mrail_tele_capacity {
 typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
     int is_several; /* several peers had work in flight the whole time */
-    uint64_t who;   /* the only peer with work; 0: several */
+    uint64_t who;   /* the only peer with work in flight; 0: several */
 } mrail_tele_rate_sample_t;
 
 /* Adds a completed window. */
@@ -84,28 +86,29 @@ typedef struct mrail_tele_run {
     mrail_ns_t to_ns;
     uint64_t bytes;
     unsigned chunks;
-    unsigned lanes; /* maximum with work in flight */
-    unsigned peers; /* minimum with work in flight */
-    uint64_t who;   /* 0: several */
+    unsigned lanes; /* maximum number of lanes with work in flight */
+    unsigned peers; /* minimum number of peers with work in flight */
+    uint64_t who;   /* the only peer; 0: several */
 } mrail_tele_run_t;
 
 /* One direction of a rail. Initially all zero. */
 typedef struct mrail_tele_flow {
-    uint64_t posted; /* chunks in total */
+    uint64_t posted; /* total number of chunks */
     uint64_t done;
     uint64_t inflight; /* bytes */
-    uint64_t moved;    /* bytes in total */
-    uint64_t bytes;    /* in this round */
-    uint64_t who;      /* peer; 0: several */
-    unsigned lanes;    /* with work in flight now */
+    uint64_t moved;    /* total bytes */
+    uint64_t bytes;    /* bytes in this round */
+    uint64_t who;      /* the only peer; 0: several */
+    unsigned lanes;    /* number of lanes with work in flight now */
     unsigned peers;
-    unsigned least_peers;  /* since the start of this round */
-    int is_full;           /* the poll was full: more completions may wait */
-    mrail_ns_t round_ns;   /* time of this round */
-    mrail_ns_t before_ns;  /* time of the previous round */
-    uint64_t round_done;   /* `done` at the start of the round */
-    uint64_t early;        /* `posted` at the end of the round, or slightly
-                            * later */
+    unsigned least_peers; /* minimum of `peers` since the start of this round */
+    /* the poll was full, so more completions may be waiting */
+    int is_full;
+    mrail_ns_t round_ns;  /* time of this round */
+    mrail_ns_t before_ns; /* time of the previous round */
+    uint64_t round_done;  /* `done` at the start of the round */
+    /* `posted` at the end of the round, or slightly later */
+    uint64_t early;
     uint64_t early_before; /* `early` of the previous round */
     mrail_tele_run_t run;
     mrail_tele_run_t sum; /* earlier runs of the window; times are durations */
@@ -120,9 +123,9 @@ typedef struct mrail_tele_flow {
 void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
                            int is_full);
 
-/* Reports a posted chunk. lane_count: chunks in flight on its lane in this
- * direction. peer_count: its peer's lanes with chunks in flight on this
- * rail. */
+/* Reports a posted chunk. lane_count is the number of chunks in flight on its
+ * lane in this direction. peer_count is the number of its peer's lanes with
+ * chunks in flight on this rail. */
 static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,
@@ -139,8 +142,8 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
     }
 }
 
-/* Reports a completed chunk. moved: its bytes, or 0 if it failed. is_full:
- * there may be further completions in the CQ. */
+/* Reports a completed chunk. `moved` is its number of bytes, or 0 if it failed.
+ * is_full says that the CQ may contain further completions. */
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,
@@ -166,7 +169,7 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
     }
 }
 
-/* Bytes per second; 0: unknown. Any thread. */
+/* Returns bytes per second, or 0 if unknown. Any thread. */
 uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns);
 
 #endif

@@ -1,6 +1,6 @@
 # src/telemetry: windows, and the telemetry page of a process. It includes base
-# only. Programs that link it link base, too: a convenience library inside
-# another one would be linked twice.
+# only. Programs that link it must link base as well: a convenience library
+# inside another one would be linked twice.
 noinst_LTLIBRARIES += libmrail-telemetry.la
 libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
     src/telemetry/capacity.c src/telemetry/capacity.h \

@@ -20,12 +20,12 @@
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    int fd;            /* -1 in a child of fork(), which has closed it */
-    mrail_list_t list; /* open_files */
+    int fd;            /* -1 in a child after fork(), which closes the file */
+    mrail_list_t list; /* node of open_files */
     char path[MRAIL_PAGE_PATH];
     union {
         mrail_page_t page;
-        char image[sizeof(mrail_page_t)]; /* as in the file */
+        char image[sizeof(mrail_page_t)]; /* the page as it is in the file */
     };
 };
 
@@ -389,7 +389,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     if ((st->st_uid != geteuid()) && (geteuid() != 0)) {
         return MRAIL_PAGE_FOREIGN;
     }
-    /* If the version differs, only the head is read. */
+    /* If the version differs, only the header is readable. */
     if (!S_ISREG(st->st_mode) || !page_get(fd, &head, sizeof(head)) ||
         (head.magic != MRAIL_PAGE_MAGIC)) {
         return MRAIL_PAGE_BROKEN;

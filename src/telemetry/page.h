@@ -2,8 +2,8 @@
  * The telemetry page of a process: a file of fixed size on a tmpfs, mode 0600,
  * that shows the process's rails, lanes, counters and events. The process
  * writes it with write(2), so changes to the file cannot harm the process.
- * Readers copy the file and block nobody. The file survives a killed process; a
- * lock on the file shows whether the process is alive.
+ * Readers copy the file and never block the writer. The file survives a killed
+ * process; a lock on the file shows whether the process is alive.
  *
  * The writer's calls must be serialised. A reader trusts nothing: it checks
  * numbers and makes text printable.
@@ -30,7 +30,7 @@ typedef struct mrail_page_rail {
     char device[32];
     uint32_t port;
     uint32_t num_lanes; /* lanes that are up */
-    uint64_t nominal;   /* rate of the port */
+    uint64_t nominal;   /* nominal rate of the port */
     uint64_t bytes;     /* transferred, including lanes that have ended */
 } mrail_page_rail_t;
 
@@ -46,7 +46,8 @@ typedef struct mrail_page_lane {
     uint16_t slot;
     uint16_t sport; /* UDP source port */
     uint32_t rail;  /* index */
-    char state[16]; /* of the lane, or of its path if only that is not up */
+    /* state of the lane, or of its path if only the path is not up */
+    char state[16];
 } mrail_page_lane_t;
 
 typedef struct mrail_page_counter {
@@ -64,21 +65,22 @@ typedef struct mrail_page_head {
     uint32_t version;
     uint32_t size; /* of the whole page, bytes */
     uint32_t pid;
-    uint64_t begun; /* number of changes begun */
-    uint64_t done;  /* number of changes completed */
+    uint64_t begun; /* number of changes that were started */
+    uint64_t done;  /* number of changes that were completed */
 } mrail_page_head_t;
 
 typedef struct mrail_page {
     mrail_page_head_t head;
     uint64_t start_ns;
-    uint64_t update_ns; /* last update of rails, lanes and counters */
-    int32_t rank;       /* in its MPI job; -1: no job */
+    /* time of the last update of rails, lanes and counters */
+    uint64_t update_ns;
+    int32_t rank; /* rank in its MPI job; -1: no job */
     uint32_t num_rails;
     uint32_t num_counters;
-    uint32_t num_lanes;  /* in this page */
+    uint32_t num_lanes;  /* number of lanes in this page */
     uint32_t more_lanes; /* lanes for which this page has no room */
     uint32_t reserved;
-    uint64_t num_events; /* in total; event n is at n % MRAIL_PAGE_EVENTS */
+    uint64_t num_events; /* total number; event n is at n % MRAIL_PAGE_EVENTS */
     char job[48];        /* name of the job, or "" */
     char program[64];
     mrail_page_rail_t rails[MRAIL_PAGE_RAILS];
@@ -95,21 +97,22 @@ typedef struct mrail_page_file mrail_page_file_t;
 
 /* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size. Removes pages of
  * this user whose processes ended abnormally more than MRAIL_PAGE_KEEP_S ago,
- * or all such pages if there are more than MRAIL_PAGE_KEEP files. 0, or -errno
- * with nothing left behind (-ENOSPC: the file system is full). */
+ * or all pages of ended processes if there are more than MRAIL_PAGE_KEEP files.
+ * Returns 0, or -errno with nothing left behind (-ENOSPC: the file system is
+ * full). */
 #define MRAIL_PAGE_KEEP_S 3600
 #define MRAIL_PAGE_KEEP 256
 int mrail_page_create(const char *dir, uint64_t suffix,
                       mrail_page_file_t **file_p);
-/* Removes the page when the process ends normally. NULL is allowed. */
+/* Removes the page when the process ends normally. `file` may be NULL. */
 void mrail_page_remove(mrail_page_file_t *file);
 
-/* The writer's own copy. After a change outside the head and the events, call
- * mrail_page_update(). */
+/* Returns the writer's own copy. After changing anything but the header or the
+ * events, call mrail_page_update(). */
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds an event, which is visible at once. NULL is allowed. */
+/* Adds an event, which is visible at once. `file` may be NULL. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 
@@ -126,7 +129,7 @@ typedef enum mrail_page_status {
 
 /* Reads a consistent copy. *page is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
-/* A message for the user, of the form "it ...". */
+/* Returns a message for the user, of the form "it ...". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 
 /* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,
@@ -138,7 +141,7 @@ int mrail_page_each(const char *dir, void (*visit)(const char *path, void *arg),
  * min_age_s ago. Returns their number, or -errno. */
 int mrail_page_clean(const char *dir, long min_age_s);
 
-/* Number of the oldest event that is still in the page. */
+/* Returns the number of the oldest event that is still in the page. */
 static inline uint64_t mrail_page_first_event(const mrail_page_t *page)
 {
     return (page->num_events > MRAIL_PAGE_EVENTS)

@@ -23,7 +23,7 @@ typedef struct mrail_tele_sample {
 
 /* A window without its samples. All zero: nothing measured yet. */
 typedef struct mrail_tele_sums {
-    uint64_t bytes; /* sum over all samples */
+    uint64_t bytes; /* sum over the samples of the window */
     uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, at most the size of the window */
@@ -100,7 +100,7 @@ static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
     }
 }
 
-/* Bytes per second; 0: no sample yet. */
+/* Returns bytes per second, or 0 if there is no sample yet. */
 static inline uint64_t mrail_tele_sums_rate(const mrail_tele_sums_t *sums)
 {
     if (sums->busy_ns == 0) {

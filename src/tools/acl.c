@@ -1,6 +1,7 @@
 /*
- * mrail acl: rules of switches for the segments of source ports, and the check of
- * a rule set. Options and output; the rules are those of src/fabric/acl.h.
+ * mrail acl: switch rules for the segments of source ports, and the check of a
+ * rule set. This file handles options and output; src/fabric/acl.h defines the
+ * rules.
  */
 #include "config.h"
 #include "tools/acl_verb.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #define UPLINKS_VARIABLE "UCX_MRAIL_UPLINKS"
-#define DEFAULT_UPLINKS 8 /* as MRAIL_UPLINKS_AUTO in src/rail/params.h */
+#define DEFAULT_UPLINKS 8 /* same as MRAIL_UPLINKS_AUTO in src/rail/params.h */
 #define DEFAULT_NAME "udf"
 #define WHY_MAX 256
 
@@ -55,12 +56,12 @@ static const mrail_option_t table[] = {
     {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
     {"--on-failure", "fall-through|drop",
-     "packets of an uplink that is down: ordinary routes, or drop them so that "
-     "lanes fail over (fall-through)",
+     "packets of an uplink that is down take the ordinary routes, or are "
+     "dropped so that lanes fail over (fall-through)",
      MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
     {"--leaf-uplinks", "N",
-     "spine of three tiers: uplinks of a leaf; --uplinks are the spine's (1: "
-     "this is a leaf)",
+     "for a spine of three tiers: uplinks of a leaf, while --uplinks are the "
+     "spine's (1: this is a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
     {"--fabric", "FILE",
@@ -71,8 +72,8 @@ static const mrail_option_t table[] = {
      FIELD(switch_name), 0, 0, NULL},
     {"--name", "NAME", "first part of the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
-    {"--undo", NULL, "what removes the rules", MRAIL_OPTION_FLAG, FIELD(undo),
-     0, 0, NULL},
+    {"--undo", NULL, "writes the commands that remove the rules",
+     MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},
     {"--spine-vrf", NULL,
      "instead: one VRF for each of the --uplinks links from a leaf to this "
      "spine; --ports in the order of leaves",
@@ -80,7 +81,7 @@ static const mrail_option_t table[] = {
     {"--list", NULL, "instead: a table of segments, uplinks and next hops",
      MRAIL_OPTION_FLAG, FIELD(list), 0, 0, NULL},
     {"--check", "FILE",
-     "instead: does this rule set send each port to one uplink, exactly once? "
+     "instead: checks that this rule set sends each port to exactly one uplink; "
      "'-': stdin",
      MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
     {"--json", NULL, "one object, for --list and --check", MRAIL_OPTION_FLAG,
@@ -104,13 +105,13 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
-        "one uplink. The segments are those of the lanes. Checks a rule set.\n",
+        "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
     .options = table,
     .epilog =
-        "Exit status: 0 done, 1 --check has findings, or failure, 2 usage, "
-        "also of\na rule set.\n"};
+        "Exit status: 0 done, 1 --check has findings or failure, 2 usage or an "
+        "invalid\nrule set.\n"};
 
-/* The number of uplinks of the lanes, or 0 if the variable gives none. */
+/* Returns UCX_MRAIL_UPLINKS as a number, or 0 if it is unset or "auto". */
 static unsigned uplinks_of_environment(void)
 {
     const char *text = getenv("UCX_MRAIL_UPLINKS");
@@ -151,7 +152,7 @@ static void parse_options(options_t *options, char **argv)
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
         mrail_tool_usage(ACL_VERB,
-                         "stdin is one file: the fabric or the rules");
+                         "stdin can be only one file: the fabric or the rules");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {
@@ -160,7 +161,8 @@ static void parse_options(options_t *options, char **argv)
     }
 }
 
-/* Uplinks, from the first of: the fabric, the options, the environment. */
+/* Takes the number of uplinks from the fabric, the options or the environment,
+ * in this order. */
 static void find_uplinks(options_t *options, acl_switch_t *found)
 {
     if (options->fabric != NULL) {
@@ -178,7 +180,7 @@ static void find_uplinks(options_t *options, acl_switch_t *found)
 
 /* ---- Rules ---- */
 
-/* The memory behind a mrail_acl_t. */
+/* Storage for all arrays that a mrail_acl_t points to. */
 typedef struct rules {
     mrail_acl_t acl;
     mrail_acl_uplink_t uplinks[MRAIL_ACL_MAX_UPLINKS];
@@ -186,7 +188,8 @@ typedef struct rules {
     const char *port_words[ACL_LIST_MAX], *local_words[ACL_LIST_MAX];
 } rules_t;
 
-/* A comma-separated list and, for the library, its words. */
+/* Parses a comma-separated list into `list`, and sets `words` to its elements
+ * for the library. */
 static unsigned read_list(const char *option, const char *text,
                           acl_list_t *list, const char **words)
 {
@@ -279,7 +282,7 @@ static void check_rules(const mrail_acl_t *acl, const options_t *options)
     }
 }
 
-/* Facts that the user must know before the rules are applied. */
+/* Prints facts that the user must know before applying the rules. */
 static void warn(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
     const char *note = mrail_acl_failure_note(acl, dialect);

@@ -13,7 +13,8 @@
 
 #define WHY_MAX 512
 
-/* The leaf's subnet: each NIC of a leaf is in the same /24. 0 or -EINVAL. */
+/* Adds the subnet of a leaf. All NICs of a leaf are in the same /24. Returns 0
+ * or -EINVAL. */
 static int add_subnet(const mrail_fabric_t *fabric,
                       const mrail_fabric_node_t *leaf, acl_switch_t *found,
                       char *why, size_t size)
@@ -35,7 +36,8 @@ static int add_subnet(const mrail_fabric_t *fabric,
     return 0;
 }
 
-/* All leaves below a spine must divide the range alike. 0 or -EINVAL. */
+/* All leaves below a spine must have the same number of uplinks, because they
+ * divide the port range in the same way. Returns 0 or -EINVAL. */
 static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
                       acl_switch_t *found, char *why, size_t size)
 {
@@ -53,7 +55,7 @@ static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
         if (before != NULL && before->num_up != leaf->num_up) {
             snprintf(why, size,
                      "%s: leaves %s and %s below it have %u and %u uplinks, "
-                     "but must have equally many",
+                     "but must have the same number",
                      fabric->nodes[spine].name, before->name, leaf->name,
                      before->num_up, leaf->num_up);
             return -EINVAL;

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The part up to the next comma, cut; moves *text_p behind it. NULL: it is too long
- * or empty, which `why` says. */
+/* Copies the text up to the next comma into `part` and advances *text_p past
+ * it. Returns NULL with a message in `why` if the text is empty or too long. */
 static const char *next_part(const char **text_p, char part[ACL_WORD_MAX],
                              char *why, size_t size)
 {
@@ -39,7 +39,7 @@ static int add(acl_list_t *list, const char *word, char *why, size_t size)
 
 /* ---- Names ---- */
 
-/* "swp[1-4]", cut at its brackets. */
+/* Expands "swp[1-4]". Modifies `part`. */
 static int add_range(acl_list_t *list, char *part, char *why, size_t size)
 {
     char *open = strchr(part, '['), *dash = strchr(open, '-');
@@ -95,7 +95,7 @@ int acl_list_names(const char *text, acl_list_t *list, char *why, size_t size)
 
 /* ---- Next hops ---- */
 
-/* "A", "A+STEP" or "A+STEPxN", cut in place. */
+/* Parses "A", "A+STEP" or "A+STEPxN". Modifies `part`. */
 static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
                     size_t size)
 {

@@ -42,7 +42,7 @@ static void write_row(mrail_json_t *json, const mrail_acl_t *acl,
     mrail_json_object_end(json);
 }
 
-/* In the order of the ports. */
+/* Lists the segments in the order of their ports. */
 void acl_show_list(const mrail_acl_t *acl, int is_json)
 {
     mrail_json_t json = mrail_json_to(stdout);
@@ -86,8 +86,9 @@ static const struct {
     KIND(holes, "hole", "holes"),
     KIND(overlaps, "overlap", "overlaps"),
     KIND(unmapped, "rule without an uplink", "rules without an uplink"),
-    KIND(outside, "rule with other ports", "rules with other ports"),
-    KIND(misplaced, "segment unlike the lanes'", "segments unlike the lanes'"),
+    KIND(outside, "rule for other ports", "rules for other ports"),
+    KIND(misplaced, "segment that differs from the lanes'",
+         "segments that differ from the lanes'"),
     KIND(conflicts, "contradiction", "contradictions"),
 #undef KIND
 };
@@ -122,7 +123,7 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
     putchar('\n');
 }
 
-/* `findings` has a line for each finding, and is cut. */
+/* `findings` has one line per finding. It is modified. */
 static void write_report(const char *name, mrail_acl_dialect_t dialect,
                          const mrail_acl_report_t *report, int is_good,
                          char *findings)

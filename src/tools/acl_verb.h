@@ -1,4 +1,4 @@
-/* Parts of `mrail acl`. */
+/* Shared by the source files of `mrail acl`. */
 #ifndef MRAIL_TOOLS_ACL_VERB_H
 #define MRAIL_TOOLS_ACL_VERB_H
 
@@ -8,23 +8,24 @@
 
 #define ACL_SWITCH_MAX_LOCAL 1024
 
-/* A switch of a fabric file. */
+/* A switch that was read from a fabric file. */
 typedef struct acl_switch {
     unsigned uplinks, leaf_uplinks;
     unsigned num_local;
-    char local[ACL_SWITCH_MAX_LOCAL][20]; /* subnets of the leaves below */
+    /* subnets of the leaves below the switch */
+    char local[ACL_SWITCH_MAX_LOCAL][20];
 } acl_switch_t;
 
-/* Reads the fabric of mrail-fabric(5). A switch that needs no rules, and a file
- * with an error, end the process. */
+/* Reads a switch from a mrail-fabric(5) file. Exits with a message if the file
+ * has an error or the switch needs no rules. */
 void acl_switch_read(const char *path, const char *name, acl_switch_t *found);
 
-/* Prints a table, or JSON, of the port segments. */
+/* Prints the port segments as a table or as JSON. */
 void acl_show_list(const mrail_acl_t *acl, int json);
 
-/* Reads a rule set back, prints the findings, and returns the exit status.
- * `uplinks` 0: as many as there are next hops. A text that cannot be read ends
- * the process. */
+/* Checks a rule set, prints the findings, and returns the exit status. If
+ * `uplinks` is 0, it is the number of next hops in the rule set. Exits with a
+ * message if the text cannot be parsed. */
 int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
                    unsigned uplinks, unsigned leaf_uplinks, int json);
 

@@ -1,6 +1,6 @@
 /*
- * mrail bench: reads the options and runs one area. Under mpirun or srun the
- * process is a rank. Started by hand with -np, it starts its ranks through
+ * mrail bench: parses the options and runs one area. Under mpirun or srun, the
+ * process is a rank. Started directly with -np, it starts its ranks through
  * `mrail run`.
  */
 #include "config.h"
@@ -27,7 +27,7 @@ typedef struct area {
     const char *name;
     area_func_t func;
     const char *sizes;
-    int pairs; /* works on pairs of ranks */
+    int pairs; /* 1: the area needs an even number of ranks */
 } area_t;
 
 static const area_t areas[] = {
@@ -35,7 +35,7 @@ static const area_t areas[] = {
     {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
-/* In the order of the words of --dst. */
+/* Order as in the value list of --dst. */
 typedef enum bench_dst {
     DST_SHIFT,
     DST_SINGLE,
@@ -46,11 +46,12 @@ typedef enum bench_dst {
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
-    mrail_tool_args_t run; /* for `mrail run`, if anything is given */
-    mrail_tool_args_t own; /* the rest, in order */
-    const char *last_run;  /* the last word for `mrail run`, or NULL */
+    mrail_tool_args_t run; /* options for `mrail run`, if any */
+    mrail_tool_args_t own; /* all other options, in order */
+    const char *last_run;  /* last word passed to `mrail run`, or NULL */
     unsigned np;           /* 0: not given */
-    int soft;              /* --soft is given: there is a default for np */
+    /* 1: --soft was given, so -np has a default */
+    int soft;
     const char *sizes, *hotspots; /* NULL: not given */
     unsigned dst;                 /* bench_dst_t */
 } bench_t;
@@ -111,7 +112,7 @@ static void parse_hotspot(bench_t *bench, const char *text)
     }
 }
 
-/* After all options: --dst may come behind --hotspot. */
+/* Runs after all options are parsed, because --dst may follow --hotspot. */
 static void parse_hotspots(bench_t *bench)
 {
     char word[32];
@@ -128,8 +129,8 @@ static void parse_hotspots(bench_t *bench)
     }
 }
 
-/* Takes a word for `mrail run`: an unknown option, or the word after one.
- * `mrail run` finds mpirun's options among them. */
+/* Takes a word for `mrail run`: an unknown option or the word that follows one.
+ * `mrail run` separates mpirun's options from its own. */
 static unsigned take_for_run(void *target, char **argv)
 {
     bench_t *bench = target;
@@ -156,7 +157,7 @@ static unsigned take_for_run(void *target, char **argv)
 
 #define FIELD(_name) offsetof(bench_t, _name)
 
-/* The ranks get our own options, but not their number. */
+/* Passes our own options on to the ranks, except for -np. */
 static void keep_for_ranks(void *target, const mrail_option_t *option,
                            char *const *words, unsigned num)
 {
@@ -171,10 +172,10 @@ static void keep_for_ranks(void *target, const mrail_option_t *option,
 
 static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
-     .help = "alltoallv: each rank sends SIZE bytes in all to the others."},
+     .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
     {"--hotspot", "F,...",
-     "the fraction F (0 to 1) of it to rank + P/2, the rest evenly; without it, "
-     "or 'even': all evenly. Several are measured one after the other",
+     "sends the fraction F (0 to 1) to rank + P/2 and the rest evenly; without "
+     "it, or with 'even', all evenly. Several are measured one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
@@ -188,7 +189,7 @@ static const mrail_option_t bench_options[] = {
      "MiB",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "the stream goes both ways at once; its rate counts both",
+     "the stream runs in both directions at once; its rate is the sum",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING, .help = "Both:"},
     {"--sizes", "LIST",
@@ -198,7 +199,8 @@ static const mrail_option_t bench_options[] = {
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
     {"--small-iterations", "N",
-     "those of sizes up to 8 KiB (as --iterations), whose times vary more",
+     "timed iterations for sizes up to 8 KiB, whose times vary more (as "
+     "--iterations)",
      MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
     {"--warmup", "N", "iterations before the timed ones (2)",
      MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
@@ -218,8 +220,8 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Times MPI and checks every byte of every iteration, outside the timed\n"
-        "part. Run options are those of mrail run, and so of mpirun. Under mpirun,\n"
-        "mrail run or srun it is one of the ranks.\n",
+        "part. Run options are those of mrail run, and thus of mpirun. Under mpirun,\n"
+        "mrail run or srun, this is one of the ranks.\n",
     .options = bench_options,
     .epilog = "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n",
     .other = take_for_run,
@@ -237,7 +239,7 @@ static void parse_args(bench_t *bench, char **argv)
                          bench->np);
     }
     if (bench->dst != DST_NONE && bench->hotspots == NULL) {
-        mrail_tool_usage(VERB, "--dst belongs to --hotspot F: give that, too");
+        mrail_tool_usage(VERB, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
@@ -245,7 +247,7 @@ static void parse_args(bench_t *bench, char **argv)
     parse_hotspots(bench);
 }
 
-/* Becomes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
+/* Executes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
 static _Noreturn void start_ranks(const bench_t *bench)
 {
     mrail_tool_args_t args = {0};

@@ -1,6 +1,6 @@
 /*
- * mrail bench: shared by its areas. The areas are MPI programs that check every
- * byte of every iteration, outside the timed part.
+ * Shared by the areas of mrail bench. The areas are MPI programs that check
+ * every byte of every iteration, outside the timed part.
  */
 #ifndef MRAIL_TOOLS_BENCH_H
 #define MRAIL_TOOLS_BENCH_H
@@ -14,7 +14,7 @@
 #define MRAIL_BENCH_MAX_SKEWS 32
 
 typedef struct mrail_bench_skew {
-    uint32_t hotspot_ppm; /* or MRAIL_DEMAND_UNIFORM */
+    uint32_t hotspot_ppm; /* MRAIL_DEMAND_UNIFORM: no hotspot */
     mrail_demand_pattern_t pattern;
 } mrail_bench_skew_t;
 
@@ -22,18 +22,19 @@ typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
-    unsigned
-        small_iterations; /* of sizes up to MRAIL_BENCH_SMALL; 0: as others */
+    /* for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
+    unsigned small_iterations;
     unsigned warmup;
-    mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS]; /* alltoallv; in turn */
+    /* alltoallv: measured one after the other */
+    mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS];
     unsigned num_skews;
-    unsigned window;   /* messages in flight; p2p */
-    int bidirectional; /* the stream goes both ways; p2p */
+    unsigned window;   /* p2p: messages in flight */
+    int bidirectional; /* p2p: 1 streams in both directions */
     int json;
-    int corrupt; /* 1: flip a byte after the exchange, to test the check */
+    int corrupt; /* 1: flips a byte after the exchange, to test the check */
 } mrail_bench_options_t;
 
-#define MRAIL_BENCH_SMALL 8192u /* bytes; as in the OSU micro-benchmarks */
+#define MRAIL_BENCH_SMALL 8192u /* bytes, as in the OSU micro-benchmarks */
 
 static inline unsigned
 mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
@@ -43,51 +44,52 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
                : options->iterations;
 }
 
-/* ", median of ..." of a table. */
+/* Prints ", median of ..." for the header of a table. */
 void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
 /* Results of one size, over all ranks. */
 typedef struct mrail_bench_result {
-    double
-        *times_s; /* of each iteration, the slowest rank's; sorted at the end */
+    double *times_s; /* slowest rank of each iteration; sorted at the end */
     unsigned num_times;
-    double cpu_s;  /* processor time of all ranks in the timed parts */
+    double cpu_s;  /* CPU time of all ranks in the timed parts */
     double wall_s; /* sum of times_s */
     int data_ok;
 } mrail_bench_result_t;
 
-/* malloc(), or ends the process. */
+/* Like malloc(3), but exits if memory runs out. */
 void *mrail_bench_allocate(size_t size);
 
-/* Middle of the values (mean of the two middle ones); sorts them.
- * count >= 1. */
+/* Sorts the values and returns the median: the middle value, or the mean of the
+ * two middle values. count >= 1. */
 double mrail_bench_median(double *values, unsigned count);
 
-/* The smallest value that at least `percent` (1 to 100) of all values do not
- * exceed: the nearest-rank method. Sorts them. count >= 1. */
+/* Sorts the values and returns the smallest value v such that at least
+ * `percent` (1 to 100) percent of the values are <= v: the nearest-rank method.
+ * count >= 1. */
 double mrail_bench_percentile(double *values, unsigned count, unsigned percent);
 
-/* The bytes of one message, different for every (seed, offset): length bytes.
- * check: offset of the first wrong byte, or length. */
+/* Fills a message with bytes that differ for every (seed, offset).
+ * mrail_bench_check() returns the offset of the first wrong byte, or length. */
 void mrail_bench_fill(void *buffer, size_t length, uint64_t seed);
 size_t mrail_bench_check(const void *buffer, size_t length, uint64_t seed);
 
-/* Seed for the message from rank `from` to rank `to` in an iteration. */
+/* Returns the seed of the message from rank `from` to rank `to` in an
+ * iteration. */
 uint64_t mrail_bench_seed(unsigned from, unsigned to, uint64_t iteration);
 
-/* Processor time of this process, seconds. */
+/* Returns the CPU time of this process in seconds. */
 double mrail_bench_cpu_now(void);
 
-/* Fraction of this machine's processors that a result kept busy, 0 to 1. All
- * ranks count as running on this machine. */
+/* Returns the fraction (0 to 1) of this machine's processors that the run kept
+ * busy. Assumes that all ranks run on this machine. */
 double mrail_bench_load(const mrail_bench_result_t *result);
 
-/* The transport that carries messages, by the environment of an Open MPI rank:
- * "mrail", "ucx:<UCX_TLS>", or "ompi:<pml>". */
+/* Names the transport that carries messages, from the environment of an Open
+ * MPI rank: "mrail", "ucx:<UCX_TLS>" or "ompi:<pml>". */
 void mrail_bench_transport(char *name, size_t size);
 
-/* The areas. Call them on all ranks between MPI_Init and MPI_Finalize. 0, or 1
- * if data was wrong. */
+/* The areas. All ranks call them between MPI_Init and MPI_Finalize. They return
+ * 0, or 1 if any data was wrong. */
 int mrail_bench_alltoallv(const mrail_bench_options_t *options);
 int mrail_bench_p2p(const mrail_bench_options_t *options);
 

@@ -1,4 +1,4 @@
-/* Skewed MPI_Alltoallv, timed and checked. */
+/* A skewed MPI_Alltoallv, timed and checked. */
 #include "config.h"
 #include "tools/bench.h"
 #include "base/json.h"
@@ -35,8 +35,8 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
     return 0;
 }
 
-/* Fills counts and allocates buffers for one size. -1: they do not fit an
- * int. */
+/* Fills the counts and allocates the buffers for one size. Returns -1 if the
+ * counts do not fit an int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
                          uint64_t size)
 {
@@ -76,7 +76,7 @@ static void fill_all(const exchange_t *ex, uint64_t iteration)
     }
 }
 
-/* 1 if every byte is what its sender put there. */
+/* Returns 1 if every received byte is what its sender wrote. */
 static int check_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int from = 0; from < ex->ranks; ++from) {
@@ -122,11 +122,12 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     }
 }
 
-/* The work of coll/mrail in the timed iterations, over all ranks, as fractions
- * from 0 to 1. Below 0: the component is not loaded. */
+/* Work of coll/mrail in the timed iterations over all ranks, as fractions from
+ * 0 to 1. Negative values mean that the component is not loaded. */
 typedef struct shares {
-    double planned, relayed; /* of the bytes sent */
-    double overhead;         /* agreement, planning included, of the time */
+    double planned, relayed; /* fractions of the bytes sent */
+    /* fraction of the time spent on agreement, including planning */
+    double overhead;
 } shares_t;
 
 /* Collective. The result is valid on rank 0 only. */
@@ -158,7 +159,7 @@ static shares_t shares_of(const exchange_t *ex,
                                       : 0};
 }
 
-/* A share in a column; "-" if it is not known. */
+/* Formats a fraction for a table column, or "-" if it is unknown. */
 static const char *share_text(double share, char text[16])
 {
     if (share < 0) {
@@ -185,11 +186,12 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "single" : "shift";
 }
 
-/* Times of one size. A rank sends nothing to itself, so the bus bandwidth (as
- * nccl-tests define it) is the bytes that it sends divided by the time. */
+/* Times of one size. The bus bandwidth is defined as in nccl-tests: a rank
+ * sends nothing to itself, so it is the bytes that a rank sends divided by the
+ * time. */
 typedef struct figures {
     double median_s, p50_s, p99_s, best_s, worst_s;
-    double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one */
+    double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one rank */
 } figures_t;
 
 static figures_t figures_of(mrail_bench_result_t *result, int ranks,
@@ -296,7 +298,7 @@ static void print_header(const mrail_bench_options_t *options,
            "planning", "cpu", "data");
 }
 
-/* 1 if the data of this size was wrong anywhere. */
+/* Returns 1 if any rank received wrong data. */
 static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
                       const mrail_bench_skew_t *skew,
                       const mrail_bench_coll_t *coll, uint64_t size)
@@ -312,7 +314,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     if (exchange_init(ex, skew, size) != 0) {
         fprintf(stderr,
                 "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
-                "counts and displacements end at 2 GiB\n",
+                "counts and displacements are limited to 2 GiB\n",
                 (unsigned long long)size);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

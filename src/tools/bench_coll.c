@@ -15,7 +15,8 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_LIMITED_CALLS] = "coll_mrail_limited_calls",
 };
 
-/* The index of a counter of 64 bits without an object, or -1. */
+/* Returns the index of a 64-bit counter that is not bound to an object, or
+ * -1. */
 static int find_counter(const char *name)
 {
     int num = 0;
@@ -41,7 +42,7 @@ static int find_counter(const char *name)
     return -1;
 }
 
-/* 1: the counter has a handle now. */
+/* Returns 1 if it allocated a handle for the counter. */
 static int open_counter(mrail_bench_coll_t *coll, unsigned counter)
 {
     int index = find_counter(names[counter]), count = 0;
@@ -68,7 +69,7 @@ void mrail_bench_coll_open(mrail_bench_coll_t *coll)
 
 void mrail_bench_coll_close(mrail_bench_coll_t *coll)
 {
-    /* Frees the handles, too. */
+    /* This also frees the handles. */
     if (coll->session != MPI_T_PVAR_SESSION_NULL) {
         MPI_T_pvar_session_free(&coll->session);
     }

@@ -1,41 +1,42 @@
-/*
- * Counters of the component coll/mrail, read through MPI_T.
- */
+/* Reads the counters of the component coll/mrail through MPI_T. */
 #ifndef MRAIL_TOOLS_BENCH_COLL_H
 #define MRAIL_TOOLS_BENCH_COLL_H
 
 #include <mpi.h>
 #include <stdint.h>
 
-/* Of this rank, since MPI_Init; never fewer. */
+/* Counts of this rank since MPI_Init. They never decrease. */
 typedef enum mrail_bench_coll_counter {
-    MRAIL_BENCH_COLL_CALLS,         /* that were agreed on */
-    MRAIL_BENCH_COLL_PLANNED_CALLS, /* of those */
-    MRAIL_BENCH_COLL_BYTES,         /* sent to others in CALLS */
-    MRAIL_BENCH_COLL_PLANNED_BYTES, /* in PLANNED_CALLS */
-    MRAIL_BENCH_COLL_RELAYED_BYTES, /* of those, through a relay or more */
-    MRAIL_BENCH_COLL_AGREE_NS,    /* wall time until an exchange, or a pass, */
-    MRAIL_BENCH_COLL_PLAN_NS,     /* of that in planning, */
-    MRAIL_BENCH_COLL_EXCHANGE_NS, /* in the exchange */
-    MRAIL_BENCH_COLL_LIMITED_CALLS, /* without a plan, some messages held back */
+    MRAIL_BENCH_COLL_CALLS,         /* calls with an agreement round */
+    MRAIL_BENCH_COLL_PLANNED_CALLS, /* calls that were planned */
+    MRAIL_BENCH_COLL_BYTES,         /* bytes sent to other ranks in CALLS */
+    /* bytes sent to other ranks in PLANNED_CALLS */
+    MRAIL_BENCH_COLL_PLANNED_BYTES,
+    MRAIL_BENCH_COLL_RELAYED_BYTES, /* planned bytes sent through relays */
+    /* wall time in agreement rounds, including planning */
+    MRAIL_BENCH_COLL_AGREE_NS,
+    MRAIL_BENCH_COLL_PLAN_NS,     /* wall time in the planner */
+    MRAIL_BENCH_COLL_EXCHANGE_NS, /* wall time in planned exchanges */
+    /* unplanned calls in which messages were held back */
+    MRAIL_BENCH_COLL_LIMITED_CALLS,
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 
 typedef struct mrail_bench_coll {
-    int present; /* all of them are there */
+    int present; /* 1: all counters were found */
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handles[MRAIL_BENCH_COLL_NUM];
 } mrail_bench_coll_t;
 
 /*
- * Finds the counters by name. Call it after MPI_Init, and _close before
- * MPI_Finalize. The caller owns the memory and calls from one thread at a time.
- * Source: MPI 3.1, section 14.3.
+ * Finds the counters by name. Call _open after MPI_Init and _close before
+ * MPI_Finalize, from one thread at a time. The caller owns the memory. Source:
+ * MPI 3.1, section 14.3.
  */
 void mrail_bench_coll_open(mrail_bench_coll_t *coll);
 void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 
-/* Reads all counters; zeros if the component is not loaded. */
+/* Reads all counters, or zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);
 

@@ -49,8 +49,8 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options)
     }
 }
 
-/* Word i of a message. The factor is odd, so no two words of a message are
- * equal, and words of other seeds at the same place differ. */
+/* Returns word i of a message. The factor is odd, so all words of a message
+ * differ, and words at the same offset differ between seeds. */
 static inline uint64_t pattern_word(uint64_t seed, uint64_t i)
 {
     return (seed + i) * 0x9e3779b97f4a7c15ull;
@@ -70,7 +70,8 @@ void mrail_bench_fill(void *buffer, size_t length, uint64_t seed)
     memcpy(bytes + words * sizeof(word), &word, length % sizeof(word));
 }
 
-/* Offset of the first byte in which a and b differ. They must differ. */
+/* Returns the offset of the first byte in which a and b differ. They must
+ * differ. */
 static size_t first_difference(const void *a, const void *b)
 {
     const char *x = a, *y = b;
@@ -127,8 +128,9 @@ double mrail_bench_load(const mrail_bench_result_t *result)
     return result->cpu_s / (result->wall_s * (double)cpus);
 }
 
-/* 1: the list names mrail, and besides it only "self". With shared memory in
- * the list, a benchmark could not tell which transport carried the bytes. */
+/* Returns 1 if the list names mrail and nothing else except "self". If shared
+ * memory were in the list, a benchmark could not tell which transport carried
+ * the bytes. */
 static int only_mrail(const char *tls)
 {
     static const char *const names[] = {"mrail", "self"};

@@ -1,8 +1,9 @@
 /*
- * Messages between pairs of ranks, timed and checked: rank r of the lower half
- * with rank r + P/2. Each size has two figures. One is half a round trip of one
- * message, by a ping-pong over distinct buffers. The other is the rate of a
- * stream with a window of messages in flight, one way or both ways.
+ * Messages between pairs of ranks, timed and checked. Rank r of the lower half
+ * is paired with rank r + P/2. Two values are measured for each size. Latency
+ * is half a round trip of one message in a ping-pong over distinct buffers.
+ * Bandwidth is that of a stream with a window of messages in flight, in one
+ * direction or both.
  */
 #include "config.h"
 #include "tools/bench.h"
@@ -15,18 +16,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MEMORY_MAX ((uint64_t)256 << 20) /* bytes of one window */
-#define PINGS_MAX ((uint64_t)256 << 10)  /* bytes of one round of ping-pong */
+#define MEMORY_MAX ((uint64_t)256 << 20) /* bytes in one window */
+#define PINGS_MAX ((uint64_t)256 << 10)  /* bytes in one round of ping-pong */
 
 typedef struct pair {
     int ranks, rank, peer;
     int lower;       /* 1: starts the ping-pong and sends the stream */
-    unsigned window; /* messages of one round */
-    unsigned phase;  /* makes the data of each kernel its own */
+    unsigned window; /* messages in one round */
+    unsigned phase;  /* distinguishes the data of the kernels */
     size_t size;
-    char *send, *recv;     /* window messages each */
+    char *send, *recv;     /* `window` messages each */
     MPI_Request *requests; /* 2 * window */
-    double *halves; /* half of each round trip, seconds; `window` values */
+    /* half of each round trip in seconds; `window` values */
+    double *halves;
 } pair_t;
 
 static uint64_t message_seed(const pair_t *pair, int from, int to,
@@ -63,7 +65,8 @@ static int check_window(const pair_t *pair, unsigned round)
     return 1;
 }
 
-/* Seconds of half a round trip, as the lower rank sees it. */
+/* Returns the time of half a round trip in seconds, as measured by the lower
+ * rank. */
 static double ping_pong(const pair_t *pair)
 {
     double start_s = MPI_Wtime(), last_s = start_s, now_s;
@@ -89,7 +92,8 @@ static double ping_pong(const pair_t *pair)
     return (last_s - start_s) / (2.0 * pair->window);
 }
 
-/* Seconds of one message of a full window, with the receiver's answer. */
+/* Returns the seconds per message for a full window, including the receiver's
+ * answer. */
 static double stream(const pair_t *pair)
 {
     double start_s = MPI_Wtime();
@@ -115,7 +119,8 @@ static double stream(const pair_t *pair)
     return (MPI_Wtime() - start_s) / pair->window;
 }
 
-/* Seconds of one message of two full windows, one in each direction. */
+/* Returns the seconds per message for two full windows, one in each
+ * direction. */
 static double both_ways(const pair_t *pair)
 {
     double start_s = MPI_Wtime();
@@ -131,7 +136,7 @@ static double both_ways(const pair_t *pair)
     return (MPI_Wtime() - start_s) / (2.0 * pair->window);
 }
 
-/* `both`: both ranks receive; `times`: messages of a round, in windows. */
+/* `both`: both ranks receive. `times`: number of windows in a round. */
 typedef struct kernel {
     double (*func)(const pair_t *pair);
     int both;
@@ -169,8 +174,8 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
     }
 }
 
-/* All rounds of one kernel. data_ok and cpu_s are over all ranks. `halves`
- * receives half of each timed round trip, unless it is NULL. */
+/* Runs all rounds of one kernel. data_ok and cpu_s cover all ranks. If `halves`
+ * is not NULL, it receives half of each timed round trip. */
 static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
                        const kernel_t *kernel, double *halves,
                        mrail_bench_result_t *result)
@@ -202,10 +207,10 @@ static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
 /* The results of one size. */
 typedef struct figures {
     mrail_bench_result_t latency, bandwidth;
-    double p50_s, p99_s; /* of half round trips, each by itself, all pairs */
+    double p50_s, p99_s; /* over the individual half round trips of all pairs */
 } figures_t;
 
-/* Collective. The percentiles are valid on rank 0 only. */
+/* Collective. The percentiles are valid only on rank 0. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {
@@ -293,7 +298,8 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
            "p99 us", "MB/s, all", "messages/s", "cpu", "data");
 }
 
-/* Number of messages in a window of at most `bytes` bytes; at least 1. */
+/* Returns how many messages a window of at most `bytes` bytes holds; at least
+ * 1. */
 static unsigned window_of(uint64_t size, uint64_t bytes, unsigned wanted)
 {
     return (unsigned)MRAIL_MAX(MRAIL_MIN(bytes / MRAIL_MAX(size, 1), wanted),
@@ -311,7 +317,8 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     pair->send = mrail_bench_allocate(bytes);
     pair->recv = mrail_bench_allocate(bytes);
     pair->requests = mrail_bench_allocate(2 * window * sizeof(*pair->requests));
-    /* One round trip of a large message is long enough to be timed well. */
+    /* A single round trip of a large message takes long enough to be timed
+     * accurately. */
     pair->phase = 0;
     pair->window = window_of(size, PINGS_MAX, window);
     run_latency(pair, options, &figures);
@@ -356,7 +363,7 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
     }
     for (unsigned i = 0; i < options->num_sizes; ++i) {
         if (options->sizes[i] > INT_MAX) {
-            fprintf(stderr, "mrail bench: messages end at 2 GiB\n");
+            fprintf(stderr, "mrail bench: messages are limited to 2 GiB\n");
             return 1;
         }
         wrong |= bench_size(&pair, options, options->sizes[i]);

@@ -1,13 +1,14 @@
 /*
- * Demands of the alltoallv benchmark: the bytes from each rank to each other
- * rank. Pure: every rank computes the same.
+ * Demands of the alltoallv benchmark: how many bytes each rank sends to each
+ * other rank. Pure: every rank computes the same demands.
  */
 #ifndef MRAIL_TOOLS_DEMAND_H
 #define MRAIL_TOOLS_DEMAND_H
 
 #include <stdint.h>
 
-#define MRAIL_DEMAND_UNIFORM UINT32_MAX /* in place of hotspot_ppm */
+/* value of hotspot_ppm: no hot receiver */
+#define MRAIL_DEMAND_UNIFORM UINT32_MAX
 
 typedef enum mrail_demand_pattern {
     MRAIL_DEMAND_SHIFT, /* the hot receiver of rank r is r + ranks/2 */
@@ -15,13 +16,14 @@ typedef enum mrail_demand_pattern {
 } mrail_demand_pattern_t;
 
 /*
- * Row `rank` of the demand: bytes[d] for each d < ranks. The row sums to `size`
- * exactly (0 if ranks is 1). The rank itself gets nothing. The fraction
- * hotspot_ppm (0 to 1,000,000) goes to the hot receiver and the rest evenly to
- * all others; odd bytes go to the ranks that follow. The row is uniform if the
- * hot receiver is the rank itself, or if hotspot_ppm is MRAIL_DEMAND_UNIFORM.
- * With two ranks all goes to the other one. ranks >= 1, rank < ranks, size <
- * 2^44.
+ * Computes row `rank` of the demands, bytes[d] for each d < ranks. The row sums
+ * to exactly `size`, or to 0 if ranks is 1. bytes[rank] is 0.
+ *
+ * The fraction hotspot_ppm (0 to 1,000,000) goes to the hot receiver, and the
+ * rest is divided evenly among the others. Remainder bytes go to the ranks that
+ * follow. The row is uniform if the hot receiver is the rank itself, or if
+ * hotspot_ppm is MRAIL_DEMAND_UNIFORM. With two ranks, all bytes go to the
+ * other one. ranks >= 1, rank < ranks, size < 2^44.
  */
 void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,
                       uint32_t hotspot_ppm, mrail_demand_pattern_t pattern,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct info_options {
-    mrail_tool_args_t run; /* options of mrail run */
+    mrail_tool_args_t run; /* options for `mrail run` */
     int json, memory, events, config;
     const char *dir, *job;
 } info_options_t;
@@ -21,12 +21,11 @@ static const mrail_option_t info_options[] = {
      MRAIL_OPTION_FLAG, FIELD(config), 0, 0, NULL},
     {"--memory", NULL,
      "runs a job and shows the memory of the transport in each rank: buffers, "
-     "queues, tables. Options of mrail run say which job; without any it is -np "
-     "32 --soft 2x4",
+     "queues, tables. Options of mrail run select the job (-np 32 --soft 2x4)",
      MRAIL_OPTION_FLAG, FIELD(memory), 0, 0, NULL},
     {"--events", NULL,
-     "the events of the rails of this user's processes on this machine, also "
-     "of processes that were killed",
+     "the events of the rails of this user's processes on this machine, "
+     "including processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
     {"--dir", "DIR",
      "with --events: the directory of the telemetry pages instead of "
@@ -63,12 +62,11 @@ static const mrail_command_t command = {
 static void check_options(const info_options_t *options)
 {
     if (options->events + options->memory + options->config > 1) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--config, --memory and --events are "
-                                          "different reports: ask for one");
+        mrail_tool_usage(MRAIL_INFO_VERB, "--config, --memory and --events: "
+                                          "choose one");
     }
     if (!options->events && (options->dir != NULL || options->job != NULL)) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job belong to --events: "
-                                          "give that, too");
+        mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job require --events");
     }
     if (!options->memory && options->run.count > 0) {
         mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",

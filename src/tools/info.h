@@ -1,4 +1,4 @@
-/* mrail info: its reports. */
+/* Reports of mrail info. */
 #ifndef MRAIL_TOOLS_INFO_H
 #define MRAIL_TOOLS_INFO_H
 
@@ -8,30 +8,32 @@
 
 #define MRAIL_INFO_VERB "info"
 
-/* Shows the rails of this process, and the ports that are not rails with the
- * reason. Exit status: 0, or 1 if there is no rail or the configuration is
- * bad. */
+/* Shows the rails of this process, and for each port that is not a rail the
+ * reason. Returns the exit status: 0, or 1 if there is no rail or the
+ * configuration is invalid. */
 int mrail_info_rails(int json);
 
 /* Runs a job through `mrail run` with the options `run` and shows the memory of
  * the transport in each rank. Returns an exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
-/* Prints the events in the telemetry pages of this user's processes, by time.
- * `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit status. */
+/* Prints the events in the telemetry pages of this user's processes, sorted by
+ * time. `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit
+ * status. */
 int mrail_info_events(const char *dir, const char *job, int json);
 
 /* Shows the parameters of the transport. Returns an exit status. */
 int mrail_info_config(int json);
 
-/* Prints the source ports of a rail's lanes, asked for and got: members of the
- * open object, or lines of the table. */
+/* Prints the requested and the actual source ports of a rail's lanes, as
+ * members of the open object or as lines of the table. */
 void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
                            const mrail_config_t *config);
 void mrail_info_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config);
 
-/* Says on stderr which UCX_MRAIL_* variables of the environment do not exist. */
+/* Names on stderr the UCX_MRAIL_* variables in the environment that do not
+ * exist. */
 void mrail_info_unknown_variables(void);
 
 #endif

@@ -57,7 +57,7 @@ int mrail_info_config(int json)
                "UCX_MRAIL\n");
     }
     mrail_info_unknown_variables();
-    /* One line for the first value that the transport would refuse. */
+    /* The parser prints one line for the first invalid value. */
     if (mrail_config_from_env(&config) != 0) {
         return MRAIL_TOOL_FAILED;
     }

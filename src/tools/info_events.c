@@ -1,5 +1,5 @@
-/* mrail info --events: what has happened to the rails of this user's processes,
- * also of those that were killed. */
+/* mrail info --events: events on the rails of this user's processes, including
+ * processes that were killed. */
 #include "config.h"
 #include "tools/info.h"
 

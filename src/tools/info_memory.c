@@ -1,6 +1,6 @@
 /*
- * mrail info --memory: runs a job whose ranks write their memory use
- * (UCX_MRAIL_STATS_FILE), and sums the files up.
+ * mrail info --memory: runs a job whose ranks write their memory use to files
+ * (UCX_MRAIL_STATS_FILE), and adds up the files.
  */
 #include "config.h"
 #include "tools/info.h"
@@ -20,11 +20,11 @@
 #define MAX_FILE ((size_t)64 << 20)
 
 typedef struct share {
-    double pools, queues, tables, qps; /* bytes; number */
+    double pools, queues, tables, qps; /* qps: number of QPs; others: bytes */
 } share_t;
 
 typedef struct shares {
-    share_t least, most; /* of one rank, by their sums */
+    share_t least, most; /* the ranks with the smallest and the largest total */
     share_t sum;
     unsigned ranks;
 } shares_t;
@@ -41,8 +41,8 @@ static double number_in(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : -1;
 }
 
-/* Reads a whole file, which the caller frees. NULL: it cannot be read, or it
- * has more than MAX_FILE bytes. A lane takes some 115 bytes of text. */
+/* Reads a whole file, which the caller frees. Returns NULL if the file cannot
+ * be read or is larger than MAX_FILE. A lane takes about 115 bytes of text. */
 static char *read_text(const char *path, size_t *length_p)
 {
     FILE *file = fopen(path, "r");
@@ -69,7 +69,7 @@ static char *read_text(const char *path, size_t *length_p)
     return text;
 }
 
-/* 0, or -EINVAL if the file is not a statistics file. */
+/* Returns 0, or -EINVAL if the file is not a statistics file. */
 static int read_share(const char *path, share_t *share_p)
 {
     size_t length = 0;
@@ -111,7 +111,7 @@ static void add_share(shares_t *shares, const share_t *share)
     ++shares->ranks;
 }
 
-/* Reads and removes the files, and their folder. */
+/* Reads and removes the files and their directory. */
 static void collect(const char *dir, shares_t *shares)
 {
     DIR *stream = opendir(dir);
@@ -138,7 +138,8 @@ static void collect(const char *dir, shares_t *shares)
     rmdir(dir);
 }
 
-/* mrail run RUN -x UCX_MRAIL_STATS_FILE=... -- mrail-bench alltoallv ... */
+/* Builds "mrail run RUN -x UCX_MRAIL_STATS_FILE=... -- mrail-bench
+ * alltoallv". */
 static void plan_job(const mrail_tool_args_t *run, const char *dir,
                      mrail_tool_args_t *args)
 {
@@ -155,7 +156,7 @@ static void plan_job(const mrail_tool_args_t *run, const char *dir,
     mrail_tool_args_add(args, "--");
     mrail_tool_args_add(args, bench);
     mrail_tool_args_add(args, "alltoallv");
-    /* Every rank talks to every other, in small and in striped messages. */
+    /* Every rank exchanges small and striped messages with every other rank. */
     mrail_tool_args_add(args, "--sizes");
     mrail_tool_args_add(args, "4k,4m");
     mrail_tool_args_add(args, "--iterations");
@@ -164,7 +165,7 @@ static void plan_job(const mrail_tool_args_t *run, const char *dir,
     mrail_tool_args_add(args, "0");
 }
 
-/* The job's own output goes to stderr: stdout is for the report. */
+/* The job's own output goes to stderr, because stdout is for the report. */
 static int run_job(const mrail_tool_args_t *args)
 {
     char run[MRAIL_TOOL_PATH_MAX];
@@ -172,8 +173,7 @@ static int run_job(const mrail_tool_args_t *args)
     pid_t pid;
 
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
-    /* A caller may leave SIGCHLD ignored; waitpid() would return no status
-     * then. */
+    /* If SIGCHLD is inherited as ignored, waitpid() returns no status. */
     signal(SIGCHLD, SIG_DFL);
     pid = fork();
     if (pid == 0) {

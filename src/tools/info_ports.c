@@ -1,4 +1,4 @@
-/* mrail info: the source ports of a rail's lanes, asked for and got. */
+/* mrail info: the requested and the actual source ports of a rail's lanes. */
 #include "config.h"
 #include "tools/info.h"
 
@@ -14,7 +14,7 @@
 typedef struct lane_ports {
     unsigned num;
     uint16_t asked[MAX_LANES_SHOWN];
-    int ret; /* of the sample QP */
+    int ret; /* result of creating the sample QP */
     mrail_port_control_t control;
 } lane_ports_t;
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_PORTS 64 /* of verbs devices, rails or not */
+#define MAX_PORTS 64 /* verbs ports, whether or not they are rails */
 #define LEAF_TEXT_MAX (INET6_ADDRSTRLEN + 12)
 
 typedef struct scan {
@@ -28,14 +28,14 @@ static void remember(void *arg, const mrail_rail_attr_t *attr)
     }
 }
 
-/* The addresses that share the rail's leaf, "192.0.2.0/24". */
+/* Formats the subnet of the rail's leaf, such as "192.0.2.0/24". */
 static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
 {
     uint8_t first[16] = {0};
     char address[INET6_ADDRSTRLEN] = "";
     unsigned at = 0;
 
-    /* An IPv4 leaf is the lower half of a mapped address
+    /* An IPv4 leaf is in the lower half of a mapped address
      * (src/rail/discovery.c). */
     if ((attr->subnet >> 32) == 0xffff) {
         at = 8;
@@ -47,7 +47,7 @@ static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
     snprintf(text, size, "%s/%u", address, attr->subnet_bits);
 }
 
-/* Processors near a NUMA node, "0-7"; empty if unknown. */
+/* Lists the processors of a NUMA node, such as "0-7". Empty if unknown. */
 static void node_cpus(int node, char *text, size_t size)
 {
     char path[96];
@@ -179,7 +179,7 @@ static void warn_unknown(void *arg, const char *name, const char *nearest)
 {
     fprintf(stderr, "mrail info: there is no variable %s", name);
     if (nearest != NULL) {
-        fprintf(stderr, "; is UCX_MRAIL_%s meant?", nearest);
+        fprintf(stderr, "; did you mean UCX_MRAIL_%s?", nearest);
     }
     fputc('\n', stderr);
 }
@@ -201,7 +201,7 @@ int mrail_info_rails(int json)
     }
     if (mrail_config_from_env(&config) < 0) {
         free(scan);
-        return MRAIL_TOOL_FAILED; /* said by the parser */
+        return MRAIL_TOOL_FAILED; /* the parser has printed the message */
     }
     mrail_info_unknown_variables();
     rails = mrail_rail_discover(&config, remember, scan);

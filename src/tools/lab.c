@@ -1,6 +1,6 @@
 /*
- * mrail lab: options of the verb. lab_verb.h describes the lab; lab_run.c makes
- * it.
+ * mrail lab: options of the verb. lab_verb.h describes the lab, and lab_run.c
+ * creates it.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -28,13 +28,13 @@ typedef struct options {
 static const mrail_option_t table[] = {
     {"--routing", "ecmp|rules|rules-drop",
      "choice of uplinks: a hash of the packet headers; the segment of the "
-     "source port (mrail acl); the same, and the segment of an uplink that is "
-     "down is dropped (ecmp)",
+     "source port (mrail acl); or the segment, with packets dropped if its "
+     "uplink is down (ecmp)",
      MRAIL_OPTION_CHOICE, FIELD(routing), 0, 0, NULL},
     {"--queue", "SIZE",
      "queue at each end of a link, for packets that wait for its rate (64m)",
      MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
-    {"--seed", "N", "seed of the hashes, another one in each switch (1)",
+    {"--seed", "N", "seed of the hashes, which differ between switches (1)",
      MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
     {"--quiet", NULL, "no advice and no counters on standard error",
      MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},
@@ -51,7 +51,7 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD inside, and removes it.  No root where the kernel\n"
+        "namespaces, runs CMD inside, and removes it.  Needs no root if the kernel\n"
         "allows user namespaces.  FABRIC is a file, '-' for stdin, or the name of\n"
         "an installed one, such as lab-8.\n",
     .options = table,
@@ -59,8 +59,8 @@ static const mrail_command_t command = {
         "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
         "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
         "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
-        "usage or a wrong\n"
-        "fabric.\n",
+        "usage or an\n"
+        "invalid fabric.\n",
     .operands = 1};
 
 static void check_fabric(const char *name, const mrail_fabric_t *fabric)
@@ -79,7 +79,7 @@ static void check_fabric(const char *name, const mrail_fabric_t *fabric)
     }
 }
 
-/* The fabric is the first word; options may stand before or behind. */
+/* The fabric is the first operand. Options may precede or follow it. */
 static int main_run(char **argv)
 {
     options_t options = {.queue = DEFAULT_QUEUE, .seed = 1};
@@ -93,7 +93,7 @@ static int main_run(char **argv)
     if (name == NULL) {
         mrail_tool_usage(LAB_VERB, "no fabric file");
     }
-    /* The word takes the place of the verb's name for the second half. */
+    /* Parse the options after the fabric, which takes the place of argv[0]. */
     argv += first;
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;

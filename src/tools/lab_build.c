@@ -1,6 +1,7 @@
 /*
- * Builds the nodes and links of a lab: one batch of ip(8) and tc(8) per node.
- * Batches, because a process per command takes seconds in a fabric of 16 uplinks.
+ * Builds the nodes and links of a lab with one batch of ip(8) and tc(8)
+ * commands per node. A process per command would take seconds for a fabric of
+ * 16 uplinks.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -12,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* RoCEv2 packets of MTU 4096 fit, and so do jumbo frames. */
+/* Holds RoCEv2 packets of MTU 4096 and jumbo frames. */
 #define LINK_MTU 9000
-/* The shaper sends a run of packets (GSO) whole if it has this much saved up.
- * Otherwise it cuts the run, which costs time. */
+/* If the shaper has saved up this many bytes of burst, it sends a run of
+ * packets (GSO) as a whole. Otherwise it splits the run, which is slow. */
 #define MIN_BURST (128u << 10)
-#define BURST_PER_S 500        /* at least 2 ms of the rate */
-#define HOST_TABLE 100         /* routes of rail R: HOST_TABLE + R */
+#define BURST_PER_S 500        /* burst of at least 2 ms at the link rate */
+#define HOST_TABLE 100         /* routing table of rail R: HOST_TABLE + R */
 #define SWITCH_NET 0x64400000u /* 100.64.0.0/10: a /31 for each link */
 #define MGMT_NET 0xC6120000u   /* 198.18.0.0/15 [RFC 2544] */
 
@@ -110,7 +111,7 @@ uint32_t lab_subnet(const lab_t *lab, uint32_t leaf)
 
 /* ---- Links ---- */
 
-/* The upper node makes both ends. */
+/* The upper node creates both ends of its links. */
 static void make_links(const lab_t *lab, uint32_t node)
 {
     const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
@@ -164,7 +165,8 @@ static void make_mgmt(const lab_t *lab)
 
 /* ---- Addresses ---- */
 
-/* A table per rail: packets from a rail's address leave by that rail. */
+/* Each rail has a routing table, so that packets with a rail's address leave
+ * through that rail. */
 static void host_routes(const lab_t *lab, uint32_t link, FILE *stream)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];
@@ -281,8 +283,8 @@ static void shape_node(const lab_t *lab, uint32_t index)
 
 /* ---- All ---- */
 
-/* A bridge that is set up after its ports works at once. Otherwise it waits up
- * to a second for the kernel to see its carrier. */
+/* A bridge that is brought up after its ports forwards at once. Otherwise it
+ * takes up to a second until the kernel sees its carrier. */
 static void start_bridges(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

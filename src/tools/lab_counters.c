@@ -1,4 +1,5 @@
-/* Counters of the shapers at both ends of each link, by rtnetlink(7). */
+/* Reads the counters of the shapers at both ends of each link through
+ * rtnetlink(7). */
 #include "config.h"
 #include "tools/lab_verb.h"
 
@@ -23,11 +24,12 @@ typedef struct reader {
     const char *verb;
     const lab_t *lab;
     uint32_t node;
-    int fd; /* a socket in the node's namespace */
+    int fd; /* socket in the node's namespace */
     lab_count_t *counts;
 } reader_t;
 
-/* The directed link that leaves the node by this interface; UINT32_MAX: none. */
+/* Returns the directed link that leaves the node through this interface, or
+ * UINT32_MAX. */
 static uint32_t directed_link(const reader_t *reader, const char *name)
 {
     const mrail_fabric_node_t *node = &reader->lab->fabric->nodes[reader->node];
@@ -102,7 +104,7 @@ static void take_qdisc(const reader_t *reader, struct nlmsghdr *header)
         (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
-/* One dump of all queueing disciplines of the namespace. */
+/* Dumps all queueing disciplines of the namespace once. */
 static int read_qdiscs(const reader_t *reader)
 {
     struct {
@@ -178,8 +180,8 @@ lab_count_t *lab_counters_read(const char *verb, const lab_t *lab)
     return reader.counts;
 }
 
-/* A link carries packets a moment after both ends were set up; until then the
- * kernel drops them. */
+/* A link carries packets only a moment after both ends were brought up. Until
+ * then, the kernel drops them. */
 void lab_counters_await(const char *verb, const lab_t *lab)
 {
     const struct timespec pause = {.tv_nsec = AWAIT_PAUSE_NS};

@@ -1,4 +1,5 @@
-/* Verbs that run inside a lab: ctl (links), exec and rsh (processes on nodes). */
+/* Verbs for use inside a lab: ctl (links), exec and rsh (processes on
+ * nodes). */
 #include "config.h"
 #include "tools/lab_verb.h"
 
@@ -31,8 +32,8 @@ static void set_number(const char *name, unsigned value)
     setenv(name, text, 0);
 }
 
-/* With port rules, jobs on a host use the segments of its leaf. The user's own
- * variables win. */
+/* With port rules, jobs on a host use the segments of its leaf. Variables that
+ * the user has set take precedence. */
 static void set_ports(const lab_t *lab, const char *name)
 {
     const mrail_fabric_t *fabric = lab->fabric;
@@ -111,7 +112,7 @@ int lab_main_exec(char **argv)
     return become(EXEC_VERB, argv + first);
 }
 
-/* As rsh(1): the words are joined and go to a shell. For mpirun. */
+/* Like rsh(1), joins the words and passes them to a shell. mpirun uses this. */
 int lab_main_rsh(char **argv)
 {
     static char sh[] = "sh", option[] = "-c";
@@ -138,7 +139,8 @@ int lab_main_rsh(char **argv)
 
 /* ---- Links ---- */
 
-/* "l1:2": uplink 2 of l1, or rail 2 of a host. */
+/* Finds a link by its lower end: "l1:2" is uplink 2 of l1, or rail 2 of a
+ * host. */
 static uint32_t find_uplink(const lab_t *lab, const char *text,
                             const char *colon)
 {
@@ -191,8 +193,8 @@ static void set_end(const lab_t *lab, uint32_t link, int is_upper)
     lab_ns_tool(lab_name(lab, is_upper ? l->upper : l->lower), ip, text);
 }
 
-/* The kernel removes the routes of an interface that is set down, also those of
- * the rules. They come back with the link. */
+/* When an interface goes down, the kernel removes its routes, including those
+ * of the port rules. They are added again when the link comes up. */
 static void change(lab_t *lab, uint32_t link, int is_down)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];
@@ -225,7 +227,7 @@ int lab_main_ctl(char **argv)
         .synopsis = synopsis,
         .about = "Inside a lab: takes a link down or up, at both ends.\n",
         .options = no_options,
-        .epilog = "LINK: l1:2 is uplink 2 of l1 (of a host: rail), from 0; "
+        .epilog = "LINK: l1:2 is uplink 2 of l1, or rail 2 of a host, from 0; "
                   "l1-s1.0 is the\n"
                   "first link between l1 and s1.\n"
                   "Exit status: 0 done, 1 it failed, 2 usage.\n",
@@ -244,7 +246,7 @@ int lab_main_ctl(char **argv)
         mrail_tool_usage(CTL_VERB, "'%s': expected down or up",
                          argv[first + 1]);
     }
-    /* One change at a time. */
+    /* Serialises changes. */
     lock = open(LAB_DIR "/settings", O_RDONLY | O_CLOEXEC);
     if (lock >= 0) {
         flock(lock, LOCK_EX);

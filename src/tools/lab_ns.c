@@ -1,4 +1,4 @@
-/* Namespaces of the lab's nodes, and programs that run in them. */
+/* Creates the namespaces of the lab's nodes, and runs programs in them. */
 #include "config.h"
 #include "tools/lab_verb.h"
 
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* "net" of every node; "uts", the host name, keeps the hosts apart for Open
- * MPI. */
+/* Every node has a network namespace. The UTS namespace gives each host its own
+ * name, by which Open MPI distinguishes hosts. */
 static const struct {
     const char *dir;
     int flag;
@@ -47,8 +47,9 @@ static void set(const char *key, const char *value)
         lab_write_file(path, value, strlen(value));
         return;
     }
-    /* A kernel without IPv6 has nothing to switch off. Without a seed for each
-     * namespace, all switches share one hash. */
+    /* A kernel without IPv6 needs no setting to disable it. A kernel without a
+     * hash seed per namespace is acceptable, but all switches then use the same
+     * hash. */
     if (strncmp(key, "ipv6/", 5) != 0 && strstr(key, "_seed") == NULL) {
         mrail_tool_fail(LAB_VERB, "this kernel has no setting %s", path);
     }
@@ -58,13 +59,14 @@ static void set_all(mrail_fabric_tier_t tier, uint64_t seed)
 {
     char number[24];
 
-    /* Before interfaces exist: they inherit `default`. */
+    /* Set these before interfaces exist, because interfaces inherit
+     * `default`. */
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv6/conf/default/disable_ipv6", "1");
     set("ipv4/conf/all/rp_filter", "0");
     set("ipv4/conf/default/rp_filter", "0");
     if (tier == MRAIL_FABRIC_HOST) {
-        /* NICs of one subnet answer and ask for their own address only. */
+        /* NICs in the same subnet must use ARP only for their own addresses. */
         set("ipv4/conf/all/arp_ignore", "1");
         set("ipv4/conf/all/arp_announce", "2");
         return;
@@ -103,7 +105,7 @@ static _Noreturn void create_child(const char *name, mrail_fabric_tier_t tier,
     _exit(0);
 }
 
-/* A child's message is already printed. */
+/* The child has already printed its own error message. */
 static void wait_for(pid_t pid, const char *what, const char *node)
 {
     int status;
@@ -164,7 +166,8 @@ int lab_ns_enter(const char *name)
 
 /* ---- Programs ---- */
 
-/* Standard input: a file in memory, so that no pipe can fill up. */
+/* Standard input is a file in memory rather than a pipe, which could fill
+ * up. */
 static void feed(const char *text)
 {
     int fd = memfd_create("mrail-lab", MFD_CLOEXEC);
@@ -189,7 +192,7 @@ void lab_ns_tool(const char *node, const char *const *argv, const char *text)
                             node, strerror(-ret));
         }
         feed(text);
-        /* Programs of the lab say everything on standard error. */
+        /* All output of the lab's programs goes to stderr. */
         dup2(STDERR_FILENO, STDOUT_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
         mrail_tool_fail(LAB_VERB, "%s: %s", argv[0], strerror(errno));

@@ -1,11 +1,13 @@
 /*
- * Routes of the lab's switches: what a routing protocol would find. Each switch
- * has one route for the subnet of each leaf, over all live links on shortest
- * paths: down if the leaf is below, else up (ECMP).
+ * Routes of the lab's switches, as a routing protocol would compute them. Each
+ * switch has one route to the subnet of each leaf, over all live links on
+ * shortest paths (ECMP). The route leads down if the leaf is below the switch,
+ * and up otherwise.
  *
- * Port rules come on top. On the way up they are those of fabric/acl.h. On the way
- * down they matter for parallel links: the k-th link of a switch leads to the
- * k-th link of every other one. The VRFs of [CTCCL] 4.1 do the same.
+ * Port rules are added to these routes. Upwards, they are those of
+ * fabric/acl.h. Downwards, they matter only for parallel links: the k-th link
+ * of a switch leads to the k-th link of the next switch, as with the VRFs in
+ * [CTCCL] 4.1.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -17,10 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROTOCOL_ROUTES 145  /* of the routes and rules of this file */
-#define PRIORITY_AROUND 4600 /* rules around an uplink that leads nowhere */
+#define PROTOCOL_ROUTES 145  /* routes and rules that this file adds */
+#define PRIORITY_AROUND 4600 /* rules that bypass an uplink without a path */
 #define PRIORITY_DOWN 4700   /* rules of parallel links */
-#define TABLE_DOWN 1000      /* of the k-th parallel link: TABLE_DOWN + k */
+/* table of the k-th parallel links: TABLE_DOWN + k */
+#define TABLE_DOWN 1000
 
 static uint32_t num_leaves(const lab_t *lab)
 {
@@ -118,7 +121,8 @@ static void print_hop(const lab_t *lab, uint32_t link, int is_down,
             lab_interface(lab, link, is_down, name));
 }
 
-/* The live links of a node that lead to a leaf. */
+/* Prints the live links of a node that lead to a leaf, and returns their
+ * number. */
 static unsigned print_hops(const lab_t *lab, uint32_t node, uint32_t leaf,
                            FILE *stream)
 {
@@ -179,7 +183,7 @@ static unsigned num_parallel(const lab_t *lab, uint32_t node)
     return most;
 }
 
-/* The table of the k-th parallel links. */
+/* Prints the routing table of the k-th parallel links. */
 static void print_parallel(const lab_t *lab, uint32_t node, unsigned place,
                            FILE *stream)
 {
@@ -242,8 +246,8 @@ static void print_rules_down(const lab_t *lab, uint32_t node, FILE *stream)
 
 /* ---- Rules on the way up ---- */
 
-/* Packets of an uplink that is up but leads to a switch without a path take the
- * ordinary routes. In drop mode that switch drops them. */
+/* If an uplink is up but the switch above has no path to a leaf, packets to
+ * that leaf use the ordinary routes. In drop mode, that switch drops them. */
 static void print_rules_around(const lab_t *lab, uint32_t node, FILE *stream)
 {
     const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
@@ -342,7 +346,8 @@ static void rules_local(const lab_t *lab, uint32_t node, rules_t *rules)
     }
 }
 
-/* Uplinks of the leaves below a spine: the first one counts. */
+/* Returns the number of uplinks of the leaves below a spine, taken from the
+ * first leaf. */
 static unsigned leaf_uplinks(const lab_t *lab, const mrail_fabric_node_t *node)
 {
     uint32_t leaf;
@@ -354,8 +359,8 @@ static unsigned leaf_uplinks(const lab_t *lab, const mrail_fabric_node_t *node)
     return lab->fabric->nodes[leaf].num_up;
 }
 
-/* Writes the rules, less the routes of links that are down: the kernel refuses
- * these. */
+/* Writes the rules without the routes over links that are down, which the
+ * kernel would refuse. */
 static void rules_write(const lab_t *lab, const mrail_fabric_node_t *node,
                         const rules_t *rules, FILE *stream)
 {

@@ -1,9 +1,9 @@
 /*
- * Makes the namespaces of a lab, builds the fabric, and runs the command.
+ * Creates the namespaces of a lab, builds the fabric, and runs the command.
  *
- * Two processes: the outer one is what the user started; the inner one is the
- * first process of the lab's PID namespace. The inner one dies with the outer one
- * (PR_SET_PDEATHSIG), and every process of the lab dies with the inner one.
+ * There are two processes. The user starts the outer one. The inner one is the
+ * init process of the lab's PID namespace. When the outer process dies, the
+ * inner one is killed (PR_SET_PDEATHSIG), and every process of the lab with it.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -32,7 +32,7 @@
 #define EXIT_SIGNAL 128
 
 static volatile sig_atomic_t stop_signal;
-static volatile pid_t child; /* that a signal is forwarded to */
+static volatile pid_t child; /* receives forwarded signals */
 
 static void forward(int sig)
 {
@@ -42,7 +42,8 @@ static void forward(int sig)
     }
 }
 
-/* The status of `pid`, as a shell gives it. Reaps others. */
+/* Returns the status of `pid` as a shell would report it. Reaps all other
+ * children. */
 static int await(pid_t pid)
 {
     int status;
@@ -90,7 +91,7 @@ static void check_programs(const lab_t *lab)
     const char *path = getenv("PATH");
     char *more;
 
-    /* An ordinary user's path often lacks these folders. */
+    /* The PATH of ordinary users often lacks these directories. */
     if (asprintf(&more, "%s:/usr/sbin:/sbin",
                  (path != NULL) ? path : "/usr/bin:/bin") < 0) {
         mrail_tool_fail(LAB_VERB, "out of memory");
@@ -123,7 +124,7 @@ static void map_id(const char *path, unsigned id)
     close(fd);
 }
 
-/* Root needs no user namespace, unless it is root of a container. */
+/* Root needs a user namespace only inside a container. */
 static void make_spaces(void)
 {
     unsigned uid = geteuid(), gid = getegid();
@@ -156,7 +157,7 @@ static void make_spaces(void)
 
 /* ---- Inside ---- */
 
-/* Ends this process with the outer one, also if that is already dead. */
+/* Makes this process die with the outer one, even if that has died already. */
 static void die_with(int alive_fd)
 {
     struct pollfd alive = {.fd = alive_fd, .events = POLLIN};
@@ -179,8 +180,8 @@ static void make_dirs(void)
     }
 }
 
-/* A LAB_SHM of its own: sessions of software rails, and all shared memory, end
- * with the lab. */
+/* The lab mounts an empty LAB_SHM, so that software-rail sessions and all
+ * shared memory disappear with the lab. */
 static void make_mounts(void)
 {
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -190,14 +191,14 @@ static void make_mounts(void)
                         "cannot mount a file system on " LAB_SHM ": %s",
                         strerror(errno));
     }
-    /* Some containers refuse it. Then ps shows processes outside. */
+    /* Some containers refuse this mount. ps(1) then shows outside processes. */
     (void)mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
                 NULL);
     make_dirs();
 }
 
-/* Names of hosts for getaddrinfo(), and of namespaces for `ip netns exec`, where
- * the machine has these places. */
+/* Defines host names for getaddrinfo() and namespace names for `ip netns exec`,
+ * if the machine has the files to mount over. */
 static void make_names(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;
@@ -227,8 +228,8 @@ static void make_names(const lab_t *lab)
     (void)mount(LAB_DIR "/net", "/run/netns", NULL, MS_BIND | MS_REC, NULL);
 }
 
-/* mpirun starts its daemons on the hosts by `mrail lab rsh`, and talks to them on
- * the network mgmt. The user's own variables win. */
+/* mpirun starts its daemons on the hosts with `mrail lab rsh` and communicates
+ * over the network mgmt. Variables that the user has set take precedence. */
 static void set_environment(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;
@@ -259,7 +260,7 @@ static void set_environment(const lab_t *lab)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
-/* A job with fewer lanes leaves uplinks idle. That is no error. */
+/* Warns about jobs with too few lanes, which leave uplinks idle. */
 static void check_lanes(const lab_t *lab)
 {
     const char *text = getenv(LAB_LANES);
@@ -353,7 +354,7 @@ int lab_run(lab_run_t *run)
         exit(inner(run, fds[0]));
     }
     close(fds[0]);
-    /* The terminal sends these to the command too. */
+    /* The terminal also sends these signals to the command. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     child = pid;

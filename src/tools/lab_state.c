@@ -1,7 +1,7 @@
 /*
- * Files of a lab, for the verbs that run inside: the fabric's text, the settings,
- * the links that are down, and the addresses for `mrail soft`. They lie in a file
- * system that ends with the lab.
+ * Files of a lab for the verbs that run inside it: the text of the fabric, the
+ * settings, the links that are down, and the addresses for `mrail soft`. They
+ * are on a file system that disappears with the lab.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -56,7 +56,7 @@ static void *read_all(const char *verb, const char *path, size_t *length_p)
     return data;
 }
 
-/* The list of `mrail soft --addresses`. */
+/* Writes the file for `mrail soft --addresses`. */
 static void save_addresses(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

@@ -1,4 +1,4 @@
-/* mrail lab status: the links of the lab with their counters. */
+/* mrail lab status: shows the links of the lab with their counters. */
 #include "config.h"
 #include "tools/lab_verb.h"
 
@@ -114,7 +114,8 @@ static void print_json(const lab_t *lab, const lab_count_t *counts,
 
 /* ---- The verb ---- */
 
-/* Counters over an interval. *seconds_p: its measured length. */
+/* Reads the counters over an interval. *seconds_p receives its measured
+ * length. */
 static lab_count_t *read_interval(const lab_t *lab, double interval_s,
                                   double *seconds_p)
 {
@@ -153,9 +154,9 @@ int lab_main_status(char **argv)
     static const mrail_command_t command = {
         .verb = STATUS_VERB,
         .synopsis = synopsis,
-        .about = "Inside a lab: the bytes, packets and drops of each link in "
-                 "both directions, and\n"
-                 "their share of its rate.\n",
+        .about = "Inside a lab: shows bytes, packets, drops and utilisation of "
+                 "each link, in both\n"
+                 "directions.\n",
         .options = table,
         .epilog = "Exit status: 0 done, 1 no lab, 2 usage.\n"};
     status_t status = {0};

@@ -1,7 +1,7 @@
 /*
- * mrail lab status --svg: a row per tier, cores on top, hosts below. Each link is
- * two lines, one for each direction, whose colour is the load. The title of a
- * line names link and load.
+ * mrail lab status --svg: one row per tier, with cores at the top and hosts at
+ * the bottom. Each link is drawn as two lines, one per direction, coloured by
+ * load. The title of a line names the link and its load.
  */
 #include "config.h"
 #include "tools/lab_verb.h"
@@ -23,7 +23,7 @@ typedef struct drawing {
     const lab_t *lab;
     FILE *stream;
     unsigned width, height;
-    unsigned rows[MRAIL_FABRIC_NUM_TIERS]; /* from the top */
+    unsigned rows[MRAIL_FABRIC_NUM_TIERS]; /* rows of the tiers, from the top */
 } drawing_t;
 
 static double node_x(const drawing_t *drawing, uint32_t node)
@@ -41,7 +41,8 @@ static double node_y(const drawing_t *drawing, uint32_t node)
     return MARGIN + (double)drawing->rows[tier] * TIER_HEIGHT;
 }
 
-/* Of a load from 0 to 1: grey, then from blue to red. */
+/* Returns the colour of a load from 0 to 1: grey for none, then from blue to
+ * red. */
 static void colour(double load, char text[24])
 {
     unsigned part = (unsigned)(255 * MRAIL_MIN(MRAIL_MAX(load, 0.0), 1.0));
@@ -51,7 +52,7 @@ static void colour(double load, char text[24])
              (load < 0.0005) ? 0xc0 : 255 - part);
 }
 
-/* Parallel links and the two directions lie side by side. */
+/* Parallel links and the two directions of a link are drawn side by side. */
 static void draw_link(const drawing_t *drawing, uint32_t link, int is_down,
                       const lab_count_t *count, double seconds)
 {

@@ -1,4 +1,5 @@
-/* mrail lanes: how many lanes spread a flow over paths that a switch hashes. */
+/* mrail lanes: computes how many lanes spread a flow over paths chosen by
+ * hashing. */
 #include "config.h"
 #include "base/json.h"
 #include "base/number.h"
@@ -14,9 +15,9 @@
 
 #define VERB "lanes"
 #define MAX_NODES 1000000
-#define MAX_EXACT 32768 /* nodes times lanes */
-#define MAX_LANES 32u   /* UCX_MRAIL_LANES_PER_RAIL */
-/* UCX_MRAIL_RMA_CHUNK_SIZE */
+#define MAX_EXACT 32768 /* limit of nodes times lanes */
+#define MAX_LANES 32u   /* maximum of UCX_MRAIL_LANES_PER_RAIL */
+/* minimum of UCX_MRAIL_RMA_CHUNK_SIZE */
 #define MIN_CHUNK (UINT64_C(4) << 10)
 #define MAX_CHUNK (UINT64_C(1) << 30)
 
@@ -36,7 +37,8 @@ static void take_rate(void *target, const char *text)
 
     if (mrail_number_rate(text, 0, 1, UINT64_C(1) << 50, &options->rate_bps) !=
         0) {
-        mrail_tool_usage(VERB, "--rate %s: expected a rate, as 400Gb/s", text);
+        mrail_tool_usage(VERB, "--rate %s: expected a rate, such as 400Gb/s",
+                         text);
     }
 }
 
@@ -44,11 +46,11 @@ static const mrail_option_t table[] = {
     {"--nodes", "N", "senders, and as many equal paths, 2 to 1000000 (128)",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 2, MAX_NODES, NULL},
     {"--slowdown", "FRACTION",
-     "time that collisions may add, as a fraction of the time without any (0.5)",
+     "time that collisions may add, as a fraction of the time without them (0.5)",
      MRAIL_OPTION_PPM, FIELD(slowdown_ppm), 1, 0, NULL},
-    {"--rate", "RATE", "rate of a NIC, as 400Gb/s, for the chunk size",
+    {"--rate", "RATE", "rate of a NIC, such as 400Gb/s, for the chunk size",
      MRAIL_OPTION_CALL, 0, 0, 0, take_rate},
-    {"--rtt", "TIME", "round-trip time, as 10us, for the chunk size",
+    {"--rtt", "TIME", "round-trip time, such as 10us, for the chunk size",
      MRAIL_OPTION_SECONDS, FIELD(rtt_s), 0, 10000, NULL},
     {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {.names = NULL}};
@@ -75,7 +77,7 @@ static uint64_t chunk_of(const options_t *options, unsigned lanes)
                                            MIN_CHUNK, MAX_CHUNK);
 }
 
-/* NAN: too many to count. */
+/* Returns NAN if the exact computation would take too long. */
 static double exact_of(const options_t *options, unsigned lanes)
 {
     return ((uint64_t)options->nodes * lanes <= MAX_EXACT)
@@ -165,8 +167,9 @@ int main(int argc, char **argv)
     (void)argc;
     mrail_options_parse(&command, argv, &options);
     if ((options.rate_bps != 0) != (options.rtt_s > 0)) {
-        mrail_tool_usage(VERB, "--rate and --rtt: both or none; the chunk size "
-                               "is part of their product");
+        mrail_tool_usage(VERB,
+                         "--rate and --rtt: give both or neither; the chunk "
+                         "size is a fraction of their product");
     }
     wanted =
         mrail_flowlets_count(options.nodes, 1 + options.slowdown_ppm / 1e6);

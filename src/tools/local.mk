@@ -71,7 +71,7 @@ mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
 dist_man_MANS += src/tools/man/mrail-info.1
 
-# mrail plan: the planner by hand.
+# mrail plan: runs the planner from the command line.
 noinst_LTLIBRARIES += libmrail-plan-text.la
 libmrail_plan_text_la_SOURCES = \
     src/tools/plan_text.c src/tools/plan_text.h src/tools/plan_reader.h \
@@ -91,7 +91,7 @@ dist_man_MANS += src/tools/man/mrail-plan.1 \
 
 FABRIC_FILE = src/tools/fabric_file.c src/tools/fabric_file.h
 
-# mrail acl: rules of switches.
+# mrail acl: switch rules.
 pkglibexec_PROGRAMS += mrail-acl
 mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h $(FABRIC_FILE) \
     src/tools/acl_fabric.c src/tools/acl_show.c \
@@ -100,7 +100,7 @@ mrail_acl_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1
 
-# mrail lanes: how many lanes hashed paths need.
+# mrail lanes: how many lanes are needed with hashed paths.
 pkglibexec_PROGRAMS += mrail-lanes
 mrail_lanes_SOURCES = src/tools/lanes.c
 mrail_lanes_LDADD = libmrail-orchestrator.la libmrail-tool.la -lm
@@ -140,7 +140,7 @@ mrail_top_SOURCES = src/tools/top.c \
 mrail_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
 
-# Completions, which ask the verbs for their words.
+# Shell completions, which ask the verbs for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions
 zshcompdir = $(datarootdir)/zsh/site-functions
 EXTRA_DIST += src/tools/completion/mrail.bash src/tools/completion/_mrail

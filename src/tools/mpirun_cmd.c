@@ -9,8 +9,8 @@
 typedef struct plan {
     const mrail_run_options_t *options;
     char *(*getenv_func)(const char *name);
-    int is_prrte;                 /* mpirun is that of Open MPI 5.0 */
-    mrail_tool_args_t *variables; /* of mpirun itself */
+    int is_prrte;                 /* 1: mpirun belongs to Open MPI 5.0 */
+    mrail_tool_args_t *variables; /* environment variables for mpirun itself */
     mrail_tool_args_t *args;
 } plan_t;
 
@@ -20,7 +20,7 @@ static int is_option(const char *word, const char *name)
     return word[0] == '-' && strcmp(word + 1, name) == 0;
 }
 
-/* Options of mpirun: with two values, with one, without. */
+/* Options of mpirun, by their number of values: two, one or none. */
 static const char *const two_values[] = {"mca", "gmca", "omca", "pmixmca",
                                          "prtemca"};
 static const char *const one_value[] = {"x",
@@ -116,8 +116,8 @@ int mrail_run_num_values(const char *word)
     return (strchr(word, '=') != NULL) ? 0 : -1;
 }
 
-/* The user's options have "-<name>", or "-<name> <value>" if value is given;
- * "NAME=..." after -x counts as NAME. */
+/* Returns 1 if the user's options contain "-<name>", or "-<name> <value>" if
+ * value is given. After -x, "NAME=..." matches NAME. */
 static int user_has(const plan_t *plan, const char *name, const char *value)
 {
     const char *const *user = plan->options->user;
@@ -158,10 +158,11 @@ static void add_mca(plan_t *plan, const char *key, const char *value)
     mrail_tool_args_add(plan->args, value);
 }
 
-/* Sets a variable for all ranks. A variable of the environment is exported with
- * its value, because mpirun gives remote ranks only what -x names. Processes
- * that a rank spawns get mpirun's own environment. mpirun of Open MPI 4.1 adds
- * the -x variables to it, 5.0 does not. */
+/* Sets a variable for all ranks. If the environment already has the variable,
+ * it is exported with its current value, because remote ranks receive only
+ * variables named with -x. Processes that a rank spawns inherit mpirun's own
+ * environment. mpirun of Open MPI 4.1 adds the -x variables to that
+ * environment, but mpirun of 5.0 does not. */
 static void add_env(plan_t *plan, const char *name, const char *value)
 {
     if (user_has(plan, "x", name)) {
@@ -180,8 +181,8 @@ static void add_env(plan_t *plan, const char *name, const char *value)
 
 static void plan_common(plan_t *plan)
 {
-    /* Debian's parameter file says pml = ^ucx, and pml/ucx turns itself down
-     * on devices that it does not know by name. */
+    /* Debian's parameter file sets pml = ^ucx, and pml/ucx disables itself on
+     * devices whose names it does not know. */
     add_mca(plan, "pml", "ucx");
     add_mca(plan, "pml_ucx_tls", "any");
     add_mca(plan, "pml_ucx_devices", "any");
@@ -191,15 +192,17 @@ static void plan_common(plan_t *plan)
 
 #define COMPONENT_PATH "mca_base_component_path"
 
-/* mpirun of 5.0 passes its component path on to PMIx, unless PMIx has a path of
- * its own. PMIx then complains in every process about components that it does
- * not know. So PMIx gets a path of its own: an empty folder. An empty path does
- * not work, because mpirun writes it on its daemons' command line unquoted. */
+/* mpirun of Open MPI 5.0 passes its component path on to PMIx unless PMIx has
+ * its own path. In every process, PMIx then complains about components that it
+ * does not know. PMIx therefore gets an empty directory as its path. An empty
+ * string does not work, because mpirun puts it unquoted on the command line of
+ * its daemons. */
 static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    /* The user's folder comes last: one that does not exist ends the search. */
+    /* The user's directory comes last, because a directory that does not exist
+     * ends the search. */
     snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
              paths->components);
     add_mca(plan, COMPONENT_PATH, path);
@@ -214,26 +217,28 @@ static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
 {
     plan_components(plan, paths);
-    /* Emulated nodes share this machine: shared memory would bypass the
+    /* Emulated nodes share this machine, so shared memory would bypass the
      * rails. */
     add_env(plan, "UCX_TLS",
             (plan->options->nodes > 0) ? "mrail,self" : "mrail,self,sm");
 }
 
-/* The fastest settings of those tried (docs/tuning.md). */
+/* The fastest of the measured settings (docs/tuning.md). */
 static void plan_stock(plan_t *plan)
 {
     const mrail_run_options_t *options = plan->options;
     unsigned rails = (options->nodes > 0) ? options->rails : STOCK_MAX_RAILS;
     char value[16];
 
-    /* With mrail the hook component sets these when the transport is loaded. */
+    /* With mrail, the hook component sets these when the transport is
+     * loaded. */
     add_mca(plan, "btl", "^openib,uct,ofi,vader,sm");
     add_mca(plan, "osc", "^rdma,pt2pt");
     add_env(plan, "UCX_TLS", (options->nodes > 0) ? "rc_v,self" : "rc,self,sm");
     add_env(plan, "UCX_RNDV_SCHEME", "get_zcopy");
     if (options->nodes > 0) {
-        /* Measured there (docs/tuning.md); on NICs UCX's own estimate holds. */
+        /* This value was measured on software rails (docs/tuning.md). On NICs,
+         * UCX's own estimate is good. */
         add_env(plan, "UCX_RNDV_THRESH", "64k");
     }
     if (options->devices != NULL) {
@@ -264,7 +269,7 @@ static void plan_ranks(plan_t *plan)
     if (plan->options->nodes == 0) {
         return;
     }
-    /* Emulated nodes: more ranks than cores, each with a control thread. */
+    /* Emulated nodes run more ranks than cores, each with a control thread. */
     if (!user_has(plan, "oversubscribe", NULL)) {
         mrail_tool_args_add(plan->args, "--oversubscribe");
     }

@@ -1,6 +1,7 @@
 /*
- * The mpirun command of `mrail run`: a pure function of the options, so that
- * tests can compare it word by word. run.c starts it.
+ * Builds the mpirun command of `mrail run`. This is a pure function of the
+ * options, so that tests can compare its result word by word. run.c executes
+ * the command.
  */
 #ifndef MRAIL_TOOLS_MPIRUN_CMD_H
 #define MRAIL_TOOLS_MPIRUN_CMD_H
@@ -12,45 +13,46 @@
 #define MRAIL_RUN_MAX_DEVS 256u /* nodes x rails */
 
 typedef enum mrail_run_stock {
-    MRAIL_RUN_STOCK_NO,  /* mrail */
-    MRAIL_RUN_STOCK_ONE, /* stock UCX, its first rail */
-    MRAIL_RUN_STOCK_ALL  /* stock UCX, all rails, its best settings */
+    MRAIL_RUN_STOCK_NO,  /* use mrail */
+    MRAIL_RUN_STOCK_ONE, /* use stock UCX on its first rail */
+    MRAIL_RUN_STOCK_ALL  /* use stock UCX on all rails with its best settings */
 } mrail_run_stock_t;
 
 typedef struct mrail_run_options {
-    const char *const *user; /* mpirun options of the user, in order */
+    const char *const *user; /* the user's mpirun options, in order */
     unsigned num_user;
-    const char *const *command; /* what follows "--", ended by NULL */
+    const char *const *command; /* words after "--", ends with NULL */
     unsigned np;                /* 0: not given */
     unsigned nodes;             /* emulated nodes; 0: real NICs */
     unsigned rails;             /* software rails per node, if nodes > 0 */
-    const char
-        *addresses;     /* for `mrail soft --addresses`, of a lab; NULL: none */
-    const char *rate;   /* for `mrail soft --rate`; NULL: not given */
-    const char *script; /* for `mrail soft --script`; NULL: not given */
-    const char *session; /* of the software rails, if nodes > 0 */
-    const char *devices; /* one rail per rank out of this list, "a,b"; NULL:
-                            every rank has all rails */
+    const char *addresses; /* file for `mrail soft --addresses`; NULL: none */
+    const char *rate;      /* value for `mrail soft --rate`; NULL: not given */
+    const char *script;    /* file for `mrail soft --script`; NULL: not given */
+    const char *session;   /* software-rail session, if nodes > 0 */
+    /* "a,b": each rank gets one of these rails; NULL: every rank gets all
+     * rails */
+    const char *devices;
     mrail_run_stock_t stock;
 } mrail_run_options_t;
 
-/* Paths of the installation. */
+/* Installation paths. */
 typedef struct mrail_run_paths {
-    const char *mrail;         /* path of the mrail command */
-    const char *rank_rail;     /* gives each rank its rail */
-    const char *components;    /* folder of the Open MPI components */
-    const char *no_components; /* an empty folder, for mpirun of Open MPI 5.0:
-                                  see run_plan.c; NULL: an earlier mpirun */
+    const char *mrail;      /* path of the mrail command */
+    const char *rank_rail;  /* gives each rank its rail */
+    const char *components; /* directory of the Open MPI components */
+    /* An empty directory for PMIx of Open MPI 5.0 (see mpirun_cmd.c). NULL: an
+     * earlier mpirun. */
+    const char *no_components;
 } mrail_run_paths_t;
 
-/* Number of values of this option of mpirun: 0 to 2; -1: the option is
- * unknown. */
+/* Returns the number of values (0 to 2) of an mpirun option, or -1 if the
+ * option is unknown. */
 int mrail_run_num_values(const char *word);
 
-/* Builds the command. Its first words may be NAME=VALUE, variables of mpirun
- * itself, as in a shell. The user's settings win: options (--mca KEY, -x NAME,
- * --bind-to) and variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not
- * set again. */
+/* Builds the command. Its first words may have the form NAME=VALUE, as in a
+ * shell: these are environment variables for mpirun itself. The user's settings
+ * take precedence: options (--mca KEY, -x NAME, --bind-to) and variables that
+ * getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

@@ -1,7 +1,7 @@
 /*
- * The mrail command: `mrail VERB ...` becomes the program mrail-VERB in the
- * libexec directory of this installation. All that it knows of a verb is one
- * line of description.
+ * The mrail command: `mrail VERB ...` executes the program mrail-VERB in the
+ * libexec directory of this installation. The command itself knows only a
+ * one-line description of each verb.
  */
 #include "config.h"
 #include "tools/tool.h"
@@ -14,7 +14,7 @@
 
 #define PREFIX "mrail-"
 
-/* For the list of verbs; a verb that is not installed is not listed. */
+/* Entries of the verb list. Verbs that are not installed are not listed. */
 static const struct {
     const char *verb;
     const char *summary;
@@ -111,7 +111,7 @@ static int run_verb(const char *dir, char **argv)
     return MRAIL_TOOL_USAGE;
 }
 
-/* `mrail help soft ctl` is `mrail soft ctl --help`. */
+/* Runs `mrail help soft ctl` as `mrail soft ctl --help`. */
 static int help_on(const char *dir, char **words)
 {
     mrail_tool_args_t args = {0};

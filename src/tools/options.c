@@ -11,8 +11,9 @@
 #include <string.h>
 
 #define TEXT_COLUMNS 79
-#define HELP_COLUMN 22                /* where the explanations begin */
-#define LIST_OPTIONS "--list-options" /* for the completions; not in the help */
+#define HELP_COLUMN 22 /* column of the explanations */
+/* for shell completion; not shown in the help text */
+#define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {
     {.names = "-h|--help", .help = "this text"},
@@ -21,7 +22,7 @@ static const mrail_option_t common[] = {
 
 /* ---- Names ---- */
 
-/* 1 if `word`, up to '=' or its end, is one of the names. */
+/* Returns 1 if `word`, up to '=' or its end, is one of the names. */
 static int is_named(const char *names, const char *word)
 {
     size_t length = strcspn(word, "=");
@@ -58,7 +59,8 @@ static int is_optional(const mrail_option_t *option)
 
 /* ---- Help ---- */
 
-/* Words from column `column` on, wrapped; '\n' begins a line. */
+/* Prints words from `column` on, wrapped. '\n' starts a new line. `at` is the
+ * current column. */
 static void print_wrapped(FILE *stream, const char *text, size_t at,
                           size_t column)
 {
@@ -104,7 +106,7 @@ static void print_option(FILE *stream, const mrail_option_t *option)
     size_t first = strcspn(option->names, "|");
     char name[80];
 
-    /* A short name and its long one are both worth showing. */
+    /* If an option has a short and a long name, show both. */
     snprintf(name, sizeof(name), "%.*s%s%s%s%s", (int)first, option->names,
              (first == 2) ? ", " : "",
              (first == 2) ? option->names + first + 1 : "",
@@ -141,7 +143,8 @@ void mrail_options_help(const mrail_command_t *command, FILE *stream)
     }
 }
 
-/* "NAMES<tab>VALUE<tab>HELP" of each option that the help text shows. */
+/* Prints "NAMES<tab>VALUE<tab>HELP" for each option that the help text
+ * shows. */
 static void list_options(const mrail_option_t *options)
 {
     for (const mrail_option_t *o = options; !is_end(o); ++o) {
@@ -300,7 +303,8 @@ static void set_value(const mrail_command_t *command,
 
 /* ---- Words ---- */
 
-/* The option's value at argv[0] or argv[1]; *taken_p: how many words. */
+/* Returns the option's value, from argv[0] or argv[1]. *taken_p receives the
+ * number of words that were used. */
 static const char *value_of(const mrail_command_t *command,
                             const mrail_option_t *option, char **argv,
                             unsigned *taken_p)
@@ -327,7 +331,8 @@ static const char *value_of(const mrail_command_t *command,
     return argv[1];
 }
 
-/* The words of one option, or 0. */
+/* Parses the option at argv[0] and returns the number of words used, or 0 if
+ * the table has no such option. */
 static unsigned take_option(const mrail_command_t *command, char **argv,
                             void *target)
 {

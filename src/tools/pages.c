@@ -33,7 +33,7 @@ static void pages_visit(const char *path, void *arg)
 
     if ((status != MRAIL_PAGE_ALIVE) && (status != MRAIL_PAGE_ENDED)) {
         free(page);
-        /* GONE: the process ended normally after the folder was read. */
+        /* GONE: the process ended normally after the directory was read. */
         if (status != MRAIL_PAGE_GONE) {
             ++pages->refused;
             if (reading->complain) {

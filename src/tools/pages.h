@@ -1,5 +1,5 @@
-/* The telemetry pages of this user on this machine, for mrail top and mrail
- * info --events. */
+/* The telemetry pages of this user's processes on this machine, for mrail top
+ * and mrail info --events. */
 #ifndef MRAIL_TOOLS_PAGES_H
 #define MRAIL_TOOLS_PAGES_H
 
@@ -7,45 +7,45 @@
 
 typedef struct pages_item {
     mrail_page_t *page;
-    int alive; /* its process runs */
+    int alive; /* 1: the process of the page is running */
 } pages_item_t;
 
 typedef struct pages {
-    pages_item_t *items; /* by job and rank */
+    pages_item_t *items; /* sorted by job and rank */
     unsigned count;
-    unsigned refused; /* files that are no telemetry pages, or cannot be read */
+    unsigned refused; /* files that are not telemetry pages or cannot be read */
 } pages_t;
 
-/* The folder of telemetry pages: `option` (of --dir), else
- * UCX_MRAIL_TELEMETRY_DIR as the transport reads it, else the default. */
+/* Returns the directory of the telemetry pages: `option` (from --dir),
+ * UCX_MRAIL_TELEMETRY_DIR, or the default, in this order. */
 const char *pages_dir(const char *option);
 
-/* Reads all pages in `dir`, or those of `job` unless it is NULL. With
- * `complain` it says on stderr which files cannot be read and why. A `dir` that
- * cannot be read, or a lack of memory, ends the process. */
+/* Reads all pages in `dir`, or only those of `job` if it is not NULL. If
+ * `complain` is set, prints to stderr which files cannot be read, and why.
+ * Exits with a message if `dir` cannot be read or memory runs out. */
 void pages_read(pages_t *pages, const char *verb, const char *dir,
                 const char *job, int complain);
 void pages_cleanup(pages_t *pages);
 
-/* The page of the same process in `pages`, or NULL. */
+/* Returns the page of the same process in `pages`, or NULL. */
 const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page);
 
-/* "2026-11-20 17:04:05.123456", local time. */
+/* Room for a local time such as "2026-11-20 17:04:05.123456". */
 #define PAGES_TIME 32
 void pages_time(char *text, size_t size, uint64_t time_ns);
 
-/* "rank 3", or "pid 4711" of a process without a rank. */
+/* Room for "rank 3", or "pid 4711" for a process without a rank. */
 #define PAGES_WHO 32
 void pages_who(char *text, size_t size, const mrail_page_t *page);
 
-/* One event of a page. */
+/* An event and its page. */
 typedef struct pages_event {
     const mrail_page_t *page;
     const mrail_page_event_t *event;
 } pages_event_t;
 
-/* All events that the pages still hold, sorted by time. Returns their number;
- * the caller frees *events_p. */
+/* Collects all events that the pages still contain, sorted by time. Returns
+ * their number. The caller frees *events_p. */
 unsigned pages_events(const pages_t *pages, const char *verb,
                       pages_event_t **events_p);
 

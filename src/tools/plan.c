@@ -1,6 +1,6 @@
 /*
- * mrail plan: options, input, planning.  The clock is read here, not in the
- * library.
+ * mrail plan: options, input and planning. Only this code reads the clock, not
+ * the library.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -55,12 +55,12 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "seed of the pattern (1)", MRAIL_OPTION_UINT64, FIELD(seed),
      0, UINT64_MAX, NULL},
     {"--gap", "G",
-     "above the least congestion, as a fraction, 0.001 to 1 (0.02)",
+     "gap above the least congestion, as a fraction, 0.001 to 1 (0.02)",
      MRAIL_OPTION_PPM, FIELD(gap_ppm), MIN_GAP_PPM, 0, NULL},
     {"--relay-threshold", "SIZE",
      "only larger demands take relays that they do not need (1000000)",
      MRAIL_OPTION_SIZE, FIELD(relay_threshold), 0, (uint64_t)1 << 62, NULL},
-    {"--repeat", "N", "plan N times from nothing, for the time (1)",
+    {"--repeat", "N", "plan N times from scratch, to measure the time (1)",
      MRAIL_OPTION_UNSIGNED, FIELD(repeat), 1, MAX_REPEAT, NULL},
     {"--links", NULL, "all links, not only the most loaded ones",
      MRAIL_OPTION_FLAG, FIELD(links), 0, 0, NULL},
@@ -86,11 +86,11 @@ static const mrail_command_t command = {
     .about =
         "Plans which bytes of an exchange go over which rails and relays, so that\n"
         "the most loaded link carries as little as possible. Shows what the plan\n"
-        "gains, with a proof of how near the least it is.\n",
+        "gains, with a proof of how close to the optimum it is.\n",
     .options = table,
     .more = help_on_patterns,
     .epilog =
-        "Exit status: 0 done, 1 there is no plan or failure, 2 usage, also of a\n"
+        "Exit status: 0 done, 1 there is no plan or failure, 2 usage or an invalid\n"
         "file.\n"};
 
 static void parse_options(options_t *options, char **argv)
@@ -107,14 +107,14 @@ static void parse_options(options_t *options, char **argv)
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_VERB, "stdin is one file: the topology or the "
-                                    "demands");
+        mrail_tool_usage(PLAN_VERB, "stdin can be only one file: the "
+                                    "topology or the demands");
     }
 }
 
 /* ---- Input ---- */
 
-/* An error in a text is a usage error; any other one is a failure. */
+/* Exits. A parse error is a usage error; all others are failures. */
 static void end_on_error(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
@@ -125,7 +125,7 @@ static void end_on_error(int ret, const char *why)
     }
 }
 
-/* Reads the topology and its text; the caller frees the text. */
+/* Reads the topology and its text. The caller frees the text. */
 static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
 {
     mrail_plan_topo_t *topo = NULL;
@@ -188,7 +188,7 @@ demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
     return demands;
 }
 
-/* ---- Files that are written ---- */
+/* ---- Output files ---- */
 
 static void write_topo(const plan_run_t *run, FILE *stream)
 {
@@ -230,7 +230,8 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* There is no plan. A message about a demand names its line in the file. */
+/* Exits because planning failed. If the message refers to a demand, it is
+ * prefixed with that demand's line in the file. */
 static void fail_plan(const plan_run_t *run, const char *why)
 {
     size_t i = run->num_demands;
@@ -248,7 +249,8 @@ static void fail_plan(const plan_run_t *run, const char *why)
                     why);
 }
 
-/* Forgets the plan each time, so that all runs give the same plan. */
+/* Returns the median planning time. Discards the warm start before each run, so
+ * that all runs compute the same plan. */
 static double plan_repeatedly(const plan_run_t *run)
 {
     double *times = calloc(run->repeat, sizeof(*times)), median;

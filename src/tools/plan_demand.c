@@ -1,4 +1,4 @@
-/* The kinds of demand: rows of bytes, one sender after the other. */
+/* Patterns of demands: rows of bytes, one row per sender. */
 #include "config.h"
 #include "tools/plan_demand.h"
 
@@ -11,15 +11,17 @@
 
 typedef unsigned __int128 wide_t;
 
-/* One run of plan_demand_make(). */
+/* State of one call of plan_demand_make(). */
 typedef struct maker {
     const plan_demand_pattern_t *pattern;
     unsigned num_ranks;
     unsigned experts;
     uint64_t seed;
-    uint64_t *row;     /* bytes by receiver */
-    uint64_t *weights; /* zipf: by receiver; moe: sums up to each expert */
-    uint32_t *order;   /* of ranks or experts, by the seed */
+    uint64_t *row; /* bytes per receiver */
+    /* zipf: by receiver; moe: running sum by expert; incast: position in
+     * `order` */
+    uint64_t *weights;
+    uint32_t *order; /* ranks or experts in an order drawn from the seed */
     mrail_plan_demand_t *demands;
     size_t num, room;
     char *why;
@@ -27,14 +29,15 @@ typedef struct maker {
 } maker_t;
 
 typedef struct kind_ops {
-    /* Before the first row; 0 or -errno with maker->why.  NULL: nothing. */
+    /* Called before the first row. Returns 0, or -errno with a message in
+     * maker->why. May be NULL. */
     int (*prepare)(maker_t *maker);
-    /* Fills maker->row, which is zero. The entry of the sender itself is
-     * ignored. */
+    /* Fills maker->row, which is initially zero. The entry of the sender itself
+     * is ignored. */
     void (*fill)(maker_t *maker, unsigned from);
 } kind_ops_t;
 
-/* 0 to num - 1 in an order drawn from the seed. */
+/* Fills `order` with 0 to num - 1 in an order drawn from the seed. */
 static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
 {
     mrail_rng_t rng;
@@ -67,7 +70,7 @@ static void fill_hotspot(maker_t *maker, unsigned from)
 
 /* ---- zipf ---- */
 
-/* The i-th rank of the seed's order has the i-th weight. */
+/* The i-th rank in the order gets the i-th weight. */
 static int prepare_zipf(maker_t *maker)
 {
     uint64_t *sorted = malloc(maker->num_ranks * sizeof(*sorted));
@@ -84,8 +87,8 @@ static int prepare_zipf(maker_t *maker)
     return 0;
 }
 
-/* By weight, rounded down. The remaining bytes, fewer than ranks, go one each
- * to the ranks that follow the sender. */
+/* Divides the bytes by weight, rounded down. Each of the ranks that follow the
+ * sender gets one remaining byte; there are fewer of these than ranks. */
 static void fill_zipf(maker_t *maker, unsigned from)
 {
     uint64_t size = maker->pattern->size, left = size, sum = 0;
@@ -117,8 +120,8 @@ static int prepare_moe(maker_t *maker)
 
     if (pattern->k > maker->experts) {
         snprintf(maker->why, maker->why_size,
-                 "k=%llu: there are %u experts, and a token goes to different "
-                 "ones",
+                 "k=%llu: a token goes to k different experts, but there are "
+                 "only %u",
                  (unsigned long long)pattern->k, maker->experts);
         return -EINVAL;
     }
@@ -167,8 +170,8 @@ static int has_expert(const unsigned *chosen, unsigned num, unsigned expert)
     return 0;
 }
 
-/* Draws an expert that the token does not have yet. After many draws without
- * success it takes the most popular one that is left. */
+/* Draws an expert that was not yet chosen for the token. After many
+ * unsuccessful draws, returns the most popular expert that is left. */
 static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
                               const unsigned *chosen, unsigned num)
 {
@@ -189,8 +192,8 @@ static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
 
 #define MAX_K 64u
 
-/* Experts are spread over the ranks in blocks. A token goes to a rank once,
- * however many of its experts are there. */
+/* Blocks of consecutive experts are placed on each rank. A token is sent to a
+ * rank only once, even if several of its experts are there. */
 static void fill_moe(maker_t *maker, unsigned from)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
@@ -216,8 +219,9 @@ static void fill_moe(maker_t *maker, unsigned from)
 
 /* ---- stencil ---- */
 
-/* The length of a row: the smallest divisor not below the square root. So 12
- * ranks are 3 rows of 4; in one dimension there is one row. */
+/* Returns the length of a row: the smallest divisor not below the square root.
+ * For example, 12 ranks form 3 rows of 4. In one dimension there is only one
+ * row. */
 static unsigned row_length(const maker_t *maker)
 {
     unsigned rows = 1;
@@ -231,7 +235,8 @@ static unsigned row_length(const maker_t *maker)
     return maker->num_ranks / rows;
 }
 
-/* The ends in one dimension, the frame in two. */
+/* Returns 1 for the two ends in one dimension, and for the frame of the grid in
+ * two. */
 static int at_boundary(unsigned rank, unsigned length, unsigned rows)
 {
     unsigned x = rank % length, y = rank / length;
@@ -239,7 +244,7 @@ static int at_boundary(unsigned rank, unsigned length, unsigned rows)
     return x == 0 || x == length - 1 || (rows > 1 && (y == 0 || y == rows - 1));
 }
 
-/* Neighbours; the grid does not wrap around. */
+/* Each rank sends to its neighbours. The grid does not wrap around. */
 static void fill_stencil(maker_t *maker, unsigned from)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
@@ -270,7 +275,7 @@ static void fill_stencil(maker_t *maker, unsigned from)
 
 /* ---- incast ---- */
 
-/* The first ranks of the seed's order receive, the next ones send. */
+/* The first ranks in the order receive, and the next ones send. */
 static int prepare_incast(maker_t *maker)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
@@ -279,7 +284,7 @@ static int prepare_incast(maker_t *maker)
         pattern->receivers == maker->num_ranks) {
         snprintf(maker->why, maker->why_size,
                  "%llu receivers and %llu senders: there are %u ranks, and "
-                 "none is both",
+                 "none can be both",
                  (unsigned long long)pattern->receivers,
                  (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
                  maker->num_ranks);
@@ -287,7 +292,7 @@ static int prepare_incast(maker_t *maker)
     }
     shuffle(maker->order, maker->num_ranks, maker->seed);
     for (unsigned i = 0; i < maker->num_ranks; ++i) {
-        maker->weights[maker->order[i]] = i; /* the place in the order */
+        maker->weights[maker->order[i]] = i; /* position in the order */
     }
     return 0;
 }
@@ -303,7 +308,7 @@ static void fill_incast(maker_t *maker, unsigned from)
          place >= pattern->receivers + pattern->senders)) {
         return;
     }
-    /* The odd bytes begin at another receiver for each sender. */
+    /* The remainder bytes start at a different receiver for each sender. */
     for (unsigned i = 0; i < pattern->receivers; ++i) {
         unsigned at = (unsigned)((place + i) % pattern->receivers);
 
@@ -321,7 +326,7 @@ static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
     [PLAN_DEMAND_INCAST] = {prepare_incast, fill_incast},
 };
 
-/* ---- all rows ---- */
+/* ---- All rows ---- */
 
 /* Appends the row to the demands and clears it. */
 static int take_row(maker_t *maker, unsigned from)

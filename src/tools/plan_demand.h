@@ -1,8 +1,8 @@
 /*
- * Demands by rules: those of `mrail bench`, and patterns of other programs. The
- * same pattern, ranks and seed give the same demands on every machine: all
- * arithmetic is on integers. Fractional powers come from squares and square
- * roots of integers (plan_zipf()).
+ * Demands computed from patterns: those of `mrail bench`, and those of other
+ * programs. The same pattern, number of ranks and seed give the same demands on
+ * every machine, because all arithmetic is on integers. Fractional powers are
+ * computed from integer squares and square roots (plan_zipf()).
  *
  * Pure, except for the memory of the result.
  */
@@ -30,40 +30,46 @@ typedef enum plan_demand_kind {
 
 /* Fields that a pattern does not use are 0. */
 typedef struct plan_demand_pattern {
-    uint64_t kind;         /* plan_demand_kind_t */
-    uint64_t size;         /* bytes that a rank sends in all; stencil: to a
-                              neighbour */
-    uint64_t fraction_ppm; /* hotspot: to the hot receiver */
-    uint64_t one;          /* hotspot: rank 0 is the hot receiver of all */
-    uint64_t exponent_ppm; /* zipf; moe: of the experts' popularity */
-    uint64_t k;            /* moe: experts of a token */
-    uint64_t experts;      /* moe; 0: four for each rank */
-    uint64_t tokens;       /* moe: of a rank */
-    uint64_t hidden;       /* moe: bytes of a token */
-    uint64_t dims;         /* stencil: 1, 2 */
-    uint64_t boundary;     /* stencil: factor at the boundary */
-    uint64_t senders;      /* incast; 0: all that do not receive */
-    uint64_t receivers;    /* incast */
+    uint64_t kind; /* plan_demand_kind_t */
+    /* bytes that a rank sends in total; stencil: to each neighbour */
+    uint64_t size;
+    uint64_t fraction_ppm; /* hotspot: fraction sent to the hot receiver */
+    /* hotspot; 1: rank 0 is the hot receiver of all ranks */
+    uint64_t one;
+    /* zipf: exponent; moe: exponent of the experts' popularity */
+    uint64_t exponent_ppm;
+    uint64_t k;         /* moe: experts per token */
+    uint64_t experts;   /* moe: number of experts; 0: four per rank */
+    uint64_t tokens;    /* moe: tokens per rank */
+    uint64_t hidden;    /* moe: bytes per token */
+    uint64_t dims;      /* stencil: dimensions, 1 or 2 */
+    uint64_t boundary;  /* stencil: factor at the boundary */
+    uint64_t senders;   /* incast: senders; 0: all ranks that do not receive */
+    uint64_t receivers; /* incast: receivers */
 } plan_demand_pattern_t;
 
-/* Reads a kind and its settings: "zipf", "zipf:exponent=1.2,size=16m". Settings
- * that are not given have defaults. 0, or -EINVAL and a sentence. */
+/* Parses a pattern and its settings, such as "zipf" or
+ * "zipf:exponent=1.2,size=16m". Omitted settings have defaults. Returns 0, or
+ * -EINVAL with a message. */
 int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
                       char *why, size_t size);
 
-/* Kinds and settings with their defaults, a line each, for the help text. */
+/* Prints one line per pattern, with its settings and their defaults, for the
+ * help text. */
 void plan_demand_help(void (*say)(void *arg, const char *line), void *arg);
 
-/* Makes the demands among num_ranks > 0 ranks, sorted by sender and receiver,
- * without empty demands or demands of a rank to itself. 0, and the caller frees
- * them (NULL if there is none); -EINVAL or -ENOSPC (more than PLAN_DEMAND_MAX)
- * and a sentence; -ENOMEM likewise. */
+/* Computes the demands among num_ranks > 0 ranks, sorted by sender and
+ * receiver. Demands of 0 bytes and demands of a rank to itself are omitted.
+ * Returns 0, and the caller frees the demands (NULL if there are none).
+ * Otherwise returns -EINVAL, -ENOSPC (more than PLAN_DEMAND_MAX demands) or
+ * -ENOMEM, with a message. */
 int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,
                      size_t *num_p, char *why, size_t size);
 
-/* Zipf's law: weights[i] = 2^40 / (i + 1)^exponent, at least 1. The relative
- * error is at most 10^-6 above 2^20. num <= 65536, exponent <= 4. */
+/* Computes Zipf's law: weights[i] = 2^40 / (i + 1)^exponent, at least 1. The
+ * relative error is at most 10^-6 for weights above 2^20. num <= 65536,
+ * exponent <= 4. */
 void plan_zipf(unsigned num, uint64_t exponent_ppm, uint64_t *weights);
 
 #endif

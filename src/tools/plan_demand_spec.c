@@ -1,4 +1,4 @@
-/* The text form of a demand pattern: plan_demand_parse(). */
+/* Parses the text form of a demand pattern: plan_demand_parse(). */
 #include "config.h"
 #include "tools/plan_demand.h"
 
@@ -11,15 +11,15 @@
 
 typedef enum value_kind {
     VALUE_COUNT,
-    VALUE_SIZE, /* bytes with k, m or g */
-    VALUE_PPM,  /* with a point, in millionths */
+    VALUE_SIZE, /* bytes, with k, m or g */
+    VALUE_PPM,  /* a decimal fraction, stored in millionths */
     VALUE_TO    /* shift or single */
 } value_kind_t;
 
 typedef struct setting {
     const char *name;
     value_kind_t kind;
-    size_t offset; /* in plan_demand_pattern_t */
+    size_t offset; /* offset in plan_demand_pattern_t */
     uint64_t otherwise, min, max;
 } setting_t;
 
@@ -74,8 +74,8 @@ static uint64_t *field_of(plan_demand_pattern_t *pattern,
     return (uint64_t *)((char *)pattern + setting->offset);
 }
 
-/* "0.7", "1", ".5" in millionths. More than six digits after the point are
- * refused. */
+/* Parses "0.7", "1" or ".5" as millionths. Refuses more than six digits after
+ * the point. */
 static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
 {
     const char *point = strchr(text, '.');
@@ -102,7 +102,7 @@ static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
     return 0;
 }
 
-/* 0, or -EINVAL and the expected form. */
+/* Returns 0, or -EINVAL with the expected form. */
 static int read_value(const setting_t *setting, const char *text,
                       uint64_t *value_p, char *wanted, size_t size)
 {
@@ -143,7 +143,7 @@ static int read_value(const setting_t *setting, const char *text,
     return 0;
 }
 
-/* "NAME=VALUE", in place. */
+/* Parses "NAME=VALUE". Modifies `word`. */
 static int read_setting(plan_demand_pattern_t *pattern, char *word,
                         unsigned *seen, char *why, size_t size)
 {

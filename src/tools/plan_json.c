@@ -1,13 +1,14 @@
-/* mrail plan --json: one object, described in mrail-plan(1). */
+/* mrail plan --json: prints one object, which mrail-plan(1) describes. */
 #include "config.h"
 #include "tools/plan_verb.h"
 
 #include "base/util.h"
 #include "base/json.h"
 
-#define EXACT 9007199254740992.0 /* whole numbers below are doubles */
+/* doubles represent all whole numbers up to this one */
+#define EXACT 9007199254740992.0
 
-/* Bytes are printed as whole numbers where a double is exact. */
+/* Prints a number of bytes as a whole number if the double is exact. */
 static void print_number(mrail_json_t *json, const char *key, double value)
 {
     if (value < EXACT && value == (double)(uint64_t)value) {

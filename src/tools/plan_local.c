@@ -1,9 +1,11 @@
 /*
- * mrail plan --topo this: this node, through hwloc. Rails are the RDMA devices,
- * sorted by name. GPUs are the devices that hwloc lists as GPUs. The nearest
- * rail of a GPU shares the deepest part of the machine with it: a PCI bridge
- * comes before a processor package. GPU links and other nodes are not detected:
- * save the text with --save-topo and add them. Its lines are for all nodes.
+ * mrail plan --topo this: describes this node, using hwloc. Rails are the RDMA
+ * devices, sorted by name. GPUs are the devices that hwloc lists as GPUs. The
+ * rail nearest to a GPU is the one that shares the innermost part of the
+ * machine with it, such as a PCI bridge rather than a processor package.
+ *
+ * GPU links and other nodes are not detected. To add them, save the text with
+ * --save-topo and edit it. The lines of the text apply to all nodes.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -33,7 +35,7 @@ typedef struct machine {
     hwloc_topology_t hwloc;
     hwloc_obj_t rails[MAX_RAILS];
     unsigned num_rails;
-    unsigned bound[MAX_RAILS]; /* ranks, by rail */
+    unsigned bound[MAX_RAILS]; /* number of ranks per rail */
 } machine_t;
 
 static int compare_names(const void *a, const void *b)
@@ -48,7 +50,8 @@ static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
     return object->attr->osdev.type == type && object->name != NULL;
 }
 
-/* Rails above the planner's limit are left out, and a message says how many. */
+/* Rails beyond the planner's limit are left out. *all_p counts all of them, for
+ * a message. */
 static void find_rails(machine_t *machine, unsigned *all_p)
 {
     hwloc_obj_t object = NULL;
@@ -68,8 +71,8 @@ static void find_rails(machine_t *machine, unsigned *all_p)
 
 /* ---- Capacities ---- */
 
-/* The rate of the port by its driver, Gb/s: "400 Gb/sec (4X NDR)". 0:
- * unknown. */
+/* Returns the rate of the port in Gb/s as its driver reports it ("400 Gb/sec
+ * (4X NDR)"), or 0 if unknown. */
 static double port_rate(const char *device)
 {
     char path[160];
@@ -88,8 +91,8 @@ static double port_rate(const char *device)
     return gbps;
 }
 
-/* The rate of a rail, Gb/s: that of its port, or of its PCI slot. 0: unknown. A
- * machine read from a file (HWLOC_XMLFILE) has no ports. */
+/* Returns the rate of a rail in Gb/s, from its port or its PCI slot, or 0 if
+ * unknown. A machine that was read from a file (HWLOC_XMLFILE) has no ports. */
 static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 {
     double gbps = hwloc_topology_is_thissystem(machine->hwloc)
@@ -105,7 +108,8 @@ static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 
 /* ---- Ranks ---- */
 
-/* Distance from an object up to the first one that both share. */
+/* Returns the number of steps from an object up to the first one that contains
+ * both. */
 static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
 {
     unsigned steps = 0;
@@ -120,7 +124,8 @@ static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
     return steps;
 }
 
-/* The nearest rail; among equally near ones, the rail with the fewest ranks. */
+/* Returns the nearest rail. Among equally near rails, it is the one with the
+ * fewest ranks. */
 static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
 {
     unsigned best = 0;
@@ -138,8 +143,8 @@ static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
     return best;
 }
 
-/* A PCI device may have several names, "cuda0" and "nvml0": the first
- * counts. */
+/* A PCI device may have several names, such as "cuda0" and "nvml0". Only the
+ * first is used. */
 static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
 {
     return (is_osdev(object, HWLOC_OBJ_OSDEV_GPU) ||
@@ -149,7 +154,7 @@ static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
            object->parent != last_device;
 }
 
-/* "ranks * 4 0,0,1,1 # cuda0 cuda1 cuda2 cuda3" */
+/* Writes a line such as "ranks * 4 0,0,1,1 # cuda0 cuda1 cuda2 cuda3". */
 static void write_ranks(machine_t *machine, FILE *stream)
 {
     hwloc_obj_t object = NULL, last_device = NULL, gpus[MAX_GPUS];
@@ -179,7 +184,7 @@ static void write_ranks(machine_t *machine, FILE *stream)
     fprintf(stream, "\n");
 }
 
-/* ---- All ---- */
+/* ---- Topology ---- */
 
 static int write_machine(machine_t *machine, FILE *stream, char *why,
                          size_t size)
@@ -200,7 +205,7 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
 
         if (gbps <= 0) {
             snprintf(why, size,
-                     "--topo this: nobody says how fast %s is: give "
+                     "--topo this: the rate of %s is unknown: give "
                      "--topo FILE",
                      machine->rails[r]->name);
             return -ENODEV;

@@ -1,4 +1,4 @@
-/* mrail plan: the table, and texts that all outputs use. */
+/* mrail plan: the table, and texts that several outputs share. */
 #include "config.h"
 #include "tools/plan_verb.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_LOADED 10 /* links shown without --links */
+#define MOST_LOADED 10 /* number of links shown without --links */
 #define BAR_WIDTH 20
 
 /* ---- Texts ---- */
@@ -80,7 +80,7 @@ double plan_gap(double value, double bound)
 typedef struct row {
     mrail_plan_link_t link;
     unsigned index;
-    double load; /* the larger of the two */
+    double load; /* the larger of the loads before and after */
 } row_t;
 
 static int compare_rows(const void *a, const void *b)
@@ -91,7 +91,7 @@ static int compare_rows(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-/* `width`: the least width of the bar. */
+/* `width` is the minimum width of the bar. */
 static void print_load(double load, double most, int width)
 {
     unsigned length =
@@ -123,11 +123,11 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
         printf("\n");
     }
     if (shown < num) {
-        printf("%u more carry something: --links\n", num - shown);
+        printf("%u more links carry bytes: --links\n", num - shown);
     }
 }
 
-/* Links that carry bytes, the most loaded first. */
+/* Prints the links that carry bytes, the most loaded first. */
 static void print_links(const plan_run_t *run)
 {
     unsigned count = mrail_plan_num_links(run->plan), num = 0;
@@ -194,7 +194,7 @@ static void print_pieces(const plan_run_t *run)
     }
 }
 
-/* ---- All ---- */
+/* ---- Summary ---- */
 
 static void print_head(const plan_run_t *run)
 {
@@ -207,13 +207,14 @@ static void print_head(const plan_run_t *run)
            mrail_plan_topo_num_rails(run->topo),
            mrail_plan_topo_num_ranks(run->topo), bytes, run->num_demands);
     if (run->summary.bytes < run->bytes) {
-        printf("planned are %s: no limit is known to the rest, between ranks "
-               "of a node\n",
-               planned);
+        printf(
+            "%s are planned; the rest, between ranks of a node, has no known "
+            "limit\n",
+            planned);
     }
 }
 
-/* Plans of two levels have no bound. */
+/* Plans for two levels have no bound. */
 static void print_relayed(const mrail_plan_summary_t *s)
 {
     char text[3][PLAN_SHORT_TEXT];

@@ -1,8 +1,8 @@
 /*
- * mrail plan --svg: two heat maps side by side, before and after. Each node has
- * a row: its rails out and in, and its GPU links by rank, out and in (the most
- * loaded link of the rank). Below, each leaf group has a row: its uplinks. The
- * title of a cell names its link and load.
+ * mrail plan --svg: two heat maps side by side, one without and one with the
+ * plan. Each node has a row. Its cells are the rails out and in, and the most
+ * loaded GPU link of each rank out and in. Below, each leaf group has a row for
+ * its uplinks. The title of a cell names its link and load.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_CELLS 32u /* of a node; more share cells */
-#define HEAD 86            /* above the maps */
-#define LABEL 64           /* left of them */
-#define GAP 10             /* between groups of cells */
-#define MIN_GROUP 52       /* of a group, for its name */
+#define MAX_RANK_CELLS 32u /* per node; if there are more, ranks share cells */
+#define HEAD 86            /* height above the maps */
+#define LABEL 64           /* width to the left of the maps */
+#define GAP 10             /* width between groups of cells */
+/* minimum width of a group, to leave room for its name */
+#define MIN_GROUP 52
 
 typedef enum group {
     GROUP_RAIL_OUT,
@@ -26,7 +27,7 @@ typedef enum group {
     NUM_GROUPS
 } group_t;
 
-/* A cell of the map shows the most loaded of its links. */
+/* A cell of the map. It shows the most loaded of its links. */
 typedef struct cell {
     mrail_plan_link_t link;
     double load[2]; /* before, after */
@@ -36,15 +37,16 @@ typedef struct cell {
 typedef struct map {
     const plan_run_t *run;
     FILE *stream;
-    unsigned num_nodes, num_rails, num_leaf_groups; /* with uplinks, or 0 */
-    unsigned rank_cells;                            /* of a node */
-    unsigned most_ranks;                            /* of a node */
-    unsigned width;                                 /* in cells, of a row */
-    unsigned height;                                /* of a row, in pixels */
+    /* num_leaf_groups: 0 without uplinks */
+    unsigned num_nodes, num_rails, num_leaf_groups;
+    unsigned rank_cells; /* cells for the ranks of a node */
+    unsigned most_ranks; /* maximum number of ranks on a node */
+    unsigned width;      /* cells in a row */
+    unsigned height;     /* height of a row in pixels */
     unsigned cell_width;
-    unsigned *rank_index; /* in its node */
-    cell_t *cells;        /* by row and column */
-    double most;          /* load */
+    unsigned *rank_index; /* index of a rank within its node */
+    cell_t *cells;        /* indexed by row and column */
+    double most;          /* maximum load */
 } map_t;
 
 /* ---- Cells ---- */
@@ -54,7 +56,7 @@ static unsigned group_cells(const map_t *map, group_t group)
     return (group <= GROUP_RAIL_IN) ? map->num_rails : map->rank_cells;
 }
 
-/* The first column of a group. */
+/* Returns the first column of a group. */
 static unsigned group_at(const map_t *map, group_t group)
 {
     unsigned at = 0;
@@ -127,7 +129,7 @@ static int is_uplink(const mrail_plan_link_t *link)
            link->kind == MRAIL_PLAN_UPLINK_DOWN;
 }
 
-/* Counts rows and columns. */
+/* Counts the rows and columns. */
 static void map_size(map_t *map)
 {
     const plan_run_t *run = map->run;
@@ -186,7 +188,7 @@ static void map_init(map_t *map, const plan_run_t *run, FILE *stream)
 
 /* ---- Drawing ---- */
 
-/* Writes text for XML: names may have any bytes. */
+/* Escapes text for XML, because names may contain any bytes. */
 static void print_text(FILE *stream, const char *text)
 {
     for (; *text != '\0'; ++text) {
@@ -200,7 +202,8 @@ static void print_text(FILE *stream, const char *text)
     }
 }
 
-/* From light to dark, so that the map is readable without colours. */
+/* Colours run from light to dark, so that the map is also readable in black and
+ * white. */
 static void print_colour(FILE *stream, double share)
 {
     static const unsigned char stops[][3] = {
@@ -217,7 +220,7 @@ static void print_colour(FILE *stream, double share)
     }
 }
 
-/* Offset from the beginning of a panel. */
+/* Returns the offset from the start of a panel. */
 static unsigned group_x(const map_t *map, unsigned group)
 {
     unsigned x = LABEL;
@@ -242,7 +245,7 @@ static unsigned column_x(const map_t *map, unsigned panel, group_t group,
            at * map->cell_width;
 }
 
-/* Leaf groups are a little below the nodes. */
+/* Leaf groups are placed slightly below the nodes. */
 static unsigned row_y(const map_t *map, unsigned row)
 {
     return HEAD + row * map->height +
@@ -272,7 +275,7 @@ static void draw_row(const map_t *map, unsigned panel, unsigned row)
     unsigned y = row_y(map, row);
     int is_group = row >= map->num_nodes;
 
-    /* Labels only as many rows as there is room for. */
+    /* Label only as many rows as there is room for. */
     if (map->height >= 9 || row % MRAIL_DIV_ROUND_UP(9, map->height) == 0) {
         fprintf(map->stream,
                 "<text x=\"%u\" y=\"%u\" class=\"s\">%s %u</text>\n",
@@ -324,7 +327,7 @@ static void draw_panel(const map_t *map, unsigned panel)
     }
 }
 
-/* 0 to the largest load, in ten steps. */
+/* Draws ten steps from 0 to the largest load. */
 static void draw_legend(const map_t *map, unsigned y)
 {
     char most[PLAN_SHORT_TEXT];

@@ -1,6 +1,6 @@
 /*
- * Topologies as text. Every rule is checked here and named with its line, so
- * the planner refuses a topology only for want of memory.
+ * Parses topologies. All rules are checked here, so that each error names its
+ * line. After that, the planner can refuse a topology only if memory runs out.
  */
 #include "config.h"
 #include "tools/plan_text.h"
@@ -59,7 +59,7 @@ int plan_reader_capacities(plan_reader_t *reader, char *const *words,
 
 /* ---- Size ---- */
 
-/* The size is final from here on. */
+/* Creates the topology. Its size cannot change from here on. */
 static int begin(plan_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
@@ -84,7 +84,8 @@ static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
     int ret;
 
     if (*line_p != 0) {
-        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+        return PLAN_FAIL(reader,
+                         "'%s' is already in line %u and may occur only once",
                          line->words[0], *line_p);
     }
     ret =
@@ -179,7 +180,7 @@ static int read_group(plan_reader_t *reader)
     return plan_reader_result(reader, ret);
 }
 
-/* 1 if a node belongs to the group. */
+/* Returns 1 if the group has a node. */
 static int has_group(const plan_reader_t *reader, unsigned group)
 {
     unsigned n = 0;
@@ -190,8 +191,8 @@ static int has_group(const plan_reader_t *reader, unsigned group)
     return n < reader->num_nodes;
 }
 
-/* Leaf groups with nodes: '*' means all of them; a group without nodes is
- * refused. */
+/* Parses a list of leaf groups. '*' means all groups that have nodes. A named
+ * group without nodes is refused. */
 static int group_list(plan_reader_t *reader, const char *word,
                       mrail_text_list_t *groups)
 {
@@ -256,7 +257,8 @@ static int read_uplink(plan_reader_t *reader)
         plan_reader_capacities(reader, words + 3, "dead", &up, &down) != 0) {
         return -EINVAL;
     }
-    /* By nodes: not every number below the largest needs to be a group. */
+    /* Iterate over the nodes, because not every number below the largest is a
+     * group. */
     for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
         unsigned group = reader->nodes[n].group;
 
@@ -272,8 +274,7 @@ static int read_uplink(plan_reader_t *reader)
 
 /* ---- Ranks ---- */
 
-/* Rails of the ranks that a line adds: the binding of the i-th rank of a
- * node. */
+/* How a line binds the ranks that it adds to rails. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     mrail_text_list_t rails;
@@ -360,12 +361,13 @@ static int read_ranks(plan_reader_t *reader)
     return ret;
 }
 
-/* ---- Words that stand alone ---- */
+/* ---- Lines of one word ---- */
 
 static int read_flag(plan_reader_t *reader, unsigned *line_p)
 {
     if (*line_p != 0) {
-        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+        return PLAN_FAIL(reader,
+                         "'%s' is already in line %u and may occur only once",
                          reader->line->words[0], *line_p);
     }
     *line_p = reader->line->number;
@@ -387,7 +389,7 @@ static int read_cross_rail(plan_reader_t *reader)
 /* ---- Lines ---- */
 
 static const struct {
-    const char *name, *syntax; /* what follows the name */
+    const char *name, *syntax; /* syntax: the words after the name */
     unsigned min_words, max_words;
     int (*read)(plan_reader_t *reader);
 } verbs[] = {
@@ -404,7 +406,7 @@ static const struct {
     {"cross_rail", "", 0, 0, read_cross_rail},
 };
 
-/* After the last line. */
+/* Checks the topology after the last line. */
 static int check_end(plan_reader_t *reader)
 {
     if (reader->topo == NULL) {
@@ -414,7 +416,7 @@ static int check_end(plan_reader_t *reader)
     return (reader->num_ranks == 0)
                ? PLAN_FAIL(reader,
                            "the text ends without a line 'ranks NODES COUNT "
-                           "single-rail|multi-rail|RAILS': nobody could send")
+                           "single-rail|multi-rail|RAILS': no rank could send")
                : 0;
 }
 
@@ -431,7 +433,7 @@ static int unknown(plan_reader_t *reader)
                      reader->line->words[0], known);
 }
 
-/* Checks the number and order of words, and finds the verb of the line. */
+/* Finds the verb of a line, and checks its number of words and its position. */
 static int find_verb(plan_reader_t *reader, unsigned *verb_p)
 {
     const mrail_text_line_t *line = reader->line;
@@ -473,8 +475,7 @@ static int read_line(mrail_text_line_t *line, void *arg)
     }
     if (ret == 0 && reader->lost != 0) {
         return PLAN_FAIL(reader,
-                         "this leaves nothing of line %u: one of the two is "
-                         "too much",
+                         "this overrides all of line %u: remove one of the two",
                          reader->lost);
     }
     return ret;
@@ -500,7 +501,7 @@ int plan_text_topo(const char *name, const char *text, size_t length,
     size_t lines = 2;
     int ret = -ENOMEM;
 
-    /* A longer text is refused before a line counts. */
+    /* A longer text is refused before any of its lines are counted. */
     for (size_t i = 0; i < MRAIL_MIN(length, PLAN_TEXT_MAX_BYTES); ++i) {
         lines += (text[i] == '\n');
     }

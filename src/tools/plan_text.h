@@ -1,33 +1,36 @@
 /*
  * Topologies and demands of `mrail plan` as text.
  *
- * A topology has these lines. Where two lines set the same value, the later one
- * holds; a line that overrides an earlier one completely is refused:
+ * A topology consists of the following lines. If two lines set the same value,
+ * the later one applies. A line that overrides an earlier one completely is
+ * refused.
  *
- *     nodes N                        first these two
- *     rails N                        of each node
- *     rail NODES RAILS OUT [IN]      capacities, or dead (as without a line)
+ *     nodes N                        must be the first two lines
+ *     rails N                        rails of each node
+ *     rail NODES RAILS OUT [IN]      capacities, or dead (the default)
  *     ranks NODES COUNT HOW          ranks, numbered from 0 in this order,
- *                                    node by node: single-rail (the i-th of a
- *                                    node to rail i mod rails), multi-rail
- *                                    (reaches all rails), or a list as 0,0,1:
- *                                    the i-th of a node that the line adds to
- *                                    its i-th rail
+ *                                    node by node. HOW: single-rail (the i-th
+ *                                    rank of a node uses rail i mod rails),
+ *                                    multi-rail (reaches all rails), or a list
+ *                                    such as 0,0,1: the rails of the ranks that
+ *                                    the line adds to a node
  *     pairwise NODES CAPACITY        GPU links of all pairs of a node's ranks
- *     link RANKS RANKS CAPACITY      from, to; or none
+ *     link RANKS RANKS CAPACITY      sender, receiver; capacity, or none
  *     switch NODES UP [DOWN]         each rank's links to its node's switch
- *     leaf_group NODES GROUP         0 without a line
- *     uplink GROUPS RAILS UP [DOWN]  of a leaf switch, all together; or dead
+ *     leaf_group NODES GROUP         group 0 by default
+ *     uplink GROUPS RAILS UP [DOWN]  total of a leaf switch's uplinks, or dead
  *     hairpin                        mrail_plan_topo_set_hairpin()
  *     cross_rail                     mrail_plan_topo_set_cross_rail()
  *
- * NODES, RAILS, RANKS, GROUPS: *, 3, 0-3 or 0,2. Capacities: 50GB (bytes per
- * second) or 400Gb (bits), k, M, G or T, powers of 1000, from 1kB to 1000TB.
+ * NODES, RAILS, RANKS and GROUPS are lists: *, 3, 0-3 or 0,2. Capacities are
+ * given as 50GB (bytes per second) or 400Gb (bits per second), with k, M, G or
+ * T as powers of 1000, from 1kB to 1000TB.
  *
- * Demands: "FROM TO BYTES", ranks as above, bytes with k, m or g, powers of
- * 1024. The bytes of several lines for a pair of ranks add up.
+ * Demands are lines "FROM TO BYTES": lists of ranks as above, and bytes with k,
+ * m or g as powers of 1024. If several lines name the same pair of ranks, their
+ * bytes add up.
  *
- * Pure: no file, no clock. A text with an error gives no result.
+ * Pure: accesses no file or clock. A text with an error gives no result.
  */
 #ifndef MRAIL_TOOLS_PLAN_TEXT_H
 #define MRAIL_TOOLS_PLAN_TEXT_H
@@ -39,24 +42,26 @@
 
 #define PLAN_TEXT_MAX_BYTES ((size_t)1 << 26)
 #define PLAN_TEXT_MAX_DEMANDS ((size_t)1 << 24)
-#define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62) /* bytes of all demands */
+/* maximum bytes of all demands */
+#define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62)
 #define PLAN_TEXT_WHY_MAX 384
 
-/* Reads a topology; `name` is for messages. 0, and the caller destroys it;
- * -EINVAL, and "NAME:LINE: " with the error and the right form in `why`;
- * -ENOMEM with a sentence. */
+/* Reads a topology. `name` is used in messages. Returns 0, and the caller
+ * destroys the topology; -EINVAL, with "NAME:LINE: " followed by the error and
+ * the correct form in `why`; or -ENOMEM, with a message. */
 int plan_text_topo(const char *name, const char *text, size_t length,
                    mrail_plan_topo_t **topo_p, char *why, size_t size);
 
-/* Reads demands among `num_ranks` > 0 ranks, sorted by sender and receiver,
- * each pair once, without empty demands or demands of a rank to itself. 0, and
- * the caller frees them (NULL if there is none); or as above. */
+/* Reads demands among `num_ranks` > 0 ranks. The result is sorted by sender and
+ * receiver, and has each pair once. Demands of 0 bytes and demands of a rank to
+ * itself are omitted. Returns 0, and the caller frees the demands (NULL if
+ * there are none); or an error as above. */
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
                       size_t *num_p, char *why, size_t size);
 
-/* The first line of a valid text that has bytes from one rank to another one;
- * 0: there is none. */
+/* Returns the first line of a valid text that has bytes for this pair of ranks,
+ * or 0 if there is none. */
 unsigned plan_text_demand_line(const char *text, size_t length,
                                unsigned num_ranks, unsigned from, unsigned to);
 

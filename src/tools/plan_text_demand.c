@@ -1,4 +1,4 @@
-/* Demands as text: plan_text.h. */
+/* Parses demands. plan_text.h describes the text. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -12,31 +12,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One part of FROM and one of TO. */
+/* One range of FROM and one range of TO. */
 typedef struct entry {
     uint64_t bytes;
     unsigned first_from, last_from, first_to, last_to;
-    unsigned next; /* of the same list; 0: the last one */
+    unsigned next; /* next entry of the same list; 0: last */
 } entry_t;
 
-/* Entries are in lists: one list for each sender that a line names alone, and
- * one for all others. So a long text of single pairs is not searched for every
- * sender. */
+/* Entries are kept in lists: one list for each sender that a line names alone,
+ * and one for all lines with several senders. A long text of single pairs
+ * therefore need not be searched for every sender. */
 typedef struct reader {
     unsigned num_ranks;
-    unsigned *alone; /* first entry, by sender; 0: none */
+    unsigned *alone; /* first entry for each sender; 0: none */
     unsigned several;
-    entry_t *entries; /* [0] is not used */
+    entry_t *entries; /* entries[0] is unused */
     size_t num, room;
     mrail_text_line_t *line;
-    /* The sums. */
+    /* bytes of all entries */
     uint64_t total;
-    uint64_t *row; /* of one sender */
+    uint64_t *row; /* the current sender's row */
     mrail_plan_demand_t *demands;
     size_t num_demands, demand_room;
 } reader_t;
 
-/* Makes room for one more item than `num`. */
+/* Makes room for one more item after `num` items. */
 static int grow(void **items_p, size_t num, size_t *room_p, size_t item_size)
 {
     size_t room = (*room_p == 0) ? 64 : 2 * *room_p;
@@ -74,7 +74,7 @@ static int add_entry(reader_t *reader, const entry_t *entry)
 
 /* ---- Lines ---- */
 
-/* Pairs of two different ranks. */
+/* Returns the number of pairs of different ranks. */
 static uint64_t pairs_of(const entry_t *entry)
 {
     uint64_t num_from = entry->last_from - entry->first_from + 1;
@@ -85,16 +85,15 @@ static uint64_t pairs_of(const entry_t *entry)
     return num_from * num_to - ((first <= last) ? last - first + 1 : 0);
 }
 
-/* Adds the bytes of the entry; the sum must not exceed 2^62. */
+/* Adds the bytes of the entry to the total, which must not exceed 2^62. */
 static int add_total(reader_t *reader, const entry_t *entry)
 {
     uint64_t bytes;
 
     if (__builtin_mul_overflow(entry->bytes, pairs_of(entry), &bytes) ||
         bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
-        return mrail_text_fail(
-            reader->line, "with this all lines together are more than 2^62 "
-                          "bytes");
+        return mrail_text_fail(reader->line,
+                               "with this line, the total exceeds 2^62 bytes");
     }
     reader->total += bytes;
     return 0;
@@ -260,11 +259,11 @@ int plan_text_demands(const char *name, const char *text, size_t length,
     return ret;
 }
 
-/* ---- Who said it ---- */
+/* ---- Line of a demand ---- */
 
 typedef struct finder {
     unsigned num_ranks, from, to;
-    unsigned number; /* of the line; 0: not yet */
+    unsigned number; /* line number; 0: not found yet */
 } finder_t;
 
 static int find_line(mrail_text_line_t *line, void *arg)

@@ -1,4 +1,4 @@
-/* GPU links of topologies as text: pairwise, link, switch. */
+/* Parses the lines about GPU links: pairwise, link and switch. */
 #include "config.h"
 #include "tools/plan_reader.h"
 
@@ -12,7 +12,8 @@ static unsigned *link_line(const plan_reader_t *reader, unsigned from,
                                reader->ranks[to].index];
 }
 
-/* A node has pairwise links or a switch; the first such line ends the ranks. */
+/* A node has either pairwise links or a switch. No ranks can be added after the
+ * first line of this kind. */
 static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
 {
     unsigned other = is_switch ? reader->nodes[node].pairwise_line
@@ -95,7 +96,7 @@ int plan_reader_pairwise(plan_reader_t *reader)
                : ret;
 }
 
-/* Conditions for a link between two ranks. */
+/* Checks whether there may be a link between two ranks. */
 static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
                       int none)
 {
@@ -124,8 +125,8 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
     return 0;
 }
 
-/* '*' and lists may contain the rank itself; a line of nothing else is
- * refused. */
+/* '*' and lists may include pairs of a rank with itself, but a line must name
+ * at least one other pair. */
 int plan_reader_link(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;

@@ -1,8 +1,8 @@
 /*
- * Powers by integers. The pow(), exp() and log() of C libraries differ in the
- * last bit from machine to machine, and one bit decides which expert a token
- * goes to. So n^-s is computed as 2^-(s log2 n), with integer squares and
- * square roots for both halves.
+ * Powers in integer arithmetic. The pow(), exp() and log() of C libraries
+ * differ in the last bit between machines, and one bit can decide which expert
+ * a token goes to. Therefore n^-s is computed as 2^-(s log2 n): the logarithm
+ * with integer squares, and the power with integer square roots.
  */
 #include "config.h"
 #include "tools/plan_demand.h"
@@ -11,12 +11,13 @@ typedef unsigned __int128 wide_t;
 
 #define ONE62 ((uint64_t)1 << 62)
 
-/* log2(n) in units of 2^-32, n >= 1. Squaring doubles the logarithm, so each
- * square gives the next bit. */
+/* Returns log2(n) in units of 2^-32, for n >= 1. Squaring doubles the
+ * logarithm, so each squaring yields the next bit. */
 static uint64_t log2_of(uint32_t n)
 {
     unsigned whole = 31u - (unsigned)__builtin_clz(n);
-    uint64_t x = ((uint64_t)n << 31) >> whole; /* in [1, 2), 31 bits behind */
+    /* in [1, 2), with 31 fractional bits */
+    uint64_t x = ((uint64_t)n << 31) >> whole;
     uint64_t log = whole;
 
     for (unsigned i = 0; i < 32; ++i) {
@@ -30,7 +31,7 @@ static uint64_t log2_of(uint32_t n)
     return log;
 }
 
-/* The largest x with x * x <= square. */
+/* Returns the largest x with x * x <= square. */
 static uint64_t root_of(wide_t square)
 {
     uint64_t x = 0;
@@ -54,7 +55,7 @@ static void fill_roots(uint64_t table[32])
     }
 }
 
-/* 2^40 * 2^-y, y in units of 2^-32; at least 1. */
+/* Returns 2^40 * 2^-y, but at least 1. y is in units of 2^-32. */
 static uint64_t weight_of(uint64_t y, const uint64_t table[32])
 {
     uint64_t x = ONE62;
@@ -77,7 +78,7 @@ void plan_zipf(unsigned num, uint64_t exponent_ppm, uint64_t *weights)
 
     fill_roots(table);
     for (unsigned i = 0; i < num; ++i) {
-        /* At most 16 * 2^32 * 4e6 < 2^59. */
+        /* The product is at most 16 * 2^32 * 4e6 < 2^59. */
         weights[i] = weight_of(log2_of(i + 1) * exponent_ppm / PLAN_PPM, table);
     }
 }

@@ -1,11 +1,11 @@
 /*
- * rank-rail: gives each rank of a node one rail, then becomes the program.
- * Started by mpirun for every rank, through `mrail run --bind-rails`:
+ * rank-rail: assigns each rank of a node one rail and executes the program.
+ * mpirun starts it for every rank of `mrail run --bind-rails`:
  *
  *   rank-rail mrail|stock NODES DEVICE,DEVICE,... -- CMD [ARG...]
  *
- * NODES > 0: emulated nodes, ranks in blocks; 0: the launcher's local
- * ranks.
+ * If NODES > 0, the ranks are divided into emulated nodes in blocks. If it is
+ * 0, the launcher's local ranks are used.
  */
 #include "config.h"
 #include "base/launch.h"
@@ -25,7 +25,7 @@ static _Noreturn void no_rank(void)
                           "process (mpirun, srun): was it started by one?");
 }
 
-/* Index of this rank among the ranks of its node. */
+/* Returns the index of this rank among the ranks of its node. */
 static uint64_t local_rank(uint64_t nodes)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);
@@ -42,13 +42,12 @@ static uint64_t local_rank(uint64_t nodes)
     }
     rank = (uint64_t)launch.rank;
     size = (uint64_t)launch.size;
-    node = rank * nodes / size; /* as mrail soft places ranks */
+    node = rank * nodes / size; /* same placement as `mrail soft` */
     first = MRAIL_DIV_ROUND_UP(node * size, nodes);
     return rank - first;
 }
 
-/* Writes word number `index` (modulo the number of words) of "a,b,c" to
- * `name`. */
+/* Copies word `index` (modulo the number of words) of "a,b,c" to `name`. */
 static void pick_device(const char *list, uint64_t index, char *name,
                         size_t size)
 {

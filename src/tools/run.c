@@ -1,6 +1,6 @@
 /*
- * mrail run: reads the options, lets mpirun_cmd.c build the mpirun command, and
- * starts it.
+ * mrail run: parses the options, lets mpirun_cmd.c build the mpirun command,
+ * and executes it.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -19,8 +19,10 @@
 #include <unistd.h>
 
 #define VERB "run"
-#define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses" /* lab_verb.h */
-#define MRAIL_LAB_SESSION "lab" /* one for all jobs of a lab */
+/* same as in lab_verb.h */
+#define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
+/* shared by all jobs of a lab */
+#define MRAIL_LAB_SESSION "lab"
 
 typedef struct run {
     mrail_run_options_t options;
@@ -101,8 +103,8 @@ static int has_separator(char **argv)
     return *argv != NULL;
 }
 
-/* Takes an option of mpirun with its values. The words after an unknown option
- * are its values if a "--" shows where the command begins. */
+/* Takes an option of mpirun with its values. If a "--" marks the start of the
+ * command, the words after an unknown option are its values. */
 static unsigned take_for_mpirun(void *target, char **argv)
 {
     run_t *run = target;
@@ -110,7 +112,7 @@ static unsigned take_for_mpirun(void *target, char **argv)
     unsigned taken = 1;
 
     if (argv[0][0] != '-') {
-        return 0; /* the command begins */
+        return 0; /* the command starts here */
     }
     values = mrail_run_num_values(argv[0]);
     is_open = values < 0 && has_separator(argv);
@@ -129,9 +131,9 @@ static const mrail_option_t run_options[] = {
     {"-np|--np|-n|--n|-c", "N", "number of ranks", MRAIL_OPTION_UNSIGNED,
      FIELD(options.np), 1, 1000000, NULL},
     {"--soft", "NODESxRAILS",
-     "software rails: that many emulated nodes on this machine (ranks in "
-     "blocks), each with that many rails; needs no NIC. Default for -np: "
-     "NODES; with fewer ranks some nodes are empty. In mrail lab, 'lab': its "
+     "software rails: NODES emulated nodes on this machine with RAILS rails "
+     "each; needs no NIC. Ranks are divided into blocks. Default for -np: NODES; "
+     "with fewer ranks, some nodes are empty. In mrail lab, 'lab' means its "
      "hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
@@ -142,12 +144,12 @@ static const mrail_option_t run_options[] = {
      "faults of the software rails while the job runs, as in mrail soft",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the software rails, to share or steer them; default: one that "
-     "is unique to this job",
+     "name of the software rails, to share or control them (unique to this "
+     "job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     {"--bind-rails", "[=A,B]",
-     "each rank of a node sees one rail only: soft0, soft1, ... or the devices "
-     "A,B, in turn",
+     "each rank of a node sees only one rail, taking turns: soft0, soft1, ... or "
+     "the devices A,B",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
      "stock UCX instead of mrail, on all rails with its best settings "
@@ -166,9 +168,9 @@ static const mrail_command_t command = {
     .about =
         "Runs CMD under mpirun with mrail as its only network transport.\n"
         "CMD begins at the first word that is neither an option nor the value\n"
-        "of one, or after --; from there on nothing is changed. Other options\n"
-        "go to mpirun; an unknown one that has a value needs the --. Settings of\n"
-        "yours (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) stay.\n",
+        "of one, or after --, and is passed on unchanged. Other options go to\n"
+        "mpirun; if an unknown one has a value, the -- is required. Your own\n"
+        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n",
     .options = run_options,
     .epilog = "Exit status: that of mpirun; 1 it could not start, 2 usage.\n",
     .other = take_for_mpirun,
@@ -186,7 +188,7 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
-/* The script must be a file: rank 0 reads it again. */
+/* The script must be a regular file, because rank 0 reads it again. */
 static void check_script(const mrail_run_options_t *options)
 {
     char why[SOFT_FILE_WHY_MAX];
@@ -199,14 +201,15 @@ static void check_script(const mrail_run_options_t *options)
     if (!S_ISREG(st.st_mode)) {
         mrail_tool_usage(VERB, "--script %s: not a file", options->script);
     }
-    /* A named session may exist already, with checksums on. */
+    /* A named session may already exist, with checksums enabled. */
     if (soft_file_check(options->script, options->nodes, options->rails,
                         options->session != NULL, why, sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);
     }
 }
 
-/* Refuses once what `mrail soft` would refuse in every rank. */
+/* Reports errors once that `mrail soft` would otherwise report in every
+ * rank. */
 static void check_soft(const mrail_run_options_t *options)
 {
     uint64_t rates[MRAIL_RUN_MAX_RAILS];
@@ -226,7 +229,7 @@ static void check_soft(const mrail_run_options_t *options)
     }
 }
 
-/* Checks options that need each other, and fills in names. */
+/* Checks options that depend on each other, and fills in default names. */
 static void complete_options(run_t *run)
 {
     mrail_run_options_t *options = &run->options;
@@ -235,8 +238,8 @@ static void complete_options(run_t *run)
     if (options->nodes == 0) {
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL) {
-            mrail_tool_usage(VERB, "--rate, --script and --session are about "
-                                   "software rails: give --soft too");
+            mrail_tool_usage(VERB, "--rate, --script and --session require "
+                                   "--soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(VERB, "--bind-rails on real NICs needs their "
@@ -267,7 +270,7 @@ static void complete_options(run_t *run)
     }
 }
 
-/* The first words are variables: see mpirun_cmd.h. */
+/* The first words are environment variables (see mpirun_cmd.h). */
 static _Noreturn void exec_mpirun(char **argv)
 {
     for (; strchr(argv[0], '=') != NULL; ++argv) {
@@ -282,8 +285,8 @@ static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* A warning, since the job may run on other nodes. Without it, a first try on a
- * machine without a NIC would run over another transport in silence. */
+/* This is only a warning, because the job may run on other nodes. Without it, a
+ * first try on a machine without a NIC would silently use another transport. */
 static void warn_without_rail(const mrail_run_options_t *options)
 {
     mrail_config_t config;

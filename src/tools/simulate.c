@@ -1,4 +1,4 @@
-/* mrail simulate: options, input, runs. The clock is read here only. */
+/* mrail simulate: options, input and runs. Only this file reads the clock. */
 #include "config.h"
 #include "tools/simulate_verb.h"
 #include "tools/fabric_file.h"
@@ -15,8 +15,8 @@
 
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
-/* Exact rates up to this many flows; beyond it, rates change QUANTA times in the
- * least time of the exchange. */
+/* Up to this many flows, rates are exact. With more flows, rates change only
+ * QUANTA times during the lower bound of the exchange's time. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 
@@ -33,13 +33,14 @@ typedef struct options {
 static const mrail_option_t table[] = {
     {"--pattern", "LIST",
      "exchanges that run at once (alltoall): alltoall, ring, shift:K, doubling, "
-     "hotspot:F; each with @even, @odd or @FIRST-LAST for a part of the hosts",
+     "hotspot:F; each with @even, @odd or @FIRST-LAST for some of the hosts",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
     {"--demand", "FILE",
      "instead: lines FROM TO BYTES between NICs, see mrail-demand(5)",
      MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--demand-pattern", "SPEC",
-     "instead: a pattern of mrail plan between NICs, as moe or zipf:size=64m",
+     "instead: a pattern of mrail plan between NICs, such as moe or "
+     "zipf:size=64m",
      MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
      "ways to choose paths (" DEFAULT_METHODS
@@ -56,12 +57,12 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
      UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, as "
-     "l1:3@50ms",
+     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, such "
+     "as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
-     "port rules of a failed uplink drop packets, so that lanes fail over; else "
-     "they fall through to ECMP",
+     "port rules of a failed uplink drop packets, so that lanes fail over; "
+     "otherwise packets fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--json", NULL, "one object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
@@ -98,7 +99,7 @@ static void help_on_methods(FILE *stream)
                       "over all paths equally");
 }
 
-/* The fabric may stand before, between or behind options. */
+/* The fabric may precede or follow options. */
 static unsigned take_fabric(void *target, char **argv)
 {
     options_t *options = target;
@@ -107,7 +108,8 @@ static unsigned take_fabric(void *target, char **argv)
         return 0;
     }
     if (options->fabric != NULL) {
-        mrail_tool_usage(SIMULATE_VERB, "one fabric, please: '%s' or '%s'",
+        mrail_tool_usage(SIMULATE_VERB,
+                         "two fabrics, '%s' and '%s': give only one",
                          options->fabric, argv[0]);
     }
     options->fabric = argv[0];
@@ -121,20 +123,20 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
-        "shows what ways to choose paths gain: time, load of uplinks, queue pairs.\n"
+        "compares ways to choose paths: time, load of uplinks, queue pairs.\n"
         "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
         "installed one: ctccl, ethereal-256, ethereal-512, lab-8, paralet-128,\n"
         "paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =
-        "Exit status: 0 done, 1 a message has no path or failure, 2 usage, also "
-        "of a\nfile.\n",
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or an "
+        "invalid\nfile.\n",
     .other = take_fabric};
 
 /* ---- Input ---- */
 
-/* Calls `take` for each word between commas. */
+/* Calls `take` for each word of a comma-separated list. */
 static void each_word(const char *list, void (*take)(void *arg, const char *),
                       void *arg)
 {
@@ -154,7 +156,7 @@ typedef struct input {
     const mrail_fabric_t *fabric;
     mrail_pattern_t patterns[SIMULATE_MAX_PATTERNS];
     unsigned num_patterns;
-    mrail_sim_message_t *demands; /* in place of patterns, or NULL */
+    mrail_sim_message_t *demands; /* used instead of patterns; may be NULL */
     uint32_t num_demands;
     simulate_case_t methods[MRAIL_SIM_NUM_METHODS + 1];
     unsigned num_methods;
@@ -263,7 +265,7 @@ static mrail_sim_message_t *copy_demands(const input_t *input, uint32_t *num_p)
     return messages;
 }
 
-/* All messages of a phase; the caller frees them. */
+/* Returns all messages of a phase. The caller frees them. */
 static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
                                            uint64_t bytes, uint32_t *num_p)
 {
@@ -301,7 +303,8 @@ static void add_bound(const input_t *input, simulate_run_t *run)
     }
 }
 
-/* Messages of a phase as the method sends them; the caller frees them. */
+/* Returns the messages of a phase as the method sends them. The caller frees
+ * them. */
 static mrail_sim_message_t *case_messages(const input_t *input,
                                           const simulate_run_t *run,
                                           const simulate_case_t *entry,
@@ -326,7 +329,8 @@ static mrail_sim_message_t *case_messages(const input_t *input,
     return planned;
 }
 
-/* Time of all phases with one seed; link bytes are added up. */
+/* Returns the time of all phases with one seed, and adds up the bytes of
+ * links. */
 static double run_seed(const input_t *input, const simulate_run_t *run,
                        const options_t *options, simulate_case_t *entry,
                        uint64_t seed, mrail_sim_result_t *result)
@@ -375,8 +379,8 @@ static void add_load(mrail_sim_load_t *sum, const mrail_sim_load_t *load,
     sum->num = load->num;
 }
 
-/* The leaf below or above the failed link, by place. All leaves, if the link joins
- * other tiers. */
+/* Returns the index of the leaf at either end of the failed link. If the link
+ * joins other tiers, returns MRAIL_FABRIC_NONE for all leaves. */
 static uint32_t failed_leaf(const simulate_run_t *run)
 {
     const mrail_fabric_link_t *link = &run->fabric->links[run->failed_link];
@@ -465,7 +469,8 @@ static void write_svg(const simulate_run_t *run, const char *path)
     }
 }
 
-/* Patterns, or the demands of a file or of a pattern of `mrail plan`. */
+/* Reads patterns, the demands in a file, or a demand pattern of `mrail
+ * plan`. */
 static void read_exchange(const options_t *options, input_t *input,
                           simulate_run_t *run)
 {
@@ -506,8 +511,9 @@ int main(int argc, char **argv)
     }
     if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
         strcmp(options.fabric, "-") == 0) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "stdin is one file: the fabric or the demands");
+        mrail_tool_usage(
+            SIMULATE_VERB,
+            "stdin can be only one file: the fabric or the demands");
     }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");

@@ -1,4 +1,5 @@
-/* mrail simulate: the fabric, its failure, and demands of `mrail plan`. */
+/* mrail simulate: reads the fabric, the failure, and demands of `mrail
+ * plan`. */
 #include "config.h"
 #include "tools/simulate_verb.h"
 
@@ -16,7 +17,7 @@
 
 /* ---- Failure ---- */
 
-/* "l1:3@50ms" */
+/* Parses a failure such as "l1:3@50ms". */
 void simulate_failure(const char *text, simulate_run_t *run)
 {
     char copy[MRAIL_FABRIC_MAX_NAME + 32], *colon, *at;
@@ -31,9 +32,9 @@ void simulate_failure(const char *text, simulate_run_t *run)
     at = strrchr(copy, '@');
     colon = strrchr(copy, ':');
     if (at == NULL || colon == NULL || colon > at) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "--fail %s: expected NODE:UPLINK@TIME, as l1:3@50ms",
-                         text);
+        mrail_tool_usage(
+            SIMULATE_VERB,
+            "--fail %s: expected NODE:UPLINK@TIME, such as l1:3@50ms", text);
     }
     *at = *colon = '\0';
     node = mrail_fabric_node_find(run->fabric, copy);
@@ -53,7 +54,7 @@ void simulate_failure(const char *text, simulate_run_t *run)
 
 /* ---- Demands ---- */
 
-/* The NICs by rank; the caller frees them. */
+/* Returns the NICs in the order of their ranks. The caller frees them. */
 static uint32_t *nics_of(const mrail_fabric_t *fabric, uint32_t *num_p)
 {
     uint32_t *nics = malloc((fabric->num_links + 1) * sizeof(*nics));

@@ -1,6 +1,6 @@
 /*
- * mrail simulate, method plan: messages over the rails that libmrail-plan gives
- * them. A rank is a GPU with its NIC, and the GPUs of a host are on one switch.
+ * mrail simulate, method plan: sends messages over the rails that libmrail-plan
+ * assigns. A rank is a GPU with its NIC, and the GPUs of a host share a switch.
  */
 #include "config.h"
 #include "tools/simulate_verb.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Bytes per second of a GPU's link inside its host: NVLink of a recent GPU. */
+/* Bytes per second of a GPU's link within its host, as with current NVLink. */
 #define GPU_LINK 450e9
 
 typedef struct planner {
@@ -24,8 +24,8 @@ typedef struct planner {
     mrail_sim_message_t *planned;
     uint32_t num_planned, room;
     unsigned hosts, rails;
-    uint32_t *first;   /* rank of rail 0 of each host */
-    uint32_t *rank_of; /* of each link to a host */
+    uint32_t *first;   /* for each host, the rank of its rail 0 */
+    uint32_t *rank_of; /* for each link to a host, its rank */
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
@@ -76,7 +76,8 @@ static void planner_cleanup(planner_t *p)
     free(p->first);
 }
 
-/* A host with its ranks: NICs as rails, GPUs on a switch. */
+/* Adds a host and its ranks. Its NICs are rails, and its GPUs share a
+ * switch. */
 static int add_host(planner_t *p, uint32_t h)
 {
     const mrail_fabric_node_t *host = host_at(p, h);
@@ -102,7 +103,8 @@ static uint32_t leaf_of(const planner_t *p, uint32_t host, uint32_t rail)
     return p->fabric->links[host_at(p, host)->up[rail]].upper;
 }
 
-/* All uplinks of a leaf, shared by the rails that a host has on it. */
+/* Sets the uplink capacity of a rail: the total of its leaf's uplinks, divided
+ * among the rails that the host has on this leaf. */
 static int set_uplink(planner_t *p, uint32_t host, uint32_t rail)
 {
     const mrail_fabric_node_t *leaf = &p->fabric->nodes[leaf_of(p, host, rail)];
@@ -152,7 +154,7 @@ static int make_topo(planner_t *p)
     return ret;
 }
 
-/* The messages of a demand, one for each of its pieces. */
+/* Adds a message for each piece of a demand. */
 static int add_pieces(planner_t *p, uint32_t m)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];

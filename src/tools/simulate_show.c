@@ -1,4 +1,4 @@
-/* mrail simulate: the table, JSON, and the drawing. */
+/* mrail simulate: prints the table, the JSON and the drawing. */
 #include "config.h"
 #include "tools/simulate_verb.h"
 
@@ -66,7 +66,7 @@ static void print_after(const simulate_run_t *run, const mrail_sim_load_t *load,
             load->most * 100, load->cv * 100);
 }
 
-/* Lanes that leave uplinks idle for want of source ports. */
+/* Reports cases whose lanes have too few source ports to use all uplinks. */
 static void print_notes(const simulate_run_t *run, FILE *stream)
 {
     for (unsigned i = 0; i < run->num_cases; ++i) {
@@ -210,9 +210,9 @@ void simulate_json(const simulate_run_t *run, FILE *stream)
 
 /* ---- Drawing ---- */
 
-#define LEFT 150  /* of the bars */
-#define WIDTH 720 /* of all bars */
-#define ROW 70    /* of a method */
+#define LEFT 150  /* width to the left of the bars */
+#define WIDTH 720 /* width of all bars */
+#define ROW 70    /* height per method */
 #define TOP 64
 
 static void draw_bars(const simulate_run_t *run, const simulate_case_t *entry,

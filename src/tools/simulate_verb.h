@@ -1,4 +1,4 @@
-/* mrail simulate: what its files share. */
+/* Shared by the files of mrail simulate. */
 #ifndef MRAIL_TOOLS_SIMULATE_VERB_H
 #define MRAIL_TOOLS_SIMULATE_VERB_H
 
@@ -13,30 +13,32 @@
 #define SIMULATE_MAX_PATTERNS 8
 #define SIMULATE_MAX_CASES 64
 
-/* A method with a number of lanes, over all seeds. Times in seconds. */
+/* Results of a method with a number of lanes, over all seeds. Times in
+ * seconds. */
 typedef struct simulate_case {
     mrail_sim_method_t method;
-    int is_planned; /* libmrail-plan first moves messages to other rails */
-    unsigned lanes; /* 1 where the method has none */
+    int is_planned; /* 1: libmrail-plan first moves messages to other rails */
+    unsigned lanes; /* 1 if the method has no lanes */
     unsigned seeds;
     double time_s, least_s,
-        most_s;             /* mean, smallest and largest of the seeds */
-    mrail_sim_load_t load;  /* means over the seeds */
-    mrail_sim_load_t after; /* after the failure; num 0: none */
+        most_s;             /* mean, minimum and maximum over the seeds */
+    mrail_sim_load_t load;  /* mean over the seeds */
+    mrail_sim_load_t after; /* load after the failure; num is 0 without one */
     uint64_t num_flows;
     uint32_t most_qps;
-    double seconds;      /* of this machine */
-    double *link_bytes;  /* of the first seed, by directed link */
-    double first_time_s; /* of the first seed */
+    double seconds;      /* time that this machine took to simulate */
+    double *link_bytes;  /* for the first seed, by directed link */
+    double first_time_s; /* simulated time with the first seed */
 } simulate_case_t;
 
 typedef struct simulate_run {
     const char *fabric_name;
     const mrail_fabric_t *fabric;
-    const char *pattern;  /* as typed */
-    uint64_t bytes;       /* that each host sends in a phase; 0: demands */
-    double bound_s;       /* lower bound from the rates of links */
-    uint32_t failed_link; /* or MRAIL_FABRIC_NONE */
+    const char *pattern; /* as given on the command line */
+    uint64_t bytes;      /* bytes that each host sends in a phase; 0: demands */
+    /* lower bound of the time, from the rates of the links */
+    double bound_s;
+    uint32_t failed_link; /* MRAIL_FABRIC_NONE: none */
     double failure_s;
     simulate_case_t cases[SIMULATE_MAX_CASES];
     unsigned num_cases;
@@ -45,30 +47,33 @@ typedef struct simulate_run {
 void simulate_table(const simulate_run_t *run, FILE *stream);
 void simulate_json(const simulate_run_t *run, FILE *stream);
 
-/* A drawing: a row of bars for each case, the utilisation of each leaf uplink. */
+/* Draws a row of bars for each case, showing the utilisation of each leaf
+ * uplink. */
 void simulate_svg(const simulate_run_t *run, FILE *stream);
 
-/* "plan", or the name of the method. */
+/* Returns "plan" or the name of the method. */
 const char *simulate_method_name(const simulate_case_t *entry);
 
-/* The time of ideal spraying, if it is a case; else 0. */
+/* Returns the time of ideal spraying, or 0 if it is not among the cases. */
 double simulate_spray_s(const simulate_run_t *run);
 
-/* Reads "l1:3@50ms" into run->failed_link and failure_s; NULL: no failure. */
+/* Parses a failure such as "l1:3@50ms" into run->failed_link and failure_s. A
+ * NULL text means no failure. */
 void simulate_failure(const char *text, simulate_run_t *run);
 
 /*
- * Demands of `mrail plan` as messages: from a file, or by a pattern (the other one
- * is NULL). Each NIC is a rank, in the order of hosts, then of rails. Messages
- * between NICs of one host take no link and are left out. The caller frees them. A
- * wrong file or pattern ends the process.
+ * Reads demands of `mrail plan` as messages, from a file or from a pattern; the
+ * other argument is NULL. Each NIC is a rank, ordered by host and then by rail.
+ * Messages between NICs of the same host use no link and are left out. The
+ * caller frees the messages. Exits with a message if the file or pattern is
+ * invalid.
  */
 mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
                                       const char *file, const char *pattern,
                                       uint64_t seed, uint32_t *num_p);
 
-/* The same messages over the rails that libmrail-plan gives them; the caller frees
- * them. 0; -ENOMEM; or another -errno with a sentence. */
+/* Reassigns the messages to the rails that libmrail-plan chooses. The caller
+ * frees the result. Returns 0, -ENOMEM, or another -errno with a message. */
 int simulate_plan(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
                   mrail_sim_message_t **planned_p, uint32_t *num_p, char *why,

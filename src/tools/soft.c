@@ -1,4 +1,4 @@
-/* mrail soft: entry point and what the verbs share. */
+/* mrail soft: entry point and functions that its verbs share. */
 #include "config.h"
 #include "soft.h"
 #include "tools/tool.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SOFT_CONNECT_TRIES 300 /* 10 ms apart */
+#define SOFT_CONNECT_TRIES 300 /* every 10 ms */
 
 void soft_complain(const char *fmt, ...)
 {

@@ -23,7 +23,8 @@ static int is_known(const soft_addrs_t *addrs, unsigned num, uint32_t addr)
     return 0;
 }
 
-/* "10.0.0.2,10.1.0.2": appends them behind the first `num`. */
+/* Parses "10.0.0.2,10.1.0.2" and appends the addresses after the first
+ * `num`. */
 static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
                           unsigned num, unsigned *rails_p)
 {
@@ -40,11 +41,11 @@ static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
         if (rails == SROCE_SESSION_MAX_RAILS ||
             num + rails == SROCE_SESSION_MAX_DEVS) {
             return mrail_text_fail(
-                line, "more than %d rails of a node, or %d in all",
+                line, "more than %d rails of a node, or %d in total",
                 SROCE_SESSION_MAX_RAILS, SROCE_SESSION_MAX_DEVS);
         }
         if (is_known(addrs, num + rails, ntohl(addr.s_addr))) {
-            return mrail_text_fail(line, "address %.40s is there twice", word);
+            return mrail_text_fail(line, "address %.40s occurs twice", word);
         }
         addrs->devs[num + rails++].addr = ntohl(addr.s_addr);
     }
@@ -71,7 +72,7 @@ static int take_line(mrail_text_line_t *line, void *arg)
     if (addrs->num_nodes > 0 && rails != addrs->num_rails) {
         return mrail_text_fail(line,
                                "%s has %u rails, nodes before it have %u; all "
-                               "nodes must have equally many",
+                               "nodes must have the same number",
                                line->words[0], rails, addrs->num_rails);
     }
     if (addrs->num_nodes == SROCE_SESSION_MAX_NODES) {

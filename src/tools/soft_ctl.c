@@ -1,4 +1,4 @@
-/* mrail soft ctl: changes the rails of a session that runs. */
+/* mrail soft ctl: changes the rails of a running session. */
 #include "config.h"
 #include "soft.h"
 #include "soft_script.h"
@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 #define CTL_VERB "soft ctl"
-#define ALL UINT_MAX /* of nodes or rails */
+#define ALL UINT_MAX /* all nodes or all rails */
 
 typedef struct soft_ctl {
     const char *name;
     unsigned node, rail;
-    const char *script; /* a file; NULL: none */
+    const char *script; /* file name; NULL: none */
     mrail_tool_args_t actions;
 } soft_ctl_t;
 
-/* An action of the scripts' table, NAME or NAME=VALUE[,VALUE]. */
+/* Applies an action of fault scripts: NAME or NAME=VALUE[,VALUE]. */
 static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
                           const char *action)
 {
@@ -40,7 +40,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* for an action of separators only */
+    words[0] = text; /* for an action that consists only of separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -65,12 +65,12 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
 
 #define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Settings with plain numbers; scripts have them as actions with units. */
+/* Settings that are plain numbers. In scripts, they are actions with units. */
 static const struct {
     const char *name;
-    size_t rates[2];   /* fields of 64 bits; 0: none */
-    size_t number;     /* a field of 32 bits; 0: none */
-    unsigned long max; /* of the number */
+    size_t rates[2];   /* offsets of 64-bit fields; 0: none */
+    size_t number;     /* offset of a 32-bit field; 0: none */
+    unsigned long max; /* maximum of `number` */
 } ctl_settings[] = {
     {"rate",
      {CTL_FIELD(egress.rate_bytes_per_s), CTL_FIELD(ingress.rate_bytes_per_s)},
@@ -111,7 +111,8 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
     return 0;
 }
 
-/* "delay=1ms" is an action of scripts, "delay=1000" a setting. */
+/* Distinguishes "delay=1ms", an action of scripts, from the setting
+ * "delay=1000". */
 static int soft_ctl_is_number(const char *value)
 {
     return value[strspn(value, "0123456789")] == '\0';
@@ -139,15 +140,15 @@ static void soft_ctl_help(FILE *stream)
     static const char words[] =
         "\nActions:\n"
         "  rate=RATE           the rate of both directions: 100MB/s, 800Mb/s, max\n"
-        "  egress=RATE         that of what the rail sends\n"
-        "  ingress=RATE        that of what the rail receives\n"
-        "  loss=PPM            packets lost of a million, in both directions\n"
+        "  egress=RATE         the rate at which the rail sends\n"
+        "  ingress=RATE        the rate at which the rail receives\n"
+        "  loss=PPM            packets lost per million, in both directions\n"
         "  delay=US            microseconds added, in both directions\n"
-        "and those of scripts, their values after '=': drop=1%, delay=1ms,\n"
+        "and those of scripts, with their values after '=': drop=1%, delay=1ms,\n"
         "reorder=1%,200us.\n"
         "\nLines of a script:\n"
         "  # comment\n"
-        "  seed N              of the random numbers, first of all\n"
+        "  seed N              seed of the random numbers; must come first\n"
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
         "WHEN is a time from the start (10ms), 'packet N' or 'byte N' (64k) that\n"
@@ -184,7 +185,7 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
 {
     static sroce_session_dev_t scratch;
 
-    /* All or nothing: a copy of a device takes the actions first. */
+    /* All or nothing: check the actions on a copy of a device first. */
     for (char **action = actions; *action != NULL; ++action) {
         if (soft_ctl_apply(&scratch, session->flags, *action) != 0) {
             return SOFT_EXIT_USAGE;
@@ -232,7 +233,7 @@ static const char *const synopsis[] = {
     "[--session NAME] [--node K] [--rail R] ACTION ...",
     "[--session NAME] --script FILE", NULL};
 
-/* Options may follow an action. */
+/* Collects the actions. Options may follow them. */
 static unsigned soft_ctl_word(void *target, char **argv)
 {
     if (argv[0][0] == '-') {
@@ -246,11 +247,10 @@ static const mrail_command_t command = {
     .verb = CTL_VERB,
     .synopsis = synopsis,
     .about =
-        "Changes rails while jobs run; without --node or --rail all of them.\n",
+        "Changes rails while jobs run: all of them, unless --node or --rail is given.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
-    .epilog =
-        "Exit status: 0 done, 1 it failed or did not get to its end, 2 usage.\n",
+    .epilog = "Exit status: 0 done, 1 it failed or did not finish, 2 usage.\n",
     .other = soft_ctl_word};
 
 static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
@@ -258,7 +258,7 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
     mrail_options_parse(&command, argv, ctl);
     if (ctl->script == NULL) {
         if (ctl->actions.count == 0) {
-            mrail_tool_usage(CTL_VERB, "no action: what shall change?");
+            mrail_tool_usage(CTL_VERB, "no action: give one, such as down");
         }
     } else if ((ctl->actions.count != 0) || (ctl->node != ALL) ||
                (ctl->rail != ALL)) {

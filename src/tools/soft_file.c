@@ -10,7 +10,7 @@
 
 _Static_assert(SOFT_FILE_WHY_MAX >= SROCE_FAULT_WHY_MAX, "sentences fit");
 
-/* Reads a file, at most one byte more than a script may have. */
+/* Reads a file, up to one byte more than the size limit of scripts. */
 static int read_all(const char *path, char *text, size_t *length_p)
 {
     int is_stdin = (strcmp(path, "-") == 0), ret = 0;

@@ -1,6 +1,6 @@
 /*
  * Fault scripts in files. `mrail soft` plays them, and `mrail run` checks them
- * before it starts a process. `mrail run` needs nothing else of the software
+ * before it starts a process. `mrail run` needs no other part of the software
  * rails.
  */
 #ifndef MRAIL_TOOLS_SOFT_FILE_H
@@ -10,14 +10,15 @@
 
 struct sroce_fault_script;
 
-#define SOFT_FILE_WHY_MAX 512 /* bytes of a sentence */
+#define SOFT_FILE_WHY_MAX 512 /* bytes of a message */
 
-/* Reads a file; "-" is standard input. 0, or -errno and a sentence in `why`. */
+/* Reads a file, or standard input for "-". Returns 0, or -errno with a message
+ * in `why`. */
 int soft_file_read(const char *path, struct sroce_fault_script **script_p,
                    char *why, size_t size);
 
-/* Checks that rails of this size have all devices of the script. Results as
- * above. */
+/* Checks that software rails of this size have all devices that the script
+ * names. Returns the same values. */
 int soft_file_fit(const struct sroce_fault_script *script, unsigned num_nodes,
                   unsigned num_rails, int has_icrc, char *why, size_t size);
 

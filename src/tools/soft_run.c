@@ -1,4 +1,5 @@
-/* mrail soft [options] -- CMD: makes or joins a session, then becomes CMD. */
+/* mrail soft [options] -- CMD: creates or joins a session, then executes
+ * CMD. */
 #include "config.h"
 #include "soft.h"
 #include "soft_addrs.h"
@@ -26,17 +27,17 @@
 #define DEFAULT_RAILS 4
 #define NODE_OF_RANK UINT_MAX
 #define SOFT_JOIN_TRIES 30
-#define SOFT_END_MS 300 /* a session daemon ends sooner when it is alone */
+#define SOFT_END_MS 300 /* an unused session daemon exits within this time */
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    const char *rates;     /* as typed; NULL: not given */
+    const char *rates;     /* as given on the command line; NULL: not given */
     unsigned nodes, rails; /* 0: not given */
     int given_icrc, given_mtu;
     unsigned node;      /* NODE_OF_RANK: from the launcher's variables */
-    const char *script; /* a file; NULL: none */
-    const char *list;   /* a file of addresses; NULL: none */
-    soft_addrs_t addrs; /* its content */
+    const char *script; /* file name; NULL: none */
+    const char *list;   /* name of an address file; NULL: none */
+    soft_addrs_t addrs; /* contents of that file */
 } soft_run_t;
 
 static void soft_run_mtu(void *target, const char *text)
@@ -53,7 +54,7 @@ static void soft_run_mtu(void *target, const char *text)
     run->given_mtu = 1;
 }
 
-/* "127.7": the first two numbers of an IPv4 address. */
+/* Parses "127.7", the first two numbers of an IPv4 address. */
 static void soft_run_base(void *target, const char *text)
 {
     soft_run_t *run = target;
@@ -102,8 +103,8 @@ static const mrail_option_t soft_run_options[] = {
     {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
     {"--node", "K",
-     "the node of CMD, from 0 (by blocks from the rank under mpirun and srun; "
-     "else 0)",
+     "the node of CMD, from 0 (under mpirun and srun, ranks are divided into "
+     "blocks; otherwise 0)",
      MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rate", "LIST",
      "rate of each direction, one for all rails or one for each, such as "
@@ -122,12 +123,12 @@ static const mrail_option_t soft_run_options[] = {
     {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     {"--script", "FILE",
-     "faults while CMD runs; mrail soft ctl --help has the language. Of several "
-     "ranks, rank 0 plays it",
+     "faults while CMD runs; mrail soft ctl --help describes the language. If "
+     "there are several ranks, rank 0 plays it",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
     {"--session", "NAME",
-     "sessions of one name share rails and rates (default)", MRAIL_OPTION_TEXT,
-     FIELD(params.name), 0, 0, NULL},
+     "commands with the same session share rails and rates (default)",
+     MRAIL_OPTION_TEXT, FIELD(params.name), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
@@ -143,8 +144,8 @@ static const mrail_command_t command = {
         "machine's own: no NIC, no root.\n",
     .options = soft_run_options,
     .epilog =
-        "The session is made if it is not there and ends with its last process\n"
-        "(0.2 s later; until then a command that fits joins it).\n"
+        "The session is created if it does not exist, and ends 0.2 s after its last\n"
+        "process. Until then, a command with matching options joins it.\n"
         "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n",
     .operands = 1};
 
@@ -160,7 +161,7 @@ static void soft_run_rates(soft_run_t *run)
     }
 }
 
-/* The list says what --nodes, --rails, --rate and --base say. */
+/* The list replaces --nodes, --rails, --rate and --base. */
 static void soft_run_list(soft_run_t *run)
 {
     char why[SOFT_WHY_MAX];
@@ -205,7 +206,8 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     return first;
 }
 
-/* Runs in the grandchild: closes everything that it has from the caller. */
+/* Runs in the grandchild. Closes all descriptors that were inherited from the
+ * caller. */
 static void soft_daemon_child(const char *name,
                               const sroce_session_hold_t *hold, int ready_fd)
 {
@@ -220,8 +222,8 @@ static void soft_daemon_child(const char *name,
     if (chdir("/") != 0) {
         _exit(1);
     }
-    /* Descriptors 3 and 4 hold the session, 5 is the pipe; there is nothing
-     * else. */
+    /* Descriptors 3 and 4 keep the session, and 5 is the pipe. All others are
+     * closed. */
     copy.file_fd = fcntl(hold->file_fd, F_DUPFD_CLOEXEC, 6);
     copy.base_fd = fcntl(hold->base_fd, F_DUPFD_CLOEXEC, 6);
     ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 6);
@@ -234,7 +236,7 @@ static void soft_daemon_child(const char *name,
     _exit(sroce_daemon_run(name, &copy, 5));
 }
 
-/* Starts the session daemon without a parent and waits until it listens. */
+/* Starts the session daemon as an orphan and waits until it listens. */
 static int soft_daemon_start(const char *name, const sroce_session_hold_t *hold)
 {
     int pipe_fds[2], ret = 0;
@@ -284,10 +286,10 @@ static int soft_run_create(soft_run_t *run)
         return ret;
     }
     if (ret == -EEXIST) {
-        return 0; /* another process was faster */
+        return 0; /* another process created it first */
     }
     if (ret == -EADDRNOTAVAIL) {
-        soft_complain("this machine has not all of the addresses that %u "
+        soft_complain("this machine does not have all addresses that %u "
                       "nodes x %u rails need; see --base",
                       run->params.num_nodes, run->params.num_rails);
     } else if (ret == -EADDRINUSE) {
@@ -301,15 +303,16 @@ static int soft_run_create(soft_run_t *run)
     return ret;
 }
 
-/* A connection to the session daemon that holds the session, or -1 after a
- * message. */
+/* Returns a connection to the session daemon, which keeps the session alive, or
+ * -1 after printing a message. */
 static int soft_run_join(soft_run_t *run)
 {
     const char *name = run->params.name;
     sroce_session_t *session;
     int conn;
 
-    /* Another process's session may end before this process holds it. */
+    /* A session that another process has left may end before this process joins
+     * it. */
     for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
         conn = soft_connect(name, SROCE_DAEMON_HOLD);
         if (conn >= 0) {
@@ -331,8 +334,8 @@ static int soft_run_join(soft_run_t *run)
     return -1;
 }
 
-/* Compares the requested session with the existing one: 0, or -EINVAL with a
- * message that names the difference. */
+/* Compares the requested session with the existing one. Returns 0, or -EINVAL
+ * with a message that names the difference. */
 static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                           char *why, size_t size)
 {
@@ -375,7 +378,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                  session->mtu);
         return -EINVAL;
     }
-    /* The same rates are no conflict; other rates are a mistake. */
+    /* Giving the same rates again is allowed. Different rates are a mistake. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {
@@ -389,9 +392,9 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     return 0;
 }
 
-/* Joins the session, or makes it; *conn_p holds it. A session that does not fit
- * may belong to a command that has just ended. So a second try follows a moment
- * later. */
+/* Joins the session or creates it. *conn_p keeps it alive. A session that does
+ * not match may belong to a command that has just ended, so a second attempt
+ * follows after a moment. */
 static int soft_run_enter(soft_run_t *run, int *conn_p,
                           sroce_session_t **session_p)
 {
@@ -416,7 +419,7 @@ static int soft_run_enter(soft_run_t *run, int *conn_p,
     }
 }
 
-/* Ranks by blocks: rank * nodes / size. */
+/* Assigns ranks to nodes in blocks: rank * nodes / size. */
 static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);
@@ -446,8 +449,8 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
     return 0;
 }
 
-/* Path of the library relative to this program: as installed, also in a moved
- * tree, or in the build tree. */
+/* Finds the library relative to this program: in the installation, even if it
+ * was moved, or in the build tree. */
 static int soft_run_library(char *path, size_t max)
 {
     static const char libexec[] = PKGLIBEXECDIR, lib[] = PKGLIBDIR;
@@ -466,7 +469,7 @@ static int soft_run_library(char *path, size_t max)
     if (access(path, R_OK) == 0) {
         return 0;
     }
-    /* The tree was moved: replaces the part that both configured folders
+    /* The tree was moved: replace the prefix that both configured directories
      * share. */
     while ((libexec[same] != '\0') && (libexec[same] == lib[same])) {
         ++same;
@@ -492,7 +495,8 @@ static int soft_run_environment(const soft_run_t *run)
     char *preload;
 
     if (soft_run_library(library, sizeof(library)) != 0) {
-        soft_complain(SOFT_LIBRARY " is not at %s: is mrail installed whole?",
+        soft_complain(SOFT_LIBRARY
+                      " is not at %s: is the installation complete?",
                       library);
         return -ENOENT;
     }
@@ -508,7 +512,7 @@ static int soft_run_environment(const soft_run_t *run)
     return 0;
 }
 
-/* Of several ranks the first one plays the script. */
+/* If there are several ranks, the first one plays the script. */
 static int soft_run_script_is_mine(const soft_run_t *run)
 {
     return (run->script != NULL) && (mrail_launch_read(getenv).rank <= 0);
@@ -539,7 +543,8 @@ int soft_main_run(char **argv)
     if ((script != NULL) && (soft_script_spawn(session, script) != 0)) {
         return SOFT_EXIT_FAILED;
     }
-    /* CMD and its children keep the session by keeping this descriptor. */
+    /* CMD and its children keep the session alive by holding this
+     * descriptor. */
     fcntl(conn, F_SETFD, 0);
     execvp(argv[first], argv + first);
     ret = errno;

@@ -20,12 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Interval at which a step that waits for counters reads them. */
+/* Polling interval of a step that waits for counters. */
 #define SCRIPT_COUNT_NS MRAIL_NS_PER_MS
 
-/* Answers of the process beside a command about its start. */
+/* Messages from the script process to the command about its start. */
 #define SCRIPT_READY_YES "y"
-#define SCRIPT_READY_NO "n" /* after a message */
+#define SCRIPT_READY_NO "n" /* after it printed an error message */
 
 typedef struct script_run {
     sroce_session_t *session;
@@ -33,14 +33,15 @@ typedef struct script_run {
     sroce_fault_timeline_t *tl;
     FILE *out;
     mrail_ns_t start_ns;
-    int conn;     /* to the session daemon; ends with the session */
-    int job_fd;   /* a pidfd: ends with the job; -1: there is none */
-    int ready_fd; /* gets a SCRIPT_READY_* byte; -1: nobody asks */
-    int changed;  /* the session's processes need a notification */
+    /* connection to the session daemon; closed when the session ends */
+    int conn;
+    int job_fd;   /* pidfd of the job; -1: none */
+    int ready_fd; /* receives a SCRIPT_READY_* byte; -1: none */
+    int changed;  /* 1: the session's processes must be notified */
     struct {
         uint64_t packets;
         uint64_t bytes;
-    } before[SROCE_SESSION_MAX_DEVS]; /* sent before the start */
+    } before[SROCE_SESSION_MAX_DEVS]; /* sent before the start of the script */
 } script_run_t;
 
 static volatile sig_atomic_t script_stop;
@@ -116,7 +117,8 @@ static void script_note(void *arg, mrail_ns_t at_ns,
 
 /* ---- Playing ---- */
 
-/* One script at a time: two would undo each other's steps. */
+/* Only one script may run at a time, because two would undo each other's
+ * steps. */
 static int script_claim(sroce_session_t *session)
 {
     int32_t other = 0;
@@ -124,8 +126,9 @@ static int script_claim(sroce_session_t *session)
     while (!atomic_compare_exchange_strong(&session->script_pid, &other,
                                            (int32_t)getpid())) {
         if ((kill(other, 0) == 0) || (errno != ESRCH)) {
-            soft_complain("session '%s' plays a script already: process %d",
-                          session->name, (int)other);
+            soft_complain(
+                "session '%s' is already playing a script: process %d",
+                session->name, (int)other);
             return -EBUSY;
         }
     }
@@ -139,7 +142,7 @@ static void script_release(sroce_session_t *session)
     atomic_compare_exchange_strong(&session->script_pid, &own, 0);
 }
 
-/* Notifies the session's processes of a change. */
+/* Notifies the session's processes of changes. */
 static void script_notify(script_run_t *run)
 {
     sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};
@@ -208,7 +211,7 @@ static void script_finish(script_run_t *run)
     close(run->conn);
 }
 
-/* Time until the next step is due. */
+/* Returns the time until the next step is due. */
 static mrail_ns_t script_pause_ns(const script_run_t *run, mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = sroce_fault_timeline_next(run->tl);
@@ -254,7 +257,7 @@ static void script_ready(script_run_t *run, const char *byte)
     }
 }
 
-/* Does what is due by time and counters. */
+/* Executes the steps that are due by time or by counters. */
 static script_end_t script_round(script_run_t *run, const sigset_t *mask)
 {
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
@@ -277,7 +280,7 @@ static script_end_t script_loop(script_run_t *run)
     sigset_t stops, mask;
     script_end_t end;
 
-    /* Signals arrive in ppoll() only, so none is missed. */
+    /* Signals are delivered only in ppoll(), so none is missed. */
     sigemptyset(&stops);
     sigaddset(&stops, SIGINT);
     sigaddset(&stops, SIGTERM);
@@ -318,7 +321,7 @@ int soft_script_play(sroce_session_t *session,
     return (end == SCRIPT_DONE) ? 0 : SOFT_EXIT_FAILED;
 }
 
-/* ---- Beside a job ---- */
+/* ---- Script alongside a job ---- */
 
 static void script_undo(script_run_t *run)
 {
@@ -330,7 +333,8 @@ static void script_undo(script_run_t *run)
     script_notify(run);
 }
 
-/* Runs in the grandchild: only stderr of the caller stays open. */
+/* Runs in the grandchild. Of the caller's descriptors, only stderr stays
+ * open. */
 static _Noreturn void script_child(script_run_t *run)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -341,8 +345,8 @@ static _Noreturn void script_child(script_run_t *run)
     if ((null_fd < 0) || (dup2(null_fd, 0) < 0) || (dup2(null_fd, 1) < 0)) {
         _exit(1);
     }
-    /* Moves the descriptors up, out of the way, then down: 3 the pipe, 4 the
-     * job. */
+    /* Move the descriptors up first, so that dup2() cannot overwrite them. Then
+     * 3 becomes the pipe and 4 the job. */
     run->ready_fd = fcntl(run->ready_fd, F_DUPFD_CLOEXEC, 5);
     run->job_fd = fcntl(run->job_fd, F_DUPFD_CLOEXEC, 5);
     if ((dup2(run->ready_fd, 3) < 0) || (dup2(run->job_fd, 4) < 0)) {
@@ -381,7 +385,7 @@ int soft_script_spawn(sroce_session_t *session,
     run.ready_fd = pipe_fds[1];
     pid = fork();
     if (pid == 0) {
-        /* The process has no parent: the command does not expect a child. */
+        /* Fork twice, because the command does not expect a child. */
         pid = fork();
         if (pid == 0) {
             script_child(&run);
@@ -390,7 +394,7 @@ int soft_script_spawn(sroce_session_t *session,
     }
     close(pipe_fds[1]);
     close(run.job_fd);
-    /* ECHILD: the caller ignores SIGCHLD. The byte tells the result. */
+    /* ECHILD: the caller ignores SIGCHLD. The byte reports the result. */
     if ((pid < 0) || (waitpid(pid, NULL, 0) < 0 && errno != ECHILD) ||
         (read(pipe_fds[0], &byte, 1) != 1)) {
         soft_complain("the script was not started");

@@ -1,4 +1,5 @@
-/* mrail soft status: rails, settings, processes and counters of a session. */
+/* mrail soft status: shows the rails, settings, processes and counters of a
+ * session. */
 #include "config.h"
 #include "soft.h"
 #include "softroce/core/sroce.h"
@@ -20,7 +21,8 @@ static const char *const core_counter_names[] = {
 #undef SOFT_CORE_COUNTER_NAME
 };
 
-/* The protocol's counters, over all processes of a device so far. */
+/* Prints the protocol's counters, summed over all past and present processes of
+ * a device. */
 static void soft_status_core(mrail_json_t *json, const sroce_session_dev_t *dev)
 {
     mrail_json_object(json, "protocol");
@@ -35,7 +37,7 @@ static void soft_status_core(mrail_json_t *json, const sroce_session_dev_t *dev)
     mrail_json_object_end(json);
 }
 
-/* Packets that the protocol refused, for any reason. */
+/* Returns the number of packets that the protocol dropped for any reason. */
 static uint64_t soft_status_core_drops(const sroce_session_dev_t *dev)
 {
     uint64_t total = 0;
@@ -146,7 +148,7 @@ static void soft_status_rate(uint64_t bytes_per_s, char *text, size_t max)
     }
 }
 
-/* "bad": up, with a fault that has no column. */
+/* "bad" means that the port is up, but has a fault that no column shows. */
 static const char *soft_status_port(const sroce_session_dev_t *dev)
 {
     return dev->down ? "down" : (dev->faults != 0) ? "bad" : "up";

@@ -154,8 +154,9 @@ int mrail_tool_moved(const char *own_dir, const char *configured,
     size_t same = 0, tail, own = strlen(own_dir);
     int length;
 
-    /* The folders that both configured paths share, but never all of
-     * `configured`: its last folder shows that the tree is an installation. */
+    /* The directories that both configured paths share, but never all of
+     * `configured`. Its last directory proves that the tree is an
+     * installation. */
     for (size_t i = 0;
          last != NULL && configured + i <= last && configured[i] == target[i];
          ++i) {
@@ -192,8 +193,8 @@ const char *mrail_tool_file_name(const char *path)
     return (strcmp(path, "-") == 0) ? "stdin" : path;
 }
 
-/* Reads the rest of a stream and appends a zero byte, up to slightly more than
- * the limit. NULL: out of memory. */
+/* Reads the rest of a stream, up to slightly more than the limit, and appends a
+ * NUL byte. Returns NULL if memory runs out. */
 static char *read_stream(FILE *file, size_t max, size_t *length_p)
 {
     size_t room = 65536, length = 0, got = 1;

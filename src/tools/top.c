@@ -1,5 +1,5 @@
-/* mrail top: what the rails of this user's processes do, from their telemetry
- * pages. Options, samples, and the terminal's keys. */
+/* mrail top: shows activity on the rails of this user's processes, from their
+ * telemetry pages. This file handles options, samples and keys. */
 #include "config.h"
 #include "base/number.h"
 #include "tools/options.h"
@@ -20,7 +20,7 @@ typedef struct top {
     const char *dir;
     const char *job;
     double interval_s;
-    uint64_t count; /* 0: for ever */
+    uint64_t count; /* 0: no limit */
     top_filter_t filter;
     unsigned order; /* top_order_t */
     int json;
@@ -51,7 +51,7 @@ static void top_print(const top_t *top, const pages_t *before,
     fflush(stdout);
 }
 
-/* One sample after the other, as text that scrolls. */
+/* Prints one sample after the other as scrolling text. */
 static void top_scroll(const top_t *top, pages_t *before)
 {
     pages_t now;
@@ -76,7 +76,7 @@ static void top_draw(const top_t *top, const pages_t *before,
     fflush(stdout);
 }
 
-/* 0: go on; -1: end. */
+/* Returns 0 to continue, or -1 to exit. */
 static int top_key(top_t *top, int key, unsigned *page_p)
 {
     switch (key) {
@@ -100,7 +100,7 @@ static int top_key(top_t *top, int key, unsigned *page_p)
     }
 }
 
-/* Keys act at once, on the samples that are there. */
+/* Keys take effect at once, using the current samples. */
 static void top_screen(top_t *top, pages_t *before)
 {
     unsigned page = 0;
@@ -126,7 +126,7 @@ static void top_screen(top_t *top, pages_t *before)
     putchar('\n');
 }
 
-/* How many rails of the sample the filters let through. */
+/* Returns the number of rails that pass the filters. */
 static unsigned top_shown(const top_t *top, const pages_t *now)
 {
     top_row_t *rows;
@@ -189,9 +189,9 @@ static void top_take_ranks(void *target, const char *text)
 #define FIELD(_name) offsetof(top_t, _name)
 
 static const mrail_option_t top_options[] = {
-    {"--interval", "TIME", "between two samples, 0.1 to 3600 seconds (1)",
+    {"--interval", "TIME", "time between two samples, 0.1 to 3600 seconds (1)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
-    {"--count", "N", "samples, then end (on a terminal: go on; else 1)",
+    {"--count", "N", "number of samples (on a terminal unlimited, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
@@ -226,14 +226,14 @@ static const mrail_command_t command = {
         "Shows what each rail of this user's processes on this machine carries:\n"
         "\n"
         "  LANES    queue pairs that are up        MB/S   over the interval\n"
-        "  OF       what the port can do           OUT    bytes in flight\n"
+        "  OF       rate of the port               OUT    bytes in flight\n"
         "  STALLED  share of the time in which work was outstanding on a lane and\n"
-        "           nothing came back: the network, or the other end\n"
-        "  IDLE     ... in which nothing was posted, while others had work\n"
+        "           nothing completed, because of the network or the other end\n"
+        "  IDLE     share of the time in which a lane had no work, but others did\n"
         "\n"
-        "and the last events. A process that was killed is shown as ended. On a\n"
-        "terminal it shows a page at a time: space and b turn pages, s changes the\n"
-        "order, q ends it. --job, --rank, --rail and --program are filters.\n",
+        "It also shows the last events. A process that was killed is shown as ended.\n"
+        "On a terminal, it shows a page at a time: space and b turn pages, s changes\n"
+        "the order, q quits. --job, --rank, --rail and --program are filters.\n",
     .options = top_options,
     .epilog =
         "Exit status: 0 done, 1 no process or rail to show, or failure, 2 usage.\n"};

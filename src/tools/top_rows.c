@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What two samples tell ---- */
+/* ---- Comparing two samples ---- */
 
 static const mrail_page_lane_t *find_lane(const mrail_page_t *page,
                                           const mrail_page_lane_t *lane)
@@ -26,7 +26,7 @@ static const mrail_page_lane_t *find_lane(const mrail_page_t *page,
     return NULL;
 }
 
-/* Of counters that may have begun anew. */
+/* Returns the increase of a counter, which may have been reset. */
 static double increase(uint64_t before, uint64_t now)
 {
     return (now > before) ? (double)(now - before) : 0;
@@ -100,7 +100,7 @@ static int same_job(const top_row_t *x, const top_row_t *y)
     return strcmp(x->item->page->job, y->item->page->job) == 0;
 }
 
-/* The larger value first; as they were where values are equal. */
+/* Sorts by descending value. Rows with equal values keep their order. */
 static int by_value(const top_row_t *x, const top_row_t *y, double a, double b)
 {
     if (!same_job(x, y) || (a == b)) {
@@ -140,7 +140,7 @@ static int by_outstanding(const void *a, const void *b)
 
 typedef int (*order_func_t)(const void *a, const void *b);
 
-/* The pages are by job and rank already. */
+/* The pages are already sorted by job and rank. */
 static const order_func_t orders[TOP_ORDER_NUM] = {
     [TOP_BY_RANK] = NULL,
     [TOP_BY_RATE] = by_rate,

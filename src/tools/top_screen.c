@@ -23,7 +23,7 @@ static void on_end(int signal)
 
 static void on_resize(int signal)
 {
-    /* It interrupts the wait for a key. */
+    /* The signal only interrupts the wait for a key. */
 }
 
 static void catch_signal(int number, void (*func)(int))
@@ -34,7 +34,8 @@ static void catch_signal(int number, void (*func)(int))
     sigaction(number, &action, NULL);
 }
 
-/* Ctrl-Z: the shell gets its terminal back, and we ours when we go on. */
+/* On Ctrl-Z, restores the shell's terminal settings, and sets ours again when
+ * the process continues. */
 static void on_suspend(int signal)
 {
     int before = errno;
@@ -45,7 +46,7 @@ static void on_suspend(int signal)
     raise(SIGTSTP);
     sigemptyset(&set);
     sigaddset(&set, SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &set, NULL); /* stops here */
+    sigprocmask(SIG_UNBLOCK, &set, NULL); /* the process stops here */
     catch_signal(SIGTSTP, on_suspend);
     tcsetattr(STDIN_FILENO, TCSANOW, &single);
     errno = before;
@@ -101,7 +102,7 @@ int top_screen_key(double *seconds_p)
     if (ready <= 0) {
         return 0;
     }
-    /* A terminal that has gone is readable and has nothing. */
+    /* A terminal that was closed is readable but returns no data. */
     return (read(STDIN_FILENO, &key, 1) == 1) ? key : -1;
 }
 

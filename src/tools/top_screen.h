@@ -1,21 +1,24 @@
 /*
- * mrail top on a terminal: its size, single keys, and the settings that single
- * keys need. They are undone when the process ends or is suspended.
+ * mrail top on a terminal: its size, single keys, and the terminal settings for
+ * single keys. The settings are restored when the process exits or is
+ * suspended.
  */
 #ifndef MRAIL_TOOLS_TOP_SCREEN_H
 #define MRAIL_TOOLS_TOP_SCREEN_H
 
-/* 1 if stdin and stdout are a terminal, which then gives single keys. */
+/* Returns 1 if stdin and stdout are a terminal, and sets it to deliver single
+ * keys. */
 int top_screen_open(void);
 
-/* Rows of the terminal; 24 if it does not say. */
+/* Returns the number of rows of the terminal, or 24 if it is unknown. */
 unsigned top_screen_rows(void);
 
-/* Waits for a key up to `seconds`, and takes what has passed off them. The key; 0:
- * none came, or the size has changed; -1: the process is asked to end. */
+/* Waits up to *seconds_p for a key and subtracts the time that passed. Returns
+ * the key; 0 on timeout or if the terminal was resized; -1 if the process was
+ * asked to exit. */
 int top_screen_key(double *seconds_p);
 
-/* Gives the terminal its settings back. */
+/* Restores the settings of the terminal. */
 void top_screen_close(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* mrail top: what it prints. */
+/* mrail top: output. */
 #ifndef MRAIL_TOOLS_TOP_SHOW_H
 #define MRAIL_TOOLS_TOP_SHOW_H
 
@@ -6,20 +6,22 @@
 
 #include <stdio.h>
 
-/* Jobs one after the other, each with a line of titles, then the last events. */
+/* Prints the rows grouped by job with a header for each job, then the last
+ * events. */
 void top_table(FILE *stream, const pages_t *before, const pages_t *now,
                const top_filter_t *filter, top_order_t order);
 
-/* One screen of `lines` lines: titles, rows of page *page_p (from 0; brought into
- * range), the last events, and a line that names the keys. */
+/* Prints one screen of `lines` lines: headers, the rows of page *page_p (from
+ * 0; adjusted to the valid range), the last events, and a line that lists the
+ * keys. */
 void top_screenful(FILE *stream, const pages_t *before, const pages_t *now,
                    const top_filter_t *filter, top_order_t order,
                    unsigned lines, unsigned *page_p);
 
-/* The word of an order, as --sort takes it. */
+/* Returns the name of an order, as in --sort. */
 const char *top_order_text(top_order_t order, char text[16]);
 
-/* One object on one line, on stdout. */
+/* Prints one object on one line to stdout. */
 void top_json(const pages_t *before, const pages_t *now,
               const top_filter_t *filter);
 

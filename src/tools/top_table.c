@@ -1,4 +1,4 @@
-/* mrail top: rows as text. */
+/* mrail top: formats rows as text. */
 #include "config.h"
 #include "tools/top_show.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LAST_EVENTS 8
-#define SCREEN_EVENTS 4 /* fewer where rows need the space */
+#define SCREEN_EVENTS 4 /* fewer if the rows need the space */
 
 static const char *job_text(const mrail_page_t *page)
 {
@@ -23,7 +23,8 @@ static void print_titles(FILE *stream)
             "OUT");
 }
 
-/* `first`: the row above is of another process, or there is none. */
+/* `first` is 1 if the row above belongs to another process, or if there is
+ * none. */
 static void print_row(FILE *stream, const top_row_t *row, int first)
 {
     const mrail_page_t *page = row->item->page;
@@ -40,7 +41,7 @@ static void print_row(FILE *stream, const top_row_t *row, int first)
         row->item->alive ? "" : "  ended");
 }
 
-/* The last events, at most `most`. */
+/* Prints the last events, at most `most` of them. */
 static void print_events(FILE *stream, const pages_t *pages,
                          const top_filter_t *filter, unsigned most)
 {
@@ -90,7 +91,7 @@ void top_table(FILE *stream, const pages_t *before, const pages_t *now,
     print_events(stream, now, filter, LAST_EVENTS);
 }
 
-/* ---- One screen ---- */
+/* ---- Single screen ---- */
 
 const char *top_order_text(top_order_t order, char text[16])
 {
@@ -103,7 +104,7 @@ const char *top_order_text(top_order_t order, char text[16])
     return text;
 }
 
-/* Rows with a line for each job before its first one, as text. */
+/* Formats the rows as text, with a line before the first row of each job. */
 static char *screen_text(const top_row_t *rows, unsigned num, unsigned *lines_p)
 {
     const pages_item_t *item = NULL;
@@ -121,7 +122,7 @@ static char *screen_text(const top_row_t *rows, unsigned num, unsigned *lines_p)
             fprintf(stream, "job %s\n", job_text(rows[i].item->page));
             ++lines;
         }
-        /* A page may begin with any row: each one says whose it is. */
+        /* A page may start with any row, so each row names its process. */
         print_row(stream, &rows[i], 1);
         item = rows[i].item;
     }
@@ -132,7 +133,7 @@ static char *screen_text(const top_row_t *rows, unsigned num, unsigned *lines_p)
     return text;
 }
 
-/* Lines `first` to `first + num` of a text. */
+/* Prints `num` lines of a text, starting with line `first`. */
 static void print_lines(FILE *stream, const char *text, unsigned first,
                         unsigned num)
 {
@@ -150,7 +151,8 @@ void top_screenful(FILE *stream, const pages_t *before, const pages_t *now,
                    const top_filter_t *filter, top_order_t order,
                    unsigned lines, unsigned *page_p)
 {
-    /* Titles, the events with an empty line and a title, the keys. */
+    /* Lines for the header, the events with an empty line and a title, and the
+     * keys. */
     const unsigned other = 1 + SCREEN_EVENTS + 2 + 1;
     unsigned room = (lines > other + 4) ? lines - other : 4;
     unsigned num, total, pages;

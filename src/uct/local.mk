@@ -1,7 +1,8 @@
-# src/uct: the UCX transport.  The only folder that sees UCX's private headers.
+# src/uct: the UCX transport. The only directory that uses UCX's private
+# headers.
 #
-#   libuct_mrail.so.0  the version shim, which UCX, LD_PRELOAD or the Open MPI hook
-#                      loads.  It checks the version of UCX, and loads
+#   libuct_mrail.so.0  the version shim, which UCX, LD_PRELOAD or the Open MPI
+#                      hook loads. It checks the version of UCX, and then loads
 #   mrail-uct.so       the transport
 if HAVE_UCX
 AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx=$(with_ucx) --with-ucx-src=$(UCX_SRC)
@@ -13,7 +14,7 @@ libuct_mrail_la_SOURCES = \
     src/uct/mrail_shim.c src/uct/mrail_shim.h \
     src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
-# UCX takes modules only by the suffix of its own libraries: .so.0
+# UCX loads only modules with the suffix of its own libraries, .so.0
 libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
 libuct_mrail_la_LIBADD = $(UCP_LIBS) -ldl
 
@@ -30,7 +31,7 @@ mrail_uct_la_SOURCES = \
     src/uct/mrail_status.c src/uct/mrail_status.h \
     src/uct/mrail_tls.h
 mrail_uct_la_CPPFLAGS = $(UCX_CPPFLAGS) $(AM_CPPFLAGS)
-# UCX's offsetof and container_of take members of a null pointer
+# UCX's offsetof and container_of use members of a null pointer.
 mrail_uct_la_CFLAGS = $(AM_CFLAGS) -fno-sanitize=null,object-size
 mrail_uct_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -Wl,-z,nodelete
@@ -42,7 +43,8 @@ else
 AM_DISTCHECK_CONFIGURE_FLAGS = --without-ucx
 endif
 
-# The last lines of `make install`: the folders of the parts, and the commands.
+# Prints the last lines of `make install`: the directories of the parts, and the
+# commands.
 install-data-hook: install-notice
 install-notice:
 	@echo

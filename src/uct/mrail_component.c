@@ -99,8 +99,8 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* Two copies of this file (from a build and an installation) may meet in one
- * process. The first one stays registered. */
+/* Two copies of this file (from a build and an installation) may be loaded into
+ * one process. The first one stays registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

@@ -1,6 +1,4 @@
-/*
- * The UCX configuration tables, built from the table in rail/params.h.
- */
+/* The UCX configuration tables, derived from the table in rail/params.h. */
 #include "config.h"
 #include "uct/mrail_config.h"
 

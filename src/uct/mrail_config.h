@@ -17,8 +17,8 @@ typedef struct uct_mrail_md_config {
     int rcache_enable;
     uct_md_rcache_config_t rcache;
 #endif
-    double reg_overhead_s; /* of registering memory on one rail */
-    double reg_growth_s;   /* per byte, on one rail */
+    double reg_overhead_s; /* time to register memory on one rail */
+    double reg_growth_s;   /* additional time per byte, on one rail */
 } uct_mrail_md_config_t;
 
 typedef struct uct_mrail_iface_config {

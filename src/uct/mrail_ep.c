@@ -189,7 +189,7 @@ ucs_status_t uct_mrail_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     int ret;
 
     if (count <= 0) {
-        return uct_mrail_status(count); /* zero bytes: complete */
+        return uct_mrail_status(count); /* zero bytes: already complete */
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
@@ -250,7 +250,7 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     int ret;
 
     if (count <= 0) {
-        return uct_mrail_status(count); /* zero bytes: complete */
+        return uct_mrail_status(count); /* zero bytes: already complete */
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;

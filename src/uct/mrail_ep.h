@@ -9,8 +9,8 @@
 typedef struct uct_mrail_ep {
     uct_base_ep_t super;
     mrail_ep_t *ep;
-    ucs_arbiter_group_t pending; /* oldest first; later operations wait behind
-                                  * it */
+    /* oldest first; later operations wait behind it */
+    ucs_arbiter_group_t pending;
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
     uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* the peer's device address */
     uint8_t iface_addr[MRAIL_IFACE_ADDR_MAX];

@@ -104,8 +104,8 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     case UCT_EP_OP_AM_BCOPY:
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
-        /* A rate rather than an overhead, because UCP asks for the overhead
-         * only once for all lengths. */
+        /* This is expressed as a rate rather than an overhead, because UCP asks
+         * for the overhead only once for all lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:
         return bandwidth;

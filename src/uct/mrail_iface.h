@@ -11,10 +11,10 @@ typedef struct uct_mrail_iface {
     mrail_iface_t *iface;
     mrail_engine_attr_t attr;
     double overhead_s;
-    ucs_arbiter_t arbiter;           /* endpoints with pending requests */
-    int is_dispatching;              /* the arbiter is dispatching */
-    ucs_arbiter_group_t *dispatched; /* group whose request is running, or
-                                      * NULL */
+    ucs_arbiter_t arbiter; /* endpoints with pending requests */
+    int is_dispatching;    /* 1: the arbiter is dispatching */
+    /* group whose request is running, or NULL */
+    ucs_arbiter_group_t *dispatched;
 } uct_mrail_iface_t;
 
 #endif

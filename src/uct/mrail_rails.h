@@ -14,21 +14,23 @@ typedef struct uct_mrail_rail {
     uint64_t subnet; /* rails with the same subnet share a leaf switch */
     uint8_t gid[16]; /* identifies the port */
     double speed;    /* current rate of the port, bytes per second */
-    double live_in;  /* bytes per second that this process's GETs recently
-                      * reached on the rail while they kept it busy; 0: unknown.
-                      * Traffic of the node's other processes is not included */
-    double live_out; /* the same for PUTs */
-    int is_up;       /* 0: the rail carries nothing at present */
+    /* bytes per second that this process's GETs recently reached on the rail
+     * while they kept it busy; 0: unknown. Excludes traffic of other processes
+     * on the node. */
+    double live_in;
+    double live_out; /* the corresponding rate of PUTs */
+    int is_up;       /* 0: the rail carries no traffic at present */
     char device[64];
 } uct_mrail_rail_t;
 
 /*
- * Symbol uct_mrail_rails. Fills in the rails of this process's engine, sorted
- * by subnet, at most UCT_MRAIL_MAX_RAILS. Returns their number, or 0 if no
- * engine is open. It takes microseconds. For `speed` it queries the ports, at
- * most once in 100 ms. Any thread may call it, except from inside UCX's opening
- * or closing of the transport on that thread, because the call waits for that
- * to end.
+ * The symbol uct_mrail_rails. Fills in the rails of this process's engine,
+ * sorted by subnet, at most UCT_MRAIL_MAX_RAILS. Returns their number, or 0 if
+ * no engine is open. It takes microseconds. For `speed` it queries the ports,
+ * at most once in 100 ms.
+ *
+ * Any thread may call it, except while UCX opens or closes the transport on the
+ * same thread, because the call waits until that is finished.
  */
 typedef unsigned (*uct_mrail_rails_func_t)(uct_mrail_rail_t *rails);
 unsigned uct_mrail_rails(uct_mrail_rail_t *rails);

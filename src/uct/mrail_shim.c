@@ -29,7 +29,7 @@ extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_shim_state = UCT_MRAIL_SHIM_REFUSED;
 
-/* A symbol in the transport; NULL until that is loaded. */
+/* Address of a symbol in the transport; NULL until the transport is loaded. */
 static uct_mrail_loss_func_t *loss_func_p;
 
 MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
@@ -39,7 +39,7 @@ MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
     }
 }
 
-/* A symbol in the transport; NULL until that is loaded. */
+/* Address of a symbol in the transport; NULL until the transport is loaded. */
 static uct_mrail_rails_func_t rails_func;
 
 MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
@@ -47,13 +47,13 @@ MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func == NULL) ? 0 : rails_func(rails);
 }
 
-/* Where the transport may be, relative to this file's directory: in the same
- * directory (build tree), or in <libdir>/mrail if this file is in
+/* Possible locations of the transport, relative to this file's directory: the
+ * same directory (build tree), or <libdir>/mrail if this file is in
  * <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
 
-/* Returns 1 if `path` names the file. Returns 0 if it does not exist; `self` is
- * then the directory that was searched. */
+/* Returns 1 with the file's name in `path`. If the file does not exist, returns
+ * 0, and `self` is the directory that was searched. */
 static int find_transport(char *self, char *path, size_t size)
 {
     Dl_info info;

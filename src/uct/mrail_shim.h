@@ -9,11 +9,11 @@
 
 typedef enum uct_mrail_shim_state {
     UCT_MRAIL_SHIM_LOADED = 1,
-    UCT_MRAIL_SHIM_REFUSED = 2, /* another UCX version, or the transport is
-                                 * broken */
+    /* another UCX version, or the transport is broken */
+    UCT_MRAIL_SHIM_REFUSED = 2,
 } uct_mrail_shim_state_t;
 
-/* Symbol of the same name, which the constructor sets before dlopen(3)
+/* The symbol uct_mrail_shim_state, which the constructor sets before dlopen(3)
  * returns. */
 extern int uct_mrail_shim_state;
 
@@ -25,14 +25,14 @@ extern int uct_mrail_shim_state;
  */
 typedef void (*uct_mrail_loss_func_t)(const char *peer, const char *error);
 
-/* Symbol uct_mrail_shim_on_loss. NULL, the default, means no callback. */
+/* The symbol uct_mrail_shim_on_loss. NULL, the default, means no callback. */
 typedef void (*uct_mrail_shim_on_loss_func_t)(uct_mrail_loss_func_t func);
 void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func);
 
-/* In the transport: where the version shim stores the callback. */
+/* Defined in the transport. The version shim stores the callback here. */
 extern uct_mrail_loss_func_t uct_mrail_loss_func;
 
-/* In the transport: the implementation of uct_mrail_rails() (mrail_rails.h). */
+/* Defined in the transport. Implements uct_mrail_rails() (mrail_rails.h). */
 unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails);
 
 #endif

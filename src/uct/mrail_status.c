@@ -1,6 +1,6 @@
 /*
- * Converts the engine's errno values to UCX's ucs_status_t. Stubs for unused
- * slots.
+ * Converts the engine's errno values to UCX's ucs_status_t. Contains stubs for
+ * unused slots.
  */
 #include "config.h"
 #include "uct/mrail_status.h"

@@ -1,7 +1,7 @@
 /*
- * Does a list such as UCX_TLS or UCX_NET_DEVICES name mrail? The version shim,
- * the transport and the Open MPI hook ask this before UCX is loaded, so this
- * file needs only libc.
+ * Checks whether a list such as UCX_TLS or UCX_NET_DEVICES names mrail. The
+ * version shim, the transport and the Open MPI hook check this before UCX is
+ * loaded, so this file needs only libc.
  */
 #ifndef UCT_MRAIL_TLS_H
 #define UCT_MRAIL_TLS_H
@@ -62,8 +62,8 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
            !uct_mrail_list_has(list, "all");
 }
 
-/* Returns 1 in one process of each node, which logs for all of them. Otherwise
- * a job of 32 ranks would print 32 lines. */
+/* Returns 1 in one process per node, which logs for all processes there.
+ * Otherwise a job of 32 ranks would print 32 lines. */
 static inline int uct_mrail_is_speaker(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;

@@ -20,7 +20,7 @@ gives 2 "expected 256, 512" $soft $s --mtu 1500 -- true
 gives 2 "session name" $soft --session ../x -- true
 gives 1 "nodes 0 to 0" $soft $s --node 3 -- true
 [ "$(cat /proc/sys/net/ipv4/ip_nonlocal_bind)" = 1 ] ||
-    gives 1 "has not all of the addresses" \
+    gives 1 "does not have all addresses" \
         $soft --session $session-b --base 198.51 -- true
 gives 127 "cannot run" $soft $s -- ./no-such-program
 gives 7 "" $soft $s -- sh -c 'exit 7'

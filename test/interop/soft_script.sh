@@ -228,7 +228,7 @@ $soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
 player=$!
 await 3 says '0s down' "$tmp/player"
 busy() { # says so, and no more
-    { grep -q "plays a script already: process $player\$" "$1" &&
+    { grep -q "is already playing a script: process $player\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no sentence about the other one"; cat "$1"; }
 }

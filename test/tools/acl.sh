@@ -51,7 +51,7 @@ for dialect in $dialects; do
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
     prints "$dialect: ... with as many uplinks as next hops" 0 'exactly once$' \
         --dialect $dialect --check "$tmp/$dialect"
-    prints "$dialect: ... for other lanes" 1 '6 segments unlike' \
+    prints "$dialect: ... for other lanes" 1 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
     makes undo --dialect $dialect --uplinks 8 --undo
     check "$dialect: undo has something to say" test -s "$tmp/undo"
@@ -94,7 +94,7 @@ is '... also if the variable says so' "$default" \
 is '... those of UCX_MRAIL_UPLINKS' 3 \
     "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
 UCX_MRAIL_UPLINKS=6 prints 'the check has those of UCX_MRAIL_UPLINKS, too' 1 \
-    'segments unlike' --dialect ios --check "$tmp/ios"
+    'segments that differ' --dialect ios --check "$tmp/ios"
 UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
     'UCX_MRAIL_UPLINKS=0: expected a number from 1 to 256' --list
 
@@ -167,7 +167,7 @@ END
 refused 'leaves with other numbers of uplinks below a spine' \
     's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
     --fabric "$tmp/unequal.fabric" --switch s3
-refused 'stdin as fabric and rule set' 'stdin is one file' --dialect ios \
+refused 'stdin as fabric and rule set' 'stdin can be only one file' --dialect ios \
     --fabric - --switch l1 --check -
 echo 'host h[1-2]' >"$tmp/bad.fabric"
 refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \

@@ -52,6 +52,6 @@ fi
 refused 'one node' '--nodes 1: expected a number' --nodes 1
 refused 'no slowdown' '--slowdown 0' --slowdown 0
 refused 'no rate' '--rate fast: expected a rate' --rate fast --rtt 1us
-refused 'a rate alone' '--rate and --rtt: both or none' --rate 400Gb/s
+refused 'a rate alone' '--rate and --rtt: give both or neither' --rate 400Gb/s
 refused 'an operand' '' 8
 finish

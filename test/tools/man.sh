@@ -148,9 +148,11 @@ takes_demand()
     "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
 }
 
+# A session of its own: the injector of the previous one may still be clearing its
+# faults.
 takes_script()
 {
-    timeout 30 "$build/mrail-soft" --session "test-man-$$" --nodes 2 --rails 4 \
+    timeout 30 "$build/mrail-soft" --session "test-man-$$-${1##*/}" --nodes 2 --rails 4 \
         --script "$1" -- true
 }
 

@@ -115,7 +115,7 @@ if UCX_MRAIL_TIMEOUT=x verb info --config >"$tmp/out" 2>&1; then
 else
     ok 'info --config refuses what the transport refuses'
 fi
-refused 'two reports at once' 'ask for one' info --config --memory
+refused 'two reports at once' 'choose one' info --config --memory
 
 refused 'a value that is missing' '--rate needs a value: --rate LIST' run --rate
 refused 'a value that is missing before --' '--rate needs a value' \

@@ -75,7 +75,7 @@ says '... pieces' '^pieces +[0-9]+ of 16 demands$'
 says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
 says '... a link with bars' \
     '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
-says '... that there are more links' '^[0-9]+ more carry something: --links$'
+says '... that there are more links' '^[0-9]+ more links carry bytes: --links$'
 plans 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
 expect_none '... really all' "$tmp/out" 'more carry'
@@ -111,7 +111,7 @@ for pattern in uniform moe; do
         '^relayed +[0-9.]+ MiB, bound [0-9.]+ MiB, gap 0\.00 %'
 done
 plans 'a node without links: its traffic is not planned' 0 \
-    '^planned are 0 B: no limit is known' \
+    '^0 B are planned; the rest, between ranks of a node, has no known' \
     --topo "$tmp/alone" --pattern uniform
 
 # ---- JSON ----
@@ -279,7 +279,7 @@ refused 'no topology' 'which topology\?' --pattern uniform
 refused 'no demands' 'which demands\?' --topo "$mesh"
 refused 'two demands' 'demands come from one' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
-refused 'stdin twice' 'stdin is one file' --topo - --demand -
+refused 'stdin twice' 'stdin can be only one file' --topo - --demand -
 refused 'an unknown option' "unknown option '--fast'" --fast
 refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
 refused 'an option without its value' '--svg needs a value' --svg
@@ -325,7 +325,7 @@ done <<'END'
 a word too few|0 1|too few words: FROM TO BYTES
 another rank|0 8 1|there is no rank 8: they are 0 to 7
 a negative number|0 1 -5|'-5' is not a number of bytes
-too many bytes|* * 4611686018427387904|with this all lines together
+too many bytes|* * 4611686018427387904|with this line, the total exceeds
 END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"

@@ -105,7 +105,7 @@ expect 'no path: the sentence' "$tmp/err" \
 
 refused 'no fabric' 'which fabric'
 refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
-refused 'two fabrics' 'one fabric, please' ctccl paralet-128
+refused 'two fabrics' 'two fabrics' ctccl paralet-128
 printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
     >"$tmp/loop.fabric"
 refused 'a loop' '.*loop.fabric:5: .* others make loops' "$tmp/loop.fabric"
@@ -130,7 +130,7 @@ refused 'an unknown demand pattern' "--demand-pattern: 'star' is not a pattern" 
 printf '0 1 1m\n' >"$tmp/inside"
 refused 'no demand between hosts' '.*inside: no demand leaves its host' \
     "$tmp/rails" --demand "$tmp/inside"
-refused 'two files from stdin' 'stdin is one file' - --demand -
+refused 'two files from stdin' 'stdin can be only one file' - --demand -
 printf 'host a b\nleaf l\nlink a l 1MB\n' >"$tmp/unlinked"
 refused 'a host without a rail' ".*unlinked:1: .*'b'" "$tmp/unlinked"
 refused 'an empty list' 'an empty list of methods' "$own" --method ,

@@ -46,7 +46,7 @@ expect_none 'mrail info knows all of them' "$tmp/known" 'no variable'
 UCX_MRAIL_DEVICE=soft0 on_rails 1 4 0 "$build/mrail-info" \
     >"$tmp/unknown" 2>&1
 expect 'mrail info names a variable that does not exist' "$tmp/unknown" \
-    'no variable UCX_MRAIL_DEVICE; is UCX_MRAIL_DEVICES meant?'
+    'no variable UCX_MRAIL_DEVICE; did you mean UCX_MRAIL_DEVICES?'
 
 UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
 bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")

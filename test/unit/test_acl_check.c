@@ -403,7 +403,7 @@ static void test_malformed_others(void **state)
     malformed(MRAIL_ACL_SONIC, "", "line 1: '{' is missing");
     malformed(MRAIL_ACL_SONIC, "{\n\"a\" 1}", "line 2: ':' is missing");
     malformed(MRAIL_ACL_SONIC, "{\"a\": [1 2]}", "',' or ']' is missing");
-    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "a string has no end");
+    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "a string does not end");
     malformed(MRAIL_ACL_SONIC, "{} {}", "text after the last '}'");
     malformed(MRAIL_ACL_SONIC,
               "{\"ACL_RULE\":{\"a|b\":{\n\"L4_SRC_PORT_RANGE\": \"9-8\"}}}",
@@ -489,7 +489,8 @@ static void test_other_findings(void **state)
     assert_int_equal(check.report.num_holes, 0);
     acl_test_has(check.found, "line 5: ports 49000 to 60000: RoCEv2 lanes use "
                               "49152 to 65535 only");
-    acl_test_has(check.found, "line 6: another DSCP than the rule of line 5");
+    acl_test_has(check.found,
+                 "line 6: the DSCP differs from that of the rule in line 5");
     acl_test_has(check.found, "line 7: ports 50000 to 50001 are exempt");
 }
 

@@ -478,11 +478,13 @@ static void test_make_refused(void **state)
         int ret;
         const char *why;
     } cases[] = {
-        {"moe:k=5", 1, -EINVAL, "k=5: there are 4 experts"},
-        {"moe:k=5,experts=4", 9, -EINVAL, "k=5: there are 4 experts"},
+        {"moe:k=5", 1, -EINVAL,
+         "k=5: a token goes to k different experts, but there are only 4"},
+        {"moe:k=5,experts=4", 9, -EINVAL,
+         "k=5: a token goes to k different experts, but there are only 4"},
         {"incast:receivers=4", 4, -EINVAL,
          "4 receivers and 1 senders: there are "
-         "4 ranks, and none is both"},
+         "4 ranks, and none can be both"},
         {"incast:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
         {"incast:receivers=4,senders=5", 8, -EINVAL,
          "4 receivers and 5 senders"},

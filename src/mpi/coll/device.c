@@ -24,7 +24,7 @@ static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
     return 1; /* all objects report the same numbers, so stop */
 }
 
-/* Number of libraries ever loaded by this process. */
+/* Returns how many libraries this process has ever loaded. */
 static unsigned long long count_loads(void)
 {
     unsigned long long loads = 0;
@@ -34,8 +34,8 @@ static unsigned long long count_loads(void)
 }
 
 /* A process that allocates device memory has loaded the driver. The search
- * walks the names of all libraries (about 12,000 instructions), so it only runs
- * after another library has been loaded. */
+ * walks the names of all libraries (about 12,000 instructions), so it is
+ * repeated only after another library was loaded. */
 static get_attribute_func_t find(void)
 {
     get_attribute_func_t func = __atomic_load_n(&found, __ATOMIC_RELAXED);
@@ -55,7 +55,7 @@ static get_attribute_func_t find(void)
         return NULL;
     }
     *(void **)&func = dlsym(handle, "cuPointerGetAttribute");
-    /* The reference is kept, so the driver is never unloaded. */
+    /* The library handle is kept open, so the driver is never unloaded. */
     __atomic_store_n(&found, func, __ATOMIC_RELAXED);
     return func;
 }

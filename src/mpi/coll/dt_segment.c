@@ -27,7 +27,8 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     }
 }
 
-/* Larger than any element of a datatype. The largest is two long doubles. */
+/* Larger than any element of a datatype. The largest consists of two long
+ * doubles. */
 #define SCRATCH 64u
 /* Bytes per step when copying between two segments with gaps. */
 #define MAX_PIECE (16u << 20)
@@ -49,8 +50,8 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
 }
 
 /* Packs up to `length` bytes from `offset` and writes their number to *done_p.
- * A convertor only packs whole elements, from the start of one, and reports
- * where that is. Bytes of partial elements go through `scratch`. */
+ * A convertor packs only whole elements, starting at an element, and reports
+ * where that element is. Bytes of partial elements go through `scratch`. */
 static int pack_some(opal_convertor_t *convertor, uint64_t offset, void *to,
                      size_t length, size_t *done_p)
 {
@@ -128,7 +129,7 @@ static int unpack_whole(const mca_coll_mrail_dt_segment_t *segment,
     return ret;
 }
 
-/* Finds the offset of the element that contains byte `offset`. Uses a packing
+/* Finds the offset of the element that contains byte `offset`, using a packing
  * convertor. */
 static int element_of(const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t offset, uint64_t *first_p)
@@ -147,8 +148,8 @@ static int element_of(const mca_coll_mrail_dt_segment_t *segment,
     return ret;
 }
 
-/* Writes part of an element: reads the whole element, changes it and writes it
- * back. When the convertor of Open MPI 4.1 unpacks a part of an element of more
+/* Writes part of an element: reads the whole element, modifies it, and writes
+ * it back. If Open MPI 4.1's convertor unpacks a part of an element of more
  * than 16 bytes, it writes beyond its own temporary. */
 static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t first, uint64_t offset, const void *from,
@@ -177,8 +178,8 @@ static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
     return unpack_whole(segment, first, scratch, whole);
 }
 
-/* In this order: a partial element at the start, whole elements, and a partial
- * element at the end. */
+/* Unpacks, in this order, a partial element at the start, whole elements, and a
+ * partial element at the end. */
 static int unpack_gaps(const mca_coll_mrail_dt_segment_t *segment,
                        uint64_t offset, const char *from, size_t length)
 {
@@ -223,8 +224,8 @@ int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
     return unpack_gaps(segment, offset, from, length);
 }
 
-/* Copies between two segments with gaps. Each step searches both from the
- * start, so the steps are large. */
+/* Copies between two segments with gaps. Each step searches both segments from
+ * the start, so the steps are large. */
 static int copy_in_pieces(const mca_coll_mrail_dt_segment_t *from,
                           const mca_coll_mrail_dt_segment_t *to, uint64_t bytes)
 {

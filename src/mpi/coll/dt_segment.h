@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 typedef struct mca_coll_mrail_dt_segment {
-    char *buffer; /* as passed to MPI: the type's lower bound may differ */
+    char *buffer; /* as passed to MPI; the type's lower bound may differ */
     size_t count;
     ompi_datatype_t *type;
     uint64_t bytes;
@@ -26,17 +26,20 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     const void *buffer, size_t count,
                                     ompi_datatype_t *type);
 
-/* Packs bytes [offset, offset + length), all of which must exist. 0 or -EIO. */
+/* Packs bytes [offset, offset + length), all of which must exist. Returns 0 or
+ * -EIO. */
 int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
                                    uint64_t offset, void *to, size_t length);
-/* The inverse. Bytes beyond the segment are dropped. */
+/* Unpacks bytes [offset, offset + length). Bytes beyond the segment are
+ * dropped. */
 int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
                                      uint64_t offset, const void *from,
                                      size_t length);
 
-/* Copies one segment into another. 0, -EIO, or -EMSGSIZE if bytes that did not
- * fit were dropped. (ompi_datatype_sndrcv() of 4.1.4 loses bytes between two
- * types with gaps, where an element crosses a multiple of 64 KiB.) */
+/* Copies one segment into another. Returns 0, -EIO, or -EMSGSIZE if bytes that
+ * did not fit were dropped. (ompi_datatype_sndrcv() of Open MPI 4.1.4 loses
+ * bytes between two types with gaps where an element crosses a multiple of 64
+ * KiB.) */
 int mca_coll_mrail_dt_segment_copy(const mca_coll_mrail_dt_segment_t *from,
                                    const mca_coll_mrail_dt_segment_t *to);
 

@@ -26,7 +26,7 @@ int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
 
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
 {
-    /* After a failure messages may still arrive, so keep their buffers. */
+    /* After a failure, messages may still arrive, so keep their buffers. */
     if (gather->num_requests == 0) {
         free(gather->blocks);
     }

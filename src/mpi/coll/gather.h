@@ -1,10 +1,10 @@
 /*
  * A nonblocking allgather: Bruck's algorithm over the pml, with one or more
- * ports. In each round a rank sends its blocks to as many ranks as it has
- * ports. With MCA_COLL_MRAIL_GATHER_PORTS, one round serves up to 16 ranks and
- * two serve up to 256; every round waits until all ranks have been scheduled.
- * With one port, the messages and instructions are fewest: 3 messages for 8
- * ranks, 6 for 64.
+ * ports. In each round, a rank sends its blocks to as many ranks as it has
+ * ports. With MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to
+ * 16 ranks and two for up to 256. In every round, all ranks must be scheduled
+ * before any can continue. One port takes the fewest messages and instructions:
+ * 3 messages for 8 ranks, 6 for 64.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H
@@ -20,7 +20,7 @@
 
 typedef struct mca_coll_mrail_gather {
     struct ompi_communicator_t *comm;
-    char *blocks;     /* of this rank first, then of the next rank, and so on */
+    char *blocks;     /* block of this rank, then of the next rank, and so on */
     size_t max_bytes; /* capacity for all blocks */
     size_t block;     /* bytes per block */
     unsigned num_ranks, self;
@@ -31,23 +31,25 @@ typedef struct mca_coll_mrail_gather {
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 
-/* max_block: bytes of the largest block that will be gathered. 0 or -ENOMEM. */
+/* max_block is the size in bytes of the largest block that will be gathered.
+ * Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm,
                                size_t max_block);
 /* No request may be in flight. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
-/* Where the caller puts this rank's block before the start. */
+/* Returns the address at which the caller stores this rank's block before the
+ * start. */
 static inline void *
 mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
 {
     return gather->blocks;
 }
 
-/* ports: 1 to MCA_COLL_MRAIL_GATHER_PORTS, the same at all ranks. Until the
- * end, `tag` must not be used for other messages. OMPI_SUCCESS or
- * OMPI_ERR_*. */
+/* `ports` is 1 to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. Until
+ * the gather ends, `tag` must not be used for other messages. Returns
+ * OMPI_SUCCESS or OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
 
@@ -56,7 +58,7 @@ int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
 int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
                                    int *done_p);
 
-/* Block of a rank. Valid after the end. */
+/* Returns the block of a rank, once the gather has ended. */
 static inline const void *
 mca_coll_mrail_gather_block(const mca_coll_mrail_gather_t *gather,
                             unsigned rank)

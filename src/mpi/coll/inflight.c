@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-/* In windows. Longer exchanges gain little from a limit, and the engine
+/* Number of windows. Longer exchanges gain little from a limit, and the engine
  * balances best when it has all messages (decision 0012). */
 #define LONG 10u
 

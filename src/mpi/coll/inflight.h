@@ -4,11 +4,13 @@
  * In step k of P - 1, rank r sends to r + k and receives from r - k. A rank
  * that starts all steps at once queues every message before any completes.
  * Ranks that share its cores then start late, and rails idle at both ends of a
- * short exchange. So a step waits for earlier steps while the bytes in flight
- * exceed what the rank's share of its rails can move in a given time. Pure.
+ * short exchange. A step therefore waits for earlier steps while the bytes in
+ * flight exceed what the rank's share of its rails can move in a given time.
+ * Pure.
  *
  * Each rank decides alone. A step waits only for earlier steps, and later steps
- * do not delay those. So no rank waits for ever, whatever the others decide.
+ * do not delay those. No rank can therefore wait indefinitely, whatever the
+ * others decide.
  */
 #ifndef MRAIL_MPI_COLL_INFLIGHT_H
 #define MRAIL_MPI_COLL_INFLIGHT_H
@@ -17,14 +19,14 @@
 
 #include <stdint.h>
 
-/* Minimum number of steps in flight: while one transfers data, the next waits
- * for its answer. */
+/* Minimum number of steps in flight: while one transfers data, the next can
+ * wait for its peer's answer. */
 #define MCA_COLL_MRAIL_MIN_STEPS 2u
 
 /* The messages that a rank sends (or receives) in one exchange. */
 typedef struct mca_coll_mrail_load {
     uint64_t sum, largest; /* bytes */
-    uint64_t count;        /* messages, at least 1 */
+    uint64_t count;        /* number of messages, at least 1 */
 } mca_coll_mrail_load_t;
 
 static inline void mca_coll_mrail_load_add(mca_coll_mrail_load_t *load,
@@ -36,16 +38,17 @@ static inline void mca_coll_mrail_load_add(mca_coll_mrail_load_t *load,
 }
 
 /*
- * Bytes that this rank's share of its rails moves in inflight_us microseconds,
- * by the parameters of rank 0. Returns 0, at all ranks, if the previous module
- * should serve: some rank does not use mrail or has GPUs, all ranks are on one
- * node, or inflight_us is 0.
+ * Returns the number of bytes that this rank's share of its rails moves in
+ * inflight_us microseconds, according to rank 0's parameters. Returns 0 on all
+ * ranks if the previous module should serve the call. This is the case if some
+ * rank does not use mrail or has GPUs, if all ranks are on one node, or if
+ * inflight_us is 0.
  */
 uint64_t
 mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
                               unsigned num_ranks, unsigned self);
 
-/* In-flight limit of an exchange in bytes. UINT64_MAX: no limit. */
+/* Returns the in-flight limit of an exchange in bytes. UINT64_MAX: no limit. */
 uint64_t mca_coll_mrail_inflight_window(uint64_t inflight_bytes,
                                         const mca_coll_mrail_load_t *out,
                                         const mca_coll_mrail_load_t *in);

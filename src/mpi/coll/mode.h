@@ -7,26 +7,27 @@
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
 
-/* After a planned call, this many calls hold a round even if there was nothing
+/* After a planned call, this many calls hold a round even if there is nothing
  * to plan, because programs alternate data exchanges with small exchanges of
  * counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
-/* After that, 1 call skips the round, then 2, 4 and so on, up to this many. A
- * call that has backed off first votes with one word. The vote takes log2 P
- * messages, compared with the P - 1 of an alltoallv: less than 1/65 more. */
+/* After that, 1 call skips the round, then 2, 4 and so on, up to this many.
+ * Once calls are skipped, each round starts with a vote of one word. The vote
+ * takes log2 P messages, compared with the P - 1 of an alltoallv: less than
+ * 1/65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
-    unsigned patience; /* further calls that hold a round with nothing to
-                        * plan */
-    unsigned period;   /* calls to skip between rounds; 0: none */
-    unsigned left;     /* calls left to skip */
-    int wanted;        /* this rank had a demand worth planning since the last
-                        * round */
+    /* further calls that hold a round with nothing to plan */
+    unsigned patience;
+    unsigned period; /* calls to skip between rounds; 0: none */
+    unsigned left;   /* calls left to skip */
+    /* 1: this rank had a demand worth planning since the last round */
+    int wanted;
 } mca_coll_mrail_mode_t;
 
-/* The first call on a communicator holds a round. If there is no demand, few
- * follow. */
+/* The first call on a communicator holds a round. If there are no demands, few
+ * calls follow its example. */
 static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 {
     *mode = (mca_coll_mrail_mode_t){0};
@@ -45,7 +46,8 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     return 0;
 }
 
-/* Returns 1 if backed off: a round is likely to find nothing to plan. */
+/* Returns 1 if the mode has backed off, because a round is likely to find
+ * nothing to plan. */
 static inline int
 mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {

@@ -12,10 +12,10 @@
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
- * from the records that they exchanged. So no rank waits for a rank that chose
- * another path. Calls without a plan are served by the module that Open MPI
- * selected before, except MPI_Alltoallv of ranks that need no plan
- * (inflight.h).
+ * because they decide from the records that they exchanged. No rank can
+ * therefore wait for a rank that chose another path. Calls without a plan are
+ * served by the module that Open MPI selected before, except MPI_Alltoallv of
+ * ranks that need no plan (inflight.h).
  *
  * Locking: the ops of a communicator run one after the other, in threads that
  * make progress because they wait in MPI. module->is_busy admits one thread at
@@ -70,12 +70,13 @@ extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
     ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,         \
                               __ATOMIC_RELAXED))
 
-/* The present rails of this process. Returns 0 if it does not use mrail. */
+/* Fills in the rails of this process. Returns their number, or 0 if it does not
+ * use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
 /* ---- module ---- */
 
-/* A function of the module that served the communicator before. */
+/* Function of the module that served the communicator before. */
 #define MCA_COLL_MRAIL_PREVIOUS(name)                                          \
     mca_coll_base_module_##name##_fn_t name;                                   \
     mca_coll_base_module_t *name##_module
@@ -91,33 +92,34 @@ typedef struct mca_coll_mrail_module {
     MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
     MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
     struct ompi_communicator_t *comm;
-    mca_coll_mrail_mode_t mode; /* of blocking calls */
-    uint64_t relay_threshold;   /* bytes; the value of rank 0 once the topology
-                                 * is known */
-    const char *away; /* why no later calls are served; NULL: they are */
-    /* `away` as of the last agreement round of a blocking call. It is equal at
+    mca_coll_mrail_mode_t mode; /* mode of blocking calls */
+    /* bytes; rank 0's value once the topology is known */
+    uint64_t relay_threshold;
+    /* why later calls are not served; NULL: they are served */
+    const char *away;
+    /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
     uint64_t inflight_bytes; /* see inflight.h; 0: no limit */
-    ompi_request_t *
-        *requests;    /* of mrail_coll_pairwise.c; used if inflight_bytes is not
-                       * 0 */
-    int is_busy;      /* lock of ops and of all fields below */
-    mrail_list_t ops; /* the first op is in progress */
+    /* used by mrail_coll_pairwise.c if inflight_bytes is not 0 */
+    ompi_request_t **requests;
+    int is_busy;         /* locks `ops` and all fields below */
+    mrail_list_t ops;    /* the first op is in progress */
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
-    int first_tag;       /* first tag of ops; 0: none yet */
+    int first_tag;       /* first tag of the ops; 0: none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
-        *spare; /* op for blocking calls; NULL: in use, or none yet */
+        *spare; /* op for blocking calls; NULL: in use, or not created yet */
 
     /* State of the steps: */
-    int is_known; /* topology or away is set */
-    int is_ready; /* this rank has what the next steps need */
+    int is_known; /* 1: topology or `away` is set */
+    int is_ready; /* 1: this rank has what the next steps need */
     mca_coll_mrail_rank_entry_t
-        *entries;    /* of all ranks, until is_known; or NULL */
-    const char *why; /* why there is no topology; NULL: there is one. Valid once
-                      * all ranks are ready */
+        *entries; /* entries of all ranks, until is_known; or NULL */
+    /* why there is no topology; NULL: there is one. Valid once all ranks are
+     * ready. */
+    const char *why;
     mca_coll_mrail_topology_t *topology;
     mca_coll_mrail_schedule_t *schedule;
     uint64_t *words; /* agreement records of all ranks; see schedule.h */
@@ -128,7 +130,7 @@ typedef struct mca_coll_mrail_module {
     char shm_pool_name
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t shm_pool;
-    mrail_relay_t *relay; /* NULL: no relay has been needed yet */
+    mrail_relay_t *relay; /* NULL: no relay has been needed so far */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -142,45 +144,51 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 
 /* ---- ops ---- */
 
-/* In addition to Open MPI's codes: the previous module serves the call. */
+/* Result code in addition to Open MPI's: the previous module serves the
+ * call. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
 /* State of an op. All states but the last two gather a block from every
  * rank. */
 typedef enum mca_coll_mrail_step {
-    MCA_COLL_MRAIL_KNOW,     /* the rank entries */
-    MCA_COLL_MRAIL_READY,    /* all ranks have memory for the next steps */
-    MCA_COLL_MRAIL_VOTE,     /* does any rank have a large demand? */
-    MCA_COLL_MRAIL_RECORD,   /* agreement round: the records */
-    MCA_COLL_MRAIL_NAME,     /* name of each node's shared-memory pool */
-    MCA_COLL_MRAIL_SHARED,   /* all ranks have attached it */
-    MCA_COLL_MRAIL_AGREE,    /* all ranks have the same plan */
-    MCA_COLL_MRAIL_EXCHANGE, /* the bytes move */
+    MCA_COLL_MRAIL_KNOW, /* exchange the rank entries */
+    /* check that all ranks have memory for the next steps */
+    MCA_COLL_MRAIL_READY,
+    MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
+    MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
+    /* exchange the names of the nodes' shared-memory pools */
+    MCA_COLL_MRAIL_NAME,
+    MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
+    MCA_COLL_MRAIL_AGREE,    /* check that all ranks have the same plan */
+    MCA_COLL_MRAIL_EXCHANGE, /* move the bytes */
     MCA_COLL_MRAIL_DONE,
 } mca_coll_mrail_step_t;
 
 struct mca_coll_mrail_op {
-    ompi_coll_base_nbc_request_t request; /* of a nonblocking call */
-    mrail_list_t node;                    /* on module->ops */
+    ompi_coll_base_nbc_request_t request; /* request of a nonblocking call */
+    mrail_list_t node;                    /* node of module->ops */
     mca_coll_mrail_module_t *module;
     mca_coll_mrail_step_t step;
-    int is_started; /* 0 and DONE: the op waits for earlier ops */
+    int is_started; /* 0 and the step is DONE: the op waits for earlier ops */
     int is_blocking;
-    int is_finished; /* atomic: tells the thread that waits for a blocking op */
-    int tag;         /* the op owns this tag and the two below */
-    uint64_t flags;  /* see schedule.h */
-    mca_coll_mrail_dt_segment_t *sends, *recvs; /* by rank */
-    char *copy; /* for MPI_IN_PLACE: copy of the receive buffer; or NULL */
+    /* atomic: informs the thread that waits for a blocking op */
+    int is_finished;
+    int tag;        /* the op owns this tag and the two below */
+    uint64_t flags; /* see schedule.h */
+    /* indexed by rank */
+    mca_coll_mrail_dt_segment_t *sends, *recvs;
+    /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
+    char *copy;
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to and one from each rank */
-    int is_planned;        /* module->schedule is valid for this op */
+    int is_planned;        /* 1: module->schedule is valid for this op */
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
     int ret;            /* the first error */
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
-/* Number of tags that each op has. */
+/* Number of tags per op. */
 #define MCA_COLL_MRAIL_TAGS 3
 static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
@@ -195,26 +203,27 @@ static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
     return op->tag - 2;
 }
 
-/* Gets an op for a call with an agreement round. NULL: out of memory. */
+/* Allocates an op for a call with an agreement round. Returns NULL if memory
+ * runs out. */
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            int is_blocking);
 /* Starts an op. Its recvs must be filled in, and its sends unless sbuf is
- * MPI_IN_PLACE. OMPI_SUCCESS, or an error, in which case the op is freed. */
+ * MPI_IN_PLACE. Returns OMPI_SUCCESS, or an error, in which case the op is
+ * freed. */
 int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
-/* Waits for a blocking op and releases it. OMPI_SUCCESS, an error, or
+/* Waits for a blocking op and releases it. Returns OMPI_SUCCESS, an error, or
  * MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
-/* Takes a module that is going away off the list of the process. None of its
- * ops may be in progress. */
+/* Removes a module that is being destroyed from the list of the process. None
+ * of its ops may be in progress. */
 void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module);
 /* Stops the progress of nonblocking ops when the component closes. */
 void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* A step that gathers: the size of a block, its content, and the step after
- * it. */
+/* A step that gathers: the size of a block, its content, and the next step. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
@@ -230,7 +239,8 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Allocates what the steps need; later calls do nothing. 0 or -ENOMEM. */
+/* Allocates what the steps need. Later calls do nothing. Returns 0 or
+ * -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
@@ -241,8 +251,8 @@ int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
  * relays. */
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
-/* This op goes unplanned. With the second function, all later ones do too, for
- * the reason `why`. */
+/* The first function leaves this op unplanned. The second function leaves all
+ * later ones unplanned as well, for the reason `why`. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
                                                 const char *why);
@@ -261,28 +271,28 @@ static inline int mca_coll_mrail_copy_code(int ret)
                                 : OMPI_ERROR;
 }
 
-/* Posts the schedule if op->is_planned, otherwise all messages. */
+/* Posts the schedule if op->is_planned, or else all messages. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
 /* Returns 1 if the exchange has ended; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* Network operations of relays; arg is the module. */
+/* Network operations of relays. Their `arg` is the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
 
 /* The send or receive side of an MPI_Alltoallv call. */
 typedef struct mca_coll_mrail_side {
     char *buffer;
-    const int *counts, *disps; /* by rank; displacements in extents */
+    /* indexed by rank; displacements are in extents */
+    const int *counts, *disps;
     ompi_datatype_t *type;
     ptrdiff_t extent; /* bytes */
     size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
-/* Exchanges without a plan or an agreement round, under the in-flight limit.
- * module->inflight_bytes must not be 0 at any rank. OMPI_SUCCESS or the first
- * error. */
-int mca_coll_mrail_pairwise_init(
-    mca_coll_mrail_module_t *module); /* 0 or -ENOMEM */
+/* Performs an exchange without a plan or an agreement round, under the
+ * in-flight limit. module->inflight_bytes must not be 0 on any rank. The first
+ * function returns 0 or -ENOMEM, the second OMPI_SUCCESS or the first error. */
+int mca_coll_mrail_pairwise_init(mca_coll_mrail_module_t *module);
 int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
                             const mca_coll_mrail_side_t *out,
                             const mca_coll_mrail_side_t *in);

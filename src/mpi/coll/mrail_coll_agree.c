@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Part of the port rate. A measured bandwidth below it replaces the port rate:
- * the rail carries other traffic, or is degraded. Smaller differences are
- * noise. */
+/* Fraction of the port rate. A measured bandwidth below it replaces the port
+ * rate, because the rail carries other traffic or is degraded. Smaller
+ * differences are noise. */
 #define BELIEVE_BELOW 0.75
-/* A capacity that changed by less than this part is reported as unchanged, so
- * that noise does not cause a new plan. */
+/* A capacity that changed by less than this fraction is reported as unchanged,
+ * so that noise does not cause a new plan. */
 #define HYSTERESIS 0.1
 
 static uint64_t view(uint64_t last, double live, double port)
@@ -145,7 +145,7 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     }
 }
 
-/* The result of all records combined, equal at all ranks. */
+/* The combined result of all records, equal on all ranks. */
 typedef struct agreement {
     int any_cannot, any_wanted;
     uint64_t largest; /* largest demand between two ranks */
@@ -173,7 +173,7 @@ static agreement_t read_records(const mca_coll_mrail_module_t *module)
                 agreement.mine += (from == topology->self) ? bytes : 0;
             }
         }
-        /* This flag has no influence on the plan. */
+        /* This flag does not influence the plan. */
         words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
     return agreement;
@@ -240,7 +240,7 @@ mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
     return MCA_COLL_MRAIL_AGREE;
 }
 
-/* The plan is executed only if every rank made the same one. If a rank has
+/* The plan is executed only if every rank computed the same one. If a rank has
  * another build of the planner or no memory, all ranks leave the call
  * unplanned. */
 static size_t agree_size(const mca_coll_mrail_op_t *op)

@@ -139,7 +139,7 @@ static int coll_register(void)
 /* ---- supported processes ---- */
 
 /* The structures of coll change between releases without a new version number.
- * So refuse every other Open MPI instead of using a wrong layout. */
+ * Refuse every other version of Open MPI instead of using a wrong layout. */
 static int is_same_ompi(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING], wanted[64];

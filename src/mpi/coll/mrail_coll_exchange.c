@@ -123,7 +123,7 @@ static void post_send(mca_coll_mrail_op_t *op,
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-/* Each rank sends to the next higher rank first, so that ranks start with
+/* Each rank starts with the next higher rank, so that ranks start with
  * different receivers. */
 static void post_planned(mca_coll_mrail_op_t *op)
 {
@@ -169,7 +169,7 @@ static int copy_self(mca_coll_mrail_op_t *op)
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
-        /* For device memory, UCX knows how to copy it. */
+        /* UCX can copy device memory. */
         mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
 
         post_recv(op, &entry);
@@ -180,7 +180,7 @@ static int copy_self(mca_coll_mrail_op_t *op)
         mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }
 
-/* Checks that no rank sends more than this rank said it would receive. */
+/* Checks that no rank sends more than this rank expects to receive. */
 static int check_counts(const mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
@@ -195,7 +195,8 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     return OMPI_SUCCESS;
 }
 
-/* Other ranks would wait for ever for bytes that this rank should relay. */
+/* Ends the job, because other ranks would wait indefinitely for bytes that this
+ * rank should relay. */
 static void end_job(const mca_coll_mrail_op_t *op, int ret)
 {
     struct ompi_communicator_t *comm = op->module->comm;

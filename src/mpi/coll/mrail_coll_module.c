@@ -22,8 +22,8 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 /* ---- selection of a mode ---- */
 
 /* Gets an op in *op_p for a call. is_large: this rank has a large demand.
- * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision only uses state
- * that is equal at all ranks. */
+ * Returns OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses
+ * only state that is equal on all ranks. */
 static int enter(mca_coll_mrail_module_t *module, int is_large,
                  mca_coll_mrail_op_t **op_p)
 {
@@ -47,8 +47,8 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
     return ret;
 }
 
-/* As enter(), for a nonblocking call. Earlier calls may still be in progress,
- * so this only uses state that all ranks are known to share. */
+/* Like enter(), but for a nonblocking call. Earlier calls may still be in
+ * progress, so this uses only state that all ranks are known to share. */
 static int enter_later(mca_coll_mrail_module_t *module,
                        mca_coll_mrail_op_t **op_p)
 {
@@ -231,9 +231,9 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
 
 /* ---- MPI calls ---- */
 
-/* Serves a blocking call and returns from the caller. If the previous module
- * should serve the call, continues in the caller instead. `args` must be filled
- * in; large and fill_func are functions above. */
+/* Serves a blocking call and returns from the calling function. If the previous
+ * module should serve the call, execution continues in the calling function.
+ * `args` must be filled in; large and fill_func are functions above. */
 #define SERVE(module, large, fill_func)                                        \
     do {                                                                       \
         mca_coll_mrail_op_t *op;                                               \
@@ -251,8 +251,8 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         }                                                                      \
     } while (0)
 
-/* Serves a nonblocking call. Always returns from the caller. `name` and the
- * last arguments are those of the previous module's function. */
+/* Serves a nonblocking call. Always returns from the calling function. `name`
+ * and the last arguments are those of the previous module's function. */
 #define CALL_LATER(name, fill_func, ...)                                       \
     do {                                                                       \
         mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
@@ -283,7 +283,7 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
     SERVE(module, is_large_v, fill_v);
-    /* By now all ranks know. */
+    /* All ranks know by now. */
     if (module->agreed_away != NULL && module->inflight_bytes > 0 &&
         sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
@@ -405,12 +405,12 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     mca_coll_mrail_module_t *module;
 
     if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 3) {
-        return NULL; /* two ranks have no third rank to relay */
+        return NULL; /* with two ranks, no third rank can relay */
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL) {
-        /* Open MPI would otherwise use another component at this rank only, and
-         * the other ranks would wait for ever. */
+        /* Otherwise Open MPI would use another component on this rank only, and
+         * the other ranks would wait indefinitely. */
         fprintf(stderr,
                 "mrail: coll: no memory for a communicator at rank %d; the job "
                 "ends\n",

@@ -132,7 +132,7 @@ static mca_coll_mrail_op_t *first_op(mca_coll_mrail_module_t *module)
     return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
 }
 
-/* Advances the first op and, when that is done, the ops behind it. Completed
+/* Advances the first op and, when it is done, the ops after it. Completed
  * nonblocking ops are moved to `finished`. */
 static void module_progress(mca_coll_mrail_module_t *module,
                             mrail_list_t *finished)
@@ -349,8 +349,8 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     return op;
 }
 
-/* With MPI_IN_PLACE, the receive buffer's content is sent, so copy it before it
- * is overwritten. The convertor can read device memory. */
+/* With MPI_IN_PLACE, the contents of the receive buffer are sent, so they are
+ * copied before they are overwritten. The convertor can read device memory. */
 static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
@@ -383,10 +383,10 @@ static void send_nothing(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Tags are taken in the order of calls, which is the same at all ranks, from a
- * range reserved once per communicator. pml/ucx has 24 bits for tags; the
- * user's tags lie outside the range. Ops run one after the other, so tags may
- * repeat, but not soon: a call with mismatched counts may leave a message
+/* Tags are taken in the order of calls, which is the same on all ranks, from a
+ * range reserved once per communicator. pml/ucx has 24 bits for tags, and the
+ * user's tags are outside the range. Ops run one after the other, so tags may
+ * be reused, but not soon: a call with mismatched counts may leave a message
  * behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {

@@ -18,7 +18,7 @@ typedef struct stepwise {
     mca_coll_mrail_module_t *module;
     const mca_coll_mrail_side_t *out, *in;
     unsigned ranks, self;
-    ompi_request_t **recvs, **sends; /* by step */
+    ompi_request_t **recvs, **sends; /* indexed by step */
     int ret;                         /* the first error */
 } stepwise_t;
 
@@ -50,14 +50,15 @@ static uint64_t bytes_of_step(const stepwise_t *all, unsigned step)
                      bytes_of(all->in, source(all, step)));
 }
 
-/* The exchange continues, because other ranks wait for this rank's messages. */
+/* Records the first error. The exchange continues, because other ranks wait for
+ * this rank's messages. */
 static void keep_error(stepwise_t *all, int ret)
 {
     all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
 }
 
-/* Empty messages are also sent: a receiver that expects no bytes then detects a
- * message that has some. */
+/* Empty messages are also sent, so that a receiver that expects no bytes
+ * detects a message that has some. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);

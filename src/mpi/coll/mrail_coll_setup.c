@@ -154,7 +154,8 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* Allocates what this rank needs, planned or not. 0, or -ENOMEM. */
+/* Allocates what this rank needs whether or not calls are planned. Returns 0 or
+ * -ENOMEM. */
 static int prepare(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_gather_t *gather = &module->gather;
@@ -175,8 +176,8 @@ static int prepare(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* Whether to plan is decided once all ranks are ready, since a rank without
- * memory cannot know. */
+/* The ranks decide whether to plan once all of them are ready, because a rank
+ * without memory cannot decide. */
 static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -191,8 +192,8 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
     why =
         mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
     if (why != NULL) {
-        return mca_coll_mrail_step_aside(op, why); /* the steps of other ranks
-                                                    * may differ */
+        /* the steps of other ranks may differ */
+        return mca_coll_mrail_step_aside(op, why);
     }
     module->is_ready = prepare(module) == 0;
     free(module->entries);
@@ -230,9 +231,9 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
 
 /* ---- shared memory ---- */
 
-/* As large as the parameters allow, so that every rank can receive from all
- * ranks on other nodes at once (relay.h). Relay chunks have the same size on
- * all nodes. Returns 0 if the memory is too small. */
+/* Computes a pool as large as the parameters allow, so that every rank can
+ * receive from all ranks on other nodes at once (relay.h). Relay chunks have
+ * the same size on all nodes. Returns 0 if the memory is too small. */
 static int shape_of(const mca_coll_mrail_topology_t *topology,
                     mrail_relay_shape_t *shape)
 {
@@ -257,7 +258,7 @@ static size_t name_size(const mca_coll_mrail_op_t *op)
 }
 
 /* The first rank of a node creates the pool. Its name is empty if that
- * failed. */
+ * fails. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -1,4 +1,4 @@
-/* Takes completed requests of the pml, without waiting. */
+/* Collects completed requests of the pml without waiting. */
 #ifndef MRAIL_MPI_COLL_REQUEST_H
 #define MRAIL_MPI_COLL_REQUEST_H
 
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* Returns 1 if the request was complete and has been freed. *length_p is then
+/* Returns 1 if the request was complete, and frees it. *length_p then receives
  * the number of bytes received, and *error_p the MPI error code. */
 static inline int mca_coll_mrail_request_take(ompi_request_t *request,
                                               size_t *length_p, int *error_p)
@@ -24,8 +24,8 @@ static inline int mca_coll_mrail_request_take(ompi_request_t *request,
     return 1;
 }
 
-/* Removes completed requests from the list. OMPI_SUCCESS, or the error of one
- * of them. */
+/* Removes completed requests from the list. Returns OMPI_SUCCESS, or the error
+ * of one of them. */
 static inline int mca_coll_mrail_requests_take(ompi_request_t **requests,
                                                unsigned *count_p)
 {

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Every plan reaches this gap. It is far below the 5 % by which an exchange may
- * exceed its bound. */
+/* Every plan reaches this gap, which is far below the 5 % by which an exchange
+ * may exceed its bound. */
 #define GAP 0.01
 
 static const uint64_t *words_of(const mca_coll_mrail_schedule_t *schedule,
@@ -67,9 +67,9 @@ int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
 
 /* ---- topology ---- */
 
-/* Capacity of a rail in one direction (MCA_COLL_MRAIL_OUT or _IN). This is the
- * lowest port rate that the node's ranks report for it, or the sum of their
- * measured bandwidths if that is lower. */
+/* Returns the capacity of a rail in one direction (MCA_COLL_MRAIL_OUT or _IN).
+ * This is the lowest port rate that the node's ranks report for it, or the sum
+ * of their measured bandwidths if that is lower. */
 static double capacity_of(const mca_coll_mrail_schedule_t *schedule,
                           const uint64_t *words, unsigned node, unsigned rail,
                           unsigned way)
@@ -137,7 +137,7 @@ static int same_capacities(const mca_coll_mrail_schedule_t *schedule,
     return 1;
 }
 
-/* A plan object is valid for one set of capacities only. */
+/* A plan object is valid for only one set of capacities. */
 static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
 {
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
@@ -238,9 +238,9 @@ static int cut_local(mca_coll_mrail_schedule_t *schedule,
     return add_flow(schedule, demand, &piece);
 }
 
-/* One piece may take the direct path as a message. But if it is only a part of
- * data with gaps, it is packed and unpacked in relay chunks, like relayed
- * pieces. */
+/* One piece may take the direct path as a message. However, a piece that is
+ * only a part of data with gaps is packed and unpacked in relay chunks, like
+ * relayed pieces. */
 static int cut(mca_coll_mrail_schedule_t *schedule, size_t i)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
@@ -348,8 +348,8 @@ void mca_coll_mrail_schedule_discard_warm_start(
 
 /* ---- version ---- */
 
-/* Makes a plan for two nodes with two rails, four ranks and pairwise GPU links,
- * and demands that need relays. */
+/* Computes a plan for two nodes with two rails, four ranks and pairwise GPU
+ * links, and for demands that need relays. */
 static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
 {
     mrail_plan_demand_t demands[] = {

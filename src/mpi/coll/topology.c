@@ -17,8 +17,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return mrail_mix64(hash ^ 0x100);
 }
 
-/* Adds the boot id: two machines may have the same name, and containers on one
- * machine may have different names. */
+/* Adds the boot id to the hash, because two machines may have the same name,
+ * and containers on one machine may have different names. */
 static uint64_t hash_boot(uint64_t hash)
 {
     char text[64] = "";
@@ -62,8 +62,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
                          mca_coll_mrail_topology_t *topology)
 {
     unsigned self = topology->self;
-    uint32_t *first = topology->local; /* first rank of each node; later the
-                                        * list of ranks */
+    /* first rank of each node; later the list of ranks */
+    uint32_t *first = topology->local;
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         unsigned node = 0;
@@ -92,7 +92,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
-/* Numbers the rails by ascending leaf. Returns 0 if there are too many. */
+/* Numbers the rails by ascending leaf. Returns 0 if there are too many
+ * rails. */
 static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
                         mca_coll_mrail_topology_t *topology)
 {
@@ -142,7 +143,7 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
     return why;
 }
 
-/* Returns why these ranks are not planned, or NULL if they are. */
+/* Returns the reason why these ranks are not planned, or NULL if they are. */
 static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
                           unsigned num_ranks)
 {

@@ -10,37 +10,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parameters. Those of rank 0 apply to the whole communicator. */
+/* Parameters. Rank 0's values apply to the whole communicator. */
 typedef struct mca_coll_mrail_params {
     uint64_t relay_threshold;  /* bytes; larger demands may take relays */
     uint64_t relay_chunk_size; /* bytes per relay buffer */
     uint64_t relay_buffers;    /* egress relay buffers per rank */
     uint64_t relay_memory;   /* maximum bytes of all relay buffers, per rank */
     uint64_t copy_bandwidth; /* bytes per second between ranks of a node */
-    uint64_t cross_rail;     /* 1: rails on different leaf switches reach each
-                              * other */
-    uint64_t inflight_us;    /* microseconds; see inflight.h */
+    /* 1: rails on different leaf switches reach each other */
+    uint64_t cross_rail;
+    uint64_t inflight_us; /* microseconds; see inflight.h */
 } mca_coll_mrail_params_t;
 
 /* The entry of a rank, which is exchanged as bytes. */
 typedef struct mca_coll_mrail_rank_entry {
-    uint64_t
-        version;   /* of this software, equal at all ranks; 0: the rank was out
-                    * of memory */
-    uint64_t node; /* equal on the same machine, or the same emulated node */
-    uint64_t is_soft;     /* emulated: ranks of different nodes must not share
-                       * memory */
-    uint64_t has_devices; /* the process has loaded a GPU driver */
+    /* version of this software, equal on all ranks; 0: the rank is out of
+     * memory */
+    uint64_t version;
+    uint64_t node; /* equal on the same machine, or on the same emulated node */
+    /* 1: emulated; ranks of different nodes must not share memory */
+    uint64_t is_soft;
+    uint64_t has_devices; /* 1: the process has loaded a GPU driver */
     uint64_t num_rails;
-    uint64_t speed;                     /* bytes per second over all its
-                                         * rails */
+    uint64_t speed;                     /* bytes per second of all its rails */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
-    uint32_t *node_of; /* by rank */
+    uint32_t *node_of; /* indexed by rank */
     uint32_t *rail_of;
     uint32_t *local; /* ranks of this rank's node, ascending */
     unsigned num_local;
@@ -58,17 +57,18 @@ void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
 
 #define MCA_COLL_MRAIL_NO_MEMORY "a rank has no memory"
 
-/* Returns why these ranks cannot hold an agreement round, or NULL if they can.
- * Reads all entries and allocates nothing, so the result is the same at all
- * ranks. */
+/* Returns the reason why these ranks cannot hold an agreement round, or NULL if
+ * they can. Reads all entries and allocates nothing, so the result is the same
+ * on all ranks. */
 const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks);
 
 /*
  * Requires that mca_coll_mrail_rank_entries_differ() returned NULL. Returns 0
- * and the topology if relays may help. Returns 1 if they cannot; *why_p
- * (static) is then the reason, equal at all ranks. -ENOMEM.
+ * with the topology if relays may help. Returns 1 if they cannot; *why_p, a
+ * static string, is then the reason, equal on all ranks. Returns -ENOMEM if
+ * memory runs out.
  */
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,

@@ -3,14 +3,14 @@
  * UCX, and makes pml/ucx accept it. The user only sets UCX_TLS=mrail,self.
  *
  * The component acts only if UCX_TLS names mrail, never overwrites a user's
- * setting, and never fails the job: if the transport cannot be loaded, the job
- * runs without UCX. The work is done in mca_open_component, because the
- * callbacks of the hook framework come too late in Open MPI 5.0, and a coll
- * component opens after the pml.
+ * setting, and never makes the job fail: if the transport cannot be loaded, the
+ * job runs without UCX. The work is done in mca_open_component. The callbacks
+ * of the hook framework come too late in Open MPI 5.0, and a coll component
+ * opens after the pml.
  *
  * The component also aborts the job when a peer is lost for good. pml/ucx
  * installs no error handler, so UCX would drop the endpoint silently, and a
- * posted receive would wait for ever.
+ * posted receive would wait indefinitely.
  */
 #include "config.h"
 
@@ -51,17 +51,17 @@ static const setting_t settings[] = {
 /* These settings disable Open MPI's own transports when pml/ucx carries all
  * messages. Otherwise they open in MPI_Init: openib, uct and ofi on the same
  * ports, and vader (sm in 5.0) with files in /dev/shm that survive a killed
- * mpirun. Only osc/rdma would use them. Windows use osc/ucx, or osc/sm within a
- * node; osc/pt2pt hangs on pml/ucx with any transport (4.1.4). `mrail run
- * --stock` uses the same settings: src/tools/mpirun_cmd.c. */
+ * mpirun. Only osc/rdma would use these transports. Windows use osc/ucx, or
+ * osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport (4.1.4).
+ * `mrail run --stock` uses the same settings: src/tools/mpirun_cmd.c. */
 static const setting_t ucx_alone[] = {
     {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
     {"OMPI_MCA_osc", "^rdma,pt2pt"},
 };
 
-/* Where the version shim may be, relative to this component's directory: in
- * <libdir>/ucx if this is <libdir>/mrail/openmpi, or next to it in a build
- * tree. */
+/* Possible locations of the version shim, relative to this component's
+ * directory: <libdir>/ucx if this is <libdir>/mrail/openmpi, or the same
+ * directory in a build tree. */
 static const char *const places[] = {"../../ucx/", ""};
 
 static int is_file(const char *path)
@@ -87,7 +87,7 @@ static int find_in_plugin_path(char *path, size_t size)
     return 0;
 }
 
-/* Returns 1 if `path` names the version shim. */
+/* Returns 1 with the file name of the version shim in `path`, or 0. */
 static int find_shim(char *path, size_t size)
 {
     const char *user = getenv("MRAIL_UCT_PATH");
@@ -117,7 +117,7 @@ static int find_shim(char *path, size_t size)
 
 /* ---- loss of a peer ---- */
 
-static int is_initialized; /* PMPI_Abort may be called */
+static int is_initialized; /* 1: PMPI_Abort may be called */
 static uct_mrail_shim_on_loss_func_t on_loss;
 
 static void peer_lost(const char *peer, const char *error)
@@ -144,7 +144,7 @@ static void init_bottom(int argc, char **argv, int requested, int *provided)
     is_initialized = 1;
 }
 
-/* From now on it is normal that peers leave. */
+/* From now on, peers are expected to leave. */
 static void finalize_top(void)
 {
     is_initialized = 0;
@@ -192,7 +192,7 @@ static int load_transport(void)
 
 /* ---- component ---- */
 
-/* The user's settings have priority. */
+/* The user's settings take precedence. */
 static void set(const setting_t *list, unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {

@@ -1,9 +1,10 @@
-# Completion of mrail for bash. The words come from the verbs themselves
-# (`mrail --list-verbs`, `mrail VERB --list-options`), so they are always those
-# of the installed version.
+# Completion of mrail for bash. The verbs themselves provide the words (`mrail
+# --list-verbs`, `mrail VERB --list-options`), which therefore always match the
+# installed version.
 # shellcheck shell=bash
 
-# The words before the current one that name the verb: "top", "soft ctl".
+# Prints the words before the current one that name the verb, such as "top" or
+# "soft ctl".
 _mrail_verb()
 {
     local word=${COMP_WORDS[1]-}
@@ -21,7 +22,8 @@ _mrail_options()
     command mrail $1 --list-options 2>/dev/null
 }
 
-# The value that the option $2 of verb $1 takes: "FILE", "a|b", or nothing.
+# Prints the value that option $2 of verb $1 takes, such as "FILE" or "a|b", or
+# nothing.
 _mrail_value()
 {
     local names value

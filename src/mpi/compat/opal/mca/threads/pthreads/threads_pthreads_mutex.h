@@ -1,10 +1,10 @@
 /*
  * Replaces a header that the component headers of Open MPI 5.0 include but that
- * its "make install" leaves out. Used only where it is missing, because this
- * directory is searched last. Open MPI asks for this file, in opal_config.h, if
- * it was built for POSIX threads, and its types are then POSIX types. A thread
- * that completes a request for which another thread waits signals such a
- * condition.
+ * its "make install" leaves out. This directory is searched last, so this file
+ * is used only if the original is missing. Open MPI's opal_config.h asks for
+ * this file if Open MPI was built for POSIX threads, in which case its types
+ * are POSIX types. These types are needed because the thread that completes a
+ * request signals the condition variable of the thread waiting for it.
  */
 #ifndef MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
 #define MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
@@ -14,7 +14,7 @@
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;
 
-/* Used only for the mutexes of threads that wait for requests. These are not
+/* Used only for the mutexes of threads that wait for requests, which are not
  * recursive. */
 static inline int
 opal_thread_internal_mutex_init(opal_thread_internal_mutex_t *mutex,
