@@ -276,7 +276,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
         if (MRAIL_UNLIKELY(peer->ack_due)) {
             mrail_am_add_pending_reply(peer);
         }
-        mrail_rma_pump(peer, *now_ns);
+        mrail_rma_poll(peer, *now_ns);
         if (!mrail_list_empty(&peer->flushes_pending)) {
             mrail_flush_check(peer, *now_ns);
         }

@@ -130,7 +130,10 @@ void mrail_am_take_lost(mrail_lane_t *lane);
 void mrail_am_replay(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
+/* Posts what the lanes have room for. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* The same on each poll, if there may be room. */
+void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
 /* A READ that makes the lane's writes visible, for `flush` (NULL: for none): 0 or
  * -EAGAIN. */

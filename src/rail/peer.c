@@ -65,6 +65,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         return; /* a lane that came up too late */
     }
     peer->seen_mask = mask;
+    peer->pump_ns = 0;
     peer->num_up = 0;
     /* Slots below num_pairs carry AMs, so AM lanes come first. */
     peer->num_am = 0;

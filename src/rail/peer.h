@@ -162,6 +162,8 @@ struct mrail_peer {
     mrail_list_t ops;   /* mrail_op_t not complete, by id */
     mrail_list_t uncut; /* ... with bytes not posted yet */
     size_t uncut_bytes; /* sum over these */
+    mrail_ns_t pump_ns; /* no lane has room for them before, unless a chunk
+                         * completes; see mrail_rma_poll() */
     uint8_t share;      /* its class in engine->shares[share_direction] ... */
     uint8_t share_direction;
     unsigned share_period; /* ... in this period */

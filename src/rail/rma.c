@@ -14,6 +14,11 @@
 #include <errno.h>
 #include <string.h>
 
+/* A choice of lanes that found no room is repeated after a completion of the peer,
+ * or after this time: room on a rail also comes from other peers, and a lane may
+ * wait for a moment to pass (mrail_sched_pick()). */
+#define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
+
 static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
                            void *comp)
 {
@@ -305,10 +310,18 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
 
         if (!(op->whole ? mrail_op_pump_whole(op, now_ns)
                         : mrail_op_pump_cut(op, now_ns))) {
+            peer->pump_ns = now_ns + MRAIL_RMA_PUMP_NS;
             mrail_peer_activate(peer);
             return;
         }
         mrail_list_del(&op->uncut);
+    }
+}
+
+void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (now_ns >= peer->pump_ns) {
+        mrail_rma_pump(peer, now_ns);
     }
 }
 
@@ -358,6 +371,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     }
     lane->sched.inflight -= chunk->length;
     lane->sched.since_ns = now_ns;
+    lane->peer->pump_ns = 0;
     --lane->rail->num_chunks;
     lane->rail->inflight -= chunk->length;
     lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? chunk->length : 0;

@@ -224,15 +224,20 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     }
 }
 
+/* Requests that found no room are repeated after an event, which may have made
+ * room, and after this many polls without one: the control thread brings lanes
+ * up. */
+#define MRAIL_PENDING_POLLS 16
+
 static unsigned iface_progress(uct_iface_h tl_iface)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     unsigned count = mrail_iface_progress(iface->iface);
 
-    /* Dispatch even if progress found no events, because the control thread
-     * brings lanes up. */
     if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
-        !iface->is_dispatching) {
+        !iface->is_dispatching &&
+        ((count != 0) || (++iface->empty_polls >= MRAIL_PENDING_POLLS))) {
+        iface->empty_polls = 0;
         iface->is_dispatching = 1;
         ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch, &count);
         iface->is_dispatching = 0;
