@@ -14,9 +14,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* A choice of lanes that found no room is repeated after a completion of the peer,
- * or after this time: room on a rail also comes from other peers, and a lane may
- * wait for a moment to pass (mrail_sched_pick()). */
+/* If no lane has room, the choice is repeated after a completion of the peer, or
+ * after this time. Room on a rail also comes from completions of other peers, and
+ * mrail_sched_pick() may keep a lane waiting for a while. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
 
 static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,

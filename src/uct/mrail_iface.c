@@ -340,6 +340,7 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
     self->attr = md->attr;
     self->overhead_s = config->overhead_s;
     self->is_dispatching = 0;
+    self->empty_polls = 0;
     self->dispatched = NULL;
     ucs_arbiter_init(&self->arbiter);
     status = uct_mrail_status(

@@ -1,6 +1,7 @@
 /*
  * 64 senders and one slow receiver: nothing is lost or out of order, there is
- * no RNR, and no sender starves.
+ * no RNR, and no sender starves. With MRAIL_TEST_RNR=some, the receive queues are
+ * too small to avoid RNR.
  */
 #include "config.h"
 #include "job.h"
@@ -141,9 +142,16 @@ int main(void)
 {
     int bad = job_run(SENDERS + 1, NULL, 150, many_job);
     long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
+    const char *expected = getenv("MRAIL_TEST_RNR");
 
     bad = job_say(bad == 0, "65 processes end well", "%d did not", bad);
-    bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "no RNR",
-                   "%ld RNR NAKs in %ld packets", rnr, sent);
+    if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
+        /* Messages are retried now and then, not most of the time. */
+        bad |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
+                       "%ld RNR NAKs in %ld packets", rnr, sent);
+    } else {
+        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "no RNR",
+                       "%ld RNR NAKs in %ld packets", rnr, sent);
+    }
     return bad;
 }

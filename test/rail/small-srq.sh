@@ -1,12 +1,23 @@
 #!/bin/sh
-# 16 senders use each rail of a device whose receive queue has no room for all the
-# credits that they request.
+# 16 senders use each rail of a device whose receive queues are small. With 256
+# buffers, windows are smaller than the senders request, but each message has its
+# buffer. With 40, the lanes share buffers, and the NIC retries messages that find
+# none.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft test/rail/many.rail
-export MRAIL_TEST_SOFT="$soft" MRAIL_TEST_SRQ_WR=256
-run_program '' "$soft" --session "$session" --nodes 2 --rails 4 --node 0 -- \
-    sh -c "$before_device" "$build/.libs/libtest-srq.so" \
-    "$build/test/rail/many.rail"
+export MRAIL_TEST_SOFT="$soft"
+
+# many BUFFERS RNR: RNR is "none" or "some".
+many()
+{
+    export MRAIL_TEST_SRQ_WR="$1" MRAIL_TEST_RNR="$2"
+    run_program "$1 buffers: " "$soft" --session "$session" --nodes 2 --rails 4 \
+        --node 0 -- sh -c "$before_device" "$build/.libs/libtest-srq.so" \
+        "$build/test/rail/many.rail"
+}
+
+many 256 none
+many 40 some
 finish
