@@ -90,9 +90,11 @@ struct mrail_ep {
     mrail_iface_t *iface;
     mrail_peer_t *peer;
     void *user;
+    uint64_t id; /* never used again in this process */
     uint16_t remote_iface;
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() has been called */
+    int cancelled;        /* by mrail_ep_cancel() */
 };
 
 /* The result of operations on a failed endpoint. The callback runs first: an
@@ -121,6 +123,7 @@ struct mrail_engine {
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id at each place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
+    uint64_t last_ep;       /* id of the last endpoint */
     int poll_requested;     /* atomic: a peer's flush waits, so the control
                              * thread must poll */
     int ctl_held;           /* the data path holds ctl_lock: see

@@ -112,6 +112,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     ret = mrail_ep_find_peer(engine, &device, &remote, &ep->peer);
     pthread_mutex_unlock(&engine->ctl_lock);
     if (ret == 0) {
+        ep->id = ++engine->last_ep;
         ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
         mrail_list_add_tail(&iface->eps, &ep->list);
         mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
@@ -170,6 +171,11 @@ void mrail_ep_cancel(mrail_ep_t *ep)
     if (ep->failed == 0) {
         ep->failed = -ECANCELED;
         ep->failure_reported = 1;
+    }
+    if (!ep->cancelled) {
+        ep->cancelled = 1;
+        mrail_rma_cancel(ep);
+        mrail_flush_cancel(ep);
     }
     mrail_iface_leave(ep->iface);
 }

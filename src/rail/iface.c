@@ -51,9 +51,18 @@ static int mrail_done_is_silent(const mrail_done_t *done)
 
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
 {
+    if ((done->iface != NULL) && (done->iface == engine->current)) {
+        done->status = status;
+        mrail_done_run(engine, done);
+    } else {
+        mrail_done_defer(engine, done, status);
+    }
+}
+
+void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done, int status)
+{
     done->status = status;
-    if ((done->iface == NULL) || (done->iface == engine->current) ||
-        mrail_done_is_silent(done)) {
+    if ((done->iface == NULL) || mrail_done_is_silent(done)) {
         mrail_done_run(engine, done);
     } else {
         mrail_list_add_tail(&done->iface->done, &done->list);

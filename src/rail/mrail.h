@@ -273,8 +273,11 @@ int mrail_ep_check(mrail_ep_t *ep);
 void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
 /* New operations on the endpoint fail with -ECANCELED, and ep_failed() is not
- * called for it. Operations in flight continue: the devices own their memory
- * until they complete. */
+ * called for it. Pending operations and flushes of the endpoint complete with
+ * -ECANCELED, in the next progress call of its iface. The exception is an
+ * operation that a device works on. It completes, and later flushes with it,
+ * when the device no longer accesses its memory. Messages and data may still
+ * arrive at the peer. From then on mrail_ep_flush() waits for nothing else. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

@@ -20,6 +20,7 @@ static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
     memset(op, 0, sizeof(*op));
     op->done.iface = ep->iface;
     op->done.comp = comp;
+    op->done.ep_id = ep->id;
     op->done.kind = MRAIL_DONE_OP;
     mrail_list_init(&op->done.list);
     mrail_list_init(&op->uncut);
@@ -47,7 +48,7 @@ static void mrail_op_accept(mrail_op_t *op, size_t length)
     mrail_list_add_tail(&peer->uncut, &op->uncut);
 }
 
-static void mrail_op_finish(mrail_op_t *op, int status)
+static void mrail_op_close(mrail_op_t *op)
 {
     mrail_engine_t *engine = op->peer->engine;
 
@@ -60,7 +61,13 @@ static void mrail_op_finish(mrail_op_t *op, int status)
     } else if (op->kind == MRAIL_OP_PUT) {
         engine->counters.put_bytes += op->length;
     }
-    mrail_done_finish(engine, &op->done, status);
+}
+
+static void mrail_op_finish(mrail_op_t *op, int status)
+{
+    mrail_op_close(op);
+    mrail_done_finish(op->peer->engine, &op->done,
+                      op->cancelled ? -ECANCELED : status);
 }
 
 /* 0, or the reason why nothing may be posted to the peer. */
@@ -367,7 +374,11 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
-        mrail_list_add_tail(&lane->lost, &chunk->list);
+        /* Nobody wants a cancelled operation replayed. The control lock may be
+         * held here: it finishes later. */
+        mrail_list_add_tail(chunk->op->cancelled ? &lane->peer->arrived
+                                                 : &lane->lost,
+                            &chunk->list);
         return;
     }
     /* Unposted work waits until all rails were polled: a good choice needs the
@@ -586,6 +597,73 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
         op->left = 0;
         mrail_op_finish(op, status);
     }
+}
+
+/* ---- cancellation ---- */
+
+/* Chunks that no device has any more. */
+static void mrail_rma_drop_of(mrail_engine_t *engine, mrail_list_t *chunks,
+                              uint64_t ep_id)
+{
+    mrail_chunk_t *chunk, *tmp;
+
+    mrail_list_for_each_safe(chunk, tmp, chunks, mrail_chunk_t, list) {
+        if (chunk->op->done.ep_id == ep_id) {
+            --chunk->op->pending;
+            mrail_list_del(&chunk->list);
+            mrail_pool_put(&engine->chunks, chunk);
+        }
+    }
+}
+
+static void mrail_op_cancel(mrail_op_t *op)
+{
+    mrail_peer_t *peer = op->peer;
+
+    if (op->left != 0) {
+        mrail_list_del(&op->uncut);
+        peer->uncut_bytes -= op->left;
+        op->left = 0;
+    }
+    op->cancelled = 1;
+    op->unpack = NULL;
+    if (op->pending == 0) {
+        mrail_op_close(op);
+        mrail_done_defer(peer->engine, &op->done, -ECANCELED);
+    } else if ((op->bounce != NULL) && (op->done.comp == NULL)) {
+        op->done.ep_id = 0; /* the user has no part in it */
+    }
+}
+
+void mrail_rma_cancel(mrail_ep_t *ep)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_op_t *op, *tmp;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            mrail_rma_drop_of(peer->engine, &peer->lanes[slot]->lost, ep->id);
+        }
+    }
+    mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);
+    mrail_rma_drop_of(peer->engine, &peer->arrived, ep->id);
+    mrail_list_for_each_safe(op, tmp, &peer->ops, mrail_op_t, list) {
+        if (op->done.ep_id == ep->id) {
+            mrail_op_cancel(op);
+        }
+    }
+}
+
+int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id)
+{
+    const mrail_op_t *op;
+
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->done.ep_id == ep_id) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* ---- public ---- */
