@@ -173,7 +173,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     int n;
 
     if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
-        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+        n = mrail_rail_poll(rail);
         if (n <= 0) {
             if (MRAIL_UNLIKELY(n < 0)) {
                 mrail_engine_cq_error(engine, rail);
@@ -184,8 +184,6 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
             mrail_rx_flush(engine, index);
             return 0;
         }
-        rail->next_wc = 0;
-        rail->num_wc = (unsigned)n;
     }
     rail->idle = 0;
     while (rail->next_wc < rail->num_wc) {

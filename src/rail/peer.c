@@ -175,9 +175,13 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
     }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->seen_mask & (1ull << slot)) &&
-            (peer->lanes[slot]->qp != NULL)) {
-            ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        /* Also the QP of a lane that is not up yet: nothing more may arrive
+         * there. */
+        if ((lane != NULL) && (lane->qp != NULL)) {
+            lane->last_cqe.is_set = 0;
+            ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
         }
     }
     peer->dead = 1;
@@ -215,15 +219,19 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* 1 if destroying the QP would lose completions. */
+/* 1 if destroying the QPs would lose completions. */
 static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
-    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
-        if (mrail_rail_fetch(&peer->engine->rails[i])) {
-            return 1;
+    int has = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->qp != NULL)) {
+            has |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
         }
     }
-    return 0;
+    return has;
 }
 
 int mrail_peer_try_end(mrail_peer_t *peer)

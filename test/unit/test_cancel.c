@@ -246,9 +246,9 @@ static void test_buffered(void **state)
 
 static void test_get_is_not_unpacked(void **state)
 {
-    assert_int_equal(mrail_ep_get_bcopy(ep, unpack, NULL, SMALL, 0x5000, rkey,
-                                        &completions),
-                     -EINPROGRESS);
+    assert_int_equal(
+        mrail_ep_get_bcopy(ep, unpack, NULL, SMALL, 0x5000, rkey, &completions),
+        -EINPROGRESS);
     mrail_ep_cancel(ep);
     progress();
     assert_completions(1, (int[]){-ECANCELED});
@@ -305,18 +305,12 @@ int main(void)
 {
 #define TEST(_name) cmocka_unit_test_setup_teardown(_name, setup, cleanup)
     const struct CMUnitTest tests[] = {
-        TEST(test_flush_ends),
-        TEST(test_idle_endpoint_is_flushed),
-        TEST(test_memory_at_the_device),
-        TEST(test_unposted_work_ends),
-        TEST(test_lost_work_ends),
-        TEST(test_returned_work_ends),
-        TEST(test_lost_device),
-        TEST(test_buffered),
-        TEST(test_get_is_not_unpacked),
-        TEST(test_flush_with_reads),
-        TEST(test_callback_cancels),
-        TEST(test_peer_fails),
+        TEST(test_flush_ends),           TEST(test_idle_endpoint_is_flushed),
+        TEST(test_memory_at_the_device), TEST(test_unposted_work_ends),
+        TEST(test_lost_work_ends),       TEST(test_returned_work_ends),
+        TEST(test_lost_device),          TEST(test_buffered),
+        TEST(test_get_is_not_unpacked),  TEST(test_flush_with_reads),
+        TEST(test_callback_cancels),     TEST(test_peer_fails),
     };
 #undef TEST
 
