@@ -242,7 +242,8 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 /* Blocks until the data has arrived, with progress but without callbacks.
- * length is at most attr.max_bcopy. */
+ * length is at most attr.max_bcopy. -EAGAIN: also if a lane fails meanwhile, or
+ * if another thread has waited for long; the buffer is unchanged. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);

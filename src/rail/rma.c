@@ -853,16 +853,17 @@ int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
     return ret;
 }
 
-static int mrail_rma_is_open(const mrail_peer_t *peer, uint64_t id)
+/* The operation of that id; NULL: it is complete. */
+static mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id)
 {
-    const mrail_op_t *op;
+    mrail_op_t *op;
 
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
         if (op->id == id) {
-            return 1;
+            return op;
         }
     }
-    return 0;
+    return NULL;
 }
 
 typedef struct mrail_get_short {
@@ -876,6 +877,46 @@ static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
 
     memcpy(get->buffer, data, length);
     get->done = 1;
+}
+
+/* Time for a get_short, after which other threads come first. */
+#define MRAIL_GET_SHORT_LIMIT (25 * MRAIL_NS_PER_MS)
+
+/* 1 if the data may need more than this thread. Failover needs the control
+ * thread and, in a callback, the end of the callback. Only the control thread
+ * detects a stalled lane. */
+static int mrail_get_short_must_end(const mrail_peer_t *peer,
+                                    mrail_ns_t start_ns)
+{
+    const mrail_data_lock_t *lock = &peer->engine->data_lock;
+
+    if (peer->recovering) {
+        return 1;
+    }
+    return (mrail_data_lock_is_borrowed(lock) ||
+            mrail_data_lock_is_wanted(lock)) &&
+           (mrail_clock_now() >= start_ns + MRAIL_GET_SHORT_LIMIT);
+}
+
+/* 0, -EAGAIN or -ECONNRESET. */
+static int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
+                                const mrail_get_short_t *get)
+{
+    mrail_ns_t start_ns = mrail_clock_now();
+    mrail_op_t *op;
+
+    while (!get->done) {
+        op = mrail_rma_find(peer, id);
+        if (op == NULL) {
+            return -ECONNRESET;
+        }
+        if (MRAIL_UNLIKELY(mrail_get_short_must_end(peer, start_ns))) {
+            mrail_op_cancel(op);
+            return -EAGAIN;
+        }
+        mrail_engine_poll(peer->engine, NULL);
+    }
+    return 0;
 }
 
 /* The UCT interface requires this wait, which is one round trip. Messages that
@@ -906,10 +947,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
     op->unpack_arg = &get;
     id = ep->peer->op_next;
     mrail_rma_submit_bounce(op, length, remote_address, rkey);
-    while (!get.done && mrail_rma_is_open(ep->peer, id)) {
-        mrail_engine_poll(engine, NULL);
-    }
-    ret = get.done ? 0 : -ECONNRESET;
+    ret = mrail_get_short_wait(ep->peer, id, &get);
 out:
     mrail_iface_leave(iface);
     return ret;

@@ -39,7 +39,8 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
-    test_ctl_send test_cancel test_busy_cq
+    test_ctl_send test_cancel test_busy_cq \
+    test_get_short
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -80,6 +81,8 @@ test_failover_SOURCES = test/unit/test_failover.c test/unit/mock_peer.c
 test_failover_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_busy_cq_SOURCES = test/unit/test_busy_cq.c test/unit/mock_peer.c
 test_busy_cq_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_get_short_SOURCES = test/unit/test_get_short.c test/unit/mock_peer.c
+test_get_short_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_cancel_SOURCES = test/unit/test_cancel.c test/unit/mock_peer.c
 test_cancel_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
