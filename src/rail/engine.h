@@ -33,6 +33,7 @@
 #define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
     8                       /* credit-only messages before the window grows */
 #define MRAIL_GROWN_MAX 512 /* buffers of a process for grown windows */
+#define MRAIL_DEPARTED 1024 /* ids of freed peers that are remembered */
 
 /* Events that may repeat per packet: counted, shown by mrail info. */
 /* clang-format off */
@@ -105,6 +106,12 @@ static inline int mrail_ep_error(const mrail_ep_t *ep)
     return ep->failure_reported ? ep->failed : -EAGAIN;
 }
 
+/* A peer that was freed. */
+typedef struct mrail_departed {
+    uint64_t id;
+    int status; /* -errno: why it failed */
+} mrail_departed_t;
+
 struct mrail_engine {
     unsigned references;
     mrail_config_t config;
@@ -147,6 +154,9 @@ struct mrail_engine {
     unsigned num_events;       /* of this progress call */
     uint64_t total_events;     /* ever */
     unsigned num_dead;         /* failed peers; set under both locks */
+    mrail_list_t ended;        /* failed peers that may be unused */
+    int reap_pending;          /* ... there are some */
+    mrail_ns_t reap_ns;        /* ... time of the next look at them */
     unsigned num_recovering;   /* peers; atomic */
     int stall_checking;        /* atomic: the control thread checks lanes */
     unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
@@ -165,6 +175,10 @@ struct mrail_engine {
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
+    mrail_departed_t departed[MRAIL_DEPARTED]; /* ring of freed peers ... */
+    uint64_t num_departed;                     /* ... and their total number */
+    struct mrail_stats_lane *ended_lanes;      /* of freed peers, see stats.c */
+    uint64_t num_ended_lanes;
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* ... that are free again */
     unsigned num_lane_free;
@@ -351,6 +365,9 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
+/* 1 if the devices have sent all datagrams to a failed peer, so its address
+ * handles are unused. Control lock held. */
+int mrail_ctl_all_sent(mrail_peer_t *peer);
 /* Logs once that the QP budget is used up. Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);
 /* The control thread shall visit the peer when it next wakes up. Control lock
@@ -362,5 +379,8 @@ void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 void mrail_engine_write_stats(mrail_engine_t *engine);
+/* The lane's peer is freed, but the statistics shall name the lane. Control lock
+ * held. */
+void mrail_stats_keep_lane(const mrail_lane_t *lane);
 
 #endif

@@ -55,8 +55,8 @@ static void mrail_ep_learn_boots(mrail_peer_t *peer,
     peer->num_boots = 1 + iface->num_more;
 }
 
-/* The peer behind an address; control lock held. A peer that said BYE returns
- * with a new id, so an old entry is never reused. -EDQUOT: there is no QP for
+/* The peer behind an address; data-path lock and control lock held. A process
+ * that said BYE returns with a new id, so its id stays failed. -EDQUOT: there is no QP for
  * the peer; reported here, the caller can fail with a clear error. */
 static int mrail_ep_find_peer(mrail_engine_t *engine,
                               const mrail_wire_device_addr_t *device,
@@ -64,15 +64,20 @@ static int mrail_ep_find_peer(mrail_engine_t *engine,
                               mrail_peer_t **peer_p)
 {
     mrail_peer_t *peer = mrail_peer_find(engine, iface->id);
+    int departed;
 
     if (peer == NULL) {
-        if (!mrail_ep_has_budget(engine, iface->id)) {
+        departed = mrail_peer_departed(engine, iface->id);
+        if ((departed == 0) && !mrail_ep_has_budget(engine, iface->id)) {
             mrail_ctl_budget(engine);
             return -EDQUOT;
         }
         peer = mrail_peer_create(engine, iface->id);
         if (peer == NULL) {
             return -ENOMEM;
+        }
+        if (departed != 0) {
+            mrail_peer_set_departed(peer, departed);
         }
     }
     if (peer->num_boots == 0) {
@@ -134,6 +139,7 @@ void mrail_ep_destroy(mrail_ep_t *ep)
     mrail_iface_enter(iface);
     mrail_list_del(&ep->list);
     mrail_list_del(&ep->peer_list);
+    mrail_peer_release(ep->peer);
     mrail_iface_leave(iface);
     free(ep);
 }

@@ -31,7 +31,7 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     }
     switch (done->kind) {
     case MRAIL_DONE_OP:
-        mrail_op_release(MRAIL_CONTAINER_OF(done, mrail_op_t, done));
+        mrail_op_release(engine, MRAIL_CONTAINER_OF(done, mrail_op_t, done));
         break;
     case MRAIL_DONE_FLUSH:
         mrail_pool_put(&engine->groups,
@@ -321,6 +321,9 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     }
     if (!mrail_list_empty(&engine->acks)) {
         mrail_am_send_acks(engine);
+    }
+    if (MRAIL_UNLIKELY(engine->reap_pending) && (outer == NULL)) {
+        mrail_peer_reap(engine);
     }
     engine->total_events += engine->num_events;
     if (mrail_data_lock_is_shared(&engine->data_lock) &&

@@ -155,7 +155,8 @@ void mrail_rma_fail(mrail_peer_t *peer, int status);
 void mrail_rma_cancel(mrail_ep_t *ep);
 /* 1 if an operation of the endpoint has not ended. */
 int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id);
-void mrail_op_release(mrail_op_t *op);
+/* The operation's peer may be freed already. */
+void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 
 /* ---- flush.c ---- */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns);

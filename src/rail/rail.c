@@ -494,6 +494,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (ret == 0) {
         rail->ud_tx_next = (rail->ud_tx_next + 1) % MRAIL_UD_TX;
         ++rail->ud_tx_pending;
+        ++rail->ud_posted;
     }
     return -ret;
 }

@@ -108,6 +108,7 @@ typedef struct mrail_rail {
     /* All under the control lock. */
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
+    uint64_t ud_posted;    /* datagrams ever posted; sent in this order */
     mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
                             * has not */
     int ud_failed;         /* the QP is in error */

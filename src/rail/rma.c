@@ -28,12 +28,12 @@ static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
     op->kind = kind;
 }
 
-void mrail_op_release(mrail_op_t *op)
+void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op)
 {
     if (op->bounce != NULL) {
         mrail_tx_put(op->bounce);
     }
-    mrail_pool_put(&op->peer->engine->ops, op);
+    mrail_pool_put(&engine->ops, op);
 }
 
 /* Accepts the operation for its peer. Cannot fail. */
@@ -777,7 +777,7 @@ static void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     op->rkey = rkey;
     op->whole = 1;
     if (length == 0) {
-        mrail_op_release(op);
+        mrail_op_release(op->peer->engine, op);
         return;
     }
     mrail_op_accept(op, length);
@@ -938,7 +938,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                           NULL, &ret);
     if ((op == NULL) || (length == 0)) {
         if (op != NULL) {
-            mrail_op_release(op);
+            mrail_op_release(engine, op);
         }
         goto out;
     }

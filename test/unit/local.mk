@@ -40,7 +40,7 @@ RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
     test_ctl_send test_cancel test_busy_cq \
-    test_get_short
+    test_get_short test_departed
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -83,6 +83,8 @@ test_busy_cq_SOURCES = test/unit/test_busy_cq.c test/unit/mock_peer.c
 test_busy_cq_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_get_short_SOURCES = test/unit/test_get_short.c test/unit/mock_peer.c
 test_get_short_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_departed_SOURCES = test/unit/test_departed.c test/unit/mock_peer.c
+test_departed_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_cancel_SOURCES = test/unit/test_cancel.c test/unit/mock_peer.c
 test_cancel_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
