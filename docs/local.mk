@@ -28,6 +28,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0019-json-is-written-as-a-stream.md \
     docs/decisions/0020-ports-by-evidence.md \
     docs/decisions/0021-spraying-over-known-paths.md \
+    docs/decisions/0022-cancel-waits-for-the-devices.md \
     docs/decisions/0023-leased-credits.md \
     docs/deployment.md \
     docs/fabric.md \

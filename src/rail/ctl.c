@@ -525,6 +525,23 @@ static void mrail_ctl_say_bye(mrail_peer_t *peer, mrail_ns_t until_ns)
     }
 }
 
+int mrail_ctl_all_sent(mrail_peer_t *peer)
+{
+    int all = 1;
+
+    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
+        const mrail_rail_t *rail = &peer->engine->rails[i];
+
+        if (!peer->ud_marked) {
+            peer->ud_marks[i] = rail->ud_posted;
+        }
+        all &= rail->fatal ||
+               (rail->ud_posted - rail->ud_tx_pending >= peer->ud_marks[i]);
+    }
+    peer->ud_marked = 1;
+    return all;
+}
+
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;

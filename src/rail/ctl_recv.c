@@ -541,6 +541,10 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
         return NULL;
     }
     peer = mrail_peer_find(engine, msg->src_id);
+    if ((peer == NULL) && (mrail_peer_departed(engine, msg->src_id) != 0)) {
+        ++engine->counters.ctl_unexpected; /* late */
+        return NULL;
+    }
     if ((peer == NULL) && (msg->type == MRAIL_CTL_HELLO)) {
         peer = mrail_peer_create(engine, msg->src_id);
         if (peer != NULL) {

@@ -78,6 +78,13 @@ static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *lock)
     return MRAIL_UNLIKELY(__atomic_load_n(&lock->shared, __ATOMIC_RELAXED));
 }
 
+/* 1 if the control thread has borrowed the lock, or waits for it. */
+static inline int mrail_data_lock_is_borrowed(const mrail_data_lock_t *lock)
+{
+    return (__atomic_load_n(&lock->shared, __ATOMIC_RELAXED) &
+            MRAIL_DATA_LOCK_BORROWED) != 0;
+}
+
 /* 1 if another thread waits to enter. A mutex is not fair: a thread that polls
  * in a loop takes it again, for seconds, before the thread that it woke has
  * run. So a thread that only polls calls this first and yields. */

@@ -208,6 +208,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
             mrail_peer_free(peer);
         }
     }
+    free(engine->ended_lanes);
     free(engine->lanes);
     free(engine->lane_free);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
@@ -318,6 +319,7 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
     mrail_list_init(&engine->work);
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);
+    mrail_list_init(&engine->ended);
     engine->config.seg_size = config->seg_size;
     mrail_engine_init_pools(engine);
 

@@ -34,7 +34,8 @@
     8 /* credit-only messages before the window grows */
 #define MRAIL_AM_CREDITS_FLOOR 2 /* a lane keeps this many when it is idle */
 #define MRAIL_AM_RECALL_VISITS                                                 \
-    64 /* lanes that one search for idle ones visits */
+    64                      /* lanes that one search for idle ones visits */
+#define MRAIL_DEPARTED 1024 /* ids of freed peers that are remembered */
 
 /* Events that may repeat per packet: counted, shown by mrail info. */
 /* clang-format off */
@@ -92,9 +93,11 @@ struct mrail_ep {
     mrail_iface_t *iface;
     mrail_peer_t *peer;
     void *user;
+    uint64_t id; /* never used again in this process */
     uint16_t remote_iface;
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() has been called */
+    int cancelled;        /* by mrail_ep_cancel() */
 };
 
 /* The result of operations on a failed endpoint. The callback runs first: an
@@ -104,6 +107,12 @@ static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
     return ep->failure_reported ? ep->failed : -EAGAIN;
 }
+
+/* A peer that was freed. */
+typedef struct mrail_departed {
+    uint64_t id;
+    int status; /* -errno: why it failed */
+} mrail_departed_t;
 
 struct mrail_engine {
     unsigned references;
@@ -123,6 +132,7 @@ struct mrail_engine {
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id at each place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
+    uint64_t last_ep;       /* id of the last endpoint */
     int poll_requested;     /* atomic: a peer's flush waits, so the control
                              * thread must poll */
     int ctl_held;           /* the data path holds ctl_lock: see
@@ -146,6 +156,9 @@ struct mrail_engine {
     unsigned num_events;       /* of this progress call */
     uint64_t total_events;     /* ever */
     unsigned num_dead;         /* failed peers; set under both locks */
+    mrail_list_t ended;        /* failed peers that may be unused */
+    int reap_pending;          /* ... there are some */
+    mrail_ns_t reap_ns;        /* ... time of the next look at them */
     unsigned num_recovering;   /* peers; atomic */
     int stall_checking;        /* atomic: the control thread checks lanes */
     unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
@@ -164,6 +177,10 @@ struct mrail_engine {
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
+    mrail_departed_t departed[MRAIL_DEPARTED]; /* ring of freed peers ... */
+    uint64_t num_departed;                     /* ... and their total number */
+    struct mrail_stats_lane *ended_lanes;      /* of freed peers, see stats.c */
+    uint64_t num_ended_lanes;
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* ... that are free again */
     unsigned num_lane_free;
@@ -351,6 +368,9 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
+/* 1 if the devices have sent all datagrams to a failed peer, so its address
+ * handles are unused. Control lock held. */
+int mrail_ctl_all_sent(mrail_peer_t *peer);
 /* Logs once that the QP budget is used up. Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);
 /* The control thread shall visit the peer when it next wakes up. Control lock
@@ -362,5 +382,8 @@ void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 void mrail_engine_write_stats(mrail_engine_t *engine);
+/* The lane's peer is freed, but the statistics shall name the lane. Control lock
+ * held. */
+void mrail_stats_keep_lane(const mrail_lane_t *lane);
 
 #endif

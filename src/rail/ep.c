@@ -55,8 +55,8 @@ static void mrail_ep_learn_boots(mrail_peer_t *peer,
     peer->num_boots = 1 + iface->num_more;
 }
 
-/* The peer behind an address; control lock held. A peer that said BYE returns
- * with a new id, so an old entry is never reused. -EDQUOT: there is no QP for
+/* The peer behind an address; data-path lock and control lock held. A process
+ * that said BYE returns with a new id, so its id stays failed. -EDQUOT: there is no QP for
  * the peer; reported here, the caller can fail with a clear error. */
 static int mrail_ep_find_peer(mrail_engine_t *engine,
                               const mrail_wire_device_addr_t *device,
@@ -64,15 +64,20 @@ static int mrail_ep_find_peer(mrail_engine_t *engine,
                               mrail_peer_t **peer_p)
 {
     mrail_peer_t *peer = mrail_peer_find(engine, iface->id);
+    int departed;
 
     if (peer == NULL) {
-        if (!mrail_ep_has_budget(engine, iface->id)) {
+        departed = mrail_peer_departed(engine, iface->id);
+        if ((departed == 0) && !mrail_ep_has_budget(engine, iface->id)) {
             mrail_ctl_budget(engine);
             return -EDQUOT;
         }
         peer = mrail_peer_create(engine, iface->id);
         if (peer == NULL) {
             return -ENOMEM;
+        }
+        if (departed != 0) {
+            mrail_peer_set_departed(peer, departed);
         }
     }
     if (peer->num_boots == 0) {
@@ -112,6 +117,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     ret = mrail_ep_find_peer(engine, &device, &remote, &ep->peer);
     pthread_mutex_unlock(&engine->ctl_lock);
     if (ret == 0) {
+        ep->id = ++engine->last_ep;
         ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
         mrail_list_add_tail(&iface->eps, &ep->list);
         mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
@@ -133,6 +139,7 @@ void mrail_ep_destroy(mrail_ep_t *ep)
     mrail_iface_enter(iface);
     mrail_list_del(&ep->list);
     mrail_list_del(&ep->peer_list);
+    mrail_peer_release(ep->peer);
     mrail_iface_leave(iface);
     free(ep);
 }
@@ -170,6 +177,11 @@ void mrail_ep_cancel(mrail_ep_t *ep)
     if (ep->failed == 0) {
         ep->failed = -ECANCELED;
         ep->failure_reported = 1;
+    }
+    if (!ep->cancelled) {
+        ep->cancelled = 1;
+        mrail_rma_cancel(ep);
+        mrail_flush_cancel(ep);
     }
     mrail_iface_leave(ep->iface);
 }

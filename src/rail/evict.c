@@ -269,7 +269,8 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
 
-    if (mrail_rail_fetch(lane->rail) || mrail_lane_has_messages(engine, lane)) {
+    if (!mrail_rail_is_drained(lane->rail, &lane->last_cqe) ||
+        mrail_lane_has_messages(engine, lane)) {
         return;
     }
     mrail_evict_done(lane);

@@ -126,6 +126,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     peer->closing_mask &= ~bit;
     peer->broken_mask |= bit;
     lane->out = 1;
+    lane->last_cqe.is_set = 0;       /* by an eviction */
     mrail_list_del(&lane->ack_list); /* a reply takes another lane */
     ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
     lane->close_ns = mrail_clock_now();
@@ -153,7 +154,7 @@ void mrail_failover_start(mrail_peer_t *peer)
 static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if ((now_ns < lane->close_ns + MRAIL_CLOSE_GRACE) ||
-        mrail_rail_fetch(lane->rail)) {
+        !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
         return 0;
     }
     mrail_lane_destroy_qp(lane->peer->engine, lane);
@@ -172,7 +173,7 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
     return (lane->sq_posted == lane->sq_done) &&
            (__atomic_load_n(&lane->last_wqe, __ATOMIC_ACQUIRE) ||
             (now_ns >= lane->close_ns + MRAIL_CLOSE_GRACE)) &&
-           !mrail_rail_fetch(lane->rail);
+           mrail_rail_is_drained(lane->rail, &lane->last_cqe);
 }
 
 /* Messages that wait for delivery stay, but return no credit to the lane. Their

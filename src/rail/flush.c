@@ -10,6 +10,9 @@
  * A fence needs the first two steps, and nothing may be posted before they are
  * done. The exception is messages on the only lane with work, where the QP
  * keeps the order.
+ *
+ * A flush of a cancelled endpoint waits only for operations of the endpoint
+ * that a device works on. Its completion allows the user to free their memory.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -68,7 +71,7 @@ static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *flush,
     if (flush->kind == MRAIL_FLUSH_KIND_FENCE) {
         mrail_flush_open(peer);
     } else {
-        if (status != 0) {
+        if ((status != 0) && (flush->kind != MRAIL_FLUSH_KIND_CANCEL)) {
             group->done.status = status;
         }
         if (--group->count == 0) {
@@ -111,6 +114,9 @@ static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
 static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
                             mrail_ns_t now_ns)
 {
+    if (MRAIL_UNLIKELY(flush->kind == MRAIL_FLUSH_KIND_CANCEL)) {
+        return !mrail_rma_has_ep(peer, flush->group->done.ep_id);
+    }
     if (!mrail_flush_ops_done(peer, flush->op_id)) {
         return 0;
     }
@@ -185,6 +191,33 @@ void mrail_flush_fail(mrail_peer_t *peer, int status)
         mrail_flush_finish(
             peer, mrail_list_head(&peer->flushes_pending, mrail_flush_t, list),
             status);
+    }
+}
+
+static void mrail_flush_forget_reads(mrail_peer_t *peer,
+                                     const mrail_flush_t *flush)
+{
+    mrail_op_t *op;
+
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->flush == flush) {
+            op->flush = NULL;
+        }
+    }
+}
+
+void mrail_flush_cancel(mrail_ep_t *ep)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_flush_t *flush;
+
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        if ((flush->kind == MRAIL_FLUSH_KIND_FLUSH) &&
+            (flush->group->done.ep_id == ep->id)) {
+            mrail_flush_forget_reads(peer, flush);
+            flush->kind = MRAIL_FLUSH_KIND_CANCEL;
+            flush->group->done.status = -ECANCELED;
+        }
     }
 }
 
@@ -305,13 +338,16 @@ static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
     return 1;
 }
 
-static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface, void *comp)
+/* `ep_id`: of the only member, or 0. */
+static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
+                                            uint64_t ep_id, void *comp)
 {
     mrail_flush_group_t *group = mrail_pool_get(&iface->engine->groups);
 
     if (group != NULL) {
         group->done.iface = iface;
         group->done.comp = comp;
+        group->done.ep_id = ep_id;
         group->done.kind = MRAIL_DONE_FLUSH;
         group->done.status = 0;
         mrail_list_init(&group->done.list);
@@ -351,6 +387,61 @@ static int mrail_peer_is_flushing(const mrail_peer_t *peer)
            (last->op_id + 1 == peer->op_next);
 }
 
+/* 1 if a flush of the endpoint is pending. */
+static int mrail_ep_has_flush(const mrail_ep_t *ep)
+{
+    const mrail_flush_t *flush;
+
+    mrail_list_for_each(flush, &ep->peer->flushes_pending, mrail_flush_t,
+                        list) {
+        if ((flush->group != NULL) && (flush->group->done.ep_id == ep->id)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* 1 if a completion of the endpoint waits for its iface's progress call. */
+static int mrail_ep_has_done(const mrail_ep_t *ep)
+{
+    const mrail_done_t *done;
+
+    mrail_list_for_each(done, &ep->iface->done, mrail_done_t, list) {
+        if (done->ep_id == ep->id) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A flush of a cancelled endpoint: ends after its operations and its earlier
+ * flushes. */
+static int mrail_ep_flush_cancelled(mrail_ep_t *ep, void *comp)
+{
+    mrail_engine_t *engine = ep->iface->engine;
+    int has_ops = mrail_rma_has_ep(ep->peer, ep->id);
+    mrail_flush_group_t *group;
+
+    if (!has_ops && !mrail_ep_has_flush(ep) && !mrail_ep_has_done(ep)) {
+        return 0;
+    }
+    if (comp == NULL) {
+        return -EINPROGRESS;
+    }
+    group = mrail_group_get(ep->iface, ep->id, comp);
+    if (group == NULL) {
+        return -EAGAIN;
+    }
+    if (!has_ops && !mrail_ep_has_flush(ep)) {
+        mrail_done_defer(engine, &group->done, 0);
+    } else if (mrail_flush_add(ep->peer, MRAIL_FLUSH_KIND_CANCEL, group) ==
+               NULL) {
+        mrail_pool_put(&engine->groups, group);
+        return -EAGAIN;
+    }
+    return -EINPROGRESS;
+}
+
 int mrail_ep_flush(mrail_ep_t *ep, void *comp)
 {
     mrail_iface_t *iface = ep->iface;
@@ -358,11 +449,13 @@ int mrail_ep_flush(mrail_ep_t *ep, void *comp)
     int ret;
 
     mrail_iface_enter(iface);
-    if (mrail_peer_is_flushed(ep->peer)) {
+    if (MRAIL_UNLIKELY(ep->cancelled)) {
+        ret = mrail_ep_flush_cancelled(ep, comp);
+    } else if (mrail_peer_is_flushed(ep->peer)) {
         ret = 0;
     } else if ((comp == NULL) && mrail_peer_is_flushing(ep->peer)) {
         ret = -EINPROGRESS;
-    } else if ((group = mrail_group_get(iface, comp)) == NULL) {
+    } else if ((group = mrail_group_get(iface, ep->id, comp)) == NULL) {
         ret = -EAGAIN;
     } else {
         ret = mrail_peer_flush(ep->peer, group);
@@ -383,7 +476,7 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp)
     mrail_ep_t *ep;
 
     mrail_iface_enter(iface);
-    group = mrail_group_get(iface, comp);
+    group = mrail_group_get(iface, 0, comp);
     if (group == NULL) {
         ret = -EAGAIN;
         goto out;

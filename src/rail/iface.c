@@ -31,7 +31,7 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     }
     switch (done->kind) {
     case MRAIL_DONE_OP:
-        mrail_op_release(MRAIL_CONTAINER_OF(done, mrail_op_t, done));
+        mrail_op_release(engine, MRAIL_CONTAINER_OF(done, mrail_op_t, done));
         break;
     case MRAIL_DONE_FLUSH:
         mrail_pool_put(&engine->groups,
@@ -51,9 +51,18 @@ static int mrail_done_is_silent(const mrail_done_t *done)
 
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
 {
+    if ((done->iface != NULL) && (done->iface == engine->current)) {
+        done->status = status;
+        mrail_done_run(engine, done);
+    } else {
+        mrail_done_defer(engine, done, status);
+    }
+}
+
+void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done, int status)
+{
     done->status = status;
-    if ((done->iface == NULL) || (done->iface == engine->current) ||
-        mrail_done_is_silent(done)) {
+    if ((done->iface == NULL) || mrail_done_is_silent(done)) {
         mrail_done_run(engine, done);
     } else {
         mrail_list_add_tail(&done->iface->done, &done->list);
@@ -164,7 +173,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     int n;
 
     if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
-        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+        n = mrail_rail_poll(rail);
         if (n <= 0) {
             if (MRAIL_UNLIKELY(n < 0)) {
                 mrail_engine_cq_error(engine, rail);
@@ -175,8 +184,6 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
             mrail_rx_flush(engine, index);
             return 0;
         }
-        rail->next_wc = 0;
-        rail->num_wc = (unsigned)n;
     }
     rail->idle = 0;
     while (rail->next_wc < rail->num_wc) {
@@ -314,6 +321,9 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     }
     if (!mrail_list_empty(&engine->acks)) {
         mrail_am_send_acks(engine);
+    }
+    if (MRAIL_UNLIKELY(engine->reap_pending) && (outer == NULL)) {
+        mrail_peer_reap(engine);
     }
     engine->total_events += engine->num_events;
     if (mrail_data_lock_is_shared(&engine->data_lock) &&

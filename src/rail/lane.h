@@ -108,6 +108,7 @@ struct mrail_lane {
     uint8_t leaving;          /* data: takes no new work, to be taken out */
     uint8_t drained;          /* data: the last request of a QP in error is
                              * posted */
+    mrail_cq_mark_t last_cqe; /* data: behind the last completion of the QP */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
     uint64_t carried;      /* data: bytes of AMs sent, PUTs and GETs done. Not
                              * next to am_inflight: gcc would add both as a

@@ -242,7 +242,8 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 /* Blocks until the data has arrived, with progress but without callbacks.
- * length is at most attr.max_bcopy. */
+ * length is at most attr.max_bcopy. -EAGAIN: also if a lane fails meanwhile, or
+ * if another thread has waited for long; the buffer is unchanged. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);
@@ -273,8 +274,11 @@ int mrail_ep_check(mrail_ep_t *ep);
 void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
 /* New operations on the endpoint fail with -ECANCELED, and ep_failed() is not
- * called for it. Operations in flight continue: the devices own their memory
- * until they complete. */
+ * called for it. Pending operations and flushes of the endpoint complete with
+ * -ECANCELED, in the next progress call of its iface. The exception is an
+ * operation that a device works on. It completes, and later flushes with it,
+ * when the device no longer accesses its memory. Messages and data may still
+ * arrive at the peer. From then on mrail_ep_flush() waits for nothing else. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

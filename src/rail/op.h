@@ -17,7 +17,8 @@ typedef enum mrail_done_kind {
 typedef struct mrail_done {
     mrail_list_t list; /* iface->done */
     mrail_iface_t *iface;
-    void *comp; /* NULL: the caller wants no callback */
+    void *comp;     /* NULL: the caller wants no callback */
+    uint64_t ep_id; /* of the endpoint that waits for it; 0: none */
     int status;
     mrail_done_kind_t kind;
 } mrail_done_t;
@@ -57,6 +58,7 @@ typedef struct mrail_op {
     uint64_t id;
     mrail_op_kind_t kind;
     int whole;        /* one lane carries all of it */
+    int cancelled;    /* ends when the devices have returned its chunks */
     unsigned pending; /* chunks posted and not complete */
     size_t left;      /* bytes not posted */
     unsigned iov_count;
@@ -88,7 +90,8 @@ typedef struct mrail_chunk {
 
 typedef enum mrail_flush_kind {
     MRAIL_FLUSH_KIND_FLUSH,
-    MRAIL_FLUSH_KIND_FENCE
+    MRAIL_FLUSH_KIND_FENCE,
+    MRAIL_FLUSH_KIND_CANCEL /* waits for the operations of an endpoint */
 } mrail_flush_kind_t;
 
 typedef struct mrail_flush_group {
@@ -153,11 +156,19 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer);
 /* Replays chunks as far as there is room. */
 void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);
-void mrail_op_release(mrail_op_t *op);
+/* The operations of the endpoint end with -ECANCELED: now, or when the devices
+ * have returned their chunks. Calls no callback. */
+void mrail_rma_cancel(mrail_ep_t *ep);
+/* 1 if an operation of the endpoint has not ended. */
+int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id);
+/* The operation's peer may be freed already. */
+void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 
 /* ---- flush.c ---- */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_flush_fail(mrail_peer_t *peer, int status);
+/* The flushes of the endpoint end with -ECANCELED, after its operations. */
+void mrail_flush_cancel(mrail_ep_t *ep);
 /* One reason less to hold posts back. */
 void mrail_flush_open(mrail_peer_t *peer);
 /* A lane failed: rewritten data needs a new visibility READ. */
@@ -174,5 +185,7 @@ void mrail_tx_put(mrail_tx_t *tx);
 /* Completes now if the iface of `done` is in progress, else in its next
  * progress call. The control lock must not be held. */
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
+/* Completes in the next progress call of its iface. Calls no callback. */
+void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done, int status);
 
 #endif

@@ -4,8 +4,12 @@
 #include "rail/ctl.h"
 #include "telemetry/page.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Time between two looks at failed peers whose datagrams are in flight. */
+#define MRAIL_PEER_REAP (1 * MRAIL_NS_PER_MS)
 
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id)
 {
@@ -44,6 +48,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     mrail_list_init(&peer->uncut);
     mrail_list_init(&peer->flushes_pending);
     mrail_list_init(&peer->active);
+    mrail_list_init(&peer->ended);
     mrail_list_add_tail(&engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS],
                         &peer->list);
     return peer;
@@ -53,6 +58,10 @@ void mrail_peer_free(mrail_peer_t *peer)
 {
     mrail_ctl_drop_handles(peer, NULL);
     mrail_list_del(&peer->list);
+    mrail_list_del(&peer->work);
+    mrail_list_del(&peer->active);
+    mrail_list_del(&peer->ended);
+    --peer->engine->num_peers;
     free(peer->moves);
     free(peer);
 }
@@ -176,9 +185,13 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
     }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->seen_mask & (1ull << slot)) &&
-            (peer->lanes[slot]->qp != NULL)) {
-            ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        /* Also the QP of a lane that is not up yet: nothing more may arrive
+         * there. */
+        if ((lane != NULL) && (lane->qp != NULL)) {
+            lane->last_cqe.is_set = 0;
+            ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
         }
     }
     peer->dead = 1;
@@ -212,19 +225,24 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
     peer->seen_mask = 0;
+    peer->state = MRAIL_PEER_GONE; /* no message creates another lane */
     ++engine->num_dead;
     mrail_data_ctl_unlock(engine);
 }
 
-/* 1 if destroying the QP would lose completions. */
+/* 1 if destroying the QPs would lose completions. */
 static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
-    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
-        if (mrail_rail_fetch(&peer->engine->rails[i])) {
-            return 1;
+    int has = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->qp != NULL)) {
+            has |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
         }
     }
-    return 0;
+    return has;
 }
 
 int mrail_peer_try_end(mrail_peer_t *peer)
@@ -238,6 +256,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     }
     mrail_peer_end_lanes(peer);
     peer->dead = 2;
+    mrail_peer_release(peer);
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
     return 1;
@@ -249,4 +268,113 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
     mrail_am_fail(peer);
     mrail_rma_fail(peer, status);
     mrail_flush_fail(peer, status);
+}
+
+/* ---- peers that are freed ---- */
+
+int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id)
+{
+    uint64_t count = MRAIL_MIN(engine->num_departed, (uint64_t)MRAIL_DEPARTED);
+
+    for (uint64_t i = 0; i < count; ++i) {
+        if (engine->departed[i].id == id) {
+            return engine->departed[i].status;
+        }
+    }
+    return 0;
+}
+
+void mrail_peer_set_departed(mrail_peer_t *peer, int status)
+{
+    __atomic_store_n(&peer->failed, status, __ATOMIC_RELEASE);
+    peer->state = MRAIL_PEER_GONE;
+    peer->dead = 2;
+    ++peer->engine->num_dead;
+    __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
+}
+
+void mrail_peer_release(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if ((peer->dead != 2) || !mrail_list_empty(&peer->eps)) {
+        return;
+    }
+    if (mrail_list_empty(&peer->ended)) {
+        mrail_list_add_tail(&engine->ended, &peer->ended);
+    }
+    engine->reap_pending = 1;
+    engine->reap_ns = 0;
+}
+
+/* Undelivered messages stay. Their buffers return without a credit. */
+static void mrail_peer_disown(const mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_rx_t *rx;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rx_flush(engine, i);
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        if (engine->ifaces[i] == NULL) {
+            continue;
+        }
+        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t, list) {
+            if ((rx->lane != NULL) && (rx->lane->peer == peer)) {
+                rx->lane = NULL;
+            }
+        }
+    }
+}
+
+static void mrail_peer_drop(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    assert(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->unacked) &&
+           mrail_list_empty(&peer->hold) &&
+           mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
+    mrail_peer_disown(peer);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            mrail_list_del(&lane->ack_list);
+            mrail_stats_keep_lane(lane);
+            free(lane);
+        }
+    }
+    if (mrail_peer_departed(engine, peer->id) == 0) {
+        engine->departed[engine->num_departed++ % MRAIL_DEPARTED] =
+            (mrail_departed_t){.id = peer->id, .status = peer->failed};
+    }
+    mrail_debug("peer %016llx is freed", (unsigned long long)peer->id);
+    --engine->num_dead;
+    mrail_peer_free(peer);
+}
+
+/* A peer that was given up gets no BYE. If it lives, it must learn of a
+ * failure, which its own probes detect; a BYE would look like a regular end. */
+void mrail_peer_reap(mrail_engine_t *engine)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_peer_t *peer, *tmp;
+
+    if (now_ns < engine->reap_ns) {
+        return;
+    }
+    engine->reap_pending = 0;
+    mrail_data_ctl_lock(engine);
+    mrail_list_for_each_safe(peer, tmp, &engine->ended, mrail_peer_t, ended) {
+        if (!mrail_list_empty(&peer->eps)) {
+            mrail_list_del(&peer->ended); /* until the last one is gone */
+        } else if (mrail_ctl_all_sent(peer)) {
+            mrail_peer_drop(peer);
+        } else {
+            engine->reap_pending = 1;
+            engine->reap_ns = now_ns + MRAIL_PEER_REAP;
+        }
+    }
+    mrail_data_ctl_unlock(engine);
 }

@@ -1,6 +1,11 @@
 /*
- * A peer process: its rails, its lanes, and its streams and operations. Peers
- * live until the engine closes; endpoints of all ifaces share them.
+ * A peer process: its rails, its lanes, and its streams and operations.
+ * Endpoints of all ifaces share it.
+ *
+ * A peer lives as long as its process. When it has left or was given up, its
+ * last endpoint is gone and the devices have returned everything, the next
+ * progress call frees it with its lanes and address handles. The engine
+ * remembers its id, because datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_PEER_H
 #define MRAIL_RAIL_PEER_H
@@ -112,6 +117,8 @@ struct mrail_peer {
     unsigned probe_tries;   /* 0: no probe under way */
     uint32_t probe_request; /* sequence number of the last probe */
     mrail_ns_t probe_ns;
+    int ud_marked; /* no datagram follows; those before ... */
+    uint64_t ud_marks[MRAIL_MAX_RAILS]; /* ... were posted by rail->ud_posted */
 
     /* ---- handed from control to data ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
@@ -146,6 +153,7 @@ struct mrail_peer {
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;
+    mrail_list_t ended; /* engine->ended while it may be unused */
 
     uint32_t tx_next;     /* sequence number of the next AM */
     uint32_t tx_acked;    /* all earlier ones are at the peer */
@@ -188,10 +196,25 @@ static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
     return peer->num_up;
 }
 
-/* Finds a peer by id; with `create` creates it. Control lock held. */
+/* Finds a peer by id, or creates it. Control lock held. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
+/* Frees the peer without its lanes. Data-path lock and control lock held, or
+ * the engine closes. */
 void mrail_peer_free(mrail_peer_t *peer);
+
+/* The reason why the peer of that id was freed; 0: it was not, or long ago.
+ * Control lock held. */
+int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
+/* The new peer stands for one that was freed: it has failed already. Data-path
+ * lock and control lock held. */
+void mrail_peer_set_departed(mrail_peer_t *peer, int status);
+/* The peer's last endpoint may be gone: the next progress call frees the peer
+ * if it has failed. Data-path lock held. */
+void mrail_peer_release(mrail_peer_t *peer);
+/* Frees failed peers that are unused. Data-path lock held, outside of all
+ * callbacks and visits: nothing up the stack may refer to them. */
+void mrail_peer_reap(mrail_engine_t *engine);
 
 /* Data path: requests the first lane, or all lanes, from the control thread. */
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all);

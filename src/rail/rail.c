@@ -259,17 +259,31 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
 
 int mrail_rail_fetch(mrail_rail_t *rail)
 {
-    int n;
-
-    if (rail->next_wc == rail->num_wc) {
-        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
-        rail->next_wc = 0;
-        rail->num_wc = (n > 0) ? (unsigned)n : 0;
-        if (MRAIL_UNLIKELY(n < 0)) {
-            __atomic_store_n(&rail->cq_failed, 1, __ATOMIC_RELAXED);
-        }
+    if ((rail->next_wc == rail->num_wc) &&
+        MRAIL_UNLIKELY(mrail_rail_poll(rail) < 0)) {
+        __atomic_store_n(&rail->cq_failed, 1, __ATOMIC_RELAXED);
     }
     return rail->next_wc != rail->num_wc;
+}
+
+static int mrail_rail_passed(const mrail_rail_t *rail,
+                             const mrail_cq_mark_t *mark)
+{
+    return (rail->num_emptied != mark->num_emptied) ||
+           (rail->num_polled - mark->num_polled >= (uint64_t)rail->cq->cqe);
+}
+
+int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark)
+{
+    if (!mark->is_set) {
+        *mark = (mrail_cq_mark_t){.is_set = 1,
+                                  .num_polled = rail->num_polled,
+                                  .num_emptied = rail->num_emptied};
+    }
+    if (!mrail_rail_passed(rail, mark)) {
+        (void)mrail_rail_fetch(rail);
+    }
+    return (rail->next_wc == rail->num_wc) && mrail_rail_passed(rail, mark);
 }
 
 static void mrail_rail_free_mr(struct ibv_mr *mr, void *buffer)
@@ -481,6 +495,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (ret == 0) {
         rail->ud_tx_next = (rail->ud_tx_next + 1) % MRAIL_UD_TX;
         ++rail->ud_tx_pending;
+        ++rail->ud_posted;
     }
     return -ret;
 }

@@ -46,6 +46,14 @@ typedef struct mrail_ud_recv {
     uint32_t length; /* with the GRH */
 } mrail_ud_recv_t;
 
+/* A position in the stream of completions of a CQ: see
+ * mrail_rail_is_drained(). */
+typedef struct mrail_cq_mark {
+    int is_set;
+    uint64_t num_polled;
+    unsigned num_emptied;
+} mrail_cq_mark_t;
+
 typedef struct mrail_rail {
     unsigned index;
     mrail_rail_attr_t attr;
@@ -78,6 +86,8 @@ typedef struct mrail_rail {
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all handled */
     unsigned num_wc;                    /* ... their number */
     unsigned next_wc;                   /* ... the first one to handle */
+    uint64_t num_polled;                /* data: completions ever polled */
+    unsigned num_emptied;               /* data: polls that emptied the CQ */
     unsigned num_chunks;                /* data: chunks in flight */
     uint64_t inflight;                  /* data: ... and their bytes */
     /* data, except for mrail_tele_flow_live(): PUTs out, GETs in */
@@ -101,6 +111,7 @@ typedef struct mrail_rail {
     /* All under the control lock. */
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
+    uint64_t ud_posted;    /* datagrams ever posted; sent in this order */
     mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
                             * has not */
     int ud_failed;         /* the QP is in error */
@@ -131,8 +142,27 @@ static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
  * may be the reason. */
 void mrail_rail_explain(const char *device, size_t length, int error);
 
+/* Data path: polls a batch into rail->wc, whose completions have all been
+ * handled. Returns the result of ibv_poll_cq(). */
+static inline int mrail_rail_poll(mrail_rail_t *rail)
+{
+    int n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+
+    rail->next_wc = 0;
+    rail->num_wc = (n > 0) ? (unsigned)n : 0;
+    rail->num_polled += rail->num_wc;
+    rail->num_emptied += (n < MRAIL_POLL_BATCH);
+    return n;
+}
+
 /* Data path: 1 if rail->wc has completions to handle. */
 int mrail_rail_fetch(mrail_rail_t *rail);
+
+/* Data path: 1 if all completions that were in the CQ at the first call with
+ * this mark have been handled. Other completions may follow without end, so the
+ * CQ need not become empty: either a poll has emptied it since, or as many
+ * completions as it holds were polled. */
+int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark);
 
 /* Fills in the rail's part of a HELLO. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);

@@ -25,6 +25,7 @@ static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
     memset(op, 0, sizeof(*op));
     op->done.iface = ep->iface;
     op->done.comp = comp;
+    op->done.ep_id = ep->id;
     op->done.kind = MRAIL_DONE_OP;
     mrail_list_init(&op->done.list);
     mrail_list_init(&op->uncut);
@@ -32,12 +33,12 @@ static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
     op->kind = kind;
 }
 
-void mrail_op_release(mrail_op_t *op)
+void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op)
 {
     if (op->bounce != NULL) {
         mrail_tx_put(op->bounce);
     }
-    mrail_pool_put(&op->peer->engine->ops, op);
+    mrail_pool_put(&engine->ops, op);
 }
 
 /* Accepts the operation for its peer. Cannot fail. */
@@ -52,7 +53,7 @@ static void mrail_op_accept(mrail_op_t *op, size_t length)
     mrail_list_add_tail(&peer->uncut, &op->uncut);
 }
 
-static void mrail_op_finish(mrail_op_t *op, int status)
+static void mrail_op_close(mrail_op_t *op)
 {
     mrail_engine_t *engine = op->peer->engine;
 
@@ -65,7 +66,13 @@ static void mrail_op_finish(mrail_op_t *op, int status)
     } else if (op->kind == MRAIL_OP_PUT) {
         engine->counters.put_bytes += op->length;
     }
-    mrail_done_finish(engine, &op->done, status);
+}
+
+static void mrail_op_finish(mrail_op_t *op, int status)
+{
+    mrail_op_close(op);
+    mrail_done_finish(op->peer->engine, &op->done,
+                      op->cancelled ? -ECANCELED : status);
 }
 
 /* 0, or the reason why nothing may be posted to the peer. */
@@ -384,7 +391,11 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
-        mrail_list_add_tail(&lane->lost, &chunk->list);
+        /* Nobody wants a cancelled operation replayed. The control lock may be
+         * held here: it finishes later. */
+        mrail_list_add_tail(chunk->op->cancelled ? &lane->peer->arrived
+                                                 : &lane->lost,
+                            &chunk->list);
         return;
     }
     /* Unposted work waits until all rails were polled: a good choice needs the
@@ -605,6 +616,73 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
     }
 }
 
+/* ---- cancellation ---- */
+
+/* Chunks that no device has any more. */
+static void mrail_rma_drop_of(mrail_engine_t *engine, mrail_list_t *chunks,
+                              uint64_t ep_id)
+{
+    mrail_chunk_t *chunk, *tmp;
+
+    mrail_list_for_each_safe(chunk, tmp, chunks, mrail_chunk_t, list) {
+        if (chunk->op->done.ep_id == ep_id) {
+            --chunk->op->pending;
+            mrail_list_del(&chunk->list);
+            mrail_pool_put(&engine->chunks, chunk);
+        }
+    }
+}
+
+static void mrail_op_cancel(mrail_op_t *op)
+{
+    mrail_peer_t *peer = op->peer;
+
+    if (op->left != 0) {
+        mrail_list_del(&op->uncut);
+        peer->uncut_bytes -= op->left;
+        op->left = 0;
+    }
+    op->cancelled = 1;
+    op->unpack = NULL;
+    if (op->pending == 0) {
+        mrail_op_close(op);
+        mrail_done_defer(peer->engine, &op->done, -ECANCELED);
+    } else if ((op->bounce != NULL) && (op->done.comp == NULL)) {
+        op->done.ep_id = 0; /* the user has no part in it */
+    }
+}
+
+void mrail_rma_cancel(mrail_ep_t *ep)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_op_t *op, *tmp;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            mrail_rma_drop_of(peer->engine, &peer->lanes[slot]->lost, ep->id);
+        }
+    }
+    mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);
+    mrail_rma_drop_of(peer->engine, &peer->arrived, ep->id);
+    mrail_list_for_each_safe(op, tmp, &peer->ops, mrail_op_t, list) {
+        if (op->done.ep_id == ep->id) {
+            mrail_op_cancel(op);
+        }
+    }
+}
+
+int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id)
+{
+    const mrail_op_t *op;
+
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->done.ep_id == ep_id) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* ---- public ---- */
 
 /* Accepts an operation that has been filled in, and starts it. */
@@ -716,7 +794,7 @@ static void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     op->rkey = rkey;
     op->whole = 1;
     if (length == 0) {
-        mrail_op_release(op);
+        mrail_op_release(op->peer->engine, op);
         return;
     }
     mrail_op_accept(op, length);
@@ -792,16 +870,17 @@ int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
     return ret;
 }
 
-static int mrail_rma_is_open(const mrail_peer_t *peer, uint64_t id)
+/* The operation of that id; NULL: it is complete. */
+static mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id)
 {
-    const mrail_op_t *op;
+    mrail_op_t *op;
 
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
         if (op->id == id) {
-            return 1;
+            return op;
         }
     }
-    return 0;
+    return NULL;
 }
 
 typedef struct mrail_get_short {
@@ -815,6 +894,46 @@ static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
 
     memcpy(get->buffer, data, length);
     get->done = 1;
+}
+
+/* Time for a get_short, after which other threads come first. */
+#define MRAIL_GET_SHORT_LIMIT (25 * MRAIL_NS_PER_MS)
+
+/* 1 if the data may need more than this thread. Failover needs the control
+ * thread and, in a callback, the end of the callback. Only the control thread
+ * detects a stalled lane. */
+static int mrail_get_short_must_end(const mrail_peer_t *peer,
+                                    mrail_ns_t start_ns)
+{
+    const mrail_data_lock_t *lock = &peer->engine->data_lock;
+
+    if (peer->recovering) {
+        return 1;
+    }
+    return (mrail_data_lock_is_borrowed(lock) ||
+            mrail_data_lock_is_wanted(lock)) &&
+           (mrail_clock_now() >= start_ns + MRAIL_GET_SHORT_LIMIT);
+}
+
+/* 0, -EAGAIN or -ECONNRESET. */
+static int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
+                                const mrail_get_short_t *get)
+{
+    mrail_ns_t start_ns = mrail_clock_now();
+    mrail_op_t *op;
+
+    while (!get->done) {
+        op = mrail_rma_find(peer, id);
+        if (op == NULL) {
+            return -ECONNRESET;
+        }
+        if (MRAIL_UNLIKELY(mrail_get_short_must_end(peer, start_ns))) {
+            mrail_op_cancel(op);
+            return -EAGAIN;
+        }
+        mrail_engine_poll(peer->engine, NULL);
+    }
+    return 0;
 }
 
 /* The UCT interface requires this wait, which is one round trip. Messages that
@@ -836,7 +955,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                           NULL, &ret);
     if ((op == NULL) || (length == 0)) {
         if (op != NULL) {
-            mrail_op_release(op);
+            mrail_op_release(engine, op);
         }
         goto out;
     }
@@ -845,10 +964,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
     op->unpack_arg = &get;
     id = ep->peer->op_next;
     mrail_rma_submit_bounce(op, length, remote_address, rkey);
-    while (!get.done && mrail_rma_is_open(ep->peer, id)) {
-        mrail_engine_poll(engine, NULL);
-    }
-    ret = get.done ? 0 : -ECONNRESET;
+    ret = mrail_get_short_wait(ep->peer, id, &get);
 out:
     mrail_iface_leave(iface);
     return ret;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,40 +39,94 @@ static void mrail_stats_memory(mrail_engine_t *engine, mrail_json_t *json)
     mrail_json_uint(json, "peers", memory.num_peers);
 }
 
+/* A lane that has, or had, a QP. */
+typedef struct mrail_stats_lane {
+    uint64_t peer;
+    const mrail_rail_t *rail;
+    const char *state;
+    uint32_t qpn;
+    uint16_t slot;
+    uint16_t sport;
+} mrail_stats_lane_t;
+
+/* Lanes of freed peers: the last ones, or the file would grow without end. */
+#define MRAIL_STATS_LANES 1024
+
+static mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane)
+{
+    return (mrail_stats_lane_t){
+        .peer = lane->peer->id,
+        .rail = lane->rail,
+        .state = mrail_lane_state_name(lane->state),
+        .qpn = lane->last_qpn,
+        .slot = lane->slot,
+        .sport = lane->sport,
+    };
+}
+
+void mrail_stats_keep_lane(const mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    if ((engine->config.stats_file[0] == '\0') || (lane->last_qpn == 0)) {
+        return;
+    }
+    if (engine->ended_lanes == NULL) {
+        engine->ended_lanes =
+            calloc(MRAIL_STATS_LANES, sizeof(*engine->ended_lanes));
+    }
+    if (engine->ended_lanes != NULL) {
+        engine->ended_lanes[engine->num_ended_lanes++ % MRAIL_STATS_LANES] =
+            mrail_stats_of_lane(lane);
+    }
+}
+
 /* One line for each lane with a QP: a packet capture shows the QP number, and
  * this line shows the port where its packets belong. */
-static void mrail_stats_lane(const mrail_lane_t *lane, mrail_json_t *json)
+static void mrail_stats_lane(const mrail_stats_lane_t *lane, mrail_json_t *json)
 {
     char peer[17];
 
-    snprintf(peer, sizeof(peer), "%016llx", (unsigned long long)lane->peer->id);
+    snprintf(peer, sizeof(peer), "%016llx", (unsigned long long)lane->peer);
     mrail_json_newline(json);
     mrail_json_object(json, NULL);
     mrail_json_string(json, "peer", peer);
     mrail_json_uint(json, "lane", lane->slot);
     mrail_json_string(json, "device", lane->rail->attr.device);
     mrail_json_uint(json, "port", lane->rail->attr.port);
-    mrail_json_uint(json, "qpn", lane->last_qpn);
+    mrail_json_uint(json, "qpn", lane->qpn);
     mrail_json_uint(json, "sport", lane->sport);
-    mrail_json_string(json, "state", mrail_lane_state_name(lane->state));
+    mrail_json_string(json, "state", lane->state);
     mrail_json_object_end(json);
+}
+
+static void mrail_stats_peer(const mrail_peer_t *peer, mrail_json_t *json)
+{
+    mrail_stats_lane_t lane;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((peer->lanes[slot] != NULL) && (peer->lanes[slot]->last_qpn != 0)) {
+            lane = mrail_stats_of_lane(peer->lanes[slot]);
+            mrail_stats_lane(&lane, json);
+        }
+    }
 }
 
 static void mrail_stats_lanes(mrail_engine_t *engine, mrail_json_t *json)
 {
+    uint64_t count =
+        MRAIL_MIN(engine->num_ended_lanes, (uint64_t)MRAIL_STATS_LANES);
     mrail_peer_t *peer;
 
     mrail_json_newline(json);
     mrail_json_array(json, "lanes");
+    for (uint64_t i = engine->num_ended_lanes - count;
+         i < engine->num_ended_lanes; ++i) {
+        mrail_stats_lane(&engine->ended_lanes[i % MRAIL_STATS_LANES], json);
+    }
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-                const mrail_lane_t *lane = peer->lanes[slot];
-
-                if ((lane != NULL) && (lane->last_qpn != 0)) {
-                    mrail_stats_lane(lane, json);
-                }
-            }
+            mrail_stats_peer(peer, json);
         }
     }
     mrail_json_array_end(json);

@@ -240,6 +240,7 @@ void env_end(void)
     memset(engine->lanes, 0, engine->config.max_qps * sizeof(*engine->lanes));
     engine->num_peers = engine->num_lanes = engine->num_dead = 0;
     engine->num_lane_free = 0;
+    engine->num_departed = 0;
     engine->scan_ns = 0;
     engine->recall_next = 0;
     FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");

@@ -57,6 +57,7 @@ unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_sq_draining;
 int fake_fork_safe;
+unsigned fake_num_ahs;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
@@ -501,6 +502,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     }
     ah->ibv.context = pd->context;
     ah->attr = *attr;
+    ++fake_num_ahs;
     return &ah->ibv;
 }
 
@@ -511,6 +513,7 @@ const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+    --fake_num_ahs;
     free(ah);
     return 0;
 }

@@ -45,6 +45,9 @@ extern int fake_sq_draining;
 /* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 
+/* Number of address handles. */
+extern unsigned fake_num_ahs;
+
 /* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 

@@ -21,14 +21,14 @@ static int guest(job_t *job)
     return job_flush(job, job_ep(job, 0));
 }
 
-static unsigned num_dead(job_t *job)
+static unsigned num_freed(job_t *job)
 {
-    unsigned dead;
+    unsigned freed;
 
     pthread_mutex_lock(&job->engine->ctl_lock);
-    dead = job->engine->num_dead;
+    freed = (unsigned)job->engine->num_departed;
     pthread_mutex_unlock(&job->engine->ctl_lock);
-    return dead;
+    return freed;
 }
 
 static int host(job_t *job)
@@ -36,16 +36,17 @@ static int host(job_t *job)
     mrail_ns_t end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     mrail_memory_t memory;
 
-    while ((num_dead(job) < GUESTS) && (mrail_clock_now() < end)) {
+    while ((num_freed(job) < GUESTS) && (mrail_clock_now() < end)) {
         if (mrail_iface_progress(job->iface) == 0) {
             usleep(50);
         }
     }
     mrail_engine_memory(job->engine, &memory);
-    return job_say((num_dead(job) == GUESTS) && (memory.num_qps == 0),
-                   "who has gone leaves no QP behind",
-                   "%u of %u have ended, %u QPs are left", num_dead(job),
-                   GUESTS, memory.num_qps);
+    return job_say((num_freed(job) == GUESTS) && (memory.num_qps == 0) &&
+                       (memory.num_peers == 0),
+                   "a peer that leaves is freed",
+                   "%u of %u were freed, %u peers and %u QPs are left",
+                   num_freed(job), GUESTS, memory.num_peers, memory.num_qps);
 }
 
 static int goodbye(job_t *job)

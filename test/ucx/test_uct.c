@@ -182,6 +182,55 @@ static void test_address_of_another_version(void **state)
                                         (uct_iface_addr_t *)iface));
 }
 
+static int set_up(void **state)
+{
+    return side_spawn(&side, "/proc/self/exe") || side_open(&side) ||
+           side_connect(&side);
+}
+
+static int tear_down(void **state)
+{
+    side_message_t message = {.op = SIDE_OP_QUIT};
+    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
+
+    side_close(&side);
+    return ret;
+}
+
+/* Nobody checks the messages of these peers. */
+static void send_uncounted(void)
+{
+    ucs_status_t status;
+
+    RETRY(status, uct_ep_am_short(side.ep, SIDE_AM_SEQ, 0, NULL, 0));
+    assert_int_equal(status, UCS_OK);
+}
+
+/* A stopped process acknowledges nothing. A forced close does not wait for
+ * it. The next test gets another peer. */
+static void test_cancel_with_stopped_peer(void **state)
+{
+    ucs_status_t status;
+    done_t done;
+
+    done_init(&done, 2);
+    kill(side.pid, SIGSTOP);
+    send_uncounted();
+    RETRY(status, uct_ep_flush(side.ep, 0, &done.super));
+    assert_int_equal(status, UCS_INPROGRESS);
+    PROGRESS_UNTIL(uct_ep_flush(side.ep, UCT_FLUSH_FLAG_CANCEL, NULL) ==
+                   UCS_OK);
+    assert_int_equal(done.super.count, 1);
+    assert_int_equal(done.super.status, UCS_ERR_CANCELED);
+    assert_int_equal(side.num_lost, 0);
+    kill(side.pid, SIGCONT);
+    assert_int_equal(tear_down(NULL), 0);
+    memset(&side, 0, sizeof(side));
+    assert_int_equal(set_up(NULL), 0);
+    send_uncounted(); /* connects */
+    flush_ep();
+}
+
 /* The last test: the peer is killed. The error handler is called once,
  * operations in flight end with an error, later ones fail. */
 static void test_peer_killed(void **state)
@@ -223,21 +272,6 @@ static void test_peer_killed(void **state)
 
 /* ---- main ---- */
 
-static int set_up(void **state)
-{
-    return side_spawn(&side, "/proc/self/exe") || side_open(&side) ||
-           side_connect(&side);
-}
-
-static int tear_down(void **state)
-{
-    side_message_t message = {.op = SIDE_OP_QUIT};
-    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
-
-    side_close(&side);
-    return ret;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +297,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ep_check),
         cmocka_unit_test(test_key_of_another_version),
         cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_cancel_with_stopped_peer),
         cmocka_unit_test(test_peer_killed),
     };
 

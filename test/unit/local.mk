@@ -39,7 +39,8 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
-    test_ctl_send test_credits
+    test_ctl_send test_cancel test_busy_cq \
+    test_get_short test_departed test_credits
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -80,6 +81,14 @@ test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_failover_SOURCES = test/unit/test_failover.c test/unit/mock_peer.c
 test_failover_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_busy_cq_SOURCES = test/unit/test_busy_cq.c test/unit/mock_peer.c
+test_busy_cq_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_get_short_SOURCES = test/unit/test_get_short.c test/unit/mock_peer.c
+test_get_short_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_departed_SOURCES = test/unit/test_departed.c test/unit/mock_peer.c
+test_departed_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_cancel_SOURCES = test/unit/test_cancel.c test/unit/mock_peer.c
+test_cancel_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
 test_ctl_send_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_data_lock_SOURCES = test/unit/test_data_lock.c

@@ -232,6 +232,18 @@ mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
     return eps[num_eps++];
 }
 
+void ep_close(mrail_ep_t *ep)
+{
+    for (unsigned i = 0; i < num_eps; ++i) {
+        if (eps[i] == ep) {
+            eps[i] = eps[--num_eps];
+            mrail_ep_destroy(ep);
+            return;
+        }
+    }
+    fail_msg("no such endpoint");
+}
+
 void want(unsigned who, unsigned count)
 {
     pthread_mutex_lock(&engine->ctl_lock);

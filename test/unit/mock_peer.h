@@ -64,6 +64,7 @@ unsigned count_sent(mrail_ctl_type_t type);
  * ends. */
 void want(unsigned who, unsigned count);
 mrail_ep_t *ep_to(unsigned who);
+void ep_close(mrail_ep_t *ep);
 /* The same, with an address that names only `named` of the peer's rails. */
 mrail_ep_t *ep_to_rails(unsigned who, unsigned named);
 

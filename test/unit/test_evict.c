@@ -213,6 +213,7 @@ static void test_departed_peer_frees_lanes(void **state)
 {
     start(4);
     connect_lanes(0, 3);
+    (void)ep_to(0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
     progress();
     progress();
@@ -252,6 +253,7 @@ static void test_silent_peer(void **state)
 {
     start(64);
     connect_lanes(0, 2);
+    (void)ep_to(0);
     (void)let_go(0);
     wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);

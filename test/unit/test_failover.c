@@ -160,6 +160,7 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
 
     start(64);
     connect_lanes(0, 2);
+    (void)ep_to(0);
     break_lanes(0, 1);
     lane = peer_of(0)->lanes[0];
     assert_int_equal(lane->closed, 1);
@@ -183,6 +184,7 @@ static void test_leaves_when_lane_is_drained(void **state)
 {
     start(64);
     connect_lanes(0, 2);
+    (void)ep_to(0);
     let_go_of_slot_1();
     leave_unseen();
     end_peer();

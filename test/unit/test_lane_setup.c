@@ -429,6 +429,7 @@ static void test_first_lane_refused_for_long(void **state)
     unsigned count;
 
     (void)ask_first();
+    (void)ep_to(0);
     count = pass_time(29 * MRAIL_NS_PER_SEC, reply_no_resources);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_in_range(count, 30, 100);
@@ -617,6 +618,7 @@ static void test_never_connected(void **state)
 {
     start(64);
     say_hello(0);
+    (void)ep_to(0);
     for (unsigned i = 0; i < 2; ++i) {
         mrail_paths_port(engine, &engine->rails[i], MRAIL_HEALTH_PORT_DOWN,
                          fake_now_ns);
@@ -723,6 +725,7 @@ static void only_without_messages(void)
 static void test_peer_without_message_lane_times_out(void **state)
 {
     only_without_messages();
+    (void)ep_to(0);
     pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_int_equal(peer_of(0)->lanes[2]->state, MRAIL_LANE_UP);

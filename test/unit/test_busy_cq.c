@@ -1,0 +1,165 @@
+/*
+ * Lanes end while other peers keep the completion queues full. A queue that is
+ * never seen empty must not delay the end for ever, and no completion of the
+ * lane may be lost.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define BATCHES (MRAIL_CQ_DEPTH / MRAIL_POLL_BATCH)
+
+static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+static int busy;
+static unsigned num_before[2]; /* completions of others in front of our own */
+
+/* Adds completions of QPs that are gone, which are ignored. */
+static int poll_busy(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+    unsigned rail = (cq == engine->rails[1].cq);
+    int filled = 0;
+
+    if (!busy || (cq != engine->rails[rail].cq)) {
+        return poll_cq(cq, n, wc);
+    }
+    if (num_before[rail] == 0) {
+        filled = poll_cq(cq, n, wc);
+    } else {
+        num_before[rail] -= MRAIL_MIN(num_before[rail], (unsigned)n);
+    }
+    for (; filled < n; ++filled) {
+        memset(&wc[filled], 0, sizeof(wc[filled]));
+        wc[filled].wr_id =
+            ((uint64_t)(engine->config.max_qps - 1) << 8) | MRAIL_WR_MARKER;
+    }
+    return n;
+}
+
+static int setup(void **state)
+{
+    busy = 0;
+    num_before[0] = num_before[1] = 0;
+    start(64);
+    for (unsigned i = 0; i < 2; ++i) {
+        poll_cq = (i == 0) ? engine->rails[0].ctx->ops.poll_cq : poll_cq;
+        engine->rails[i].ctx->ops.poll_cq = poll_busy;
+    }
+    connect_lanes(0, 2);
+    return 0;
+}
+
+/* Each turn polls every queue at least once: first up to the last completion of
+ * a lane, then as many as a queue holds. */
+static void progress_long(void)
+{
+    for (unsigned i = 0; i < 2 * BATCHES + 8; ++i) {
+        fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+static void test_failed_lane_is_closed(void **state)
+{
+    busy = 1;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    progress();
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress_long();
+    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+}
+
+/* A message of the lane arrived before. It counts in the answer to the peer. */
+static void test_failed_lane_takes_all_messages(void **state)
+{
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    message(0, 0, 0);
+    busy = 1;
+    num_before[0] = MRAIL_CQ_DEPTH - MRAIL_POLL_BATCH;
+    progress();
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress_long();
+    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+    assert_int_equal(peer_of(0)->lanes[0]->am_received, 1);
+}
+
+static void test_lost_device_is_closed(void **state)
+{
+    busy = 1;
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_failover_rail(engine, &engine->rails[0], "test");
+    pthread_mutex_unlock(&engine->ctl_lock);
+    progress();
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress_long();
+    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+}
+
+static void test_departed_peer_ends(void **state)
+{
+    (void)ep_to(0);
+    busy = 1;
+    hear(0, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    progress_long();
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(engine->num_qps, 0);
+}
+
+/* A rail without lanes to the peer does not matter. */
+static void test_departed_peer_with_one_rail(void **state)
+{
+    (void)ep_to(1);
+    connect_lanes(1, 1);
+    busy = 1;
+    hear(1, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    progress_long();
+    assert_int_equal(peer_of(1)->dead, 2);
+    assert_int_equal(engine->num_qps, 2);
+}
+
+static void test_evicted_lane_is_reaped(void **state)
+{
+    uint32_t seq = let_go(0);
+
+    busy = 1;
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress_long();
+    assert_null(peer_of(0)->lanes[1]);
+}
+
+/* The peer used the lane until it confirmed. */
+static void test_evicted_lane_delivers(void **state)
+{
+    uint32_t seq = let_go(0);
+
+    message(0, 1, 0);
+    busy = 1;
+    num_before[1] = MRAIL_CQ_DEPTH - MRAIL_POLL_BATCH;
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress_long();
+    assert_null(peer_of(0)->lanes[1]);
+    assert_int_equal(engine->counters.am_received, 1);
+    assert_int_equal(engine->counters.rx_bad_header, 0);
+}
+
+int main(void)
+{
+#define TEST(_name) cmocka_unit_test_setup_teardown(_name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_failed_lane_is_closed),
+        TEST(test_failed_lane_takes_all_messages),
+        TEST(test_lost_device_is_closed),
+        TEST(test_departed_peer_ends),
+        TEST(test_departed_peer_with_one_rail),
+        TEST(test_evicted_lane_is_reaped),
+        TEST(test_evicted_lane_delivers),
+    };
+#undef TEST
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
