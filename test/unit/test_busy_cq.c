@@ -13,7 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define BATCHES (MRAIL_CQ_DEPTH / MRAIL_POLL_BATCH)
+#define CQ_DEPTH 8192u /* with the default UCX_MRAIL_RX_QUEUE_LEN */
+#define BATCHES (CQ_DEPTH / MRAIL_POLL_BATCH)
 
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 static int busy;
@@ -80,7 +81,7 @@ static void test_failed_lane_takes_all_messages(void **state)
     mrail_failover_request(peer_of(0)->lanes[0], "test");
     message(0, 0, 0);
     busy = 1;
-    num_before[0] = MRAIL_CQ_DEPTH - MRAIL_POLL_BATCH;
+    num_before[0] = CQ_DEPTH - MRAIL_POLL_BATCH;
     progress();
     run_control(20 * MRAIL_NS_PER_MS);
     progress_long();
@@ -139,7 +140,7 @@ static void test_evicted_lane_delivers(void **state)
 
     message(0, 1, 0);
     busy = 1;
-    num_before[1] = MRAIL_CQ_DEPTH - MRAIL_POLL_BATCH;
+    num_before[1] = CQ_DEPTH - MRAIL_POLL_BATCH;
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress_long();
     assert_null(peer_of(0)->lanes[1]);
