@@ -643,6 +643,7 @@ static void mrail_op_cancel(mrail_op_t *op)
         op->left = 0;
     }
     op->cancelled = 1;
+    op->peer->pump_ns = 0; /* there is room for others now */
     op->unpack = NULL;
     if (op->pending == 0) {
         mrail_op_close(op);

@@ -242,6 +242,8 @@ static void test_busy_lane_keeps_credits(void **state)
 static void test_wrong_return(void **state)
 {
     start_with_queue(512);
+    (void)ep_to(0);
+    (void)ep_to(1);
     connect_peers(2);
     header(0, MRAIL_DATA_RETURN, 17);
     assert_int_equal(peer_of(0)->failed, -ECONNRESET);
