@@ -76,9 +76,10 @@ struct mrail_peer {
     unsigned num_pairs;
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
-    unsigned base;            /* pair of slot 0 */
-    int based;                /* ... both ends agree on it: it was up */
-    unsigned num_slots;       /* lanes wanted in total; 0: none yet */
+    uint64_t bye_mask;  /* pairs over which BYE has to leave, from the base */
+    unsigned base;      /* pair of slot 0 */
+    int based;          /* ... both ends agree on it: it was up */
+    unsigned num_slots; /* lanes wanted in total; 0: none yet */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
