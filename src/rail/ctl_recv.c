@@ -305,7 +305,10 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     unsigned slot = msg->path.slot;
 
-    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0)) {
+    /* The path may lead over another rail than the one that delivered the message:
+     * a liveness check names no path. Its reply takes the rails that work. */
+    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
+        (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
     } else {
         mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
