@@ -137,6 +137,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     wire.src_rail = (uint8_t)lane->rail->index;
     wire.qpn = lane->qp->qp_num;
     wire.psn = lane->psn;
+    wire.max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic;
     lane->sport = mrail_ctl_lane_port(lane);
     if (mrail_ctl_connect(lane, &wire) != 0) {
         mrail_ctl_drop_request(lane, "no QP");

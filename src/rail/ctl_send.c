@@ -180,6 +180,7 @@ static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                                                       : (uint16_t)lane->credits,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
+                 .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
                  .qpn = lane->last_qpn,
                  .psn = lane->psn},
     };

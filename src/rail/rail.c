@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
+#define MRAIL_READS_MAX 16 /* of a QP, in flight in one direction */
 #define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no buffer returned */
 
 static struct ibv_context *mrail_rail_open_device(const char *name)
@@ -156,8 +157,10 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     if (ibv_query_device(rail->ctx, &attr) != 0) {
         return -EIO;
     }
-    rail->max_rd_atomic = (unsigned)MRAIL_MIN(
-        16, MRAIL_MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom));
+    rail->max_rd_atomic =
+        (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_init_rd_atom);
+    rail->max_dest_rd_atomic =
+        (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_rd_atom);
     rail->pd = ibv_alloc_pd(rail->ctx);
     if (rail->pd == NULL) {
         return -errno;

@@ -83,7 +83,9 @@ typedef struct mrail_rail {
     uint64_t work[2];    /* data: bytes of all lanes' chunks, PUTs and GETs */
     uint8_t ports_fixed; /* control: connected QPs keep their source ports */
     unsigned max_chunks; /* ... limit that keeps the CQ from overflowing */
-    unsigned max_rd_atomic;
+    unsigned max_rd_atomic;      /* READs that a QP may have in flight */
+    unsigned max_dest_rd_atomic; /* ... and those of the peer that it answers at
+                                  * a time */
     enum ibv_mtu mtu;
 
     /* 8 bytes that peers READ for a flush, 8 that our own READs write */

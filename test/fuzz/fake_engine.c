@@ -79,6 +79,7 @@ void fake_lane_msg(mrail_ctl_msg_t *msg, mrail_ctl_type_t type, unsigned slot,
                                     .index = (uint16_t)slot,
                                     .epoch = epoch,
                                     .credits = 8,
+                                    .max_dest_rd_atomic = 16,
                                     .src_rail = (uint8_t)(slot % 2),
                                     .dst_rail = (uint8_t)(slot % 2),
                                     .qpn = 0x300 + slot};

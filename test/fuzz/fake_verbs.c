@@ -43,6 +43,7 @@ typedef struct fake_qp {
     struct ibv_qp qp;
     uint32_t dest;
     uint32_t label;
+    uint8_t max_rd_atomic, max_dest_rd_atomic;
     mrail_list_t list;
 } fake_qp_t;
 
@@ -322,7 +323,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
     memset(attr, 0, sizeof(*attr));
     attr->phys_port_cnt = 1;
-    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 4;
+    attr->max_qp_init_rd_atom = 4;
+    attr->max_qp_rd_atom = 6;
     attr->max_cqe = RING;
     attr->max_srq_wr = 512;
     return fails() ? EIO : 0;
@@ -570,6 +572,12 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) || ((attr->path_mtu >= IBV_MTU_256) &&
                                              (attr->path_mtu <= IBV_MTU_4096)),
                "MTU");
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC) {
+        ((fake_qp_t *)qp)->max_rd_atomic = attr->max_rd_atomic;
+    }
+    if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) {
+        ((fake_qp_t *)qp)->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+    }
     if (mask & IBV_QP_DEST_QPN) {
         ((fake_qp_t *)qp)->dest = attr->dest_qp_num;
     }
@@ -587,6 +595,16 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
     attr->qp_state = qp->state;
     attr->sq_draining = (qp->state == IBV_QPS_SQD) && fake_sq_draining;
     return 0;
+}
+
+unsigned fake_qp_rd_atomic(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->max_rd_atomic;
+}
+
+unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->max_dest_rd_atomic;
 }
 
 uint32_t fake_qp_label(const struct ibv_qp *qp)

@@ -60,6 +60,9 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
  * none. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
+/* The READs that it may have in flight, and those that it answers at a time. */
+unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
+unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
 /* The flow label of its path. */
 uint32_t fake_qp_label(const struct ibv_qp *qp);
 

@@ -657,6 +657,44 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
+/* A device answers a limited number of READs at a time and ends the QP on further
+ * ones. So each end respects the limit of the other one. Here the device may have
+ * four READs in flight and answers six. */
+static void check_reads(unsigned remote, unsigned expected)
+{
+    mrail_ctl_msg_t rep = answer_to(ask_second()), req;
+    const mrail_lane_t *lane;
+
+    /* The peer's request */
+    fake_lane_msg(&req, MRAIL_CTL_LANE_REQ, 2, 70, 9);
+    req.lane.max_dest_rd_atomic = (uint8_t)remote;
+    say(0, &req);
+    lane = peer_of(0)->lanes[2];
+    assert_int_equal(lane->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
+    assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
+    assert_int_equal(last(MRAIL_CTL_LANE_REP)->lane.max_dest_rd_atomic, 6);
+    /* ... and our own. */
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.max_dest_rd_atomic, 6);
+    rep.lane.max_dest_rd_atomic = (uint8_t)remote;
+    say(0, &rep);
+    lane = peer_of(0)->lanes[1];
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
+    assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
+    teardown(NULL);
+}
+
+static void test_reads_fit_both_devices(void **state)
+{
+    check_reads(1, 1);
+    check_reads(3, 3);
+    check_reads(4, 4);
+    check_reads(255, 4);
+    check_reads(0, 1); /* a device with READs answers at least one */
+    start(64);
+}
+
 /* BYE has no reply, and any rail may be down. */
 static void test_bye_uses_every_pair(void **state)
 {
@@ -785,6 +823,7 @@ int main(int argc, char **argv)
         TEST(test_never_connected),
         TEST(test_further_never_answered),
         TEST(test_liveness_check_has_full_timeout),
+        TEST(test_reads_fit_both_devices),
         TEST(test_bye_uses_every_pair),
         TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),
