@@ -67,6 +67,8 @@ typedef struct mrail_rail {
     uint64_t speed_bps; /* capacity of the port; engine_lock, attr has the first
                     * value */
     mrail_ns_t speed_ns; /* time of that query; likewise */
+    int no_qp_told;      /* control: the user knows that there is no QP or
+                          * receive buffer for a lane */
     int has_lanes;       /* atomic: there may be completions */
     int cq_failed;       /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user knows of a failed lane, and none

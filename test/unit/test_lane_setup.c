@@ -695,6 +695,134 @@ static void test_reads_fit_both_devices(void **state)
     start(64);
 }
 
+/* ---- a rail without room ---- */
+
+/* The lanes of other peers have taken all receive buffers of the rail. */
+static void use_up(unsigned rail)
+{
+    engine->rails[rail].srq_used = engine->rails[rail].srq_depth;
+    engine->rails[rail].srq_spare = 0;
+}
+
+static void free_up(unsigned rail)
+{
+    engine->rails[rail].srq_used = 0;
+}
+
+/* First lanes start on any rail; one with room is found in all cases. */
+static void test_first_lane_takes_rail_with_room(void **state)
+{
+    for (unsigned base = 0; base < 2; ++base) {
+        for (unsigned full = 0; full < 2; ++full) {
+            start(64);
+            engine->next_base = base;
+            use_up(full);
+            say_hello(0);
+            want(0, 1);
+            assert_int_equal(peer_of(0)->failed, 0);
+            assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+            assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 1 - full);
+            answer(last(MRAIL_CTL_LANE_REQ), 1 - full);
+            assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+            teardown(NULL);
+        }
+    }
+    start(64);
+}
+
+/* The same for a lane to ourselves. */
+static void test_own_lane_takes_rail_with_room(void **state)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    mrail_ep_t *ep;
+
+    for (unsigned full = 0; full < 2; ++full) {
+        mrail_peer_t *self;
+
+        start(64);
+        use_up(full);
+        mrail_device_addr_pack(engine, device);
+        mrail_iface_addr_pack(ifaces[0], iface);
+        assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep),
+                         0);
+        self = mrail_peer_find(engine, engine->id);
+        pthread_mutex_lock(&engine->ctl_lock);
+        self->requested_slots = 1;
+        mrail_ctl_work(self);
+        pthread_mutex_unlock(&engine->ctl_lock);
+        run_control(0);
+        assert_int_equal(self->failed, 0);
+        assert_int_equal(self->lanes[0]->state, MRAIL_LANE_UP);
+        assert_int_equal(self->lanes[0]->rail->index, 1 - full);
+        mrail_ep_destroy(ep);
+        teardown(NULL);
+    }
+    start(64);
+}
+
+static void test_no_rail_has_room(void **state)
+{
+    start(64);
+    use_up(0);
+    use_up(1);
+    say_hello(0);
+    want(0, 1);
+    assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+}
+
+/* The rail with room has no link at the moment. */
+static void test_rail_with_room_is_down(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    use_up(0);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    want(0, 1);
+    run_control(MRAIL_NS_PER_SEC);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_UP,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    for (unsigned i = 0; (i < 100) && (last(MRAIL_CTL_LANE_REQ) == NULL); ++i) {
+        const mrail_ctl_msg_t *probe = last(MRAIL_CTL_PROBE);
+
+        if (probe != NULL) {
+            say_on(0, 1,
+                   &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                      .seq = probe->seq});
+        }
+        run_control(20 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 1);
+    free_up(0);
+}
+
+/* It stays down: the wait is limited. */
+static void test_rail_with_room_stays_down(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    use_up(0);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    want(0, 1);
+    pass_time(40 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_not_equal(peer_of(0)->failed, 0);
+    free_up(0);
+}
+
 /* BYE has no reply, and any rail may be down. */
 static void test_bye_uses_every_pair(void **state)
 {
@@ -824,6 +952,11 @@ int main(int argc, char **argv)
         TEST(test_further_never_answered),
         TEST(test_liveness_check_has_full_timeout),
         TEST(test_reads_fit_both_devices),
+        TEST(test_first_lane_takes_rail_with_room),
+        TEST(test_own_lane_takes_rail_with_room),
+        TEST(test_no_rail_has_room),
+        TEST(test_rail_with_room_is_down),
+        TEST(test_rail_with_room_stays_down),
         TEST(test_bye_uses_every_pair),
         TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),
