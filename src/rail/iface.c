@@ -221,19 +221,30 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_control_thread_wake(engine);
 }
 
-static void mrail_iface_tell_failed(mrail_iface_t *iface)
+/* An endpoint whose failure is not known to its user; NULL: none. */
+static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
 {
-    mrail_ep_t *ep, *tmp;
+    mrail_ep_t *ep;
 
-    mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
+    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
         if ((ep->failed != 0) && !ep->failure_reported &&
             (ep->peer->dead == 2)) {
-            ep->failure_reported = 1;
-            /* A regular BYE is no failure. */
-            if ((iface->params.ep_failed != NULL) &&
-                (ep->failed != -ESHUTDOWN)) {
-                iface->params.ep_failed(iface->params.arg, ep, ep->failed);
-            }
+            return ep;
+        }
+    }
+    return NULL;
+}
+
+/* The callback may destroy any endpoint, so each search starts anew. */
+static void mrail_iface_tell_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep;
+
+    while ((ep = mrail_iface_next_failed(iface)) != NULL) {
+        ep->failure_reported = 1;
+        /* A regular BYE is no failure. */
+        if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
+            iface->params.ep_failed(iface->params.arg, ep, ep->failed);
         }
     }
 }
@@ -469,6 +480,9 @@ void mrail_iface_destroy(mrail_iface_t *iface)
 
         mrail_list_del(&done->list);
         done->comp = NULL;
+        if (done->kind == MRAIL_DONE_OP) { /* nor is its memory written */
+            MRAIL_CONTAINER_OF(done, mrail_op_t, done)->unpack = NULL;
+        }
         mrail_done_run(engine, done);
     }
     pthread_mutex_lock(&engine->ctl_lock);
