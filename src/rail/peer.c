@@ -57,6 +57,22 @@ void mrail_peer_free(mrail_peer_t *peer)
     free(peer);
 }
 
+/* Small messages use up[0], so a lane that takes no new work is not the first one
+ * if there is another lane for messages. */
+static void mrail_peer_choose_primary(mrail_peer_t *peer)
+{
+    for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        if (!lane->leaving) {
+            peer->up[i] = peer->up[0];
+            peer->sched[i] = peer->sched[0];
+            peer->up[0] = lane;
+            peer->sched[0] = &lane->sched;
+        }
+    }
+}
+
 void mrail_peer_refresh(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
@@ -81,6 +97,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
             peer->sched[peer->num_up++] = &lane->sched;
         }
     }
+    mrail_peer_choose_primary(peer);
 }
 
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all)

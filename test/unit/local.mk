@@ -39,7 +39,7 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
-    test_ctl_send test_iface
+    test_ctl_send test_iface test_am
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -78,6 +78,8 @@ test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_iface_SOURCES = test/unit/test_iface.c test/unit/mock_peer.c
 test_iface_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_am_SOURCES = test/unit/test_am.c test/unit/mock_peer.c
+test_am_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_failover_SOURCES = test/unit/test_failover.c test/unit/mock_peer.c
 test_failover_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
