@@ -285,6 +285,9 @@ void mrail_failover_check_rails(mrail_engine_t *engine);
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: continues the failover while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Messages of the lane that wait for delivery are the engine's from now on: they
+ * return no credit, and no lane counts on their buffers. Both locks held. */
+void mrail_failover_disown(mrail_lane_t *lane);
 /* Data path, with the control lock: continues the lane's path validation.
  * Returns 1 while it runs. */
 int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);

@@ -137,7 +137,7 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
         const mrail_lane_t *lane = peer->lanes[slot];
 
         if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
-            (lane->sq_posted != lane->sq_done)) {
+            (lane->qp != NULL) && (lane->sq_posted != lane->sq_done)) {
             return 0;
         }
     }
@@ -154,14 +154,36 @@ void mrail_lane_drain(mrail_lane_t *lane)
         .send_flags = IBV_SEND_SIGNALED,
     };
 
-    if (lane->drained || lane->rail->fatal || (mrail_lane_sq_free(lane) == 0)) {
+    if (lane->drained || (lane->qp == NULL) || lane->rail->fatal ||
+        (mrail_lane_sq_free(lane) == 0)) {
         return; /* no room: try again after a completion */
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
-        /* A device that takes no request in this state has none, either. */
-        lane->sq_done = lane->sq_posted;
+        --lane->sq_posted; /* no completion will come for it */
+        lane->drained = 0;
+        /* A device that takes no request in this state still returns chunks, which
+         * are all signalled. Other requests use only memory of the engine. */
+        if (mrail_list_empty(&lane->flying)) {
+            lane->sq_done = lane->sq_posted;
+        }
     }
+}
+
+void mrail_lane_stop(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    if ((lane->qp == NULL) ||
+        (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) == 0) ||
+        lane->rail->fatal) { /* a lost device refuses everything */
+        return;
+    }
+    mrail_warn("%s:%u: qp 0x%x does not enter the error state: destroyed",
+               lane->rail->attr.device, lane->rail->attr.port,
+               lane->qp->qp_num);
+    mrail_failover_disown(lane);
+    mrail_lane_destroy_qp(lane->peer->engine, lane);
 }
 
 static void mrail_peer_drain_all(mrail_peer_t *peer)
@@ -175,7 +197,6 @@ static void mrail_peer_drain_all(mrail_peer_t *peer)
 
 void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
@@ -192,9 +213,16 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
     }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->seen_mask & (1ull << slot)) &&
-            (peer->lanes[slot]->qp != NULL)) {
-            ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (!(peer->seen_mask & (1ull << slot))) {
+            continue;
+        }
+        mrail_lane_stop(lane);
+        if ((lane->qp == NULL) && (lane->state != MRAIL_LANE_FAILED)) {
+            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+            __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
+                               __ATOMIC_RELEASE);
         }
     }
     peer->dead = 1;
@@ -224,6 +252,8 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
                 mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
             }
             mrail_lane_end(engine, lane);
+            /* Chunks that a lost device, or one without the QP, has kept. */
+            mrail_rma_abandon(lane, mrail_clock_now());
         }
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);

@@ -39,6 +39,7 @@ void fake_engine_quiet(void)
     fake_fail_in = 0;
     fake_ud_hold = 0;
     fake_sq_draining = 0;
+    fake_no_drain = fake_no_error_state = 0;
     fake_failing_cq = NULL;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;

@@ -57,6 +57,8 @@ fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_sq_draining;
+int fake_no_drain;
+int fake_no_error_state;
 int fake_fork_safe;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
@@ -149,9 +151,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
     fake_cq_t *cq = (fake_cq_t *)qp->send_cq;
 
-    /* The engine treats a device that refuses a request of a QP in error as one
-     * without requests. */
-    if ((qp->state != IBV_QPS_ERR) && fails()) {
+    if (fails() || (fake_no_drain && (qp->state == IBV_QPS_ERR))) {
         *bad_wr = wr;
         return ENOMEM;
     }
@@ -537,12 +537,26 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     return qp;
 }
 
+/* No completion follows for the requests of a QP that is gone. */
+static void drop_sends(fake_cq_t *cq, uint32_t qp_num)
+{
+    uint32_t kept = cq->send_tail;
+
+    for (uint32_t i = cq->send_tail; i != cq->send_head; ++i) {
+        if (cq->sends[i % RING].qp_num != qp_num) {
+            cq->sends[kept++ % RING] = cq->sends[i % RING];
+        }
+    }
+    cq->send_head = kept;
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
     if (fake_on_destroy != NULL) {
         fake_on_destroy(qp);
     }
     mrail_list_del(&((fake_qp_t *)qp)->list);
+    drop_sends((fake_cq_t *)qp->send_cq, qp->qp_num);
     /* Its completions leave the CQ. */
     free(qp);
     return 0;
@@ -558,7 +572,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
         [IBV_QPS_ERR] = 0xff,
     };
 
-    if (fails() ||
+    if (fails() || (fake_no_error_state && (attr->qp_state == IBV_QPS_ERR)) ||
         ((mask & IBV_QP_AV) && (attr->ah_attr.grh.dgid.raw[12] >= 224))) {
         return EINVAL;
     }

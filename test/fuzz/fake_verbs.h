@@ -42,6 +42,10 @@ extern int fake_ud_hold;
 /* The send queues of QPs in SQD are not drained yet. */
 extern int fake_sq_draining;
 
+/* The device refuses requests of a QP in error, or the error state itself. */
+extern int fake_no_drain;
+extern int fake_no_error_state;
+
 /* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 

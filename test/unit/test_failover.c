@@ -133,6 +133,196 @@ static void test_completion_ends_the_peer(void **state)
     release_memory();
 }
 
+/* ---- devices that refuse a step of the end of a QP ---- */
+
+/* Two lanes, and two PUTs on each. */
+static void start_puts(void)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    register_memory();
+    connect_lanes(0, 2);
+    ep = ep_to(0);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    for (unsigned i = 0; i < 4; ++i) {
+        put(ep);
+    }
+    assert_false(mrail_list_empty(&peer_of(0)->lanes[0]->flying));
+    assert_false(mrail_list_empty(&peer_of(0)->lanes[1]->flying));
+}
+
+static unsigned num_flying(const mrail_lane_t *lane)
+{
+    unsigned count = 0;
+
+    for (const mrail_list_t *pos = lane->flying.next; pos != &lane->flying;
+         pos = pos->next) {
+        ++count;
+    }
+    return count;
+}
+
+static void poll_only(void)
+{
+    run_control(20 * MRAIL_NS_PER_MS);
+    for (unsigned i = 0; i < 3; ++i) {
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+static void complete_all(enum ibv_wc_status status)
+{
+    fake_complete_all(engine, status);
+    poll_only();
+}
+
+/* Its chunks are out until they come back, one by one. */
+static void test_refused_drain_waits_for_chunks(void **state)
+{
+    const mrail_lane_t *lane;
+
+    start_puts();
+    lane = peer_of(0)->lanes[0];
+    fake_no_drain = 1;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    poll_only();
+    assert_int_equal(lane->closed, 0);
+    fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
+    poll_only();
+    assert_int_equal(num_flying(lane), 1);
+    assert_int_equal(lane->closed, 0);
+    fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
+    poll_only();
+    assert_int_equal(lane->closed, 1);
+    confirm_broken(0, 0, 0);
+    complete_all(IBV_WC_SUCCESS);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
+/* The same at the end of the peer: the operations have the user's memory. */
+static void test_refused_drain_of_a_lost_peer(void **state)
+{
+    start_puts();
+    fake_no_drain = 1;
+    mrail_peer_error(peer_of(0), "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->dead, 1);
+    assert_int_equal(completions.count, 0);
+    complete_all(IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
+static unsigned num_sends;
+static int (*post_before)(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                          struct ibv_send_wr **bad);
+
+static int count_post(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                      struct ibv_send_wr **bad)
+{
+    num_sends += (qp->qp_type == IBV_QPT_RC);
+    return post_before(qp, wr, bad);
+}
+
+static void count_posts(void)
+{
+    num_sends = 0;
+    post_before = engine->rails[0].ctx->ops.post_send;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        engine->rails[i].ctx->ops.post_send = count_post;
+    }
+}
+
+/* A QP that stays usable would send the last request to the peer, and receive. So
+ * it goes. What it completed before counts. */
+static void test_qp_without_error_state(void **state)
+{
+    const mrail_lane_t *lane;
+    uint32_t qpn;
+
+    start_puts();
+    lane = peer_of(0)->lanes[0];
+    qpn = lane->qpn;
+    count_posts();
+    fake_no_error_state = 1;
+    fake_complete_send(lane->rail->cq, IBV_WC_SUCCESS);
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_null(fake_find_qp(qpn));
+    assert_int_equal(num_sends, 0);
+    assert_int_equal(completions.count, 1);
+    assert_int_equal(lane->closed, 1);
+    confirm_broken(0, 0, 0);
+    assert_int_equal(engine->counters.rma_replayed, 1);
+    complete_all(IBV_WC_SUCCESS);
+    assert_int_equal(completions.count, 4);
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_equal(completions.status[i], 0);
+    }
+    assert_int_equal(engine->chunks.num_used, 0);
+    engine->rails[0].ctx->ops.post_send = post_before;
+    engine->rails[1].ctx->ops.post_send = post_before;
+    release_memory();
+}
+
+/* A message that waits for an earlier one keeps its buffer: it returns to the rail
+ * once. */
+static void test_qp_without_error_state_has_messages(void **state)
+{
+    mrail_rail_t *rail;
+    unsigned receives;
+
+    start(64);
+    connect_lanes(0, 2);
+    (void)mrail_peer_num_up(peer_of(0));
+    rail = peer_of(0)->lanes[0]->rail;
+    receives = fake_num_receives(rail->srq);
+    ++peer_of(0)->rx_next; /* the message before it is on its way */
+    message(0, 0, 0);
+    --peer_of(0)->rx_next;
+    poll_only();
+    assert_false(mrail_list_empty(&peer_of(0)->hold));
+    fake_no_error_state = 1;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+    confirm_broken(0, 0, 0);
+    message(0, 1, 0);
+    poll_only();
+    assert_true(mrail_list_empty(&peer_of(0)->hold));
+    mrail_rx_flush(engine, rail->index);
+    assert_int_equal(fake_num_receives(rail->srq), receives);
+    assert_int_equal(mrail_rail_spare(rail), receives);
+}
+
+static void test_lost_peer_without_error_state(void **state)
+{
+    start_puts();
+    count_posts();
+    fake_no_error_state = 1;
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_SUCCESS);
+    mrail_peer_error(peer_of(0), "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(num_sends, 0);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(completions.status[0], 0);
+    assert_int_not_equal(completions.status[1], 0);
+    assert_int_equal(engine->rails[0].num_chunks, 0);
+    assert_int_equal(engine->rails[1].num_chunks, 0);
+    assert_int_equal(engine->chunks.num_used, 0);
+    engine->rails[0].ctx->ops.post_send = post_before;
+    engine->rails[1].ctx->ops.post_send = post_before;
+    release_memory();
+}
+
 /* ---- the peer leaves ---- */
 
 /* The control thread has processed the peer's BYE. The data path has not run
@@ -235,6 +425,11 @@ int main(int argc, char **argv)
         TEST(test_completion_creates_an_endpoint),
         TEST(test_completion_sends_to_a_new_peer),
         TEST(test_completion_ends_the_peer),
+        TEST(test_refused_drain_waits_for_chunks),
+        TEST(test_refused_drain_of_a_lost_peer),
+        TEST(test_qp_without_error_state),
+        TEST(test_qp_without_error_state_has_messages),
+        TEST(test_lost_peer_without_error_state),
         TEST(test_leaves_when_lane_is_drained_at_both_ends),
         TEST(test_leaves_when_lane_is_drained),
         TEST(test_leaves_when_flush_waits),
