@@ -105,6 +105,10 @@ typedef struct mrail_rail {
     mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
                             * has not */
     int ud_failed;         /* the QP is in error */
+    uint32_t ud_tx_sent;   /* datagrams posted, in total */
+    /* Handles without an owner, whose datagrams may be in the device; in order. */
+    struct mrail_dead_ah *first_dead_ah;
+    struct mrail_dead_ah *last_dead_ah;
     /* Datagrams polled during a search for a send buffer. */
     mrail_ud_recv_t ud_held[MRAIL_UD_RX + MRAIL_UD_BATCH];
     unsigned ud_held_first;
@@ -143,6 +147,9 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
+
+/* Destroys the handle, after the datagrams posted so far have left. Control lock. */
+void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah);
 
 /* Queries speed_bps from the device; without an answer it stays. */
 void mrail_rail_query_speed(mrail_rail_t *rail);

@@ -29,6 +29,7 @@ typedef struct fake_srq {
 typedef struct fake_send {
     uint64_t wr_id;
     uint32_t qp_num;
+    const struct ibv_ah *ah; /* of a datagram */
 } fake_send_t;
 
 typedef struct fake_cq {
@@ -58,6 +59,7 @@ unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_sq_draining;
 int fake_no_drain;
+int fake_num_ahs;
 int fake_no_error_state;
 int fake_fork_safe;
 const struct ibv_cq *fake_failing_cq;
@@ -168,8 +170,9 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
         }
         if (wr->send_flags & IBV_SEND_SIGNALED) {
             FUZZ_CHECK(cq->send_head - cq->send_tail < RING, "sends");
-            cq->sends[cq->send_head++ % RING] =
-                (fake_send_t){wr->wr_id, qp->qp_num};
+            cq->sends[cq->send_head++ % RING] = (fake_send_t){
+                wr->wr_id, qp->qp_num,
+                (qp->qp_type == IBV_QPT_UD) ? wr->wr.ud.ah : NULL};
             if ((qp->qp_type == IBV_QPT_UD) && !fake_ud_hold) {
                 fake_complete_send(qp->send_cq, IBV_WC_SUCCESS);
             }
@@ -503,6 +506,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     }
     ah->ibv.context = pd->context;
     ah->attr = *attr;
+    ++fake_num_ahs;
     return &ah->ibv;
 }
 
@@ -511,8 +515,21 @@ const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
     return &((const fake_ah_t *)ah)->attr;
 }
 
+/* A device may look the handle up when it sends. */
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+    fake_qp_t *qp;
+
+    mrail_list_for_each(qp, &qps, fake_qp_t, list) {
+        const fake_cq_t *cq = (const fake_cq_t *)qp->qp.send_cq;
+
+        for (uint32_t i = cq->send_tail; i != cq->send_head; ++i) {
+            FUZZ_CHECK(cq->sends[i % RING].ah != ah,
+                       "an address handle is destroyed before its datagram "
+                       "was sent");
+        }
+    }
+    --fake_num_ahs;
     free(ah);
     return 0;
 }

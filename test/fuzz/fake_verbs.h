@@ -49,6 +49,8 @@ extern int fake_no_error_state;
 /* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 
+/* Address handles that exist. */
+extern int fake_num_ahs;
 /* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 

@@ -49,7 +49,7 @@ static void fill(unsigned index)
         ret = mrail_rail_ud_send(rail, ah, 0x99, buf, (size_t)length);
     } while (ret == 0);
     assert_int_equal(ret, -EAGAIN);
-    ibv_destroy_ah(ah);
+    mrail_rail_destroy_ah(rail, ah);
 }
 
 static void fill_all(void)
@@ -194,6 +194,50 @@ static void test_reply_takes_the_rail_of_the_probe(void **state)
         assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, 50 + rail);
         send_all();
     }
+}
+
+/* Its datagram may still wait in the device when a handle is no longer needed. */
+static void test_handle_outlives_its_datagrams(void **state)
+{
+    mrail_path_t *path;
+    int before;
+
+    start(64);
+    connect_lanes(0, 2);
+    path = &peer_of(0)->paths[1];
+    fake_ud_hold = 1;
+    stall(0, 1);
+    assert_non_null(path->ah);
+    before = fake_num_ahs;
+    for (unsigned i = 1; i <= 3; ++i) { /* the lane moves */
+        path->sport = (uint16_t)(path->sport + 1);
+        run_control(ROUND);
+        assert_int_equal(fake_num_ahs, before + (int)i);
+    }
+    send_all();
+    path->sport = (uint16_t)(path->sport + 1);
+    run_control(ROUND); /* fetches the completions */
+    fake_reap(engine);
+    assert_int_equal(fake_num_ahs, before);
+}
+
+/* The end of a peer, and of the engine. */
+static void test_end_with_datagrams(void **state)
+{
+    int before = fake_num_ahs;
+
+    start(64);
+    connect_lanes(0, 2);
+    fake_ud_hold = 1;
+    stall(0, 0);
+    stall(0, 1);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_drop_handles(peer_of(0), NULL);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    assert_true(fake_num_ahs > before);
+    teardown(NULL);
+    assert_int_equal(fake_num_ahs, before);
+    start(64);
 }
 
 /* The lane progresses in the meantime: the probe is not needed any more. */
@@ -579,6 +623,8 @@ int main(int argc, char **argv)
         TEST(test_quick_device_sends_all),
         TEST(test_probe_waits_for_a_buffer),
         TEST(test_reply_takes_the_rail_of_the_probe),
+        TEST(test_handle_outlives_its_datagrams),
+        TEST(test_end_with_datagrams),
         TEST(test_unneeded_probe),
         TEST(test_dead_device_is_condemned),
         TEST(test_hello_waits_for_a_buffer),
