@@ -71,6 +71,7 @@ struct mrail_iface {
     int depth;   /* nested entries by callbacks */
     int token;   /* of the data-path lock */
     mrail_list_t eps;
+    int has_rejected;    /* data: ... some of which failed alone */
     mrail_list_t inbox;  /* mrail_rx_t for this iface */
     size_t inbox_bytes;  /* of the copies in it */
     mrail_list_t done;   /* mrail_done_t for this iface */
@@ -93,6 +94,7 @@ struct mrail_ep {
     uint16_t remote_iface;
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() has been called */
+    int rejected;         /* it failed alone, and not its peer */
 };
 
 /* The result of operations on a failed endpoint. The callback runs first: an

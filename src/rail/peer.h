@@ -140,8 +140,8 @@ struct mrail_peer {
                             * as a fence */
     mrail_list_t replay_am;  /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t replay_rma; /* mrail_chunk_t likewise, by operation */
-    mrail_list_t arrived;    /* ... those known to be at the peer; completed
-                            * without the control lock */
+    mrail_list_t arrived;    /* ... those known to be at the peer, or not to be
+                            * repeated; completed without the control lock */
     mrail_lane_t detached;   /* the lane of AMs that arrived on such lanes */
     /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];

@@ -219,7 +219,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
         uct_iface_handle_ep_err(&iface->super.super, &ep->super.super, status);
     if (handled != UCS_OK) {
         ucs_log(iface->super.config.failure_level,
-                "mrail: no lane reaches a peer any more: %s",
+                (ret == -EIO) ? "mrail: a device refused a PUT or GET: %s"
+                              : "mrail: no lane reaches a peer any more: %s",
                 ucs_status_string(status));
     }
     if (loss_func != NULL) {

@@ -323,6 +323,150 @@ static void test_lost_peer_without_error_state(void **state)
     release_memory();
 }
 
+/* ---- operations that a device refuses ---- */
+
+static mrail_ep_t *bad_ep;  /* of ifaces[0] */
+static mrail_ep_t *good_ep; /* of ifaces[1], to the same peer */
+static unsigned num_ep_failures;
+
+static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
+{
+    assert_ptr_equal(ep, bad_ep);
+    assert_int_equal(status, -EIO);
+    /* The reason comes before the first failed operation. */
+    assert_int_equal(completions.count, num_ep_failures);
+    ++num_ep_failures;
+}
+
+/* Requests of both endpoints are on one lane, that of bad_ep first. */
+static void start_bad(unsigned lanes)
+{
+    mrail_iface_t *first;
+
+    start(64);
+    register_memory();
+    connect_lanes(0, lanes);
+    (void)mrail_peer_num_up(peer_of(0));
+    num_ep_failures = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+        ifaces[i]->params.ep_failed = on_ep_failed;
+    }
+    bad_ep = own_ep_to(0);
+    first = ifaces[0];
+    ifaces[0] = ifaces[1];
+    good_ep = own_ep_to(0);
+    ifaces[0] = first;
+}
+
+static void end_bad(void)
+{
+    mrail_ep_destroy(bad_ep);
+    mrail_ep_destroy(good_ep);
+    assert_int_equal(engine->chunks.num_used, 0);
+    assert_int_equal(engine->ops.num_used, 0);
+    release_memory();
+}
+
+static void progress_both(void)
+{
+    for (unsigned i = 0; i < 4; ++i) {
+        run_control(20 * MRAIL_NS_PER_MS);
+        mrail_iface_progress(ifaces[0]);
+        mrail_iface_progress(ifaces[1]);
+    }
+}
+
+/* A key that is no longer valid concerns the endpoint of one iface. The lane has
+ * failed, but not the peer: the other iface goes on. */
+static void test_bad_key_fails_one_endpoint(void **state)
+{
+    start_bad(1);
+    put(bad_ep);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    put(good_ep);
+    /* Another lane, which takes over */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    mrail_iface_progress(ifaces[1]);
+    assert_int_equal(num_ep_failures, 0);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(num_ep_failures, 1);
+    assert_int_equal(mrail_ep_am_bcopy(bad_ep, 1, pack, NULL), -EIO);
+    progress_both();
+    confirm_broken(0, 0, 0);
+    fake_complete_all(engine, IBV_WC_SUCCESS);
+    progress_both();
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(num_ep_failures, 1);
+    assert_int_equal(engine->counters.rma_replayed, 1);
+    assert_int_equal(engine->counters.am_replayed, 1);
+    assert_int_equal(completions.count, 2);
+    assert_int_equal(completions.status[0], -EIO);
+    assert_int_equal(completions.status[1], 0);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    end_bad();
+}
+
+/* Its parts on other lanes are not repeated, and the rest is not sent. A flush of the
+ * iface fails, too: a PUT may have no completion of its own. */
+static void test_bad_key_of_a_large_put(void **state)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
+    mrail_op_t *op;
+
+    start_bad(2);
+    engine->config.stripe_thresh = 64;
+    engine->config.rma_chunk_size = 64;
+    iov.mem = mem;
+    assert_int_equal(mrail_ep_put_zcopy(bad_ep, &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
+    op = mrail_list_head(&peer_of(0)->ops, mrail_op_t, list);
+    assert_true(op->pending > 1);
+    assert_int_equal(mrail_ep_flush(bad_ep, &completions), -EINPROGRESS);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    /* One chunk before it has failed already and waits for its replay. */
+    mrail_failover_request(peer_of(0)->lanes[1], "test");
+    mrail_iface_progress(ifaces[0]);
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    progress_both();
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    progress_both();
+    assert_int_equal(peer_of(0)->failed, 0);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+    assert_true(mrail_list_empty(&peer_of(0)->ops));
+    assert_int_equal(peer_of(0)->uncut_bytes, 0);
+    assert_int_equal(engine->counters.rma_replayed, 0);
+    peer_of(0)->tx_acked = peer_of(0)->tx_next; /* of good_ep */
+    progress_both();
+    assert_int_equal(completions.count, 1);
+    assert_int_equal(completions.status[0], -EIO);
+    assert_int_equal(num_ep_failures, 1);
+    end_bad();
+}
+
+/* A message that the peer's device refuses concerns everyone: it cannot be
+ * replayed, and none may be missing. */
+static void test_refused_message_fails_the_peer(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    connect_lanes(0, 1);
+    lane = peer_of(0)->lanes[0];
+    assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), LENGTH);
+    fake_complete(lane->qp,
+                  ((uint64_t)(lane->sq_posted - 1) << 24) |
+                      ((uint64_t)lane->index << 8) | MRAIL_WR_MARKER,
+                  IBV_WC_REM_INV_REQ_ERR);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(peer_of(0)->failed, -ECONNRESET);
+}
+
 /* ---- the peer leaves ---- */
 
 /* The control thread has processed the peer's BYE. The data path has not run
@@ -430,6 +574,9 @@ int main(int argc, char **argv)
         TEST(test_qp_without_error_state),
         TEST(test_qp_without_error_state_has_messages),
         TEST(test_lost_peer_without_error_state),
+        TEST(test_bad_key_fails_one_endpoint),
+        TEST(test_bad_key_of_a_large_put),
+        TEST(test_refused_message_fails_the_peer),
         TEST(test_leaves_when_lane_is_drained_at_both_ends),
         TEST(test_leaves_when_lane_is_drained),
         TEST(test_leaves_when_flush_waits),
