@@ -625,4 +625,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
+    /* The device makes or connects a QP for these. */
+    rail->ud_pause |=
+        (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

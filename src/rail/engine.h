@@ -161,6 +161,7 @@ struct mrail_engine {
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
+    int ctl_wanted;                      /* atomic: threads that wait for it */
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
@@ -232,12 +233,21 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
+/* Takes the control lock in a thread of the user, which the control thread lets in
+ * between two messages (mrail_control_let_in()). */
+static inline void mrail_ctl_lock(mrail_engine_t *engine)
+{
+    __atomic_fetch_add(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&engine->ctl_lock);
+    __atomic_fetch_sub(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+}
+
 /* Takes ctl_lock under the data-path lock. No completion may run before the
  * unlock: the user's callback may need the lock, and mrail_done_finish()
  * asserts that it is not held. */
 static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
 {
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     engine->ctl_held = 1;
 }
 

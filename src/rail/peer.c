@@ -112,7 +112,7 @@ void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
     if (all) {
         __atomic_store_n(&peer->expand_wanted, 1, __ATOMIC_RELAXED);
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     peer->requested_slots =
         all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->requested_slots, 1u);
     mrail_list_del(&peer->work);

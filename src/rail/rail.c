@@ -587,8 +587,9 @@ unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func, void *arg)
 {
     unsigned count = 0;
 
-    while ((func == NULL) ||
-           ((count < MRAIL_UD_RECV_MAX) && !mrail_rail_ud_is_full(rail))) {
+    rail->ud_pause = 0;
+    while ((func == NULL) || ((count < MRAIL_UD_RECV_MAX) && !rail->ud_pause &&
+                              !mrail_rail_ud_is_full(rail))) {
         if (rail->ud_num_held != 0) {
             count += mrail_rail_ud_take(rail, func, arg);
         } else if (!mrail_rail_ud_fetch(rail)) {

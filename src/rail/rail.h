@@ -105,7 +105,8 @@ typedef struct mrail_rail {
     mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
                             * has not */
     int ud_failed;         /* the QP is in error */
-    uint32_t ud_tx_sent;   /* datagrams posted, in total */
+    int ud_pause;        /* the last message took long: others want the lock */
+    uint32_t ud_tx_sent; /* datagrams posted, in total */
     /* Handles without an owner, whose datagrams may be in the device; in order. */
     struct mrail_dead_ah *first_dead_ah;
     struct mrail_dead_ah *last_dead_ah;
@@ -173,8 +174,8 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
 /* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, and
- * for none while there is no send buffer for an answer. Returns their
- * number. */
+ * for none while there is no send buffer for an answer. Ends early, with
+ * rail->ud_pause, if `func` sets that. Returns their number. */
 #define MRAIL_UD_RECV_MAX 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);

@@ -233,6 +233,14 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id, enum ibv_wc_status status)
     cq_push(qp->send_cq, &wc);
 }
 
+void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length)
+{
+    struct ibv_wc wc = {
+        .status = IBV_WC_SUCCESS, .wr_id = wr_id, .byte_len = length};
+
+    cq_push(cq, &wc);
+}
+
 unsigned fake_num_receives(const struct ibv_srq *srq)
 {
     return ((const fake_srq_t *)srq)->head - ((const fake_srq_t *)srq)->tail;

@@ -62,6 +62,9 @@ int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
                    enum ibv_wc_status status);
 
+/* Completes the receive of a datagram. */
+void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
+
 /* The QP of that number or NULL; and the number of its connected QP, 0 if
  * none. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "rail/control_poll.h"
+
 /* Verbs calls of a connection: RTR, RTS. */
 #define FAIL_RTR 1
 #define FAIL_RTS 2
@@ -695,6 +697,67 @@ static void test_reads_fit_both_devices(void **state)
     start(64);
 }
 
+/* ---- many requests at once ---- */
+
+#define REQUESTS 6
+
+static int wanted_at_yield;     /* threads that waited for the lock */
+static unsigned lanes_at_yield; /* lanes accepted until they got it */
+
+static unsigned num_accepted(void)
+{
+    unsigned count = 0;
+
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        count += (peer_of(who)->lanes[0] != NULL);
+    }
+    return count;
+}
+
+/* The waiting thread gets the lock. */
+int sched_yield(void)
+{
+    assert_int_equal(pthread_mutex_trylock(&engine->ctl_lock), 0);
+    wanted_at_yield += engine->ctl_wanted;
+    lanes_at_yield = num_accepted();
+    engine->ctl_wanted = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    return 0;
+}
+
+/* Each QP takes the device a while. A thread that wants the control lock waits for
+ * one, and not for those of all peers. */
+static void test_lock_is_free_between_requests(void **state)
+{
+    mrail_control_timers_t timers;
+    mrail_rail_t *rail;
+
+    start(64);
+    mrail_control_init(&timers, engine);
+    rail = &engine->rails[0];
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        say_hello(who);
+    }
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        uint8_t *slot = rail->ud_buffers +
+                        (size_t)who * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+        mrail_ctl_msg_t msg;
+        size_t length;
+
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+        length = fake_encode(engine, &msg, PEER + who, COOKIE + who,
+                             slot + MRAIL_UD_GRH);
+        fake_receive(rail->ud_cq, who, (uint32_t)(MRAIL_UD_GRH + length));
+    }
+    wanted_at_yield = 0;
+    lanes_at_yield = 0;
+    engine->ctl_wanted = 1;
+    mrail_control_ud(engine, rail, &timers);
+    assert_int_equal(num_accepted(), REQUESTS);
+    assert_int_equal(wanted_at_yield, 1);
+    assert_int_equal(lanes_at_yield, 1);
+}
+
 /* ---- a rail without room ---- */
 
 /* The lanes of other peers have taken all receive buffers of the rail. */
@@ -952,6 +1015,7 @@ int main(int argc, char **argv)
         TEST(test_further_never_answered),
         TEST(test_liveness_check_has_full_timeout),
         TEST(test_reads_fit_both_devices),
+        TEST(test_lock_is_free_between_requests),
         TEST(test_first_lane_takes_rail_with_room),
         TEST(test_own_lane_takes_rail_with_room),
         TEST(test_no_rail_has_room),
