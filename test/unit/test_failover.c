@@ -241,7 +241,7 @@ static void count_posts(void)
 }
 
 /* A QP that stays usable would send the last request to the peer, and receive. So
- * it goes. What it completed before counts. */
+ * it goes. Its earlier completions count. */
 static void test_qp_without_error_state(void **state)
 {
     const mrail_lane_t *lane;
