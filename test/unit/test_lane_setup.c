@@ -875,6 +875,7 @@ static void test_rail_with_room_stays_down(void **state)
     start(64);
     engine->next_base = 0;
     use_up(0);
+    (void)ep_to(0);
     say_hello(0);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
