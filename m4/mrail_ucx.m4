@@ -72,6 +72,9 @@ AC_DEFUN([MRAIL_UCX_WRITE_CONFIG], [
     AS_IF([grep '^#define ENABLE_ASSERT' ucx/config.h >/dev/null],
         [UCX_ASSERT=yes], [UCX_ASSERT=no])
     AC_MSG_RESULT([$UCX_ASSERT])
+    AS_IF([grep '^#define ENABLE_PARAMS_CHECK  *1' ucx/config.h >/dev/null],
+        [AC_DEFINE([UCX_CHECKS_PARAMETERS], [1],
+            [Define if UCX checks the arguments of UCT functions.])])
 ])
 
 AC_DEFUN([MRAIL_UCX_PROBES], [

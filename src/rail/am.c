@@ -267,6 +267,7 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         lane = peer->ordered_lane;
         if ((lane != NULL) && !peer->ordered_lane_closed && lane->am_lane &&
+            (peer->seen_mask & (1ull << lane->slot)) && /* not suspect */
             mrail_am_lane_usable(lane)) {
             return lane;
         }

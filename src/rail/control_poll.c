@@ -4,6 +4,7 @@
 #include "rail/ctl.h"
 #include "telemetry/page.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* Interval of checks of failed lanes, and of all other lanes. */
@@ -15,6 +16,8 @@
  * A longer halt counts as this long; otherwise a thread that is always late
  * would wait for ever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
+
+#define MRAIL_CONTROL_YIELDS 1000 /* to a thread that wants the control lock */
 
 /* ---- halts ---- */
 
@@ -43,12 +46,25 @@ static void mrail_control_wake(mrail_engine_t *engine,
 
 /* ---- datagrams and events ---- */
 
+/* A mutex does not pass to the thread that waits: the control thread would take it
+ * again at once. Not for long: the waiting thread may not run. */
+static void mrail_control_let_in(mrail_engine_t *engine)
+{
+    for (unsigned i = 0;
+         (i < MRAIL_CONTROL_YIELDS) &&
+         (__atomic_load_n(&engine->ctl_wanted, __ATOMIC_RELAXED) != 0);
+         ++i) {
+        sched_yield();
+    }
+}
+
 void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_control_timers_t *timers)
 {
     struct ibv_cq *cq;
     void *context;
-    unsigned count;
+    unsigned count, since_run = 0;
+    int again;
 
     while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
@@ -60,12 +76,15 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_control_wake(engine, timers);
         pthread_mutex_lock(&engine->ctl_lock);
         count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
-        if (count >= MRAIL_UD_RECV_MAX) {
+        again = (count >= MRAIL_UD_RECV_MAX) || rail->ud_pause;
+        since_run += count;
+        if (since_run >= MRAIL_UD_RECV_MAX) {
             mrail_ctl_run(engine, mrail_clock_now());
+            since_run = 0;
         }
         pthread_mutex_unlock(&engine->ctl_lock);
-    } while ((count >= MRAIL_UD_RECV_MAX) &&
-             !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
+        mrail_control_let_in(engine);
+    } while (again && !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
 }
 
 static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,

@@ -373,6 +373,8 @@ static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
             next_ns = MRAIL_MIN(next_ns, lane_ns);
         }
     }
+    lane_ns = mrail_move_run_requests(peer, now_ns);
+    next_ns = MRAIL_MIN(next_ns, lane_ns);
     lane_ns = mrail_ctl_run_retry(peer, now_ns);
     return MRAIL_MIN(next_ns, lane_ns);
 }
@@ -506,42 +508,44 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
     }
 }
 
-/* BYE has no answer, so it goes over every pair: some may be dead. Stops at
- * `until_ns`, because a device may return no send buffers. */
-static void mrail_ctl_say_bye(mrail_peer_t *peer, mrail_ns_t until_ns)
+/* BYE has no answer, so it goes over every pair: some may be dead. Returns 1 if a
+ * pair had no send buffer. */
+static int mrail_ctl_say_bye(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .seq = ++engine->ctl_seq};
 
     for (unsigned way = 0; way < peer->num_pairs; ++way) {
-        while ((mrail_ctl_send_by(peer, way, &msg) == -EAGAIN) &&
-               (mrail_clock_now() < until_ns)) {
-            sched_yield();
-        }
-        for (unsigned k = 0; k < engine->num_rails; ++k) {
-            /* Returns send buffers; datagrams are not answered any more. */
-            mrail_rail_ud_reap(&engine->rails[k]);
+        uint64_t bit = 1ull << way;
+
+        if ((peer->bye_mask & bit) &&
+            (mrail_ctl_send_by(peer, way, &msg) != -EAGAIN)) {
+            peer->bye_mask &= ~bit;
         }
     }
+    for (unsigned k = 0; k < engine->num_rails; ++k) {
+        /* Returns send buffers; datagrams are not answered any more. */
+        mrail_rail_ud_reap(&engine->rails[k]);
+    }
+    return peer->bye_mask != 0;
 }
 
-int mrail_ctl_all_sent(mrail_peer_t *peer)
+/* Goes over all peers once. Returns the number of those that must hear more. */
+static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
 {
-    int all = 1;
+    unsigned count = 0;
+    mrail_peer_t *peer;
 
-    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
-        const mrail_rail_t *rail = &peer->engine->rails[i];
-
-        if (!peer->ud_marked) {
-            peer->ud_marks[i] = rail->ud_posted;
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            count += (peer->bye_mask != 0) && mrail_ctl_say_bye(peer);
         }
-        all &= rail->fatal ||
-               (rail->ud_posted - rail->ud_tx_pending >= peer->ud_marks[i]);
     }
-    peer->ud_marked = 1;
-    return all;
+    return count;
 }
 
+/* A full rail delays only its own messages. It may be dead, so the time is
+ * limited. */
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
@@ -551,12 +555,14 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             /* A peer that was given up may live, and must not wait for us. */
-            if ((peer->num_pairs == 0) || (peer->id == engine->id) ||
-                (peer->failed == -ESHUTDOWN)) {
-                continue;
+            if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
+                peer->bye_mask = (1ull << peer->num_pairs) - 1;
             }
-            mrail_ctl_say_bye(peer, until_ns);
         }
+    }
+    while ((mrail_ctl_bye_round(engine) != 0) &&
+           (mrail_clock_now() < until_ns)) {
+        sched_yield();
     }
     pthread_mutex_unlock(&engine->ctl_lock);
 }

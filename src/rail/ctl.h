@@ -81,6 +81,9 @@ void mrail_move_asked(mrail_lane_t *lane, unsigned like, uint32_t seq,
 void mrail_move_asked_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns);
 /* Continues a move; returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns);
+/* Sends requests that waited for a send buffer; returns the time of the next
+ * try. */
+mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns);
 
 /* ---- ctl.c: what is due ---- */
 

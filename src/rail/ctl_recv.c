@@ -305,7 +305,10 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     unsigned slot = msg->path.slot;
 
-    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0)) {
+    /* The path may lead over another rail than the one that delivered the message:
+     * a liveness check names no path. Its reply takes the rails that work. */
+    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
+        (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
     } else {
         mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
@@ -626,4 +629,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
+    /* The device makes or connects a QP for these. */
+    rail->ud_pause |=
+        (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

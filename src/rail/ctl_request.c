@@ -106,6 +106,20 @@ void mrail_ctl_budget(mrail_engine_t *engine)
 
 /* ---- requests ---- */
 
+/* A QP on any rail that has one: 0 or -errno. */
+static int mrail_ctl_create_own_qp(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    int ret = -ENODEV;
+
+    for (unsigned base = 0; (ret != 0) && (base < peer->num_pairs); ++base) {
+        peer->base = base;
+        ret = mrail_lane_create_qp(
+            peer->engine, lane, &peer->engine->rails[peer->pairs[base].local]);
+    }
+    return ret;
+}
+
 int mrail_ctl_connect_self(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -124,9 +138,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     if (lane == NULL) {
         mrail_ctl_budget(engine);
     }
-    if ((lane == NULL) ||
-        (mrail_lane_create_qp(engine, lane,
-                              &engine->rails[peer->pairs[0].local]) != 0)) {
+    if ((lane == NULL) || (mrail_ctl_create_own_qp(lane) != 0)) {
         mrail_ctl_peer_failed(peer, -ENOMEM);
         return 0;
     }
@@ -137,6 +149,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     wire.src_rail = (uint8_t)lane->rail->index;
     wire.qpn = lane->qp->qp_num;
     wire.psn = lane->psn;
+    wire.max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic;
     lane->sport = mrail_ctl_lane_port(lane);
     if (mrail_ctl_connect(lane, &wire) != 0) {
         mrail_ctl_drop_request(lane, "no QP");
@@ -201,8 +214,10 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     }
     ret = mrail_lane_create_qp(engine, lane, rail);
     if (ret != 0) {
-        mrail_warn("%s: cannot create a QP: %s", rail->attr.device,
-                   strerror(-ret));
+        mrail_log(rail->no_qp_told ? MRAIL_LOG_DEBUG : MRAIL_LOG_WARN,
+                  "%s: cannot create a QP: %s", rail->attr.device,
+                  strerror(-ret));
+        rail->no_qp_told = 1;
         return (ret == -EAGAIN) ? -EIO : ret;
     }
     lane->epoch = mrail_ctl_next_epoch(peer);
@@ -270,6 +285,45 @@ static void mrail_ctl_find_base(mrail_peer_t *peer)
     }
 }
 
+/* 1 if another pair of rails may have a QP and buffers for the lane. */
+static int mrail_ctl_is_rail_full(int ret)
+{
+    return (ret != 0) && (ret != -EAGAIN) && (ret != -EDQUOT);
+}
+
+/* Requests the first lane of all, on the first pair of rails with a QP and receive
+ * buffers at this end. 0 or -errno. */
+static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
+{
+    unsigned count = peer->num_pairs, base = peer->base;
+    int ret = mrail_ctl_request_lane(peer, slot);
+
+    for (unsigned k = 1; mrail_ctl_is_rail_full(ret) && (k < count); ++k) {
+        unsigned next = (base + k) % count;
+
+        if (mrail_path_is_open(peer, (next + count - peer->base) % count)) {
+            mrail_paths_rebase(peer, next);
+            ret = mrail_ctl_request_lane(peer, slot);
+        }
+    }
+    return ret;
+}
+
+/* 1 if a pair of rails cannot be tried now. */
+static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
+        const mrail_rail_pair_t *pair =
+            &peer->pairs[(peer->base + slot) % peer->num_pairs];
+
+        if (!mrail_path_is_open(peer, slot) &&
+            !peer->engine->rails[pair->local].fatal) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns)
 {
@@ -291,10 +345,17 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     if (!mrail_path_is_open(peer, slot)) {
         return MRAIL_NS_NEVER;
     }
-    ret = mrail_ctl_request_lane(peer, slot);
+    ret = peer->based ? mrail_ctl_request_lane(peer, slot)
+                      : mrail_ctl_request_first(peer, slot);
     if (ret == -EAGAIN) {
         peer->unreachable_ns = 0;
         return now_ns + MRAIL_CTL_RTO_MIN;
+    }
+    if (!peer->based && mrail_ctl_is_rail_full(ret) &&
+        mrail_ctl_has_closed_path(peer)) {
+        peer->reconnect_cause =
+            "no working rail has a QP or receive buffer left";
+        return now_ns + MRAIL_CTL_RETRY; /* until the peer is unreachable */
     }
     if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);

@@ -33,33 +33,36 @@ static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
     return ret;
 }
 
-static void mrail_ctl_drop_handle(struct ibv_ah **ah)
+static void mrail_ctl_drop_handle(mrail_rail_t *rail, struct ibv_ah **ah)
 {
     if (*ah != NULL) {
-        ibv_destroy_ah(*ah);
+        mrail_rail_destroy_ah(rail, *ah);
         *ah = NULL;
     }
 }
 
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
 {
+    mrail_rail_t *rails = peer->engine->rails, *other;
+
     for (unsigned i = 0; i < peer->num_boots * MRAIL_MAX_RAILS; ++i) {
-        if ((rail == NULL) || (rail->index == i % MRAIL_MAX_RAILS)) {
+        other = &rails[i % MRAIL_MAX_RAILS];
+        if ((rail == NULL) || (rail == other)) {
             mrail_ctl_drop_handle(
+                other,
                 &peer->boots[i / MRAIL_MAX_RAILS].ah[i % MRAIL_MAX_RAILS]);
         }
     }
     for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
-        if ((rail == NULL) || (rail->index == peer->pairs[i].local)) {
-            mrail_ctl_drop_handle(&peer->pair_ah[i]);
+        other = &rails[peer->pairs[i].local];
+        if ((rail == NULL) || (rail == other)) {
+            mrail_ctl_drop_handle(other, &peer->pair_ah[i]);
         }
     }
     for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
-        const mrail_path_t *path = &peer->paths[i];
-
-        if ((rail == NULL) ||
-            (rail->index == peer->pairs[path->ah_pair].local)) {
-            mrail_ctl_drop_handle(&peer->paths[i].ah);
+        other = &rails[peer->pairs[peer->paths[i].ah_pair].local];
+        if ((rail == NULL) || (rail == other)) {
+            mrail_ctl_drop_handle(other, &peer->paths[i].ah);
         }
     }
 }
@@ -180,6 +183,7 @@ static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                                                       : (uint16_t)lane->credits,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
+                 .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
                  .qpn = lane->last_qpn,
                  .psn = lane->psn},
     };
@@ -241,7 +245,8 @@ static int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
     unsigned pair = (peer->base + slot) % peer->num_pairs;
 
     if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
-        mrail_ctl_drop_handle(&path->ah);
+        mrail_ctl_drop_handle(
+            &peer->engine->rails[peer->pairs[path->ah_pair].local], &path->ah);
     }
     path->ah_sport = sport;
     path->ah_pair = pair;

@@ -74,6 +74,7 @@ struct mrail_iface {
     int depth;   /* nested entries by callbacks */
     int token;   /* of the data-path lock */
     mrail_list_t eps;
+    int has_rejected;    /* data: ... some of which failed alone */
     mrail_list_t inbox;  /* mrail_rx_t for this iface */
     size_t inbox_bytes;  /* of the copies in it */
     mrail_list_t done;   /* mrail_done_t for this iface */
@@ -98,6 +99,7 @@ struct mrail_ep {
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() has been called */
     int cancelled;        /* by mrail_ep_cancel() */
+    int rejected;         /* it failed alone, and not its peer */
 };
 
 /* The result of operations on a failed endpoint. The callback runs first: an
@@ -158,7 +160,6 @@ struct mrail_engine {
     unsigned num_dead;         /* failed peers; set under both locks */
     mrail_list_t ended;        /* failed peers that may be unused */
     int reap_pending;          /* ... there are some */
-    mrail_ns_t reap_ns;        /* ... time of the next look at them */
     unsigned num_recovering;   /* peers; atomic */
     int stall_checking;        /* atomic: the control thread checks lanes */
     unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
@@ -174,6 +175,7 @@ struct mrail_engine {
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
+    int ctl_wanted;                      /* atomic: threads that wait for it */
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
@@ -250,12 +252,21 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
+/* Takes the control lock in a thread of the user, which the control thread lets in
+ * between two messages (mrail_control_let_in()). */
+static inline void mrail_ctl_lock(mrail_engine_t *engine)
+{
+    __atomic_fetch_add(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&engine->ctl_lock);
+    __atomic_fetch_sub(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+}
+
 /* Takes ctl_lock under the data-path lock. No completion may run before the
  * unlock: the user's callback may need the lock, and mrail_done_finish()
  * asserts that it is not held. */
 static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
 {
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     engine->ctl_held = 1;
 }
 
@@ -305,6 +316,9 @@ void mrail_failover_check_rails(mrail_engine_t *engine);
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: continues the failover while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Messages of the lane that wait for delivery are the engine's from now on: they
+ * return no credit, and no lane counts on their buffers. Both locks held. */
+void mrail_failover_disown(mrail_lane_t *lane);
 /* Data path, with the control lock: continues the lane's path validation.
  * Returns 1 while it runs. */
 int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
@@ -368,9 +382,6 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
-/* 1 if the devices have sent all datagrams to a failed peer, so its address
- * handles are unused. Control lock held. */
-int mrail_ctl_all_sent(mrail_peer_t *peer);
 /* Logs once that the QP budget is used up. Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);
 /* The control thread shall visit the peer when it next wakes up. Control lock

@@ -113,7 +113,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     ep->remote_iface = remote.iface;
 
     mrail_iface_enter(iface);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     ret = mrail_ep_find_peer(engine, &device, &remote, &ep->peer);
     pthread_mutex_unlock(&engine->ctl_lock);
     if (ret == 0) {
@@ -164,7 +164,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     if (failed != 0) {
         return failed;
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     mrail_ctl_probe(peer);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_control_thread_wake(engine);
@@ -193,7 +193,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
     char address[INET6_ADDRSTRLEN] = "?";
     size_t used;
 
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     mrail_gid_text(peer->boots[0].to.gid, address, sizeof(address));
     snprintf(text, size, "peer %016llx at %s", (unsigned long long)peer->id,
              address);

@@ -200,6 +200,7 @@ static void mrail_evict_keep(mrail_lane_t *lane)
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
                          mrail_list_empty(&lane->peer->replay_rma));
+        mrail_peer_refresh(lane->peer); /* another one is the primary lane */
         return;
     }
     if (lane->evict_remote) {

@@ -105,7 +105,6 @@ static void mrail_failover_barrier(mrail_peer_t *peer)
 
 static void mrail_failover_close(mrail_lane_t *lane)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
 
@@ -128,7 +127,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     lane->out = 1;
     lane->last_cqe.is_set = 0;       /* by an eviction */
     mrail_list_del(&lane->ack_list); /* a reply takes another lane */
-    ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    mrail_lane_stop(lane);
     lane->close_ns = mrail_clock_now();
     lane->request = ++peer->engine->ctl_seq;
     lane->tries = 0;
@@ -153,7 +152,7 @@ void mrail_failover_start(mrail_peer_t *peer)
  * the lane, either. */
 static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    if ((now_ns < lane->close_ns + MRAIL_CLOSE_GRACE) ||
+    if (((lane->qp != NULL) && (now_ns < lane->close_ns + MRAIL_CLOSE_GRACE)) ||
         !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
         return 0;
     }
@@ -166,7 +165,7 @@ static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 /* 1 if the device has returned everything and all completions were handled. */
 static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    if (lane->rail->fatal) {
+    if (lane->rail->fatal || (lane->qp == NULL)) {
         return mrail_failover_abandon(lane, now_ns);
     }
     mrail_lane_drain(lane);
@@ -178,7 +177,8 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 /* Messages that wait for delivery stay, but return no credit to the lane. Their
  * buffers are missing from the SRQ until they are released. */
-static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
+static void mrail_failover_disown_list(const mrail_list_t *list,
+                                       mrail_lane_t *lane)
 {
     mrail_rx_t *rx;
 
@@ -194,6 +194,19 @@ static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
     }
 }
 
+void mrail_failover_disown(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    mrail_rx_flush(engine, lane->rail->index);
+    mrail_failover_disown_list(&lane->peer->hold, lane);
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        if (engine->ifaces[i] != NULL) {
+            mrail_failover_disown_list(&engine->ifaces[i]->inbox, lane);
+        }
+    }
+}
+
 /* Both ends are done with the lane. */
 static void mrail_failover_complete(mrail_lane_t *lane)
 {
@@ -202,13 +215,7 @@ static void mrail_failover_complete(mrail_lane_t *lane)
 
     mrail_am_take_lost(lane);
     mrail_rma_take_lost(lane);
-    mrail_rx_flush(engine, lane->rail->index);
-    mrail_failover_disown(&peer->hold, lane);
-    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
-        if (engine->ifaces[i] != NULL) {
-            mrail_failover_disown(&engine->ifaces[i]->inbox, lane);
-        }
-    }
+    mrail_failover_disown(lane);
     /* An ACK_REQ or its answer may be lost. The request is repeated only now,
      * when the peer has closed its end, or its answer might be lost there,
      * too. */

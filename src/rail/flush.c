@@ -104,9 +104,13 @@ static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
     }
     flush->poll_ns = now_ns + MRAIL_FLUSH_POLL_AGAIN;
     mrail_data_ctl_lock(engine);
-    if (peer->state == MRAIL_PEER_KNOWN) {
-        (void)mrail_ctl_send_plain(peer, MRAIL_CTL_POLL, ++engine->ctl_seq,
-                                   flush->num_polls++);
+    if (peer->state != MRAIL_PEER_KNOWN) {
+        /* It has no control channel any more. */
+    } else if (mrail_ctl_send_plain(peer, MRAIL_CTL_POLL, ++engine->ctl_seq,
+                                    flush->num_polls) == -EAGAIN) {
+        flush->poll_ns = now_ns + MRAIL_CTL_NO_BUFFER;
+    } else {
+        ++flush->num_polls;
     }
     mrail_data_ctl_unlock(engine);
 }

@@ -91,7 +91,7 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
     }
 }
 
-/* Errors that another lane would repeat. "Local QP operation error" is not one:
+/* Errors that another lane would repeat, such as a key that is not valid. "Local QP operation error" is not one:
  * rdma_rxe reports it if it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
@@ -127,7 +127,11 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     }
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
         ++engine->counters.cqe_errors;
-        if (mrail_status_is_final(wc->status)) {
+        if (!mrail_status_is_final(wc->status)) {
+            /* Other lanes take its work. */
+        } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
+            mrail_rma_reject(chunk->op, ibv_wc_status_str(wc->status));
+        } else {
             mrail_peer_error(lane->peer, ibv_wc_status_str(wc->status));
         }
         mrail_lane_error(lane, ibv_wc_status_str(wc->status));
@@ -228,19 +232,31 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_control_thread_wake(engine);
 }
 
+/* An endpoint whose failure is not known to its user; NULL: none. */
+static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep;
+
+    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
+        if ((ep->failed != 0) && !ep->failure_reported &&
+            ((ep->peer->dead == 2) || ep->rejected)) {
+            return ep;
+        }
+    }
+    return NULL;
+}
+
+/* The callback may destroy any endpoint, so each search starts anew. */
 static void mrail_iface_tell_failed(mrail_iface_t *iface)
 {
-    mrail_ep_t *ep, *tmp;
+    mrail_ep_t *ep;
 
-    mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
-        if ((ep->failed != 0) && !ep->failure_reported &&
-            (ep->peer->dead == 2)) {
-            ep->failure_reported = 1;
-            /* A regular BYE is no failure. */
-            if ((iface->params.ep_failed != NULL) &&
-                (ep->failed != -ESHUTDOWN)) {
-                iface->params.ep_failed(iface->params.arg, ep, ep->failed);
-            }
+    iface->has_rejected = 0;
+    while ((ep = mrail_iface_next_failed(iface)) != NULL) {
+        ep->failure_reported = 1;
+        /* A regular BYE is no failure. */
+        if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
+            iface->params.ep_failed(iface->params.arg, ep, ep->failed);
         }
     }
 }
@@ -379,12 +395,15 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     iface->seen_changes =
         __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
     called = iface->num_called;
+    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* before its operations fail */
+        mrail_iface_tell_failed(iface);
+    }
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
                        !mrail_list_empty(&iface->done))) {
         count = mrail_iface_empty_inbox(iface);
     }
     count += mrail_engine_poll(engine, iface);
-    if (MRAIL_UNLIKELY(engine->num_dead != 0)) {
+    if (MRAIL_UNLIKELY((engine->num_dead != 0) || iface->has_rejected)) {
         mrail_iface_tell_failed(iface);
     }
     iface->seen_events = engine->total_events;
@@ -479,6 +498,9 @@ void mrail_iface_destroy(mrail_iface_t *iface)
 
         mrail_list_del(&done->list);
         done->comp = NULL;
+        if (done->kind == MRAIL_DONE_OP) { /* nor is its memory written */
+            MRAIL_CONTAINER_OF(done, mrail_op_t, done)->unpack = NULL;
+        }
         mrail_done_run(engine, done);
     }
     pthread_mutex_lock(&engine->ctl_lock);

@@ -324,7 +324,7 @@ static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
         .path_mtu = MRAIL_MIN((unsigned)lane->rail->mtu, remote_rail->mtu),
         .dest_qp_num = remote->qpn,
         .rq_psn = remote->psn,
-        .max_dest_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,
+        .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
         .min_rnr_timer = 12, /* 0.64 ms */
     };
 
@@ -336,15 +336,18 @@ static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane)
+/* The peer's device ends the QP on more READs at a time than it answers. */
+static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane,
+                             const mrail_wire_lane_t *remote)
 {
+    unsigned reads = MRAIL_MAX((unsigned)remote->max_dest_rd_atomic, 1u);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .sq_psn = lane->psn,
         .timeout = (uint8_t)mrail_config_qp_timeout(&engine->config),
         .retry_cnt = (uint8_t)engine->config.retry_count,
         .rnr_retry = (uint8_t)engine->config.rnr_retry_count,
-        .max_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,
+        .max_rd_atomic = (uint8_t)MRAIL_MIN(reads, lane->rail->max_rd_atomic),
     };
 
     return -ibv_modify_qp(lane->qp, &attr,
@@ -371,7 +374,7 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
         125000;
     ret = mrail_lane_to_rtr(engine, lane, remote, remote_rail);
     if (ret == 0) {
-        ret = mrail_lane_to_rts(engine, lane);
+        ret = mrail_lane_to_rts(engine, lane, remote);
     }
     if (ret != 0) {
         mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)

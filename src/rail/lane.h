@@ -223,6 +223,11 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr);
  * sq_posted. Under the data-path lock. */
 void mrail_lane_drain(mrail_lane_t *lane);
 
+/* Moves the QP to the error state, so that it sends and receives nothing more. If the
+ * device refuses, the QP is destroyed; its completions so far stay in the CQ. Under
+ * both locks. */
+void mrail_lane_stop(mrail_lane_t *lane);
+
 /* Control side: creates, connects and ends the QP. Under the control lock. */
 typedef struct mrail_engine mrail_engine_t;
 

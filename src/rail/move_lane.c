@@ -42,7 +42,11 @@ typedef struct mrail_moves {
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
     uint32_t asked_seq[MRAIL_MAX_SLOTS]; /* of the last MOVE for a lane */
-    mrail_repath_t repath[];             /* of each pair and direction */
+    /* Slots whose MOVE or MOVE_BACK waits for a send buffer. */
+    uint64_t move_mask;
+    uint64_t back_mask;
+    uint16_t like[MRAIL_MAX_SLOTS]; /* of that MOVE */
+    mrail_repath_t repath[];        /* of each pair and direction */
 } mrail_moves_t;
 
 /* The lanes of a pair in a window. */
@@ -323,21 +327,80 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                : 0;
 }
 
+/* ---- requests to the peer ---- */
+
+/* Sends the request for one slot: 0, or -EAGAIN if it has to wait. A request for
+ * a lane that has ended is void. */
+static int mrail_move_send(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_moves_t *moves = peer->moves;
+    uint64_t bit = 1ull << slot;
+    int ret = 0;
+
+    if ((peer->lanes[slot] == NULL) ||
+        (peer->lanes[slot]->state != MRAIL_LANE_UP)) {
+        moves->move_mask &= ~bit;
+        moves->back_mask &= ~bit;
+    } else if (moves->move_mask & bit) {
+        ret = mrail_ctl_send_move(peer, moves->asked_seq[slot], slot,
+                                  moves->like[slot]);
+        moves->move_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
+    } else if (moves->back_mask & bit) {
+        ret = mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK,
+                                  moves->asked_seq[slot], slot);
+        moves->back_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
+    }
+    return ret;
+}
+
+mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
+    uint64_t mask;
+
+    if (peer->moves == NULL) {
+        return MRAIL_NS_NEVER;
+    }
+    mask = peer->moves->move_mask | peer->moves->back_mask;
+    for (unsigned slot = 0; (mask != 0) && (slot < MRAIL_MAX_SLOTS); ++slot) {
+        if ((mask & (1ull << slot)) &&
+            (mrail_move_send(peer, slot) == -EAGAIN)) {
+            next_ns = now_ns + MRAIL_CTL_NO_BUFFER;
+        }
+    }
+    return next_ns;
+}
+
 /* Asks the peer, whose port it is. A request may be lost: evidence comes again. */
 static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, unsigned like)
 {
-    uint32_t seq = ++peer->engine->ctl_seq;
+    mrail_moves_t *moves = peer->moves;
 
-    peer->moves->asked_seq[slot] = seq;
-    (void)mrail_ctl_send_move(peer, seq, slot, like);
+    moves->asked_seq[slot] = ++peer->engine->ctl_seq;
+    moves->like[slot] = (uint16_t)like;
+    moves->move_mask |= 1ull << slot;
+    moves->back_mask &= ~(1ull << slot);
+    if (mrail_move_send(peer, slot) == -EAGAIN) {
+        mrail_ctl_work(peer);
+    }
 }
 
 /* MOVE may have been lost; then the peer has nothing to undo. */
 static void mrail_move_ask_back(mrail_peer_t *peer, unsigned slot)
 {
-    (void)mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK,
-                              peer->moves->asked_seq[slot], slot);
+    mrail_moves_t *moves = peer->moves;
+
+    if (moves->move_mask & (1ull << slot)) {
+        moves->move_mask &= ~(1ull << slot); /* it has not even left */
+        return;
+    }
+    moves->back_mask |= 1ull << slot;
+    if (mrail_move_send(peer, slot) == -EAGAIN) {
+        mrail_ctl_work(peer);
+    }
 }
+
+/* ---- decisions ---- */
 
 static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                               unsigned direction, mrail_ns_t window_ns,

@@ -166,7 +166,9 @@ typedef struct mrail_iface_params {
      * `comp` is the caller's argument. */
     void (*complete)(void *arg, void *comp, int status);
     /* No lane reaches the endpoint's peer any more; mrail_ep_describe() names
-     * the peer and the reason. Called once per endpoint. May be NULL. */
+     * the peer and the reason. With -EIO: a device refused one of its PUTs or
+     * GETs, as with a key that is not valid. The iface's later operations on the
+     * endpoint fail, too. Called once per endpoint. May be NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
 } mrail_iface_params_t;
 

@@ -57,6 +57,7 @@ typedef struct mrail_op {
     mrail_peer_t *peer;
     uint64_t id;
     mrail_op_kind_t kind;
+    int status;       /* 0, or -EIO: a device refused some of it for good */
     int whole;        /* one lane carries all of it */
     int cancelled;    /* ends when the devices have returned its chunks */
     unsigned pending; /* chunks posted and not complete */
@@ -153,6 +154,10 @@ void mrail_rma_take_lost(mrail_lane_t *lane);
 /* Completes operations that mrail_rma_take_lost() found at the peer. Callbacks
  * run: the data-path lock is the only one that may be held. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer);
+/* The device of an end refuses the operation, and would do so on any lane. The
+ * operation and the endpoints of its iface to the peer fail; other operations go
+ * on. */
+void mrail_rma_reject(mrail_op_t *op, const char *cause);
 /* Replays chunks as far as there is room. */
 void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time between two looks at failed peers whose datagrams are in flight. */
-#define MRAIL_PEER_REAP (1 * MRAIL_NS_PER_MS)
-
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id)
 {
     mrail_list_t *head = &engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS];
@@ -66,6 +63,22 @@ void mrail_peer_free(mrail_peer_t *peer)
     free(peer);
 }
 
+/* Small messages use up[0], so a lane that takes no new work is not the first one
+ * if there is another lane for messages. */
+static void mrail_peer_choose_primary(mrail_peer_t *peer)
+{
+    for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        if (!lane->leaving) {
+            peer->up[i] = peer->up[0];
+            peer->sched[i] = peer->sched[0];
+            peer->up[0] = lane;
+            peer->sched[0] = &lane->sched;
+        }
+    }
+}
+
 void mrail_peer_refresh(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
@@ -91,6 +104,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
             peer->sched[peer->num_up++] = &lane->sched;
         }
     }
+    mrail_peer_choose_primary(peer);
 }
 
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
@@ -105,7 +119,7 @@ void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
     if (all) {
         __atomic_store_n(&peer->expand_wanted, 1, __ATOMIC_RELAXED);
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_lock(engine);
     peer->requested_slots =
         all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->requested_slots, 1u);
     mrail_list_del(&peer->work);
@@ -130,7 +144,7 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
         const mrail_lane_t *lane = peer->lanes[slot];
 
         if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
-            (lane->sq_posted != lane->sq_done)) {
+            (lane->qp != NULL) && (lane->sq_posted != lane->sq_done)) {
             return 0;
         }
     }
@@ -147,14 +161,36 @@ void mrail_lane_drain(mrail_lane_t *lane)
         .send_flags = IBV_SEND_SIGNALED,
     };
 
-    if (lane->drained || lane->rail->fatal || (mrail_lane_sq_free(lane) == 0)) {
+    if (lane->drained || (lane->qp == NULL) || lane->rail->fatal ||
+        (mrail_lane_sq_free(lane) == 0)) {
         return; /* no room: try again after a completion */
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
-        /* A device that takes no request in this state has none, either. */
-        lane->sq_done = lane->sq_posted;
+        --lane->sq_posted; /* no completion will come for it */
+        lane->drained = 0;
+        /* A device that takes no request in this state still returns chunks, which
+         * are all signalled. Other requests use only memory of the engine. */
+        if (mrail_list_empty(&lane->flying)) {
+            lane->sq_done = lane->sq_posted;
+        }
     }
+}
+
+void mrail_lane_stop(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    if ((lane->qp == NULL) ||
+        (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) == 0) ||
+        lane->rail->fatal) { /* a lost device refuses everything */
+        return;
+    }
+    mrail_warn("%s:%u: qp 0x%x does not enter the error state: destroyed",
+               lane->rail->attr.device, lane->rail->attr.port,
+               lane->qp->qp_num);
+    mrail_failover_disown(lane);
+    mrail_lane_destroy_qp(lane->peer->engine, lane);
 }
 
 static void mrail_peer_drain_all(mrail_peer_t *peer)
@@ -168,7 +204,6 @@ static void mrail_peer_drain_all(mrail_peer_t *peer)
 
 void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
@@ -189,9 +224,17 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 
         /* Also the QP of a lane that is not up yet: nothing more may arrive
          * there. */
-        if ((lane != NULL) && (lane->qp != NULL)) {
-            lane->last_cqe.is_set = 0;
-            ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+        if ((lane == NULL) ||
+            ((lane->qp == NULL) && !(peer->seen_mask & (1ull << slot)))) {
+            continue;
+        }
+        lane->last_cqe.is_set = 0;
+        mrail_lane_stop(lane);
+        if ((lane->qp == NULL) && (lane->state != MRAIL_LANE_IDLE) &&
+            (lane->state != MRAIL_LANE_FAILED)) {
+            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+            __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
+                               __ATOMIC_RELEASE);
         }
     }
     peer->dead = 1;
@@ -221,6 +264,8 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
                 mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
             }
             mrail_lane_end(engine, lane);
+            /* Chunks that a lost device, or one without the QP, has kept. */
+            mrail_rma_abandon(lane, mrail_clock_now());
         }
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
@@ -304,7 +349,6 @@ void mrail_peer_release(mrail_peer_t *peer)
         mrail_list_add_tail(&engine->ended, &peer->ended);
     }
     engine->reap_pending = 1;
-    engine->reap_ns = 0;
 }
 
 /* Undelivered messages stay. Their buffers return without a credit. */
@@ -358,22 +402,15 @@ static void mrail_peer_drop(mrail_peer_t *peer)
  * failure, which its own probes detect; a BYE would look like a regular end. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
-    mrail_ns_t now_ns = mrail_clock_now();
     mrail_peer_t *peer, *tmp;
 
-    if (now_ns < engine->reap_ns) {
-        return;
-    }
     engine->reap_pending = 0;
     mrail_data_ctl_lock(engine);
     mrail_list_for_each_safe(peer, tmp, &engine->ended, mrail_peer_t, ended) {
         if (!mrail_list_empty(&peer->eps)) {
             mrail_list_del(&peer->ended); /* until the last one is gone */
-        } else if (mrail_ctl_all_sent(peer)) {
-            mrail_peer_drop(peer);
         } else {
-            engine->reap_pending = 1;
-            engine->reap_ns = now_ns + MRAIL_PEER_REAP;
+            mrail_peer_drop(peer);
         }
     }
     mrail_data_ctl_unlock(engine);

@@ -81,9 +81,10 @@ struct mrail_peer {
     unsigned num_pairs;
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
-    unsigned base;            /* pair of slot 0 */
-    int based;                /* ... both ends agree on it: it was up */
-    unsigned num_slots;       /* lanes wanted in total; 0: none yet */
+    uint64_t bye_mask;  /* pairs over which BYE has to leave, from the base */
+    unsigned base;      /* pair of slot 0 */
+    int based;          /* ... both ends agree on it: it was up */
+    unsigned num_slots; /* lanes wanted in total; 0: none yet */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
@@ -117,8 +118,6 @@ struct mrail_peer {
     unsigned probe_tries;   /* 0: no probe under way */
     uint32_t probe_request; /* sequence number of the last probe */
     mrail_ns_t probe_ns;
-    int ud_marked; /* no datagram follows; those before ... */
-    uint64_t ud_marks[MRAIL_MAX_RAILS]; /* ... were posted by rail->ud_posted */
 
     /* ---- handed from control to data ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
@@ -146,8 +145,8 @@ struct mrail_peer {
                             * as a fence */
     mrail_list_t replay_am;  /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t replay_rma; /* mrail_chunk_t likewise, by operation */
-    mrail_list_t arrived;    /* ... those known to be at the peer; completed
-                            * without the control lock */
+    mrail_list_t arrived;    /* ... those known to be at the peer, or not to be
+                            * repeated; completed without the control lock */
     mrail_lane_t detached;   /* the lane of AMs that arrived on such lanes */
     /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];

@@ -3,6 +3,7 @@
 #include "rail/discovery.h"
 
 #include "base/log.h"
+#include "base/seq.h"
 #include "orchestrator/ports.h"
 
 #include <errno.h>
@@ -11,7 +12,50 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
+#define MRAIL_READS_MAX 16 /* of a QP, in flight in one direction */
 #define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no buffer returned */
+
+/* A device may look the handle up when it sends. */
+typedef struct mrail_dead_ah {
+    struct mrail_dead_ah *next;
+    struct ibv_ah *ah;
+    uint32_t sent; /* rail->ud_tx_sent when the handle was given up */
+} mrail_dead_ah_t;
+
+/* Datagrams complete in order. */
+static void mrail_rail_free_ahs(mrail_rail_t *rail)
+{
+    uint32_t done = rail->ud_tx_sent - rail->ud_tx_pending;
+
+    while ((rail->first_dead_ah != NULL) &&
+           !mrail_seq32_before(done, rail->first_dead_ah->sent)) {
+        mrail_dead_ah_t *dead = rail->first_dead_ah;
+
+        rail->first_dead_ah = dead->next;
+        ibv_destroy_ah(dead->ah);
+        free(dead);
+    }
+}
+
+void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah)
+{
+    mrail_dead_ah_t *dead = NULL;
+
+    if (rail->ud_tx_pending != 0) {
+        dead = malloc(sizeof(*dead));
+    }
+    if (dead == NULL) { /* not in use, or no memory to wait */
+        ibv_destroy_ah(ah);
+        return;
+    }
+    *dead = (mrail_dead_ah_t){.ah = ah, .sent = rail->ud_tx_sent};
+    if (rail->first_dead_ah == NULL) {
+        rail->first_dead_ah = dead;
+    } else {
+        rail->last_dead_ah->next = dead;
+    }
+    rail->last_dead_ah = dead;
+}
 
 static struct ibv_context *mrail_rail_open_device(const char *name)
 {
@@ -157,8 +201,10 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     if (ibv_query_device(rail->ctx, &attr) != 0) {
         return -EIO;
     }
-    rail->max_rd_atomic = (unsigned)MRAIL_MIN(
-        16, MRAIL_MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom));
+    rail->max_rd_atomic =
+        (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_init_rd_atom);
+    rail->max_dest_rd_atomic =
+        (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_rd_atom);
     rail->pd = ibv_alloc_pd(rail->ctx);
     if (rail->pd == NULL) {
         return -errno;
@@ -311,6 +357,8 @@ void mrail_rail_close(mrail_rail_t *rail)
     if (rail->ud_qp != NULL) {
         ibv_destroy_qp(rail->ud_qp);
     }
+    rail->ud_tx_pending = 0;
+    mrail_rail_free_ahs(rail);
     mrail_rail_free_mr(rail->ud_mr, rail->ud_buffers);
     if (rail->ud_cq != NULL) {
         ibv_destroy_cq(rail->ud_cq);
@@ -437,6 +485,7 @@ static int mrail_rail_ud_fetch(mrail_rail_t *rail)
         if (slot >= MRAIL_UD_RX) {
             --rail->ud_tx_pending;
             rail->ud_full_ns = 0;
+            mrail_rail_free_ahs(rail);
         } else if (wc[i].status == IBV_WC_SUCCESS) {
             unsigned last = (rail->ud_held_first + rail->ud_num_held++) %
                             MRAIL_ARRAY_SIZE(rail->ud_held);
@@ -495,7 +544,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (ret == 0) {
         rail->ud_tx_next = (rail->ud_tx_next + 1) % MRAIL_UD_TX;
         ++rail->ud_tx_pending;
-        ++rail->ud_posted;
+        ++rail->ud_tx_sent;
     }
     return -ret;
 }
@@ -519,6 +568,7 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
     rail->ud_num_held = 0;
     rail->ud_full_ns = 0;
     rail->ud_failed = 0;
+    mrail_rail_free_ahs(rail);
     if (ret == 0) {
         ret = mrail_rail_ud_start(rail);
     }
@@ -552,8 +602,9 @@ unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func, void *arg)
 {
     unsigned count = 0;
 
-    while ((func == NULL) ||
-           ((count < MRAIL_UD_RECV_MAX) && !mrail_rail_ud_is_full(rail))) {
+    rail->ud_pause = 0;
+    while ((func == NULL) || ((count < MRAIL_UD_RECV_MAX) && !rail->ud_pause &&
+                              !mrail_rail_ud_is_full(rail))) {
         if (rail->ud_num_held != 0) {
             count += mrail_rail_ud_take(rail, func, arg);
         } else if (!mrail_rail_ud_fetch(rail)) {

@@ -78,6 +78,8 @@ typedef struct mrail_rail {
     uint64_t speed_bps; /* capacity of the port; engine_lock, attr has the first
                     * value */
     mrail_ns_t speed_ns; /* time of that query; likewise */
+    int no_qp_told;      /* control: the user knows that there is no QP or
+                          * receive buffer for a lane */
     int has_lanes;       /* atomic: there may be completions */
     int cq_failed;       /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user knows of a failed lane, and none
@@ -96,7 +98,9 @@ typedef struct mrail_rail {
     uint64_t work[2];    /* data: bytes of all lanes' chunks, PUTs and GETs */
     uint8_t ports_fixed; /* control: connected QPs keep their source ports */
     unsigned max_chunks; /* ... limit that keeps the CQ from overflowing */
-    unsigned max_rd_atomic;
+    unsigned max_rd_atomic;      /* READs that a QP may have in flight */
+    unsigned max_dest_rd_atomic; /* ... and those of the peer that it answers at
+                                  * a time */
     enum ibv_mtu mtu;
 
     /* 8 bytes that peers READ for a flush, 8 that our own READs write */
@@ -111,10 +115,14 @@ typedef struct mrail_rail {
     /* All under the control lock. */
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
-    uint64_t ud_posted;    /* datagrams ever posted; sent in this order */
     mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
                             * has not */
     int ud_failed;         /* the QP is in error */
+    int ud_pause;        /* the last message took long: others want the lock */
+    uint32_t ud_tx_sent; /* datagrams posted, in total */
+    /* Handles without an owner, whose datagrams may be in the device; in order. */
+    struct mrail_dead_ah *first_dead_ah;
+    struct mrail_dead_ah *last_dead_ah;
     /* Datagrams polled during a search for a send buffer. */
     mrail_ud_recv_t ud_held[MRAIL_UD_RX + MRAIL_UD_BATCH];
     unsigned ud_held_first;
@@ -173,6 +181,9 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
 
+/* Destroys the handle, after the datagrams posted so far have left. Control lock. */
+void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah);
+
 /* Queries speed_bps from the device; without an answer it stays. */
 void mrail_rail_query_speed(mrail_rail_t *rail);
 
@@ -195,8 +206,8 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
 /* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, and
- * for none while there is no send buffer for an answer. Returns their
- * number. */
+ * for none while there is no send buffer for an answer. Ends early, with
+ * rail->ud_pause, if `func` sets that. Returns their number. */
 #define MRAIL_UD_RECV_MAX 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);

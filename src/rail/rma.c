@@ -339,7 +339,7 @@ static void mrail_chunk_finish(mrail_chunk_t *chunk)
     mrail_pool_put(&op->peer->engine->chunks, chunk);
     --op->pending;
     if ((op->pending == 0) && (op->left == 0)) {
-        mrail_op_finish(op, 0);
+        mrail_op_finish(op, op->status);
     }
 }
 
@@ -446,7 +446,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
             mrail_list_head(&lane->lost, mrail_chunk_t, list);
 
         mrail_list_del(&chunk->list);
-        if (mrail_chunk_has_arrived(chunk)) {
+        if (mrail_chunk_has_arrived(chunk) || (chunk->op->status != 0)) {
             mrail_list_add_tail(&lane->peer->arrived, &chunk->list);
         } else {
             mrail_rma_add_replay(lane->peer, chunk);
@@ -465,6 +465,66 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer)
         mrail_list_del(&chunk->list);
         mrail_chunk_finish(chunk);
     }
+}
+
+/* ---- operations that fail alone ---- */
+
+/* A PUT without a completion fails the flush that covers it. */
+static void mrail_rma_reject_flushes(const mrail_op_t *op)
+{
+    mrail_flush_t *flush;
+
+    mrail_list_for_each(flush, &op->peer->flushes_pending, mrail_flush_t,
+                        list) {
+        if ((flush->group != NULL) && (flush->op_id >= op->id) &&
+            (flush->group->done.iface == op->done.iface)) {
+            flush->group->done.status = op->status;
+        }
+    }
+}
+
+static void mrail_rma_reject_eps(const mrail_op_t *op)
+{
+    mrail_ep_t *ep;
+
+    mrail_list_for_each(ep, &op->peer->eps, mrail_ep_t, peer_list) {
+        if ((ep->iface == op->done.iface) && (ep->failed == 0)) {
+            ep->failed = op->status;
+            ep->rejected = 1;
+            ep->iface->has_rejected = 1;
+            mrail_wakeup_signal(ep->iface);
+        }
+    }
+}
+
+void mrail_rma_reject(mrail_op_t *op, const char *cause)
+{
+    mrail_peer_t *peer = op->peer;
+    mrail_chunk_t *chunk, *tmp;
+
+    if (op->status != 0) {
+        return;
+    }
+    mrail_warn("peer %016llx: a %s of %zu bytes fails (%s), and its endpoint "
+               "with it",
+               (unsigned long long)peer->id,
+               (op->kind == MRAIL_OP_PUT) ? "PUT" : "GET", op->length, cause);
+    op->status = -EIO;
+    if (!mrail_list_empty(&op->uncut)) {
+        mrail_list_del(&op->uncut);
+        peer->uncut_bytes -= op->left;
+        op->left = 0;
+    }
+    /* The failed lane completes those that are still in flight. */
+    mrail_list_for_each_safe(chunk, tmp, &peer->replay_rma, mrail_chunk_t,
+                             list) {
+        if (chunk->op == op) {
+            mrail_list_del(&chunk->list);
+            mrail_list_add_tail(&peer->arrived, &chunk->list);
+        }
+    }
+    mrail_rma_reject_flushes(op);
+    mrail_rma_reject_eps(op);
 }
 
 static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)

@@ -90,11 +90,14 @@ static void mrail_put_lane(mrail_writer_t *w, const mrail_wire_lane_t *lane)
     mrail_put_u32(w, lane->qpn);
     mrail_put_u32(w, lane->psn);
     mrail_put_u32(w, lane->am_seq);
-    mrail_put_u64(w, lane->marker);
+    mrail_put_u8(w, lane->max_dest_rd_atomic);
+    mrail_put_be(w, 0, 7);
 }
 
 static void mrail_get_lane(mrail_reader_t *r, mrail_wire_lane_t *lane)
 {
+    uint64_t reserved;
+
     lane->slot = mrail_get_u16(r);
     lane->index = mrail_get_u16(r);
     lane->epoch = mrail_get_u16(r);
@@ -104,8 +107,9 @@ static void mrail_get_lane(mrail_reader_t *r, mrail_wire_lane_t *lane)
     lane->qpn = mrail_get_u32(r);
     lane->psn = mrail_get_u32(r);
     lane->am_seq = mrail_get_u32(r);
-    lane->marker = mrail_get_u64(r);
-    if ((lane->qpn > 0xffffff) || (lane->psn > 0xffffff) ||
+    lane->max_dest_rd_atomic = mrail_get_u8(r);
+    reserved = mrail_get_be(r, 7);
+    if ((reserved != 0) || (lane->qpn > 0xffffff) || (lane->psn > 0xffffff) ||
         (lane->src_rail >= MRAIL_MAX_RAILS) ||
         (lane->dst_rail >= MRAIL_MAX_RAILS)) {
         r->bad = 1;

@@ -118,11 +118,12 @@ typedef struct mrail_wire_lane {
                        * EVICT: 1: must not be refused */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
-    uint32_t qpn;     /* 24 bits */
-    uint32_t psn;     /* 24 bits */
-    uint32_t am_seq;  /* CONFIRM of a failed lane: number of AMs that had
+    uint8_t max_dest_rd_atomic; /* READs that the sender's QP answers at a
+                                 * time */
+    uint32_t qpn;               /* 24 bits */
+    uint32_t psn;               /* 24 bits */
+    uint32_t am_seq; /* CONFIRM of a failed lane: number of AMs that had
                        * arrived on it, modulo 2^16 */
-    uint64_t marker;  /* reserved, likewise */
 } mrail_wire_lane_t;
 
 typedef struct mrail_ctl_msg {

@@ -63,6 +63,20 @@ static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
     return (int)n;
 }
 
+/* UCX's macros for such checks return from the function that names them. */
+#define CHECK_LENGTH(_length, _max, _name)                                     \
+    UCT_CHECK_LENGTH((size_t)(_length), 0, _max, _name)
+#define CHECK_IOV(_iovcnt, _name)                                              \
+    UCT_CHECK_IOV_SIZE(_iovcnt, (size_t)MRAIL_MAX_IOV, _name)
+
+static const mrail_engine_attr_t *attr_of(const uct_mrail_ep_t *ep)
+{
+    const uct_mrail_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, uct_mrail_iface_t);
+
+    return &iface->attr;
+}
+
 static const mrail_rkey_t *rkey_of(uct_rkey_t rkey)
 {
     return (const mrail_rkey_t *)rkey;
@@ -76,6 +90,9 @@ ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     int ret;
 
+    UCT_CHECK_AM_ID(id);
+    CHECK_LENGTH(sizeof(header) + length, attr_of(ep)->max_am_short,
+                 "am_short");
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -94,6 +111,7 @@ ssize_t uct_mrail_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     ptrdiff_t ret;
 
+    UCT_CHECK_AM_ID(id);
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -133,6 +151,10 @@ ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     ptrdiff_t ret;
 
+    UCT_CHECK_AM_ID(id);
+    CHECK_IOV(iovcnt, "am_zcopy");
+    CHECK_LENGTH(header_length + uct_iov_total_length(iov, iovcnt),
+                 attr_of(ep)->max_am_bcopy, "am_zcopy");
     pack.iov_count = convert_iov(iov, iovcnt, pack.iov);
     if (pack.iov_count < 0) {
         return uct_mrail_status(pack.iov_count);
@@ -154,6 +176,7 @@ ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     int ret;
 
+    CHECK_LENGTH(length, attr_of(ep)->max_put_short, "put_short");
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -185,9 +208,10 @@ ucs_status_t uct_mrail_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     mrail_iov_t engine_iov[MRAIL_MAX_IOV];
-    int count = convert_iov(iov, iovcnt, engine_iov);
-    int ret;
+    int count, ret;
 
+    CHECK_IOV(iovcnt, "put_zcopy");
+    count = convert_iov(iov, iovcnt, engine_iov);
     if (count <= 0) {
         return uct_mrail_status(count); /* zero bytes: already complete */
     }
@@ -210,6 +234,7 @@ ucs_status_t uct_mrail_ep_get_short(uct_ep_h tl_ep, void *buffer,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     int ret;
 
+    CHECK_LENGTH(length, attr_of(ep)->max_bcopy, "get_short");
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -229,6 +254,7 @@ ucs_status_t uct_mrail_ep_get_bcopy(uct_ep_h tl_ep,
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     int ret;
 
+    CHECK_LENGTH(length, attr_of(ep)->max_bcopy, "get_bcopy");
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -246,9 +272,10 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     mrail_iov_t engine_iov[MRAIL_MAX_IOV];
-    int count = convert_iov(iov, iovcnt, engine_iov);
-    int ret;
+    int count, ret;
 
+    CHECK_IOV(iovcnt, "get_zcopy");
+    count = convert_iov(iov, iovcnt, engine_iov);
     if (count <= 0) {
         return uct_mrail_status(count); /* zero bytes: already complete */
     }

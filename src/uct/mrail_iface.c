@@ -209,18 +209,22 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     uct_mrail_ep_t *ep = mrail_ep_user(engine_ep);
     ucs_status_t status = uct_mrail_status(ret);
     ucs_status_t handled;
+    uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;
     char peer[512];
 
+    if (loss_func != NULL) { /* the user may destroy the endpoint below */
+        mrail_ep_describe(engine_ep, peer, sizeof(peer));
+    }
     handled =
         uct_iface_handle_ep_err(&iface->super.super, &ep->super.super, status);
     if (handled != UCS_OK) {
         ucs_log(iface->super.config.failure_level,
-                "mrail: no lane reaches a peer any more: %s",
+                (ret == -EIO) ? "mrail: a device refused a PUT or GET: %s"
+                              : "mrail: no lane reaches a peer any more: %s",
                 ucs_status_string(status));
     }
-    if (uct_mrail_loss_func != NULL) {
-        mrail_ep_describe(engine_ep, peer, sizeof(peer));
-        uct_mrail_loss_func(peer, strerror(-ret));
+    if (loss_func != NULL) {
+        loss_func(peer, strerror(-ret));
     }
 }
 

@@ -39,6 +39,7 @@ void fake_engine_quiet(void)
     fake_fail_in = 0;
     fake_ud_hold = 0;
     fake_sq_draining = 0;
+    fake_no_drain = fake_no_error_state = 0;
     fake_failing_cq = NULL;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;
@@ -79,6 +80,7 @@ void fake_lane_msg(mrail_ctl_msg_t *msg, mrail_ctl_type_t type, unsigned slot,
                                     .index = (uint16_t)slot,
                                     .epoch = epoch,
                                     .credits = 8,
+                                    .max_dest_rd_atomic = 16,
                                     .src_rail = (uint8_t)(slot % 2),
                                     .dst_rail = (uint8_t)(slot % 2),
                                     .qpn = 0x300 + slot};

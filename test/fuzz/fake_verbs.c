@@ -29,6 +29,7 @@ typedef struct fake_srq {
 typedef struct fake_send {
     uint64_t wr_id;
     uint32_t qp_num;
+    const struct ibv_ah *ah; /* of a datagram */
 } fake_send_t;
 
 typedef struct fake_cq {
@@ -43,6 +44,7 @@ typedef struct fake_qp {
     struct ibv_qp qp;
     uint32_t dest;
     uint32_t label;
+    uint8_t max_rd_atomic, max_dest_rd_atomic;
     mrail_list_t list;
 } fake_qp_t;
 
@@ -56,8 +58,11 @@ fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_sq_draining;
+int fake_no_drain;
+int fake_num_ahs;
+const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
+int fake_no_error_state;
 int fake_fork_safe;
-unsigned fake_num_ahs;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
@@ -149,9 +154,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
     fake_cq_t *cq = (fake_cq_t *)qp->send_cq;
 
-    /* The engine treats a device that refuses a request of a QP in error as one
-     * without requests. */
-    if ((qp->state != IBV_QPS_ERR) && fails()) {
+    if (fails() || (fake_no_drain && (qp->state == IBV_QPS_ERR))) {
         *bad_wr = wr;
         return ENOMEM;
     }
@@ -168,8 +171,9 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
         }
         if (wr->send_flags & IBV_SEND_SIGNALED) {
             FUZZ_CHECK(cq->send_head - cq->send_tail < RING, "sends");
-            cq->sends[cq->send_head++ % RING] =
-                (fake_send_t){wr->wr_id, qp->qp_num};
+            cq->sends[cq->send_head++ % RING] = (fake_send_t){
+                wr->wr_id, qp->qp_num,
+                (qp->qp_type == IBV_QPT_UD) ? wr->wr.ud.ah : NULL};
             if ((qp->qp_type == IBV_QPT_UD) && !fake_ud_hold) {
                 fake_complete_send(qp->send_cq, IBV_WC_SUCCESS);
             }
@@ -228,6 +232,14 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id, enum ibv_wc_status status)
     struct ibv_wc wc = {.status = status, .wr_id = wr_id, .qp_num = qp->qp_num};
 
     cq_push(qp->send_cq, &wc);
+}
+
+void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length)
+{
+    struct ibv_wc wc = {
+        .status = IBV_WC_SUCCESS, .wr_id = wr_id, .byte_len = length};
+
+    cq_push(cq, &wc);
 }
 
 unsigned fake_num_receives(const struct ibv_srq *srq)
@@ -323,7 +335,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
     memset(attr, 0, sizeof(*attr));
     attr->phys_port_cnt = 1;
-    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 4;
+    attr->max_qp_init_rd_atom = 4;
+    attr->max_qp_rd_atom = 6;
     attr->max_cqe = RING;
     attr->max_srq_wr = 512;
     return fails() ? EIO : 0;
@@ -511,8 +524,20 @@ const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
     return &((const fake_ah_t *)ah)->attr;
 }
 
+/* A device may look the handle up when it sends. */
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+    fake_qp_t *qp;
+
+    mrail_list_for_each(qp, &qps, fake_qp_t, list) {
+        const fake_cq_t *cq = (const fake_cq_t *)qp->qp.send_cq;
+
+        for (uint32_t i = cq->send_tail; i != cq->send_head; ++i) {
+            FUZZ_CHECK(cq->sends[i % RING].ah != ah,
+                       "an address handle is destroyed before its datagram "
+                       "was sent");
+        }
+    }
     --fake_num_ahs;
     free(ah);
     return 0;
@@ -520,9 +545,16 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-    fake_qp_t *fake = object(sizeof(*fake));
+    fake_qp_t *fake = NULL;
     struct ibv_qp *qp;
 
+    for (unsigned i = 0; i < FAKE_DEVICES; ++i) {
+        if (fake_full_pds[i] == pd) {
+            errno = ENOMEM;
+            return NULL;
+        }
+    }
+    fake = object(sizeof(*fake));
     if (fake == NULL) {
         return NULL;
     }
@@ -538,12 +570,26 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     return qp;
 }
 
+/* No completion follows for the requests of a QP that is gone. */
+static void drop_sends(fake_cq_t *cq, uint32_t qp_num)
+{
+    uint32_t kept = cq->send_tail;
+
+    for (uint32_t i = cq->send_tail; i != cq->send_head; ++i) {
+        if (cq->sends[i % RING].qp_num != qp_num) {
+            cq->sends[kept++ % RING] = cq->sends[i % RING];
+        }
+    }
+    cq->send_head = kept;
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
     if (fake_on_destroy != NULL) {
         fake_on_destroy(qp);
     }
     mrail_list_del(&((fake_qp_t *)qp)->list);
+    drop_sends((fake_cq_t *)qp->send_cq, qp->qp_num);
     /* Its completions leave the CQ. */
     free(qp);
     return 0;
@@ -559,7 +605,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
         [IBV_QPS_ERR] = 0xff,
     };
 
-    if (fails() ||
+    if (fails() || (fake_no_error_state && (attr->qp_state == IBV_QPS_ERR)) ||
         ((mask & IBV_QP_AV) && (attr->ah_attr.grh.dgid.raw[12] >= 224))) {
         return EINVAL;
     }
@@ -573,6 +619,12 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) || ((attr->path_mtu >= IBV_MTU_256) &&
                                              (attr->path_mtu <= IBV_MTU_4096)),
                "MTU");
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC) {
+        ((fake_qp_t *)qp)->max_rd_atomic = attr->max_rd_atomic;
+    }
+    if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) {
+        ((fake_qp_t *)qp)->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+    }
     if (mask & IBV_QP_DEST_QPN) {
         ((fake_qp_t *)qp)->dest = attr->dest_qp_num;
     }
@@ -590,6 +642,16 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
     attr->qp_state = qp->state;
     attr->sq_draining = (qp->state == IBV_QPS_SQD) && fake_sq_draining;
     return 0;
+}
+
+unsigned fake_qp_rd_atomic(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->max_rd_atomic;
+}
+
+unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->max_dest_rd_atomic;
 }
 
 uint32_t fake_qp_label(const struct ibv_qp *qp)

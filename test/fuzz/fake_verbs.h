@@ -42,12 +42,18 @@ extern int fake_ud_hold;
 /* The send queues of QPs in SQD are not drained yet. */
 extern int fake_sq_draining;
 
+/* The device refuses requests of a QP in error, or the error state itself. */
+extern int fake_no_drain;
+extern int fake_no_error_state;
+
 /* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 
-/* Number of address handles. */
-extern unsigned fake_num_ahs;
+/* Protection domains whose devices have no QP left; NULL: none. */
+extern const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
 
+/* Address handles that exist. */
+extern int fake_num_ahs;
 /* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 
@@ -59,10 +65,16 @@ int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
                    enum ibv_wc_status status);
 
+/* Completes the receive of a datagram. */
+void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
+
 /* The QP of that number or NULL; and the number of its connected QP, 0 if
  * none. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
+/* The READs that it may have in flight, and those that it answers at a time. */
+unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
+unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
 /* The flow label of its path. */
 uint32_t fake_qp_label(const struct ibv_qp *qp);
 

@@ -132,6 +132,72 @@ void test_zero_length(void **state)
     remote_release(&remote);
 }
 
+#ifdef UCX_CHECKS_PARAMETERS
+
+static size_t pack_nothing(void *dest, void *arg)
+{
+    return 0;
+}
+
+/* Lengths and ids beyond the capabilities are refused as in other transports, and
+ * nothing is written. */
+void test_bad_parameters(void **state)
+{
+    static uint8_t buffer[1 << 17];
+    const uct_iface_attr_t *attr = &side.attr;
+    const unsigned most[] = {
+        (unsigned)attr->cap.am.max_short, (unsigned)attr->cap.am.max_bcopy,
+        (unsigned)attr->cap.put.max_short, (unsigned)attr->cap.get.max_bcopy,
+        (unsigned)attr->cap.get.max_short};
+    uct_iov_t iovs[64];
+    uct_mem_h memh = reg(buffer, sizeof(buffer));
+    size_t many = attr->cap.put.max_iov + 1;
+    remote_t remote;
+    done_t done;
+
+    assert_true(many <= sizeof(iovs) / sizeof(iovs[0]));
+    for (size_t i = 0; i < many; ++i) {
+        iovs[i] = (uct_iov_t){
+            .buffer = buffer + i, .length = 1, .memh = memh, .count = 1};
+    }
+    remote_take(SIDE_OP_BUFFER, 1 << 18, &remote);
+    done_init(&done, 1);
+#define REFUSED(_call) assert_int_equal(_call, UCS_ERR_INVALID_PARAM)
+    REFUSED(uct_ep_am_short(side.ep, SIDE_AM_SEQ, 0, buffer,
+                            most[0] - (unsigned)sizeof(uint64_t) + 1));
+    REFUSED(uct_ep_am_short(side.ep, UCT_AM_ID_MAX, 0, buffer, 1));
+    REFUSED(uct_ep_am_bcopy(side.ep, UCT_AM_ID_MAX, pack_nothing, NULL, 0));
+    REFUSED(uct_ep_am_zcopy(side.ep, UCT_AM_ID_MAX, NULL, 0, iovs, 1, 0, NULL));
+    REFUSED(
+        uct_ep_am_zcopy(side.ep, SIDE_AM_SEQ, NULL, 0, iovs, many, 0, NULL));
+    REFUSED(uct_ep_am_zcopy(side.ep, SIDE_AM_SEQ, buffer, most[1], iovs, 1, 0,
+                            NULL));
+    REFUSED(uct_ep_put_short(side.ep, buffer, most[2] + 1, remote.address,
+                             remote.rkey.rkey));
+    REFUSED(uct_ep_put_zcopy(side.ep, iovs, many, remote.address,
+                             remote.rkey.rkey, &done.super));
+    REFUSED(uct_ep_get_bcopy(side.ep, unpack_piece, NULL, most[3] + 1,
+                             remote.address, remote.rkey.rkey, &done.super));
+    REFUSED(uct_ep_get_short(side.ep, buffer, most[4] + 1, remote.address,
+                             remote.rkey.rkey));
+    REFUSED(uct_ep_get_zcopy(side.ep, iovs, many, remote.address,
+                             remote.rkey.rkey, &done.super));
+#undef REFUSED
+    assert_int_equal(done.called, 0);
+    flush_ep();
+    remote_release(&remote);
+    uct_md_mem_dereg(side.md, memh);
+}
+
+#else
+
+void test_bad_parameters(void **state)
+{
+    skip(); /* nor do UCX's own transports check them */
+}
+
+#endif
+
 /* Separate blocks, and empty ones, become one remote range. */
 void test_iov_with_stride(void **state)
 {

@@ -205,15 +205,15 @@ mrail_ep_t *ep_to(unsigned who)
     return ep_to_rails(who, 1);
 }
 
-mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
+static mrail_ep_t *create_ep(unsigned who, unsigned named)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
     mrail_wire_device_addr_t d = {.num_rails = 2};
     mrail_wire_iface_addr_t i = {
         .ud_qpn = 0x99, .id = PEER + who, .cookie = COOKIE + who};
     mrail_wire_rail_t rail;
+    mrail_ep_t *ep;
 
-    assert_true(num_eps < MRAIL_ARRAY_SIZE(eps));
     memset(&rail, 0, sizeof(rail));
     fake_wire_rail(&rail, 0, 0);
     memcpy(d.gid, rail.gid, sizeof(d.gid));
@@ -227,8 +227,14 @@ mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
     }
     mrail_device_addr_encode(&d, device);
     mrail_iface_addr_encode(&i, iface);
-    assert_int_equal(
-        mrail_ep_create(ifaces[0], device, iface, NULL, &eps[num_eps]), 0);
+    assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep), 0);
+    return ep;
+}
+
+mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
+{
+    assert_true(num_eps < MRAIL_ARRAY_SIZE(eps));
+    eps[num_eps] = create_ep(who, named);
     return eps[num_eps++];
 }
 
@@ -242,6 +248,11 @@ void ep_close(mrail_ep_t *ep)
         }
     }
     fail_msg("no such endpoint");
+}
+
+mrail_ep_t *own_ep_to(unsigned who)
+{
+    return create_ep(who, 1);
 }
 
 void want(unsigned who, unsigned count)

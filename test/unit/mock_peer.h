@@ -65,7 +65,9 @@ unsigned count_sent(mrail_ctl_type_t type);
 void want(unsigned who, unsigned count);
 mrail_ep_t *ep_to(unsigned who);
 void ep_close(mrail_ep_t *ep);
-/* The same, with an address that names only `named` of the peer's rails. */
+/* The same, but the test destroys it. */
+mrail_ep_t *own_ep_to(unsigned who);
+/* An endpoint with an address that names only `named` of the peer's rails. */
 mrail_ep_t *ep_to_rails(unsigned who, unsigned named);
 
 /* Connects the first `count` lanes to a peer. */

@@ -49,7 +49,7 @@ static void fill(unsigned index)
         ret = mrail_rail_ud_send(rail, ah, 0x99, buf, (size_t)length);
     } while (ret == 0);
     assert_int_equal(ret, -EAGAIN);
-    ibv_destroy_ah(ah);
+    mrail_rail_destroy_ah(rail, ah);
 }
 
 static void fill_all(void)
@@ -173,6 +173,71 @@ static void test_probe_waits_for_a_buffer(void **state)
                               .seq = peer_of(0)->paths[1].probes[0]});
     assert_int_equal(health(0, 1), MRAIL_HEALTH_UP);
     assert_int_equal(engine->counters.lanes_failed, 0);
+}
+
+/* The rail that delivers a PROBE has a send buffer for the reply. The liveness check
+ * names no path, and its repeats rotate over the rails: path 0 may be dead. */
+static void test_reply_takes_the_rail_of_the_probe(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    for (unsigned rail = 0; rail < 2; ++rail) {
+        mrail_rail_pair_t pair = peer_of(0)->pairs[peer_of(0)->base];
+        mrail_ctl_msg_t probe = {.type = MRAIL_CTL_PROBE, .seq = 50 + rail};
+
+        fill(1 - rail);
+        sent.num_msgs = 0;
+        say_on(0, rail, &probe);
+        assert_int_equal(pair.local, 0); /* of slot 0 */
+        assert_int_equal(count_sent(MRAIL_CTL_PROBE_REP), 1);
+        assert_int_equal(last(MRAIL_CTL_PROBE_REP)->src_rail, rail);
+        assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, 50 + rail);
+        send_all();
+    }
+}
+
+/* Its datagram may still wait in the device when a handle is no longer needed. */
+static void test_handle_outlives_its_datagrams(void **state)
+{
+    mrail_path_t *path;
+    int before;
+
+    start(64);
+    connect_lanes(0, 2);
+    path = &peer_of(0)->paths[1];
+    fake_ud_hold = 1;
+    stall(0, 1);
+    assert_non_null(path->ah);
+    before = fake_num_ahs;
+    for (unsigned i = 1; i <= 3; ++i) { /* the lane moves */
+        path->sport = (uint16_t)(path->sport + 1);
+        run_control(ROUND);
+        assert_int_equal(fake_num_ahs, before + (int)i);
+    }
+    send_all();
+    path->sport = (uint16_t)(path->sport + 1);
+    run_control(ROUND); /* fetches the completions */
+    fake_reap(engine);
+    assert_int_equal(fake_num_ahs, before);
+}
+
+/* The end of a peer, and of the engine. */
+static void test_end_with_datagrams(void **state)
+{
+    int before = fake_num_ahs;
+
+    start(64);
+    connect_lanes(0, 2);
+    fake_ud_hold = 1;
+    stall(0, 0);
+    stall(0, 1);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_drop_handles(peer_of(0), NULL);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    assert_true(fake_num_ahs > before);
+    teardown(NULL);
+    assert_int_equal(fake_num_ahs, before);
+    start(64);
 }
 
 /* The lane progresses in the meantime: the probe is not needed any more. */
@@ -375,6 +440,167 @@ static void test_keepalive_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
 }
 
+/* A flush of a peer that computes: POLL leaves with the next free buffer, and only
+ * then its time starts. */
+static void test_poll_waits_for_a_buffer(void **state)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), 8);
+    assert_int_equal(mrail_ep_flush(ep, &completions), -EINPROGRESS);
+    fill_all();
+    progress();
+    fake_now_ns += 5 * MRAIL_NS_PER_MS;
+    progress();
+    assert_int_equal(count_sent(MRAIL_CTL_POLL), 0);
+    send_all();
+    fake_now_ns += MRAIL_NS_PER_MS;
+    progress();
+    assert_int_equal(count_sent(MRAIL_CTL_POLL), 1);
+    fake_now_ns += 24 * MRAIL_NS_PER_MS;
+    progress();
+    assert_int_equal(count_sent(MRAIL_CTL_POLL), 1);
+}
+
+/* ---- requests to move a lane ---- */
+
+#define WINDOW (250 * MRAIL_NS_PER_MS)
+
+static void start_without_rules(void)
+{
+    start(64);
+    engine->config.uplinks = MRAIL_SIZE_AUTO;
+    connect_lanes(0, LANES);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), LANES);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        engine->rails[i].speed_bps = 100000000000;
+    }
+}
+
+/* READs are equally slow on both lanes of a pair of rails. */
+static void slow_window(void)
+{
+    for (unsigned slot = 0; slot < 4; slot += 2) {
+        mrail_lane_t *lane = peer_of(0)->lanes[slot];
+
+        lane->work[MRAIL_OP_GET].bytes += 1 << 20;
+        lane->work[MRAIL_OP_GET].busy_ns += WINDOW;
+        lane->rail->work[MRAIL_OP_GET] += 1 << 20;
+    }
+    fake_now_ns += WINDOW;
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_move_tick(peer_of(0), fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Until a request to the peer is due: a lane tries another path. */
+static void slow_reads(void)
+{
+    mrail_peer_t *peer = peer_of(0);
+    unsigned windows = 0;
+
+    run_control(0);
+    while (mrail_list_empty(&peer->work)) {
+        assert_true(++windows < 20);
+        slow_window();
+    }
+    run_control(ROUND);
+}
+
+/* A MOVE_BACK that gets lost leaves the lane on the worse path, and the next
+ * evidence may take minutes. */
+static void test_move_waits_for_a_buffer(void **state)
+{
+    const mrail_ctl_msg_t *move;
+
+    start_without_rules();
+    slow_window();
+    fill_all();
+    slow_reads();
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
+    move = last(MRAIL_CTL_MOVE);
+    assert_int_equal(move->move.like, MRAIL_MOVE_RANDOM);
+    run_control(ROUND);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
+
+    /* No gain. */
+    for (unsigned i = 0; i < 4; ++i) {
+        slow_window();
+    }
+    fill(0);
+    fill(1);
+    slow_reads();
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE_BACK), 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE_BACK), 1);
+    assert_int_equal(last(MRAIL_CTL_MOVE_BACK)->path.slot, move->move.slot);
+    assert_int_equal(last(MRAIL_CTL_MOVE_BACK)->seq, move->seq);
+}
+
+/* A MOVE that never left has nothing to undo. */
+static void test_move_back_replaces_move(void **state)
+{
+    unsigned seen;
+
+    start_without_rules();
+    slow_window();
+    fill_all();
+    slow_reads();
+    mrail_list_del(&peer_of(0)->work); /* until MOVE_BACK is due */
+    for (unsigned i = 0; i < 5; ++i) {
+        slow_window();
+    }
+    seen = sent.num_msgs;
+    send_all();
+    mrail_ctl_work(peer_of(0));
+    run_control(ROUND);
+    assert_int_equal(sent.num_msgs, seen);
+}
+
+/* ---- the end ---- */
+
+static int
+    yields_complete; /* each sched_yield() completes one send of rail 1 */
+
+/* Time passes only where the engine waits. */
+int sched_yield(void)
+{
+    fake_now_ns += MRAIL_NS_PER_MS / 10;
+    if (yields_complete) {
+        send_some(1, 1);
+    }
+    return 0;
+}
+
+/* One rail is dead and the other one is slow: each peer hears BYE over the latter. */
+static void test_bye_waits_for_a_buffer(void **state)
+{
+    unsigned heard = 0;
+
+    start(4 * PEERS * 2);
+    for (unsigned who = 0; who < 3 * PEERS; ++who) {
+        say_hello(who);
+    }
+    fill(0);
+    sent.num_msgs = 0;
+    yields_complete = 1;
+    mrail_ctl_bye(engine);
+    yields_complete = 0;
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        heard += (sent.msgs[i].type == MRAIL_CTL_BYE) &&
+                 (sent.msgs[i].src_rail == 1);
+    }
+    assert_int_equal(heard, 3 * PEERS);
+    send_all();
+}
+
 /* A device that never completes a send buffer fails the peer in the end. */
 static void test_dead_device_fails_the_peer(void **state)
 {
@@ -396,6 +622,9 @@ int main(int argc, char **argv)
         TEST(test_slow_device_condemns_no_path),
         TEST(test_quick_device_sends_all),
         TEST(test_probe_waits_for_a_buffer),
+        TEST(test_reply_takes_the_rail_of_the_probe),
+        TEST(test_handle_outlives_its_datagrams),
+        TEST(test_end_with_datagrams),
         TEST(test_unneeded_probe),
         TEST(test_dead_device_is_condemned),
         TEST(test_hello_waits_for_a_buffer),
@@ -407,6 +636,10 @@ int main(int argc, char **argv)
         TEST(test_confirm_waits_for_a_buffer),
         TEST(test_retire_waits_for_a_buffer),
         TEST(test_keepalive_waits_for_a_buffer),
+        TEST(test_poll_waits_for_a_buffer),
+        TEST(test_move_waits_for_a_buffer),
+        TEST(test_move_back_replaces_move),
+        TEST(test_bye_waits_for_a_buffer),
         TEST(test_dead_device_fails_the_peer),
     };
 

@@ -133,6 +133,340 @@ static void test_completion_ends_the_peer(void **state)
     release_memory();
 }
 
+/* ---- devices that refuse a step of the end of a QP ---- */
+
+/* Two lanes, and two PUTs on each. */
+static void start_puts(void)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    register_memory();
+    connect_lanes(0, 2);
+    ep = ep_to(0);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    for (unsigned i = 0; i < 4; ++i) {
+        put(ep);
+    }
+    assert_false(mrail_list_empty(&peer_of(0)->lanes[0]->flying));
+    assert_false(mrail_list_empty(&peer_of(0)->lanes[1]->flying));
+}
+
+static unsigned num_flying(const mrail_lane_t *lane)
+{
+    unsigned count = 0;
+
+    for (const mrail_list_t *pos = lane->flying.next; pos != &lane->flying;
+         pos = pos->next) {
+        ++count;
+    }
+    return count;
+}
+
+static void poll_only(void)
+{
+    run_control(20 * MRAIL_NS_PER_MS);
+    for (unsigned i = 0; i < 3; ++i) {
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+static void complete_all(enum ibv_wc_status status)
+{
+    fake_complete_all(engine, status);
+    poll_only();
+}
+
+/* Its chunks are out until they come back, one by one. */
+static void test_refused_drain_waits_for_chunks(void **state)
+{
+    const mrail_lane_t *lane;
+
+    start_puts();
+    lane = peer_of(0)->lanes[0];
+    fake_no_drain = 1;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    poll_only();
+    assert_int_equal(lane->closed, 0);
+    fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
+    poll_only();
+    assert_int_equal(num_flying(lane), 1);
+    assert_int_equal(lane->closed, 0);
+    fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
+    poll_only();
+    assert_int_equal(lane->closed, 1);
+    confirm_broken(0, 0, 0);
+    complete_all(IBV_WC_SUCCESS);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
+/* The same at the end of the peer: the operations have the user's memory. */
+static void test_refused_drain_of_a_lost_peer(void **state)
+{
+    start_puts();
+    fake_no_drain = 1;
+    mrail_peer_error(peer_of(0), "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->dead, 1);
+    assert_int_equal(completions.count, 0);
+    complete_all(IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
+static unsigned num_sends;
+static int (*post_before)(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                          struct ibv_send_wr **bad);
+
+static int count_post(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                      struct ibv_send_wr **bad)
+{
+    num_sends += (qp->qp_type == IBV_QPT_RC);
+    return post_before(qp, wr, bad);
+}
+
+static void count_posts(void)
+{
+    num_sends = 0;
+    post_before = engine->rails[0].ctx->ops.post_send;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        engine->rails[i].ctx->ops.post_send = count_post;
+    }
+}
+
+/* A QP that stays usable would send the last request to the peer, and receive. So
+ * it goes. Its earlier completions count. */
+static void test_qp_without_error_state(void **state)
+{
+    const mrail_lane_t *lane;
+    uint32_t qpn;
+
+    start_puts();
+    lane = peer_of(0)->lanes[0];
+    qpn = lane->qpn;
+    count_posts();
+    fake_no_error_state = 1;
+    fake_complete_send(lane->rail->cq, IBV_WC_SUCCESS);
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_null(fake_find_qp(qpn));
+    assert_int_equal(num_sends, 0);
+    assert_int_equal(completions.count, 1);
+    assert_int_equal(lane->closed, 1);
+    confirm_broken(0, 0, 0);
+    assert_int_equal(engine->counters.rma_replayed, 1);
+    complete_all(IBV_WC_SUCCESS);
+    assert_int_equal(completions.count, 4);
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_equal(completions.status[i], 0);
+    }
+    assert_int_equal(engine->chunks.num_used, 0);
+    engine->rails[0].ctx->ops.post_send = post_before;
+    engine->rails[1].ctx->ops.post_send = post_before;
+    release_memory();
+}
+
+/* A message that waits for an earlier one keeps its buffer: it returns to the rail
+ * once. */
+static void test_qp_without_error_state_has_messages(void **state)
+{
+    mrail_rail_t *rail;
+    unsigned receives;
+
+    start(64);
+    connect_lanes(0, 2);
+    (void)mrail_peer_num_up(peer_of(0));
+    rail = peer_of(0)->lanes[0]->rail;
+    receives = fake_num_receives(rail->srq);
+    ++peer_of(0)->rx_next; /* the message before it is on its way */
+    message(0, 0, 0);
+    --peer_of(0)->rx_next;
+    poll_only();
+    assert_false(mrail_list_empty(&peer_of(0)->hold));
+    fake_no_error_state = 1;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+    confirm_broken(0, 0, 0);
+    message(0, 1, 0);
+    poll_only();
+    assert_true(mrail_list_empty(&peer_of(0)->hold));
+    mrail_rx_flush(engine, rail->index);
+    assert_int_equal(fake_num_receives(rail->srq), receives);
+    assert_int_equal(mrail_rail_spare(rail), receives);
+}
+
+static void test_lost_peer_without_error_state(void **state)
+{
+    start_puts();
+    count_posts();
+    fake_no_error_state = 1;
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_SUCCESS);
+    mrail_peer_error(peer_of(0), "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(num_sends, 0);
+    assert_int_equal(completions.count, 4);
+    assert_int_equal(completions.status[0], 0);
+    assert_int_not_equal(completions.status[1], 0);
+    assert_int_equal(engine->rails[0].num_chunks, 0);
+    assert_int_equal(engine->rails[1].num_chunks, 0);
+    assert_int_equal(engine->chunks.num_used, 0);
+    engine->rails[0].ctx->ops.post_send = post_before;
+    engine->rails[1].ctx->ops.post_send = post_before;
+    release_memory();
+}
+
+/* ---- operations that a device refuses ---- */
+
+static mrail_ep_t *bad_ep;  /* of ifaces[0] */
+static mrail_ep_t *good_ep; /* of ifaces[1], to the same peer */
+static unsigned num_ep_failures;
+
+static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
+{
+    assert_ptr_equal(ep, bad_ep);
+    assert_int_equal(status, -EIO);
+    /* The reason comes before the first failed operation. */
+    assert_int_equal(completions.count, num_ep_failures);
+    ++num_ep_failures;
+}
+
+/* Requests of both endpoints are on one lane, that of bad_ep first. */
+static void start_bad(unsigned lanes)
+{
+    mrail_iface_t *first;
+
+    start(64);
+    register_memory();
+    connect_lanes(0, lanes);
+    (void)mrail_peer_num_up(peer_of(0));
+    num_ep_failures = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+        ifaces[i]->params.ep_failed = on_ep_failed;
+    }
+    bad_ep = own_ep_to(0);
+    first = ifaces[0];
+    ifaces[0] = ifaces[1];
+    good_ep = own_ep_to(0);
+    ifaces[0] = first;
+}
+
+static void end_bad(void)
+{
+    mrail_ep_destroy(bad_ep);
+    mrail_ep_destroy(good_ep);
+    assert_int_equal(engine->chunks.num_used, 0);
+    assert_int_equal(engine->ops.num_used, 0);
+    release_memory();
+}
+
+static void progress_both(void)
+{
+    for (unsigned i = 0; i < 4; ++i) {
+        run_control(20 * MRAIL_NS_PER_MS);
+        mrail_iface_progress(ifaces[0]);
+        mrail_iface_progress(ifaces[1]);
+    }
+}
+
+/* A key that is no longer valid concerns the endpoint of one iface. The lane has
+ * failed, but not the peer: the other iface goes on. */
+static void test_bad_key_fails_one_endpoint(void **state)
+{
+    start_bad(1);
+    put(bad_ep);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    put(good_ep);
+    /* Another lane, which takes over */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    mrail_iface_progress(ifaces[1]);
+    assert_int_equal(num_ep_failures, 0);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(num_ep_failures, 1);
+    assert_int_equal(mrail_ep_am_bcopy(bad_ep, 1, pack, NULL), -EIO);
+    progress_both();
+    confirm_broken(0, 0, 0);
+    fake_complete_all(engine, IBV_WC_SUCCESS);
+    progress_both();
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(num_ep_failures, 1);
+    assert_int_equal(engine->counters.rma_replayed, 1);
+    assert_int_equal(engine->counters.am_replayed, 1);
+    assert_int_equal(completions.count, 2);
+    assert_int_equal(completions.status[0], -EIO);
+    assert_int_equal(completions.status[1], 0);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    end_bad();
+}
+
+/* Its parts on other lanes are not repeated, and the rest is not sent. A flush of the
+ * iface fails, too: a PUT may have no completion of its own. */
+static void test_bad_key_of_a_large_put(void **state)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
+    mrail_op_t *op;
+
+    start_bad(2);
+    engine->config.stripe_thresh = 64;
+    engine->config.rma_chunk_size = 64;
+    iov.mem = mem;
+    assert_int_equal(mrail_ep_put_zcopy(bad_ep, &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
+    op = mrail_list_head(&peer_of(0)->ops, mrail_op_t, list);
+    assert_true(op->pending > 1);
+    assert_int_equal(mrail_ep_flush(bad_ep, &completions), -EINPROGRESS);
+    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    /* One chunk before it has failed already and waits for its replay. */
+    mrail_failover_request(peer_of(0)->lanes[1], "test");
+    mrail_iface_progress(ifaces[0]);
+    fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    progress_both();
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    progress_both();
+    assert_int_equal(peer_of(0)->failed, 0);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+    assert_true(mrail_list_empty(&peer_of(0)->ops));
+    assert_int_equal(peer_of(0)->uncut_bytes, 0);
+    assert_int_equal(engine->counters.rma_replayed, 0);
+    peer_of(0)->tx_acked = peer_of(0)->tx_next; /* of good_ep */
+    progress_both();
+    assert_int_equal(completions.count, 1);
+    assert_int_equal(completions.status[0], -EIO);
+    assert_int_equal(num_ep_failures, 1);
+    end_bad();
+}
+
+/* A message that the peer's device refuses concerns everyone: it cannot be
+ * replayed, and none may be missing. */
+static void test_refused_message_fails_the_peer(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    connect_lanes(0, 1);
+    lane = peer_of(0)->lanes[0];
+    assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), LENGTH);
+    fake_complete(lane->qp,
+                  ((uint64_t)(lane->sq_posted - 1) << 24) |
+                      ((uint64_t)lane->index << 8) | MRAIL_WR_MARKER,
+                  IBV_WC_REM_INV_REQ_ERR);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(peer_of(0)->failed, -ECONNRESET);
+}
+
 /* ---- the peer leaves ---- */
 
 /* The control thread has processed the peer's BYE. The data path has not run
@@ -237,6 +571,14 @@ int main(int argc, char **argv)
         TEST(test_completion_creates_an_endpoint),
         TEST(test_completion_sends_to_a_new_peer),
         TEST(test_completion_ends_the_peer),
+        TEST(test_refused_drain_waits_for_chunks),
+        TEST(test_refused_drain_of_a_lost_peer),
+        TEST(test_qp_without_error_state),
+        TEST(test_qp_without_error_state_has_messages),
+        TEST(test_lost_peer_without_error_state),
+        TEST(test_bad_key_fails_one_endpoint),
+        TEST(test_bad_key_of_a_large_put),
+        TEST(test_refused_message_fails_the_peer),
         TEST(test_leaves_when_lane_is_drained_at_both_ends),
         TEST(test_leaves_when_lane_is_drained),
         TEST(test_leaves_when_flush_waits),

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "rail/control_poll.h"
+
 /* Verbs calls of a connection: RTR, RTS. */
 #define FAIL_RTR 1
 #define FAIL_RTS 2
@@ -659,6 +661,237 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
+/* A device answers a limited number of READs at a time and ends the QP on further
+ * ones. So each end respects the limit of the other one. Here the device may have
+ * four READs in flight and answers six. */
+static void check_reads(unsigned remote, unsigned expected)
+{
+    mrail_ctl_msg_t rep = answer_to(ask_second()), req;
+    const mrail_lane_t *lane;
+
+    /* The peer's request */
+    fake_lane_msg(&req, MRAIL_CTL_LANE_REQ, 2, 70, 9);
+    req.lane.max_dest_rd_atomic = (uint8_t)remote;
+    say(0, &req);
+    lane = peer_of(0)->lanes[2];
+    assert_int_equal(lane->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
+    assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
+    assert_int_equal(last(MRAIL_CTL_LANE_REP)->lane.max_dest_rd_atomic, 6);
+    /* ... and our own. */
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.max_dest_rd_atomic, 6);
+    rep.lane.max_dest_rd_atomic = (uint8_t)remote;
+    say(0, &rep);
+    lane = peer_of(0)->lanes[1];
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
+    assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
+    teardown(NULL);
+}
+
+static void test_reads_fit_both_devices(void **state)
+{
+    check_reads(1, 1);
+    check_reads(3, 3);
+    check_reads(4, 4);
+    check_reads(255, 4);
+    check_reads(0, 1); /* a device with READs answers at least one */
+    start(64);
+}
+
+/* ---- many requests at once ---- */
+
+#define REQUESTS 6
+
+static int wanted_at_yield;     /* threads that waited for the lock */
+static unsigned lanes_at_yield; /* lanes accepted until they got it */
+
+static unsigned num_accepted(void)
+{
+    unsigned count = 0;
+
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        count += (peer_of(who)->lanes[0] != NULL);
+    }
+    return count;
+}
+
+/* The waiting thread gets the lock. */
+int sched_yield(void)
+{
+    assert_int_equal(pthread_mutex_trylock(&engine->ctl_lock), 0);
+    wanted_at_yield += engine->ctl_wanted;
+    lanes_at_yield = num_accepted();
+    engine->ctl_wanted = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    return 0;
+}
+
+/* Each QP takes the device a while. A thread that wants the control lock waits for
+ * one, and not for those of all peers. */
+static void test_lock_is_free_between_requests(void **state)
+{
+    mrail_control_timers_t timers;
+    mrail_rail_t *rail;
+
+    start(64);
+    mrail_control_init(&timers, engine);
+    rail = &engine->rails[0];
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        say_hello(who);
+    }
+    for (unsigned who = 0; who < REQUESTS; ++who) {
+        uint8_t *slot = rail->ud_buffers +
+                        (size_t)who * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+        mrail_ctl_msg_t msg;
+        size_t length;
+
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+        length = fake_encode(engine, &msg, PEER + who, COOKIE + who,
+                             slot + MRAIL_UD_GRH);
+        fake_receive(rail->ud_cq, who, (uint32_t)(MRAIL_UD_GRH + length));
+    }
+    wanted_at_yield = 0;
+    lanes_at_yield = 0;
+    engine->ctl_wanted = 1;
+    mrail_control_ud(engine, rail, &timers);
+    assert_int_equal(num_accepted(), REQUESTS);
+    assert_int_equal(wanted_at_yield, 1);
+    assert_int_equal(lanes_at_yield, 1);
+}
+
+/* ---- a rail without room ---- */
+
+/* The lanes of other processes have taken all QPs of the device. */
+static void use_up(unsigned rail)
+{
+    fake_full_pds[rail] = engine->rails[rail].pd;
+}
+
+static void free_up(unsigned rail)
+{
+    fake_full_pds[rail] = NULL;
+}
+
+/* First lanes start on any rail; one with room is found in all cases. */
+static void test_first_lane_takes_rail_with_room(void **state)
+{
+    for (unsigned base = 0; base < 2; ++base) {
+        for (unsigned full = 0; full < 2; ++full) {
+            start(64);
+            engine->next_base = base;
+            use_up(full);
+            say_hello(0);
+            want(0, 1);
+            assert_int_equal(peer_of(0)->failed, 0);
+            assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+            assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 1 - full);
+            answer(last(MRAIL_CTL_LANE_REQ), 1 - full);
+            assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+            free_up(full);
+            teardown(NULL);
+        }
+    }
+    start(64);
+}
+
+/* The same for a lane to ourselves. */
+static void test_own_lane_takes_rail_with_room(void **state)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    mrail_ep_t *ep;
+
+    for (unsigned full = 0; full < 2; ++full) {
+        mrail_peer_t *self;
+
+        start(64);
+        use_up(full);
+        mrail_device_addr_pack(engine, device);
+        mrail_iface_addr_pack(ifaces[0], iface);
+        assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep),
+                         0);
+        self = mrail_peer_find(engine, engine->id);
+        pthread_mutex_lock(&engine->ctl_lock);
+        self->requested_slots = 1;
+        mrail_ctl_work(self);
+        pthread_mutex_unlock(&engine->ctl_lock);
+        run_control(0);
+        assert_int_equal(self->failed, 0);
+        assert_int_equal(self->lanes[0]->state, MRAIL_LANE_UP);
+        assert_int_equal(self->lanes[0]->rail->index, 1 - full);
+        mrail_ep_destroy(ep);
+        free_up(full);
+        teardown(NULL);
+    }
+    start(64);
+}
+
+static void test_no_rail_has_room(void **state)
+{
+    start(64);
+    use_up(0);
+    use_up(1);
+    say_hello(0);
+    want(0, 1);
+    assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+    free_up(0);
+    free_up(1);
+}
+
+/* The rail with room has no link at the moment. */
+static void test_rail_with_room_is_down(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    use_up(0);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    want(0, 1);
+    run_control(MRAIL_NS_PER_SEC);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_UP,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    for (unsigned i = 0; (i < 100) && (last(MRAIL_CTL_LANE_REQ) == NULL); ++i) {
+        const mrail_ctl_msg_t *probe = last(MRAIL_CTL_PROBE);
+
+        if (probe != NULL) {
+            say_on(0, 1,
+                   &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                      .seq = probe->seq});
+        }
+        run_control(20 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 1);
+    free_up(0);
+}
+
+/* It stays down: the wait is limited. */
+static void test_rail_with_room_stays_down(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    use_up(0);
+    (void)ep_to(0);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    want(0, 1);
+    pass_time(40 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_not_equal(peer_of(0)->failed, 0);
+    free_up(0);
+}
+
 /* BYE has no reply, and any rail may be down. */
 static void test_bye_uses_every_pair(void **state)
 {
@@ -788,6 +1021,13 @@ int main(int argc, char **argv)
         TEST(test_never_connected),
         TEST(test_further_never_answered),
         TEST(test_liveness_check_has_full_timeout),
+        TEST(test_reads_fit_both_devices),
+        TEST(test_lock_is_free_between_requests),
+        TEST(test_first_lane_takes_rail_with_room),
+        TEST(test_own_lane_takes_rail_with_room),
+        TEST(test_no_rail_has_room),
+        TEST(test_rail_with_room_is_down),
+        TEST(test_rail_with_room_stays_down),
         TEST(test_bye_uses_every_pair),
         TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),

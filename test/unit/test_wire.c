@@ -106,7 +106,7 @@ static void test_lane_round_trip(void **state)
                                    .qpn = 0xabcdef,
                                    .psn = 0x123456,
                                    .am_seq = 0xfffffffe,
-                                   .marker = 1ull << 63}};
+                                   .max_dest_rd_atomic = 255}};
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     mrail_ctl_msg_t out = {0};
     int length = mrail_ctl_encode(&in, buf, sizeof(buf));
