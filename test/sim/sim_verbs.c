@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in programs that define these functions: see verbs.h. */
+/* verbs.h defines these names as macros. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_get_device_list
