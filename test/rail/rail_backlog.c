@@ -1,6 +1,7 @@
 /*
- * Buffered PUTs faster than the rails. The call returns -EAGAIN before the
- * buffers of this process exceed the limit of 32 MB, and all bytes arrive.
+ * Buffered PUTs are posted faster than the rails can carry them. The call
+ * returns -EAGAIN before the buffers of this process exceed the limit of 32 MB,
+ * and all bytes arrive.
  */
 #include "config.h"
 #include "job.h"

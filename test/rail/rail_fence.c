@@ -95,13 +95,13 @@ static int source(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    do { /* until all rails have lanes */
+    do { /* repeats until all rails have lanes */
         put(job, ep, &iov, rkey, 1);
     } while ((ep->peer->num_up == 0) ||
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
-    /* Not on the rail of the messages: they push earlier WRITEs out on their
-     * rail. */
+    /* Delays a rail other than that of the messages, because messages push
+     * earlier WRITEs out on their own rail. */
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
@@ -111,7 +111,7 @@ static int source(job_t *job)
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
             value = 1 + (value % 200);
             one_round(job, ep, &iov, rkey, order, value);
-            /* Late WRITEs of this round must not hit the next one. */
+            /* Late WRITEs of this round must not fall into the next one. */
             job_flush(job, ep);
         }
     }

@@ -1,11 +1,11 @@
 /*
- * Live bandwidth of a rail. Under load it is close to the rail's rate. It drops
- * while another process uses the same rail, on that rail alone, and recovers
- * afterwards. After a while without load it is unknown.
+ * Live bandwidth of a rail. Under load it is close to the rail's rate. While
+ * another process uses the same rail, the bandwidth of that rail alone drops,
+ * and it recovers afterwards. After a while without load, it is unknown.
  *
  * Rank 0 writes to ranks 1 and 2 on another node, and reads from them. Rank 3
  * runs on the node of rank 0 and writes through the first rail to rank 4 on a
- * third node. The two share nothing but the port of rank 0.
+ * third node. Ranks 0 and 3 share nothing but the port of that rail.
  */
 #include "config.h"
 #include "job.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RATE 40e6 /* bytes per second: --rate of live.sh */
+#define RATE 40e6 /* bytes per second, as set by --rate in live.sh */
 #define BYTES (1u << 20)
 #define PUTS 4 /* in flight per peer */
 #define RANKS 5
@@ -99,8 +99,9 @@ static void stream_close(stream_t *s)
     free(s->iov.buffer);
 }
 
-/* Loads the rails of rank 0 until both carry `wanted` parts of RATE, for at
- * most LIMIT_S. 0, and the last values in `live`. */
+/* Loads the rails of rank 0 until the live bandwidth of each, relative to RATE,
+ * stays between `low` and `high`, for at most LIMIT_S. Returns 0, with the last
+ * values in `live`. */
 static int load(stream_t *streams, unsigned count, int is_read,
                 const double low[2], const double high[2], double live[2])
 {

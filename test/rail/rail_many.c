@@ -1,6 +1,6 @@
 /*
- * 64 senders and one slow receiver: nothing is lost or out of order, there is
- * no RNR, and no sender starves.
+ * A slow receiver and 64 senders. Nothing is lost or out of order, RNR does not
+ * occur, and no sender starves.
  */
 #include "config.h"
 #include "job.h"
@@ -128,7 +128,8 @@ static int many_job(job_t *job)
     if (job_open(job) != 0) {
         return 1;
     }
-    /* The first message connects, so all senders start together. */
+    /* The first message waits for the connection, so all senders start
+     * together. */
     bad = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
                            : send_some(job, 0, 1);
     job_barrier(job, 1);

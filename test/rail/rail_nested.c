@@ -1,6 +1,6 @@
 /*
- * A flush's completion writes and fences again while the engine iterates over
- * the flushes of that peer. Each completes once.
+ * The completion of a flush writes and fences again while the engine iterates
+ * over the flushes of that peer. Each operation completes once.
  */
 #include "config.h"
 #include "job.h"
@@ -17,7 +17,7 @@ typedef struct nest {
     mrail_ep_t *ep;
     mrail_rkey_t *rkey;
     unsigned left;     /* nested operations left in this round */
-    unsigned nested;   /* fences from completions */
+    unsigned nested;   /* fences issued by completions */
     unsigned finished; /* completions */
 } nest_t;
 

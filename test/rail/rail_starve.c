@@ -1,7 +1,7 @@
 /*
- * A first lane while the budget is full of further lanes. A process that sends
- * to one peer over all its lanes without pause still connects to the others. So
- * does a process whose full peer computes for long.
+ * A first lane is requested while further lanes use up the budget. A process
+ * that sends to one peer over all its lanes without pause still connects to the
+ * others. So does a process whose full peer computes for a long time.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* of rank 0: one per peer */
+#define QPS 4 /* QPs of rank 0, one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15

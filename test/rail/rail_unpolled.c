@@ -1,7 +1,8 @@
 /*
  * An iface that is not polled must not block another iface of its process.
- * 5,000 messages for it are sent, and then one for the other iface, which
- * arrives. Once the iface is polled, it gets everything, once and in order.
+ * 5,000 messages are sent to it, and then one to the other iface, which must
+ * arrive. Once the first iface is polled, it gets all its messages, once and in
+ * order.
  */
 #include "config.h"
 #include "job.h"
@@ -20,8 +21,8 @@ typedef struct unpolled {
     unsigned wrong; /* messages out of order or with wrong bytes */
 } unpolled_t;
 
-/* Short, medium and long messages: one lane carries the short ones, all lanes
- * the long ones. */
+/* Messages are short, medium or long. One lane carries the short ones, and all
+ * lanes carry the long ones. */
 static size_t length_of(unsigned number)
 {
     static const size_t lengths[] = {8, 64, 700, LONGEST};
