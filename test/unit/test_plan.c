@@ -14,8 +14,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* ---- known results
- * --------------------------------------------------------- */
+/* ---- known results ---- */
 
 /* 4 GB over four rails of 1 GB/s; all bytes except those of the own rail pass
  * two relays. */
@@ -303,8 +302,7 @@ static void test_small_demand(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- no influence
- * ---------------------------------------------------------- */
+/* ---- no influence ---- */
 
 static void test_scale(void **state)
 {

@@ -54,8 +54,7 @@ void *__wrap_aligned_alloc(size_t align, size_t size)
     return fails() ? NULL : __real_aligned_alloc(align, size);
 }
 
-/* ---- generations
- * ----------------------------------------------------------- */
+/* ---- generations ---- */
 
 static const mrail_plan_demand_t one[] = {{0, 4, 4000000000ull}};
 static const mrail_plan_demand_t two[] = {{0, 5, 3000000000ull},
@@ -104,8 +103,7 @@ static void test_discard_warm_start(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- refused input
- * --------------------------------------------------------- */
+/* ---- refused input ---- */
 
 static void test_topo_refuses(void **state)
 {
@@ -276,8 +274,7 @@ static void test_self_needs_no_path(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- every allocation fails once
- * ------------------------------------------- */
+/* ---- every allocation fails once ---- */
 
 /* Repeats until it succeeds. Failures must change nothing. */
 #define UNTIL(_call)                                                           \
