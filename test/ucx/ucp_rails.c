@@ -1,8 +1,8 @@
 /*
- * The list of rails for another library of a UCX process: the symbol
- * uct_mrail_rails of libuct_mrail.so.0, looked up as a collective component
- * does. Four software rails of 100, 200, 300 and 400 MB/s. Prints "ok - NAME"
- * lines.
+ * The list of rails for another library of a UCX process. The test looks up the
+ * symbol uct_mrail_rails of libuct_mrail.so.0 as a collective component does.
+ * There are four software rails of 100, 200, 300 and 400 MB/s. Prints "ok -
+ * NAME" lines.
  */
 #include "config.h"
 #include "uct/mrail_rails.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 
 #define NUM_RAILS 4
-#define UNIT 12500000.0 /* bytes per second: unit of port rates */
+#define UNIT 12500000.0 /* bytes per second; the unit of port rates */
 #define WAIT_S 10
 
 static uct_mrail_rails_func_t ask;
@@ -74,7 +74,8 @@ static void pause_ms(long ms)
     nanosleep(&ts, NULL);
 }
 
-/* Waits until the rail has these values. 0: it does not reach them. */
+/* Waits until the rail has these values. Returns 0 if it does not reach
+ * them. */
 static int becomes(unsigned index, double speed, int is_up)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -151,7 +152,7 @@ static void *ask_on(void *arg)
     return NULL;
 }
 
-/* Another thread queries while the engine is created and destroyed. */
+/* Another thread queries the list while the engine is created and destroyed. */
 static void check_end(void)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];

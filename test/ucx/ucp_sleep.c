@@ -1,6 +1,6 @@
 /*
- * Two processes whose UCX workers sleep until an event, and two UCX contexts in
- * each. No process polls, no event is missed, and all contexts of a process
+ * Two processes whose UCX workers sleep until an event, with two UCX contexts
+ * in each. No process polls, no event is missed, and all contexts of a process
  * share its lanes. Prints "ok - NAME" lines.
  */
 #include "config.h"
@@ -36,7 +36,7 @@ static int num_failed;
 static port_t ports[NUM_CONTEXTS];
 static unsigned num_sleeps;
 
-/* The parent reports the results of both. */
+/* The parent reports the results of both processes. */
 static void result(const char *name, int good, const char *format, ...)
 {
     va_list list;
@@ -71,7 +71,7 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* CPU time of all threads of the process. */
+/* Returns the CPU time of all threads of the process. */
 static double cpu_s(void)
 {
     struct rusage usage;
@@ -121,7 +121,7 @@ static void port_connect(port_t *port, int fd)
     must(ucp_ep_create(port->worker, &params, &port->ep), "ucp_ep_create");
 }
 
-/* Sleeps as ucp_worker_arm(3) describes, until the request is complete. */
+/* Sleeps, as ucp_worker_arm(3) describes, until the request is complete. */
 static void finish(port_t *port, ucs_status_ptr_t request, const char *what)
 {
     struct pollfd event = {.fd = port->fd, .events = POLLIN};
@@ -164,7 +164,7 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
     return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
 }
 
-/* Both processes wait here for each other, asleep. */
+/* Both processes wait for each other here, asleep. */
 static void meet(port_t *port)
 {
     char in, out = 1;
@@ -228,7 +228,8 @@ static void test_large(port_t *port)
     free(want);
 }
 
-/* More small messages than the peer has buffers for, while it sleeps. */
+/* Sends more small messages than the peer has buffers for, while the peer
+ * sleeps. */
 static void test_many(port_t *port)
 {
     enum { COUNT = 2000 };
@@ -257,7 +258,7 @@ static void test_many(port_t *port)
            wrong);
 }
 
-/* Progresses until nothing is left, arms, and sleeps. */
+/* Progresses until no work is left, arms, and sleeps. */
 static void fall_asleep(port_t *port)
 {
     do {
@@ -266,8 +267,8 @@ static void fall_asleep(port_t *port)
     } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
 }
 
-/* The first context polls and so receives the second context's
- * messages. */
+/* The first context polls, and so also receives the messages of the second
+ * one. */
 static void test_taken_by_other(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
@@ -286,7 +287,8 @@ static void test_taken_by_other(void)
         fall_asleep(&ports[1]);
         begun = now_s();
         while (!woken && (now_s() - begun < 2)) {
-            /* Arming consumes the event of the channel that they share. */
+            /* Arming consumes the event of the channel that the two contexts
+             * share. */
             if (ucp_worker_progress(ports[0].worker) == 0) {
                 (void)ucp_worker_arm(ports[0].worker);
             }
@@ -303,8 +305,8 @@ static void test_taken_by_other(void)
 }
 
 /* Both contexts sleep. The first one is woken and arms again, which consumes
- * the event of the channel, and then does not poll. The second one must be
- * woken, too. */
+ * the event of the channel. It does not poll after that. The second one must
+ * still be woken. */
 static int steal_and_wait(void)
 {
     struct pollfd first = {.fd = ports[0].fd, .events = POLLIN};
@@ -342,7 +344,7 @@ static void test_stolen(void)
     }
 }
 
-/* The same, where the second context waits for send resources. */
+/* As in the previous test, but the second context waits for send resources. */
 static void test_room_stolen(void)
 {
     enum { COUNT = 2000 };
@@ -384,7 +386,7 @@ static void test_room_stolen(void)
     }
 }
 
-/* A process leaves only when the other one knows that all data have arrived.
+/* A process leaves only when the other one knows that all data has arrived.
  * Until then it continues to reply. */
 static void leave_together(int fd)
 {
