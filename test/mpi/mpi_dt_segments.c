@@ -31,7 +31,8 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
 }
 
 /* Returns 1 if the bytes from `at` onward are equal. With `padded`, ignores the
- * padding of a long double (ABI of x86-64), which Open MPI 5.0 does not pack. */
+ * padding of a long double (ABI of x86-64), which Open MPI 5.0 does not
+ * pack. */
 static int is_same(const char *left, const char *right, size_t at,
                    size_t length, int padded)
 {
