@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check mrail lab: links and rates, ECMP and port rules, failed links, counters, and
-# the errors it reports.
+# Checks mrail lab: links and rates, ECMP and port rules, failed links,
+# counters, and the errors that it reports.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -13,14 +13,16 @@ spread_fabric
 export lab tmp build
 PORTS=64 # one in each 64th of the port range
 
-# ---- Scripts that run inside ----
+# ---- Scripts that run inside the lab ----
 
-# A datagram from each of 64 source ports, HOST to ADDRESS; then the counters.
+# Sends a datagram from each of 64 source ports, HOST to ADDRESS, and waits for
+# the counters.
 cat >"$tmp/send" <<'END'
 "$lab" exec "$1" -- "$build/udp_ports" "$2" 4791 0 49152 256 64 && sleep 0.1
 END
 
-# Packets that each of the uplinks $2... sends, less what $1 (a file) has counted.
+# Prints the packets that each of the uplinks $2... has sent since $1 (a file)
+# was written.
 cat >"$tmp/packets" <<'END'
 "$lab" status >"$tmp/now"
 before=$1
@@ -33,7 +35,7 @@ cp "$tmp/now" "$before"
 echo
 END
 
-# The first round resolves addresses, which costs packets of ARP.
+# The first round resolves addresses, which costs ARP packets.
 cat >"$tmp/rounds" <<'END'
 up='l1-s1.0 l1-s2.0 l1-s3.0 l1-s4.0'
 back='l2-s1.0 l2-s2.0 l2-s3.0 l2-s4.0'
@@ -61,7 +63,7 @@ sh "$tmp/send" h1 10.0.1.2
 echo "returned $(sh "$tmp/packets" "$tmp/seen" $up)"
 END
 
-# sum LABEL: of the packets of a round in $tmp/out.
+# sum LABEL: prints the sum of the packets of a round in $tmp/out.
 sum()
 {
     awk -v label="$1" '$1 == label { for (i = 2; i <= NF; ++i) n += $i }
@@ -74,7 +76,7 @@ line()
     sed -n "s/^$1 //p" "$tmp/out" | sed 's/ *$//'
 }
 
-# near NAME GOT WANTED: ARP may add a packet to each uplink.
+# near NAME GOT WANTED: allows for ARP, which may add a packet to each uplink.
 near()
 {
     if [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + 8)) ]; then
@@ -118,7 +120,7 @@ else
 fi
 near 'ecmp: nothing is lost when an uplink fails' "$(sum failed)" $PORTS
 
-# ---- Parallel links: what came up by the k-th link goes down by the k-th ----
+# ---- Parallel links: up over the k-th link, down over the k-th ----
 
 cat >"$tmp/parallel.fabric" <<'END'
 host h[1-2]
@@ -228,7 +230,7 @@ else
     skip 'a link carries its rate within 2 %' 'python3 is not installed'
 fi
 
-# ---- Status of the command, and what is refused ----
+# ---- Exit status of the command, and refused fabrics ----
 
 expect_run 'the status of the command' 7 '' in_lab one.fabric ecmp sh -c 'exit 7'
 expect_run 'a command that does not exist' 127 "cannot run '/no/such'" \
@@ -250,7 +252,7 @@ expect_run 'an unknown link' 2 "'h1:1' is not a link" \
 expect_run 'a link neither up nor down' 2 "expected down or up" \
     in_lab one.fabric ecmp "$lab" ctl h1:0 sideways
 
-# refused NAME PATTERN: the fabric on standard input.
+# refused NAME PATTERN: reads the fabric from standard input.
 refused()
 {
     cat >"$tmp/bad.fabric"
@@ -292,7 +294,7 @@ else
     ok 'no command runs in a refused fabric'
 fi
 
-# Without nft: a file that cannot be run is in its place.
+# Without nft: a file that cannot be executed takes its place.
 nft=$(command -v nft)
 hide="mount --bind /dev/null '$(readlink -f "$nft")' && exec \"\$@\""
 for flags in -m -Urm; do

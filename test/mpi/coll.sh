@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the semantics of collectives: see mpi_coll.c.
+# Checks the semantics of collectives: see mpi_coll.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# FFTW-MPI on 8 ranks gives the same result as over tcp, bit for bit.
+# FFTW-MPI on 8 ranks gives the same result as over TCP, bit for bit.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -13,10 +13,10 @@ tcp=$(mpirun --oversubscribe -np 8 --mca pml ob1 --mca btl tcp,self \
 echo "# here: $sums"
 echo "# tcp:  $tcp"
 if [ -z "$tcp" ]; then
-    not_ok 'the same numbers as over tcp' 'the run over tcp gave no numbers'
+    not_ok 'the same numbers as over TCP' 'the run over TCP gave no numbers'
 elif [ "$sums" = "$tcp" ]; then
-    ok 'the same numbers as over tcp'
+    ok 'the same numbers as over TCP'
 else
-    not_ok 'the same numbers as over tcp' 'the checksums above differ'
+    not_ok 'the same numbers as over TCP' 'the checksums above differ'
 fi
 finish

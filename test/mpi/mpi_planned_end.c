@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     mt_hangs_after(HANGS_S, "mpi_planned_end");
-    mt_result("what was before it passed relays", passes_relays(demand));
+    mt_result("the exchange before it used relays", passes_relays(demand));
     trade_init(&trade, demand, (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
     if (mt_rank(MPI_COMM_WORLD) == 0) {
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     }
     trade_do(&trade);
     ok = trade_end(&trade);
-    mt_result("every byte of it came", ok);
+    mt_result("every byte of it arrived", ok);
     MPI_Finalize();
     return mt_failures != 0;
 }

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         }
     }
     mrail_bench_coll_close(&coll);
-    mt_result("every byte of it came", is_over);
+    mt_result("every byte arrived", is_over);
     MPI_Finalize();
     return mt_failures != 0;
 }

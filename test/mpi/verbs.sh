@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check the mrail command and its verbs as a user types them: help, exit status, bad
-# input, and the output of the benchmark.
+# Checks the mrail command and its verbs as a user types them: help, exit
+# status, invalid input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -33,7 +33,7 @@ expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
 expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
-# A copy of mrail info beside a stand-in for mrail run that records its
+# A copy of mrail info next to a stand-in for mrail run that records its
 # arguments.
 fake=$tmp/moved/libexec/mrail
 mkdir -p "$fake"
@@ -62,7 +62,7 @@ expect_run 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
 expect_run 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect_run 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
-# shellcheck disable=SC2016 # the inner shell expands
+# shellcheck disable=SC2016 # expanded by the inner shell
 expect_run 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
     "$mrail" run -np 1 --soft 2x4 -- sh -c \
     'echo $MRAIL_SOFT_NODE of $OMPI_COMM_WORLD_SIZE'
@@ -109,11 +109,11 @@ expect_run 'run with too many devices' 2 'more than 256 devices' \
     "$mrail" run --soft 100x16 -- true
 expect_run 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
-# shellcheck disable=SC2016 # the inner shell expands
+# shellcheck disable=SC2016 # expanded by the inner shell
 expect_run 'run leaves -x UCX_TLS alone' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print -x UCX_TLS=tcp -- a |
         grep -o UCX_TLS= | wc -l' "$mrail"
-# shellcheck disable=SC2016 # the inner shell expands
+# shellcheck disable=SC2016 # expanded by the inner shell
 expect_run 'run leaves --mca pml alone' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print --mca pml ob1 -- a |
         grep -o "mca pml " | wc -l' "$mrail"
@@ -151,7 +151,7 @@ plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"
 object='^\{"what": "(alltoallv|p2p)", "transport": "ompi:ob1", "ranks": 4,'
 object="$object \"size\": 1000, \"hotspot\": [0-9.]+, .*\"median_s\": [0-9]"
 object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     expect_run 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
@@ -163,7 +163,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
         $plain alltoallv --sizes 1000
     expect_run 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --dst single --json
-    # shellcheck disable=SC2016 # the inner shell expands
+    # shellcheck disable=SC2016 # expanded by the inner shell
     expect_run 'bench alltoallv --dst both --json' 0 \
         '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |

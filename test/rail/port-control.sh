@@ -1,15 +1,17 @@
 #!/bin/sh
-# Check the source ports reported by `mrail info`: requested, stored by the device, and
-# changed on a connected QP.  Faulty devices must be reported in plain text.
+# Checks the source ports reported by `mrail info`: requested, stored by the
+# device, and changed on a connected QP. Faulty devices must be reported in
+# plain text.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft mrail-info
 
-# info FAULT [OPTION]: the output of mrail info for a device with a fault.
+# info FAULT [OPTION]: writes the output of mrail info for a device with a
+# fault.
 info()
 {
-    # shellcheck disable=SC2086 # no option or one
+    # shellcheck disable=SC2086 # at most one option
     MRAIL_TEST_LABELS=$1 UCX_MRAIL_UPLINKS=8 UCX_MRAIL_LANES_PER_RAIL=4 \
         "$soft" --session "$session" --rails 2 -- \
         sh -c "$before_device" "$build/.libs/libtest-label.so" \

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Put the Linux rules of `mrail acl` in force on a leaf in a network namespace, with two
-# hosts and a spine. Datagrams from chosen source ports take the uplinks of their
-# segments. Also check a failed uplink, DSCP, undo, and a script that fails halfway.
+# Puts the Linux rules of `mrail acl` in force on a leaf in a network
+# namespace, with two hosts and a spine. Datagrams from chosen source ports
+# take the uplinks of their segments. Also checks a failed uplink, DSCP, undo,
+# and a script that fails halfway.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -26,10 +27,10 @@ fi
 
 # ---- The fabric ----
 
-# namespace NAME: a new network namespace; $holder is a process in it.
+# namespace NAME: makes a network namespace. $holder is a process in it.
 namespace()
 {
-    # shellcheck disable=SC2016 # the inner shell's
+    # shellcheck disable=SC2016 # expanded by the inner shell
     unshare -n sh -c 'echo inside >"$1"; exec sleep 600' - "$tmp/$1" \
         >/dev/null 2>&1 &
     holder=$!
@@ -54,7 +55,7 @@ counter()
         add rule ip count in $* udp dport 4791 counter name $counter_name"
 }
 
-# packets HOLDER NAME: of that counter, since the last call of reset.
+# packets HOLDER NAME: prints this counter since the last call of reset.
 packets()
 {
     at "$1" nft list counter ip count "$2" |
@@ -79,7 +80,7 @@ host()
     at "$2" ip route add default via "$3.1"
 }
 
-# uplink N: a link to the spine, which counts what arrives by it.
+# uplink N: makes a link to the spine, which counts what arrives over it.
 uplink()
 {
     ip link add "up$1" type veth peer name "link$1" netns "$spine"
@@ -100,7 +101,7 @@ set_up()
     spine=$holder
     ip link set lo up
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # By ports, as ECMP of a switch.
+    # Hash over ports, as the ECMP of a switch does.
     echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy
     host h1 "$host1" 10.10.1
     host h2 "$host2" 10.10.2
@@ -116,17 +117,17 @@ set_up()
     ecmp
 }
 
-# The default route over all uplinks.
+# Sets the default route over all uplinks.
 ecmp()
 {
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     ip route replace default $paths
 }
 
 hops=
 { set_up; } >"$tmp/set-up" 2>&1 || bail_out "no fabric: $(tail -n 1 "$tmp/set-up")"
 
-# rules OPTION...: the script of these rules is in $tmp/rules.
+# rules OPTION...: writes the script of these rules to $tmp/rules.
 rules()
 {
     "$build/mrail-acl" --dialect linux --uplinks $UPLINKS --next-hops "$hops" \
@@ -145,7 +146,7 @@ send()
     at "$1" "$build/udp_ports" "$2" 4791 "$3" "$4" "$5" "$6"
 }
 
-# arrived: the datagrams of each link at the spine, in a row.
+# arrived: prints the datagrams of each link at the spine, in a row.
 arrived()
 {
     link=1
@@ -155,7 +156,7 @@ arrived()
     done
 }
 
-# All but the rules' own counters.
+# Prints everything except the rules' own counters.
 state()
 {
     ip rule
@@ -169,7 +170,7 @@ state >"$tmp/before"
 
 reset
 send "$host1" $REMOTE 0 49152 32 512
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # splitting into numbers is intended
 set -- $(arrived)
 total=0
 for number; do total=$((total + number)); done
@@ -202,7 +203,7 @@ check '... and are there once' cmp "$tmp/once" "$tmp/twice"
 ip link set up3 down
 reset
 send "$host1" $REMOTE 0 49152 32 512
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # splitting into numbers is intended
 set -- $(arrived)
 total=0
 for number; do total=$((total + number)); done

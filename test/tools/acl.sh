@@ -1,14 +1,14 @@
 #!/bin/sh
-# Check mrail acl as a user types it: the rules of all dialects, the check of rules, the
-# list of segments, and wrong options and rule sets.
+# Checks mrail acl as a user types it: the rules of all dialects, the check of
+# rules, the list of segments, and invalid options and rule sets.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 acl=$build/mrail-acl
 unset UCX_MRAIL_UPLINKS
 
-# prints NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
-# (stdout or stderr) that matches.
+# prints NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
+# output (stdout or stderr) must match.
 prints()
 {
     name=$1 want=$2 pattern=$3
@@ -16,7 +16,8 @@ prints()
     expect_run "$name" "$want" "$pattern" "$acl" "$@"
 }
 
-# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and no rules.
+# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and no
+# rules.
 refused()
 {
     name=$1 pattern=$2
@@ -54,7 +55,7 @@ for dialect in $dialects; do
     prints "$dialect: ... for other lanes" 1 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
     makes undo --dialect $dialect --uplinks 8 --undo
-    check "$dialect: undo has something to say" test -s "$tmp/undo"
+    check "$dialect: undo writes something" test -s "$tmp/undo"
     prints "$dialect: three tiers" 0 '^[^ ]' --dialect $dialect --uplinks 4 \
         --leaf-uplinks 8 --next-hops $hops
     prints "$dialect: VRFs of a spine" 0 'udf2' --dialect $dialect \
@@ -69,7 +70,7 @@ else
     skip 'sonic: the rules are JSON' 'python3 is not installed'
 fi
 
-# The paper: ports 51 to 54 to one spine, 59 to 62 to the other.
+# As in the paper: ports 51 to 54 to one spine, and 59 to 62 to the other.
 makes paper --dialect ios --uplinks 8 --as-printed \
     --next-hops 100.98.0.10+4x4,100.98.0.42+4x4
 is 'the paper: the first list' '  10 permit udp any range 49152 51199 any eq 4791' \
@@ -93,17 +94,17 @@ is '... also if the variable says so' "$default" \
     "$(UCX_MRAIL_UPLINKS=auto "$acl" --list | grep -c '^ *[1-9]')"
 is '... those of UCX_MRAIL_UPLINKS' 3 \
     "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
-UCX_MRAIL_UPLINKS=6 prints 'the check has those of UCX_MRAIL_UPLINKS, too' 1 \
+UCX_MRAIL_UPLINKS=6 prints 'the check also uses UCX_MRAIL_UPLINKS' 1 \
     'segments that differ' --dialect ios --check "$tmp/ios"
 UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
     'UCX_MRAIL_UPLINKS=0: expected a number from 1 to 256' --list
 
-# ---- Messages beside the rules ----
+# ---- Messages next to the rules ----
 
 prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which a switch' \
     --dialect ios --uplinks 4
 makes placeholders --dialect ios --uplinks 4
-prints '... and the check sees it' 1 '4 rules without an uplink' \
+prints '... and the check finds that' 1 '4 rules without an uplink' \
     --dialect ios --check "$tmp/placeholders"
 prints 'a switch that cannot fall through' 0 '^mrail acl: --on-failure: SONiC' \
     --dialect sonic --next-hops $hops
@@ -134,7 +135,7 @@ link  s[1-4] c[1-4] 1GB
 link  s[3-4] c[1-2] 1GB
 END
 fabric="--fabric $tmp/three.fabric"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     makes rules --dialect linux $fabric --switch l2 --next-hops 10.9.0.1+2
     is 'a leaf of a fabric: its uplinks' 4 \
@@ -250,7 +251,7 @@ refused '--json without a list or a check' 'goes with --list or --check' \
 refused '--undo of a list' 'does not go with' --list --undo
 refused 'a rule set that is not there' 'no-such-file: No such file' \
     --dialect eos --check "$tmp/no-such-file"
-refused 'a folder as a rule set' 'Is a directory' --dialect eos --check "$tmp"
+refused 'a directory as a rule set' 'Is a directory' --dialect eos --check "$tmp"
 refused 'a rule set of another dialect' \
     "ios: line 1: '\{' is missing" --dialect sonic --check "$tmp/ios"
 refused '... with no rule in it' 'no rule for source ports to UDP port 4791' \

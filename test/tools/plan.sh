@@ -1,14 +1,14 @@
 #!/bin/sh
-# Check mrail plan: the table, JSON, the drawing, the topology of this node from hwloc,
-# and wrong options and files.
+# Checks mrail plan: the table, JSON, the drawing, the topology of this node
+# from hwloc, and invalid options and files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 here=$top/test/tools
 plan=$build/mrail-plan
 
-# plans NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
-# (stdout or stderr) that matches.
+# plans NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
+# output (stdout or stderr) must match.
 plans()
 {
     name=$1 want=$2 pattern=$3
@@ -16,13 +16,13 @@ plans()
     expect_run "$name" "$want" "$pattern" "$plan" "$@"
 }
 
-# says NAME PATTERN: the output of the last command has a matching line.
+# says NAME PATTERN: the output of the last command must have a matching line.
 says()
 {
     expect "$1" "$tmp/out" "$2"
 }
 
-# judged NAME FILE...: the check of plan_check.py with that name.
+# judged NAME FILE...: runs the check of plan_check.py with that name.
 judged()
 {
     if [ "$python" = no ]; then
@@ -37,7 +37,7 @@ python=no
 need_built mrail-plan
 
 cat >"$tmp/mesh" <<'END'
-# two nodes, four rails, a dead one
+# two nodes, four rails, one of them dead
 nodes 2
 rails 4
 rail * * 50GB
@@ -146,7 +146,7 @@ hash_of()
     "$plan" --json "$@" | sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p'
 }
 
-# A plan with many iterations: from another warm start, another plan results.
+# A plan with many iterations, because another warm start gives another plan.
 set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
 first=$(hash_of "$@" --seed 3)
 : >"$tmp/out"
@@ -156,9 +156,9 @@ else
     not_ok 'the same plan each time' "not $first" "$tmp/out"
 fi
 if [ "$first" != "$(hash_of "$@" --seed 4)" ]; then
-    ok 'another seed, other demands'
+    ok 'another seed gives other demands'
 else
-    not_ok 'another seed, other demands' 'it is the same plan' "$tmp/out"
+    not_ok 'another seed gives other demands' 'it is the same plan' "$tmp/out"
 fi
 
 # ---- saved files, read again ----
@@ -170,9 +170,9 @@ if cmp -s "$tmp/mesh" "$tmp/saved.topo" &&
     [ "$(wc -l <"$tmp/saved")" = 56 ] &&
     [ "$(hash_of --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9)" = \
         "$(hash_of --topo "$tmp/saved.topo" --demand "$tmp/saved")" ]; then
-    ok 'what was written gives the same plan'
+    ok 'saved files give the same plan'
 else
-    not_ok 'what was written gives the same plan' 'it does not' "$tmp/out"
+    not_ok 'saved files give the same plan' 'they do not' "$tmp/out"
 fi
 if "$plan" --topo - --demand "$tmp/hot" <"$tmp/mesh" >"$tmp/out" 2>&1 &&
     "$plan" --topo "$tmp/mesh" --demand - <"$tmp/hot" >>"$tmp/out" 2>&1 &&
@@ -186,7 +186,8 @@ fi
 
 plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
-# 16 rail ends but 2 dead ones, 8 + 8 ranks' links; twice, and the legend.
+# 16 rail ends without the 2 dead ones, 8 + 8 links of ranks, all twice, and
+# the legend.
 judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
 plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
@@ -197,7 +198,7 @@ plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
-# Many ranks share a cell; each title has the loads of the link that it names.
+# Many ranks share a cell. Each title has the loads of the link that it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
     >"$tmp/shared"
 plans 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \
@@ -259,7 +260,8 @@ unset HWLOC_XMLFILE
 
 plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
 says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
-# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and where to look.
+# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and where
+# to look.
 refused()
 {
     name=$1
@@ -268,9 +270,9 @@ refused()
     plans "$name" 2 "^mrail plan: $pattern" "$@"
     if [ "$(wc -l <"$tmp/out")" = 2 ] &&
         [ "$(tail -n 1 "$tmp/out")" = 'Try: mrail plan --help' ]; then
-        ok "$name: said once"
+        ok "$name: the error is reported once"
     else
-        not_ok "$name: said once" 'it says more, or less' "$tmp/out"
+        not_ok "$name: the error is reported once" 'not exactly one message' "$tmp/out"
     fi
 }
 

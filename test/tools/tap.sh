@@ -1,13 +1,13 @@
 #!/bin/sh
-# Check the counts of contrib/check: a crash, a failed set-up, a lost log or a bad exit
-# status never counts as passed, and a skip counts as a skip.
+# Checks the counts of contrib/check. A crash, a failed set-up, a lost log or a
+# bad exit status never counts as passed, and a skip counts as a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 mkdir -p "$tmp/a/b"
 
-# counted NAME KINDS COMMAND...: checks the kinds of the results that automake's driver
-# and contrib/results.awk report.
+# counted NAME KINDS COMMAND...: checks the kinds of the results that
+# automake's driver and contrib/results.awk report.
 counted()
 {
     name=$1 want=$2
@@ -20,13 +20,13 @@ counted()
     is "$name" "$want" "$(cut -f 1 "$tmp/kinds" | paste -sd ' ')"
 }
 
-# reason NAME WORDS: of the last result of the last command.
+# reason NAME WORDS: checks the last result of the last command.
 reason()
 {
     is "$1" "$2" "$(tail -n 1 "$tmp/kinds" | cut -f 3)"
 }
 
-# script LINE...: a shell test; prints its path.
+# script LINE...: writes a shell test, and prints its path.
 script()
 {
     {
@@ -37,7 +37,8 @@ script()
     echo "$tmp/a/b/script.sh"
 }
 
-# program STATUS LINE...: one that writes the lines; prints its path.
+# program STATUS LINE...: writes a program that prints the lines, and prints
+# its path.
 program()
 {
     {
@@ -57,7 +58,7 @@ counted 'two results' 'pass pass' "$(script 'ok a' 'ok b' finish)"
 counted 'a failure counts once, with its exit status' 'pass fail' \
     "$(script 'ok a' 'not_ok b "it broke"' finish)"
 reason '... and has its reason' 'b: it broke'
-counted 'a skip is no pass' 'pass skip' \
+counted 'a skip is not a pass' 'pass skip' \
     "$(script 'ok a' 'skip b "no tool"' finish)"
 reason '... and has its reason' 'b: no tool'
 counted 'a script that is skipped' skip "$(script 'skip_all "no tool"')"
@@ -85,14 +86,14 @@ counted 'a failed one' 'pass fail fail' "$(script "run_program p: '$lines'" fini
 lines=$(program 139 'ok - x')
 counted 'a program that crashes' 'pass fail' \
     "$(script "run_program '' '$lines'" finish)"
-reason '... and its reason' 'the program ends well: exit status 139'
+reason '... and its reason' 'the program succeeds: exit status 139'
 lines=$(program 0 'words')
 counted 'a program without results' fail \
     "$(script "run_program '' '$lines'" finish)"
 
 # ---- programs with a sanitizer ----
 
-# A program whose results are good, and a report beside them.
+# A program whose results are "ok", and a report of the sanitizer.
 mkdir "$tmp/reports"
 printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
     "$tmp/reports/report.1" >"$tmp/racing"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Only one script of contrib/ at a time works in the build/ of a tree.  A tree with a
-# path in which the autotools cannot build is refused before anything starts.
+# Only one script of contrib/ at a time works in the build/ of a tree. A tree
+# with a path in which the autotools cannot build is refused before anything
+# starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -31,8 +32,8 @@ tree=$tmp/tree
 mkdir -p "$tree"
 cp -r "$top/contrib" "$tree/contrib"
 mkfifo "$tmp/end" "$tmp/begun"
-# Holds the tree and starts another script that may work in it, until it
-# receives the end.
+# Holds the tree, starts another script that may work in it, and waits for the
+# end.
 cat >"$tree/contrib/holder" <<'END'
 #!/bin/sh
 set -eu
@@ -42,7 +43,7 @@ hold_tree
 echo held >"$1/begun"
 read -r line <"$1/end"
 END
-# shellcheck disable=SC2016 # for the script
+# shellcheck disable=SC2016 # expanded by the script
 printf '#!/bin/sh\nset -eu\n. "$(dirname -- "$0")/lib.sh"\nhold_tree\n' \
     >"$tree/contrib/user"
 chmod +x "$tree/contrib/holder" "$tree/contrib/user"
@@ -78,7 +79,8 @@ holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
 succeeded 'when it was killed'
 
-# Processes that a killed script started may still write: they hold the lock.
+# Processes that a killed script started may still write, so they hold the
+# lock.
 cat >"$tree/contrib/parent" <<'END'
 #!/bin/sh
 set -eu

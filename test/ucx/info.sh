@@ -4,7 +4,7 @@
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
-# info LOG ARGS...: ucx_info on one node with four rails.
+# info LOG ARGS...: runs ucx_info on one node with four rails.
 info()
 {
     log=$1
@@ -36,8 +36,8 @@ case $UCX_VERSION in
 *) expect_none 'UCP caches registrations' "$tmp/cf" '^UCX_MRAIL_RCACHE' ;;
 esac
 
-# Every variable that UCX shows is one that mrail info knows.
-# shellcheck disable=SC2046 # words are wanted
+# Every variable that UCX shows must be known to mrail info.
+# shellcheck disable=SC2046 # word splitting is intended
 on_rails 1 4 0 env $(sed -n 's/^\(UCX_MRAIL_[A-Z_]*=[^ ]*\)$/\1/p' "$tmp/cf") \
     "$build/mrail-info" >"$tmp/known" 2>&1
 expect 'mrail info takes all of UCX_MRAIL_* of ucx_info -cf' "$tmp/known" \
@@ -52,14 +52,15 @@ UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
 bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")
 bcopy8=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/d")
 if [ -n "$bcopy" ] && [ "$bcopy" != "$bcopy8" ]; then
-    ok 'a param of the environment is obeyed'
+    ok 'a parameter in the environment takes effect'
 else
-    not_ok 'a param of the environment is obeyed' \
+    not_ok 'a parameter in the environment takes effect' \
         "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
 fi
 
-# rendezvous PROCESSES: the size from which UCP would send by rendezvous if that
-# many processes share a node. $tmp/tag has its protocols for smaller messages.
+# rendezvous PROCESSES: prints the size from which UCP would send by rendezvous
+# if that many processes shared a node. $tmp/tag has its protocols for smaller
+# messages.
 rendezvous()
 {
     UCX_TLS=mrail UCX_PROTO_ENABLE=y info "$tmp/e" -e -u t -P inter -n "$1" -N "$1"
@@ -70,15 +71,15 @@ rendezvous()
         awk '{ print ($2 == "K") ? $1 * 1024 : $1 }'
 }
 
-# Four rails together are faster than a copy in memory, and slower where many
-# processes have a part of them each.
+# Four rails together are faster than a copy in memory, but slower if many
+# processes share them.
 for processes in 1 8 32; do
     from=$(rendezvous $processes)
     name="processes of a node: $processes"
     if [ "${from:-0}" -gt 8192 ] && [ "$from" -lt 131072 ]; then
-        ok "$name; rendezvous from some ten KB on"
+        ok "$name; rendezvous from about ten KB on"
     else
-        not_ok "$name; rendezvous from some ten KB on" "${from:-never}" "$tmp/e"
+        not_ok "$name; rendezvous from about ten KB on" "${from:-never}" "$tmp/e"
     fi
     expect "$name; small messages are eager" "$tmp/tag" ' eager short'
     expect_none "$name; no eager message is called zero-copy" "$tmp/tag" \
@@ -103,7 +104,7 @@ UCX_TLS=tcp,self UCX_NET_DEVICES=lo info "$tmp/net3" -d -t mrail
 expect_none 'UCX_NET_DEVICES is fine when nobody asks for mrail' \
     "$tmp/net3" 'leaves its'
 
-# Without software rails this machine may have no RDMA port at all.
+# Without software rails, this machine may have no RDMA port at all.
 if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
     skip 'no rails' 'this machine has RDMA devices'
 else

@@ -14,9 +14,9 @@ expect_count 'another UCX: one sentence names both versions' "$tmp/log" \
     "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
 expect_none 'another UCX: no transport' "$tmp/log" 'Transport: mrail$'
 if [ $status = 0 ]; then
-    ok 'another UCX: the process lives'
+    ok 'another UCX: the process continues'
 else
-    not_ok 'another UCX: the process lives' "exit status $status" "$tmp/log"
+    not_ok 'another UCX: the process continues' "exit status $status" "$tmp/log"
 fi
 LD_PRELOAD="$other:$shim" "$ucx_info" -v >"$tmp/log" 2>&1
 expect_none 'another UCX: silent when nobody asks for mrail' "$tmp/log" mrail
@@ -57,13 +57,13 @@ if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
     mkdir "$tmp/none"
     to_mpirun="$to_mpirun --pmixmca mca_base_component_path $tmp/none"
 fi
-# job LOG ARGS...: two ranks on two emulated nodes; ARGS go to mpirun.  Sets
-# status.
+# job LOG ARGS...: runs two ranks on two emulated nodes. ARGS go to mpirun.
+# Sets status.
 job()
 {
     log=$1
     shift
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     timeout 60 "$MPIRUN" --oversubscribe -np 2 $to_mpirun "$@" \
         "$build/mrail-soft" --session "$session-mpi" \
         --nodes 2 --rails 2 -- "$build/mpi_sendrecv" "$seconds" \
@@ -81,7 +81,7 @@ expect_none 'UCX_TLS alone: nothing else is on the wire' "$tmp/log" \
 job "$tmp/log" --mca pml ucx -x UCX_TLS=mrail,self -x LD_PRELOAD="$other"
 expect_count 'another UCX: one sentence a node' "$tmp/log" \
     "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
-expect 'another UCX: the job goes on' "$tmp/log" '^ring ok'
+expect 'another UCX: the job continues' "$tmp/log" '^ring ok'
 if [ $status = 0 ]; then
     ok 'another UCX: exit status 0'
 else
@@ -91,7 +91,7 @@ fi
 job "$tmp/log" -x UCX_TLS=mrail,self -x MRAIL_UCT_PATH=/nonexistent
 expect_count 'a wrong MRAIL_UCT_PATH is said' "$tmp/log" \
     'set MRAIL_UCT_PATH' 1
-expect 'a wrong MRAIL_UCT_PATH: the job goes on' "$tmp/log" '^ring ok'
+expect 'a wrong MRAIL_UCT_PATH: the job continues' "$tmp/log" '^ring ok'
 
 job "$tmp/log" --mca pml ob1 -x UCX_TLS=mrail,self -x UCX_LOG_LEVEL=info
 expect 'the user'"'"'s pml is respected' "$tmp/log" '^ring ok'
@@ -110,8 +110,8 @@ expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
 seconds=40
 job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
-# The rails go down when the job has them and is under way: by its packets, as a
-# busy machine takes its time.
+# The rails go down when the job uses them. Its packets show that, because a
+# busy machine may be slow to start a job.
 is_under_way()
 {
     "$soft" status --session "$session-mpi" --json 2>&1 |
@@ -134,5 +134,5 @@ else
     not_ok 'all rails down: the job ends within seconds' "it took $took s" \
         "$tmp/log"
 fi
-expect_none 'all rails down: nothing pretends success' "$tmp/log" '^ring ok'
+expect_none 'all rails down: success is not reported' "$tmp/log" '^ring ok'
 finish

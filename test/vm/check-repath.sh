@@ -1,6 +1,6 @@
 #!/bin/sh
-# A busy queue pair moves to other source ports, by SQD, and so to other
-# uplinks: nothing is lost, and the wire shows the ports.
+# A busy queue pair moves to other source ports, by SQD, and thus to other
+# uplinks. Nothing is lost, and the wire shows the ports.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -10,7 +10,7 @@ ports='49153 54000 58000 65000' # one in each segment
 ip netns exec leaf1 "$build/vm_wire" h1 >"$log/wire" 2>&1 &
 wire=$!
 await 5 grep -q ready "$log/wire"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 timeout 40 "$build/vm_repath" rxe3 listen 7001 $ports >"$log/listen" 2>&1 &
 server=$!
 status=0
