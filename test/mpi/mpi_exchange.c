@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         }
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    mt_result("everybody with everybody", ok);
+    mt_result("all ranks exchange data", ok);
     MPI_Finalize();
     return mt_failures != 0;
 }

@@ -170,7 +170,7 @@ static void test_self_and_sync(void)
         ok &= mt_check(recv, (size_t)length,
                        mt_seed(from, rank, (uint64_t)length));
     }
-    mt_result("to oneself; synchronous sends", ok);
+    mt_result("messages to self, synchronous sends", ok);
 }
 
 static void test_persistent(void)

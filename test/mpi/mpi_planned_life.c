@@ -184,7 +184,7 @@ static void test_backed_off(int number)
     }
     trade_cleanup(&trade);
     all = planned_calls(&coll);
-    mt_result("then one rank has much: soon all plan",
+    mt_result("then one rank sends much: soon all plan",
               ok && all - quiet >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
     mrail_bench_coll_close(&coll);
 }
@@ -487,14 +487,14 @@ static int mismatched(int sent, int room, int others, int again)
 static void test_mismatch(int number)
 {
     mt_hangs_after((unsigned)number, "mpi_planned_life");
-    mt_result("room for more than is sent, little",
+    mt_result("a larger receive buffer, few bytes",
               mismatched(500, 1000, 100, 0));
-    mt_result("room for more than is sent, much",
+    mt_result("a larger receive buffer, many bytes",
               mismatched(700000, 1500000, 100, 0));
-    mt_result("room for less than is sent, little",
+    mt_result("a smaller receive buffer, few bytes",
               mismatched(1000, 500, 100, 0));
-    mt_result("room for nothing, little is sent", mismatched(700, 0, 100, 0));
-    mt_result("room for less than is sent, much",
+    mt_result("an empty receive buffer, few bytes", mismatched(700, 0, 100, 0));
+    mt_result("a smaller receive buffer, many bytes",
               mismatched(1500000, 700000, 100, 0));
 }
 
@@ -527,9 +527,9 @@ static void test_limited(int number)
         }
         trade_cleanup(&trade);
     }
-    mt_result("few messages at a time: every byte", ok);
+    mt_result("few messages at a time: every byte is right", ok);
     held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
-    mt_result("... a tenth of calls, and not all, held some back",
+    mt_result("... a tenth of the calls, but not all, held messages back",
               held > calls / 10 && held < calls);
     ok = 1;
     for (int round = 0; round < 10; ++round) {
@@ -538,7 +538,7 @@ static void test_limited(int number)
         ok &= mismatched(30000, 20000, 20000, 1);
         ok &= counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS) > before;
     }
-    mt_result("... room for less than is sent, and then it fits", ok);
+    mt_result("... a smaller receive buffer, then one that fits", ok);
     mrail_bench_coll_close(&coll);
     free(bytes);
 }

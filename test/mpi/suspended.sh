@@ -44,7 +44,7 @@ each CONT
 trap tap_cleanup EXIT
 status=0
 wait $job || status=$?
-if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
+if [ $status = 0 ] && grep -q '^ok - all ranks exchange data' "$tmp/out"; then
     ok 'a job that was stopped for seven seconds continues'
 else
     not_ok 'a job that was stopped for seven seconds continues' "exit status $status" \

@@ -33,7 +33,7 @@ run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     head -c 4000000 /dev/zero >/dev/shm/filler 2>/dev/null
     df --output=avail /dev/shm | tail -n 1
     exec "$0"' "$build/rail_goodbye"
-expect 'a full /dev/shm: the job continues' "$tmp/out" '^ok - all processes end well'
+expect 'a full /dev/shm: the job continues' "$tmp/out" '^ok - all processes succeed'
 expect 'a full /dev/shm: a sentence' "$tmp/out" \
     'telemetry is off: .*No space left on device'
 finish

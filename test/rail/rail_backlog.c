@@ -68,5 +68,5 @@ int main(void)
     int bad = job_run(2, NULL, 60, backlog_job);
 
     return job_say(bad == 0, "buffered PUTs are held back",
-                   "%d processes found something wrong", bad);
+                   "%d processes failed", bad);
 }

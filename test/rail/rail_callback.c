@@ -102,5 +102,5 @@ int main(void)
 {
     int bad = job_run(2, node, 15, callback_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

@@ -269,5 +269,5 @@ int main(int argc, char **argv)
 
     both = (argc == 2) && (strcmp(argv[1], "both") == 0);
     bad = job_run(2, node, 2 * LIMIT_S, errors_job);
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

@@ -385,5 +385,5 @@ int main(int argc, char **argv)
     if ((argc < 2) || (strcmp(argv[1], "mixed") == 0)) {
         bad |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
     }
-    return job_say(bad == 0, "all processes end well", "some did not");
+    return job_say(bad == 0, "all processes succeed", "some did not");
 }

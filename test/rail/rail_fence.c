@@ -105,7 +105,7 @@ static int source(job_t *job)
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
-        return job_say(0, "a rail can be late", "mrail soft ctl failed");
+        return job_say(0, "a rail can be delayed", "mrail soft ctl failed");
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
@@ -135,7 +135,7 @@ static int sink(job_t *job)
     printf("# stale of %u: %u without order, %u fenced, %u flushed\n", ROUNDS,
            target->stale[ORDER_NONE], target->stale[ORDER_FENCE],
            target->stale[ORDER_FLUSH]);
-    bad = job_say(target->stale[ORDER_NONE] > 0, "the late rail is late",
+    bad = job_say(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
                   "no message overtook its data: the test proves nothing");
     bad |= job_say(target->stale[ORDER_FENCE] == 0,
                    "no message is seen before fenced data", "%u of %u",
@@ -180,5 +180,5 @@ int main(void)
 {
     int bad = job_run(2, node, 60, fence_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

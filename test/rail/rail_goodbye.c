@@ -74,5 +74,5 @@ int main(void)
 {
     int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, goodbye);
 
-    return job_say(failed == 0, "all processes end well", "%d did not", failed);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

@@ -250,5 +250,5 @@ int main(void)
 {
     int bad = job_run(RANKS, node, 120, live_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

@@ -112,7 +112,7 @@ static int receive_slowly(job_t *job)
                   sink->wrong);
     printf("# when half had arrived, the last sender had %u of %u through\n",
            sink->lowest_at_half, MESSAGES);
-    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "nobody starves",
+    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
                    "with half of all delivered, one had only %u of %u",
                    sink->lowest_at_half, MESSAGES);
     return bad;
@@ -143,7 +143,7 @@ int main(void)
     int bad = job_run(SENDERS + 1, NULL, 150, many_job);
     long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
 
-    bad = job_say(bad == 0, "65 processes end well", "%d did not", bad);
+    bad = job_say(bad == 0, "65 processes succeed", "%d did not", bad);
     bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "no RNR",
                    "%ld RNR NAKs in %ld packets", rnr, sent);
     return bad;

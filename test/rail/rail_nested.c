@@ -132,5 +132,5 @@ int main(void)
 {
     int bad = job_run(2, node, 20, nested_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

@@ -171,7 +171,7 @@ static int probe_and_say(job_t *job)
                   "median %.2f ms of %.2f", ms[10], limit);
     /* Without a wakeup, the socket would be read a second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
-    return bad | job_say(ms[19] <= limit, "no answer to a probe is forgotten",
+    return bad | job_say(ms[19] <= limit, "every probe is answered in time",
                          "one took %.2f ms of %.2f", ms[19], limit);
 }
 

@@ -162,8 +162,9 @@ static int victim_check(job_t *job)
     bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
                        (c->ctl_bad_cookie > 0),
                    "each kind has its counter", "one stayed at zero");
-    bad |= job_say(job->engine->num_peers == 1, "no forger became a peer",
-                   "%u peers", job->engine->num_peers);
+    bad |=
+        job_say(job->engine->num_peers == 1, "no forged message created a peer",
+                "%u peers", job->engine->num_peers);
     return bad;
 }
 
@@ -210,5 +211,5 @@ int main(void)
 {
     int bad = job_run(3, NULL, 60, spoof_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

@@ -226,5 +226,5 @@ int main(void)
 {
     int bad = job_run(2, NULL, 60, stale_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

@@ -116,5 +116,5 @@ int main(void)
 {
     int bad = job_run(RANKS, NULL, 90, starve_job);
 
-    return job_say(bad == 0, "all processes end well", "some did not");
+    return job_say(bad == 0, "all processes succeed", "some did not");
 }

@@ -205,5 +205,5 @@ int main(void)
     int bad = job_run(2, NULL, 100, threads_job);
 
     return job_say(bad == 0, "two ifaces on two threads share the lanes",
-                   "%d processes found something wrong", bad);
+                   "%d processes failed", bad);
 }

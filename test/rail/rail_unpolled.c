@@ -88,7 +88,7 @@ static int source(job_t *job)
     while ((sent < MESSAGES) && (send_one(job, late, sent) == 0)) {
         ++sent;
     }
-    bad = job_say(sent == MESSAGES, "messages for an idle iface leave",
+    bad = job_say(sent == MESSAGES, "messages to an idle iface are sent",
                   "%u of %u did", sent, MESSAGES);
     bad |= send_one(job, job_ep(job, 1), 0);
     job_barrier(job, 1);
@@ -104,7 +104,7 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
 
     bad = job_say(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
                   "a message for the polled iface arrives", "it does not");
-    bad |= job_say(unpolled->next == 0, "nothing is called on the other",
+    bad |= job_say(unpolled->next == 0, "the other iface gets no callback",
                    "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
@@ -159,5 +159,5 @@ int main(void)
 {
     int bad = job_run(2, node, 60, unpolled_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

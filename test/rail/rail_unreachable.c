@@ -95,5 +95,5 @@ int main(void)
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
     setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s and seven retries */
     bad = job_run(2, node, 25, dark_job);
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

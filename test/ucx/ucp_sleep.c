@@ -188,13 +188,13 @@ static void test_idle(port_t *port)
         begun = now_s();
         finish(port, post_recv(port, &byte, 1), "wait a second");
         cpu = cpu_s() - cpu;
-        result("who waits for a message uses no processor",
+        result("a process that waits for a message uses no CPU time",
                (now_s() - begun > 0.9) && (cpu < 0.02), "%.3f s in %.3f s", cpu,
                now_s() - begun);
     }
     meet(port);
     if (is_parent) {
-        result("who waits for a message uses no processor", 1, "");
+        result("a process that waits for a message uses no CPU time", 1, "");
     }
 }
 
@@ -220,8 +220,8 @@ static void test_large(port_t *port)
         finish(port, request, "receive 4 MB");
         good &= (memcmp(in, want, LARGE) == 0);
     }
-    result("4 MB both ways, asleep: data", good, "wrong bytes");
-    result("4 MB both ways: somebody slept", num_sleeps != 0, "%u sleeps",
+    result("4 MB both ways, asleep: the data is right", good, "wrong bytes");
+    result("4 MB both ways: a process slept", num_sleeps != 0, "%u sleeps",
            num_sleeps);
     free(out);
     free(in);
@@ -254,8 +254,8 @@ static void test_many(port_t *port)
         }
     }
     meet(port);
-    result("2000 messages without room for them", wrong == 0, "%u out of order",
-           wrong);
+    result("2000 messages without enough buffers", wrong == 0,
+           "%u out of order", wrong);
 }
 
 /* Progresses until no work is left, arms, and sleeps. */
@@ -380,7 +380,7 @@ static void test_room_stolen(void)
     }
     meet(&ports[1]);
     if (is_parent) {
-        result("room reported to another context's arming: woken",
+        result("send resources reported to another context: woken",
                (missed == 0) && (sleeps != 0), "%u of %u sleeps", missed,
                sleeps);
     }
