@@ -304,6 +304,6 @@ int main(void)
     unsigned seconds = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 5;
     int bad = job_run(RANKS, node_of, seconds + 60, attacked_job);
 
-    return job_say(bad == 0, "all processes end well, in time", "%d did not",
+    return job_say(bad == 0, "all processes succeed in time", "%d did not",
                    bad);
 }

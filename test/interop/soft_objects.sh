@@ -9,5 +9,5 @@
 soft ./soft_objects >"$tmp/out" 2>&1 || fail "soft_objects: exit status $?"
 results "$tmp/out"
 gone
-report 'soft_objects ends well'
+report 'soft_objects succeeds'
 finish

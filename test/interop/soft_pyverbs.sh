@@ -17,7 +17,7 @@ for name in device objects moves traffic errors; do
     PYTHONDONTWRITEBYTECODE=1 soft "$python" "$folder/$name.py" \
         >"$tmp/out" 2>&1 || fail "$name.py: exit status $?"
     results "$tmp/out"
-    report "$name.py ends well"
+    report "$name.py succeeds"
 done
 gone
 report 'the session ends'

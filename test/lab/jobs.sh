@@ -44,7 +44,7 @@ wait $! || echo 'four fails'
 END
 for routing in rules rules-drop; do
     in_lab spread.fabric $routing sh "$tmp/jobs" >"$tmp/out" 2>&1
-    is "$routing: all jobs end well" '' "$(cat "$tmp/out")"
+    is "$routing: all jobs succeed" '' "$(cat "$tmp/out")"
     for job in one two three four; do
         expect "$routing: job $job moves right bytes" "$tmp/$job" \
             '"data_ok": true'

@@ -5,5 +5,5 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_coll
 
-run 'coll ends well' 8 "$build/mpi_coll"
+run 'coll succeeds' 8 "$build/mpi_coll"
 finish

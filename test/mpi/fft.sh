@@ -5,7 +5,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_fft
 
-run 'fft ends well' 8 "$build/mpi_fft"
+run 'fft succeeds' 8 "$build/mpi_fft"
 sums=$(grep '^spectrum ' "$tmp/out" || true)
 tcp=$(mpirun --oversubscribe -np 8 --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include lo "$build/mpi_fft" 2>/dev/null |

@@ -6,7 +6,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_p2p
 
-run 'p2p ends well' 4 "$build/mpi_p2p"
+run 'p2p succeeds' 4 "$build/mpi_p2p"
 
 # A message of 40 KB is sent as five active messages, over all four rails.
 rm -rf "$tmp/stats"

@@ -13,5 +13,5 @@ while [ $i -lt 16 ] && on_rails 2 4 0 sh -c "$before_device" \
     i=$((i + 1))
 done
 results "$tmp/out" # results of the last run, which is the failed one if any
-is 'all times end well' 16 $i
+is 'every run succeeds' 16 $i
 finish
