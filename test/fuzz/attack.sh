@@ -32,7 +32,7 @@ run_program '' "$soft" --session "$session" --nodes 2 --rails 2 --node 0 \
 status=0
 wait "$attacker" || status=$?
 sed 's/^/# /' "$tmp/attacker"
-is 'the attacker goes on to its end' 0 $status
+is 'the attacker runs to its end' 0 $status
 for name in drop_source rx_dup; do
     n=$(json_sum $name "$tmp/status")
     if [ "$n" -gt 0 ]; then

@@ -46,7 +46,7 @@ for routing in rules rules-drop; do
     in_lab spread.fabric $routing sh "$tmp/jobs" >"$tmp/out" 2>&1
     is "$routing: all jobs succeed" '' "$(cat "$tmp/out")"
     for job in one two three four; do
-        expect "$routing: job $job moves right bytes" "$tmp/$job" \
+        expect "$routing: the data of job $job is right" "$tmp/$job" \
             '"data_ok": true'
     done
     # Each of the two ranks below l1 sends 2/3 of 12 x 4 MiB to the other leaf.
@@ -54,9 +54,9 @@ for routing in rules rules-drop; do
         bytes_of "l1-s$spine.0" up "$tmp/status"
     done | awk '{ n += $1 } END { print n }')
     if [ "${sent:-0}" -gt 67000000 ] && [ "$sent" -lt 70000000 ]; then
-        ok "$routing: the uplinks carry the bytes between leaves, and little more"
+        ok "$routing: the uplinks carry the bytes between leaves and little else"
     else
-        not_ok "$routing: the uplinks carry the bytes between leaves, and little more" \
+        not_ok "$routing: the uplinks carry the bytes between leaves and little else" \
             "$sent bytes" "$tmp/status"
     fi
     # Two hosts of a leaf have two lanes each, so each uplink gets one lane of

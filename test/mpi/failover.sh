@@ -140,7 +140,7 @@ trouble 'all ports but one' all_but_one
 given_up
 trouble 'a port that flaps' flap
 # No rail is worse than another.
-trouble 'all ports for a moment' all_for_a_moment
+trouble 'all ports briefly' all_for_a_moment
 seconds=3
 # On a busy machine the fault injector may be delayed, so that the rails stay
 # down much longer. One of three jobs must be undisturbed.

@@ -6,8 +6,8 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_epochs mpi_misc
 
-run 'windows, the rest' 4 "$build/mpi_epochs"
-run 'MPI, the rest' 4 "$build/mpi_misc"
+run 'windows: other calls' 4 "$build/mpi_epochs"
+run 'MPI: other calls' 4 "$build/mpi_misc"
 run 'more than 2 GiB' 2 "$build/mpi_misc" big
 
 # Open MPI starts new processes in the environment of mpirun. mpirun itself

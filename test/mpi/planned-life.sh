@@ -84,9 +84,9 @@ else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
     tolerant 'rails that fail' 8 "$build/mpi_planned" --seeds $seeds
     if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
-        ok '... lanes were closed'
+        ok 'rails that fail: lanes were closed'
     else
-        not_ok '... lanes were closed' 'no such line'
+        not_ok 'rails that fail: lanes were closed' 'no such line'
     fi
 fi
 # A stream of another job loads a rail of the node of rank 5. The plan uses the

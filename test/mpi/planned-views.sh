@@ -103,9 +103,9 @@ if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
         "$tmp/out"
 fi
 if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
-    ok '... lanes were closed'
+    ok 'rails that fail and return: lanes were closed'
 else
-    not_ok '... lanes were closed' 'no such line' "$tmp/out"
+    not_ok 'rails that fail and return: lanes were closed' 'no such line' "$tmp/out"
 fi
 # Few calls begin while a rail is down.
 echo "# plans for a rail that was down:" \

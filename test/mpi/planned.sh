@@ -38,12 +38,12 @@ for where in data gap send; do
     launch 2 -- "$build/mpi_planned" --seeds 4-8 --break $where \
         >"$tmp/out" 2>"$tmp/err" || status=$?
     cat "$tmp/out" "$tmp/err" >"$tmp/both"
-    expect "a byte that is wrong is found: $where" "$tmp/both" '^ok - a byte'
+    expect "a wrong byte is found: $where" "$tmp/both" '^ok - a byte'
     if [ $status = 0 ] && grep -q '^rank 0, .*: byte [0-9-]* is 0x' "$tmp/err"
     then
-        ok "... and named: $where"
+        ok "a wrong byte is named: $where"
     else
-        not_ok "... and named: $where" "exit status $status" "$tmp/err"
+        not_ok "a wrong byte is named: $where" "exit status $status" "$tmp/err"
     fi
 done
 
@@ -88,16 +88,16 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     host=$planned
     devices "one rank has device memory" 3
     if [ "$planned" -gt 0 ] && [ "$planned" -lt "$host" ]; then
-        ok '... only calls without that rank are planned'
+        ok 'one rank has device memory: only calls without it are planned'
     else
-        not_ok '... only calls without that rank are planned' \
+        not_ok 'one rank has device memory: only calls without it are planned' \
             "$planned, $host on the host"
     fi
     devices 'all ranks have device memory' all
     if [ "$planned" = 0 ]; then
-        ok '... nothing is planned'
+        ok 'all ranks have device memory: nothing is planned'
     else
-        not_ok '... nothing is planned' "$planned calls"
+        not_ok 'all ranks have device memory: nothing is planned' "$planned calls"
     fi
 fi
 

@@ -54,12 +54,12 @@ if [ $status = 0 ]; then
 else
     not_ok 'the README: the job continues to its end' "exit status $status"
 fi
-says 'the README: it says that the rail fails' out \
+says 'the README: a message says that the rail fails' out \
     'soft1:1: lane [0-9]+ to peer .* fails .*others take its work'
-says 'the README: ... and that it is up again' out 'soft1:1: a lane is up again'
-says 'the README: its table ends with ok, in the column "data"' out ' ok$'
+says 'the README: a message says that the rail is up again' out 'soft1:1: a lane is up again'
+says 'the README: the table ends with ok in the column "data"' out ' ok$'
 says 'the README: mrail top shows the rails' top 'soft0'
-says 'the README: mrail info --events what happened' events 'soft1.*port'
+says 'the README: mrail info --events shows the failure' events 'soft1.*port'
 nothing_left 'the README'
 
 # block N: runs the commands of section N of getting-started in a separate
@@ -86,6 +86,6 @@ else
 fi
 block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'
-says 'getting-started: it names the failed rail' out6 'soft1:1: lane .*fails'
+says 'getting-started: a message names the failed rail' out6 'soft1:1: lane .*fails'
 nothing_left 'getting-started'
 finish

@@ -32,8 +32,8 @@ tr '{' '\n' <"$tmp/top" | sed -n \
     's/.*"job": "\([^"]*\)", "rank": \([0-9]*\), "pid": \([0-9]*\), "program": "mpi_exchange", "alive": \([a-z]*\).*/\1 \2 \3 \4/p' \
     >"$tmp/who"
 jobs=$(cut -d ' ' -f 1 "$tmp/who" | sort -u)
-is 'two jobs have two names' 2 "$(echo "$jobs" | wc -l)"
-is 'all of them run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
+is 'the two jobs have different names' 2 "$(echo "$jobs" | wc -l)"
+is 'all processes of both jobs run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
 rates=$(tr '{' '\n' <"$tmp/top" |
     sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
 if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
@@ -43,9 +43,9 @@ else
 fi
 name=$(echo "$jobs" | head -n 1)
 "$mrail" top --job "$name" --json >"$tmp/one" 2>&1 || true
-is 'one job of them' 2 "$(of_ours "$tmp/one")"
+is '--job selects one of the jobs' 2 "$(of_ours "$tmp/one")"
 "$mrail" top >"$tmp/table" 2>&1 || true
-is 'as a table: a line for each rail of each process' 16 \
+is 'the table has a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
 "$mrail" top --rank 1 --rail soft2 --sort rate >"$tmp/table" 2>&1 || true
 is 'filters: one rail of one rank of each job' 2 \
@@ -55,8 +55,8 @@ is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
 status=0
 "$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
-is 'filters: no rail is left, status 1' 1 $status
-expect 'filters: ... with a sentence' "$tmp/none" \
+is 'filters: no matching rail causes exit status 1' 1 $status
+expect 'filters: a message says that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
@@ -76,13 +76,13 @@ else
     not_ok 'a port goes down: port, path and lane are listed' \
         "$(tail -n 3 "$tmp/events")"
 fi
-is 'of one job, by --job' "$(grep -c 'port error' "$tmp/events")" \
+is 'events: --job selects the events of one job' "$(grep -c 'port error' "$tmp/events")" \
     "$("$mrail" info --events --dir="$pages" \
         --job "$(grep 'port error' "$tmp/events" | head -n 1 |
             cut -d ' ' -f 4)" | grep -c 'port error')"
-is 'of another job: none' 0 \
+is 'events: an unknown job has none' 0 \
     "$("$mrail" info --events --job none 2>/dev/null | wc -l)"
-is 'of that job only' 1 \
+is 'events: only one job reports the port error' 1 \
     "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
 
 # Kill the ranks of one job.
@@ -111,21 +111,21 @@ else
 fi
 "$mrail" info --events >"$tmp/events" 2>&1
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
-is 'events as JSON: as many' "$(wc -l <"$tmp/events")" \
+is 'events: JSON has as many as the text' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
 is 'only the pages of killed processes are left' 2 \
     "$(find "$pages" -name "mrail-telemetry.$(id -u).*" | wc -l)"
 mkdir "$tmp/empty"
-is '--dir goes before the variable' '0 removed' \
+is '--dir takes precedence over the variable' '0 removed' \
     "$("$mrail" top --clean --dir="$tmp/empty")"
 "$mrail" top --clean >"$tmp/clean"
-is 'these pages can be removed' '2 removed' "$(cat "$tmp/clean")"
+is 'the pages of killed processes can be removed' '2 removed' "$(cat "$tmp/clean")"
 status=0
 "$mrail" top >"$tmp/none" 2>&1 || status=$?
 if [ $status = 1 ] && grep -q 'no process of this user' "$tmp/none"; then
-    ok 'no process to show: a sentence and exit status 1'
+    ok 'no process to show: a message and exit status 1'
 else
-    not_ok 'no process to show: a sentence and exit status 1' \
+    not_ok 'no process to show: a message and exit status 1' \
         "status $status, $(cat "$tmp/none")"
 fi
 
@@ -136,9 +136,9 @@ echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
 if grep -q "$ring: it is not a telemetry page, or only a part" "$tmp/none"
 then
-    ok 'a file that is not a page: a sentence that names it'
+    ok 'a file that is not a page: a message names it'
 else
-    not_ok 'a file that is not a page: a sentence that names it' "$(cat "$tmp/none")"
+    not_ok 'a file that is not a page: a message names it' "$(cat "$tmp/none")"
 fi
 rm -f "$ring"
 nothing_left 'telemetry'

@@ -19,9 +19,9 @@ mount -t tmpfs -o size=400k none /dev/shm || bail_out 'no small /dev/shm'
 if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$tmp/out" 2>&1 &&
     grep -q "cannot make session 'full-shm'.*No space left" "$tmp/out" &&
     [ -z "$(ls /dev/shm)" ]; then
-    ok 'no room for software rails: a sentence, and nothing is left'
+    ok 'no space for software rails: a message, and nothing is left'
 else
-    not_ok 'no room for software rails: a sentence, and nothing is left' \
+    not_ok 'no space for software rails: a message, and nothing is left' \
         "left: $(ls /dev/shm)" "$tmp/out"
 fi
 mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
@@ -34,6 +34,6 @@ run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     df --output=avail /dev/shm | tail -n 1
     exec "$0"' "$build/rail_goodbye"
 expect 'a full /dev/shm: the job continues' "$tmp/out" '^ok - all processes succeed'
-expect 'a full /dev/shm: a sentence' "$tmp/out" \
+expect 'a full /dev/shm: a message' "$tmp/out" \
     'telemetry is off: .*No space left on device'
 finish

@@ -179,24 +179,24 @@ is 'without rules, ECMP brings all datagrams to the spine' 512 $total
 check 'the rules apply' apply
 reset
 send "$host1" $REMOTE 0 49152 2048 8
-is 'the lanes of 8 uplinks take one each' '1 1 1 1 1 1 1 1 ' "$(arrived)"
+is 'lanes for 8 uplinks take one uplink each' '1 1 1 1 1 1 1 1 ' "$(arrived)"
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is '512 ports spread evenly' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+is '512 ports are spread evenly' '64 64 64 64 64 64 64 64 ' "$(arrived)"
 reset
 send "$host1" $REMOTE 0 51199 1 2
 send "$host1" $REMOTE 0 65535 1 1
-is 'the ends of segments, and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
+is 'the ends of segments and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
 reset
 send "$host1" 10.10.2.2 0 49152 512 32
 is 'datagrams to a host of the same leaf do not go up' '0 0 0 0 0 0 0 0 ' \
     "$(arrived)"
-is '... and arrive' 32 "$(packets "$host2" local)"
+is 'datagrams to a host of the same leaf arrive' 32 "$(packets "$host2" local)"
 
 ip rule >"$tmp/once"
-check 'the rules apply again' sh "$tmp/rules"
+check 'the rules can be applied again' sh "$tmp/rules"
 ip rule >"$tmp/twice"
-check '... and are there once' cmp "$tmp/once" "$tmp/twice"
+check 'rules that were applied twice exist once' cmp "$tmp/once" "$tmp/twice"
 
 # ---- A failed uplink ----
 
@@ -208,7 +208,7 @@ set -- $(arrived)
 total=0
 for number; do total=$((total + number)); done
 is 'fall-through: the datagrams of a failed uplink arrive' 512 $total
-is '... by other uplinks' 0 "$3"
+is 'fall-through: the failed uplink carries nothing' 0 "$3"
 ip link set up3 up
 ecmp
 
@@ -216,14 +216,14 @@ apply --on-failure drop
 ip link set up3 down
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is 'drop: they do not, and the others are as before' \
+is 'drop: only the datagrams of the failed uplink are lost' \
     '64 64 0 64 64 64 64 64 ' "$(arrived)"
 ip link set up3 up
 ecmp
-check 'after the repair the rules apply again' sh "$tmp/rules"
+check 'the rules can be applied again after the repair' sh "$tmp/rules"
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is '... for all uplinks' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+is 'after the repair, all uplinks carry their segments' '64 64 64 64 64 64 64 64 ' "$(arrived)"
 
 # ---- Options ----
 
@@ -236,24 +236,24 @@ marked()
 apply --dscp 26
 reset
 send "$host1" $REMOTE $DSCP_26 49152 2048 8
-is 'with a DSCP: its datagrams take their uplinks' '1 1 1 1 1 1 1 1 ' \
+is 'with a DSCP: datagrams with it take their uplinks' '1 1 1 1 1 1 1 1 ' \
     "$(arrived)"
 send "$host1" $REMOTE 0 49152 2048 8
-is '... and no others' '1 1 1 1 1 1 1 1' "$(marked)"
+is 'with a DSCP: other datagrams are not marked' '1 1 1 1 1 1 1 1' "$(marked)"
 apply --ports h2
 send "$host1" $REMOTE 0 49152 2048 8
 is 'with ports: datagrams of other ports are not marked' '0 0 0 0 0 0 0 0' \
     "$(marked)"
 send "$host2" $REMOTE 0 49152 2048 8
-is '... those of the port are' '1 1 1 1 1 1 1 1' "$(marked)"
+is 'with ports: datagrams of the port are marked' '1 1 1 1 1 1 1 1' "$(marked)"
 apply --local 10.10.2.0/24
 ip route add 10.99.0.0/24 via 10.20.1.2
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is 'with prefixes: a route to the remote rack does not matter' \
+is 'with prefixes: a route to the remote rack has no effect' \
     '64 64 64 64 64 64 64 64 ' "$(arrived)"
 send "$host1" 10.10.2.2 0 49152 512 32
-is '... and the prefix is local' 32 "$(packets "$host2" local)"
+is 'with prefixes: traffic to the prefix stays local' 32 "$(packets "$host2" local)"
 ip route del 10.99.0.0/24
 apply --leaf-uplinks 4
 reset
@@ -263,12 +263,12 @@ is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
 check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
 { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run 'the check reads what is in force' 0 ': 32 rules, 8 uplinks: .*once$' \
+expect_run 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*once$' \
     "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
     --leaf-uplinks 4
 ip rule del priority 4793
 { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run '... and what is not' 1 ': 4 rules without an uplink$' \
+expect_run 'the check finds missing rules' 1 ': 4 rules without an uplink$' \
     "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
     --leaf-uplinks 4
 
@@ -277,9 +277,9 @@ expect_run '... and what is not' 1 ': 4 rules without an uplink$' \
 rules --undo
 check 'undo' sh "$tmp/rules"
 state >"$tmp/after"
-check '... leaves what was there before' cmp "$tmp/before" "$tmp/after"
+check 'undo restores the previous state' cmp "$tmp/before" "$tmp/after"
 check 'undo without rules' sh "$tmp/rules"
-expect_run 'undo without the right to do it is no success' bad '' \
+expect_run 'undo without privileges fails' bad '' \
     setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
     sh "$tmp/rules"
 
@@ -288,12 +288,12 @@ expect_run 'undo without the right to do it is no success' bad '' \
 expect_run 'a next hop that is not reachable is refused' bad 'Command failed' \
     sh "$tmp/rules"
 state >"$tmp/after"
-check '... and nothing is half-applied' cmp "$tmp/before" "$tmp/after"
+check 'after a refused next hop, no rule is left' cmp "$tmp/before" "$tmp/after"
 apply
 "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.20.1.2,10.20.2.2 \
     >"$tmp/rules"
 sh "$tmp/rules"
-is 'fewer uplinks than before: no rule is left' 3 \
+is 'fewer uplinks than before: no old rule is left' 3 \
     "$(ip rule | grep -c 'proto 147')"
 "$build/mrail-acl" --dialect linux --uplinks 2 >"$tmp/rules" 2>/dev/null
 expect_run 'placeholders are refused' bad NEXT_HOP_1 sh "$tmp/rules"

@@ -58,26 +58,26 @@ begin()
 unset MRAIL_HOLDS_TREE
 begin "$tree/contrib/user"
 [ "$line" = held ] && true
-succeeded 'what a script starts may work in its tree'
+succeeded "a script's child may work in its tree"
 for script in user setup check package; do
     refused "in use by contrib/holder (process $holder, since [0-9:]*)" \
         "$tree/contrib/$script" && true
     succeeded "contrib/$script while another script works in the tree"
 done
 [ ! -e "$tree/build/check" ] && true
-succeeded 'what was refused has touched nothing'
+succeeded 'a refused script has changed nothing'
 
 echo end >"$tmp/end"
 wait "$holder" && holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-succeeded 'when it has ended'
+succeeded 'a script works after the previous one has ended'
 
 begin
 kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-succeeded 'when it was killed'
+succeeded 'a script works after the previous one was killed'
 
 # Processes that a killed script started may still write, so they hold the
 # lock.
@@ -97,7 +97,7 @@ kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=$child
 refused "running as process $child:" "$tree/contrib/user" && true
-succeeded 'what a killed script has started is named'
+succeeded 'a child of a killed script is named'
 echo end >"$tmp/end"
 holder=
 tries=0
@@ -106,5 +106,5 @@ while ! "$tree/contrib/user" >"$tmp/out" 2>&1 && [ $tries -lt 50 ]; do
     sleep 0.1
 done
 [ $tries -lt 50 ] && true
-succeeded '... and when that has ended'
+succeeded 'a script works after that child has ended'
 finish

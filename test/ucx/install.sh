@@ -27,13 +27,13 @@ has 'the transport itself' mrail/mrail-uct.so
 has 'the pkg-config file' pkgconfig/mrail.pc
 has 'the planner' libmrail-plan.so
 has "the planner's header" include/mrail/plan.h
-expect 'make install says where the transport is' "$tmp/install" \
+expect 'make install prints where the transport is' "$tmp/install" \
     '/ucx/libuct_mrail.so.0$'
 if [ -n "$OMPI_SYSTEM_COMPONENTS" ]; then
     has 'the hook component' mrail/openmpi/mca_hook_mrail.so
     expect 'make install names our component folder' "$tmp/install" \
         '/mrail/openmpi$'
-    expect 'make install names that of Open MPI' "$tmp/install" \
+    expect 'make install names the folder of Open MPI' "$tmp/install" \
         "$OMPI_SYSTEM_COMPONENTS"
 fi
 if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
@@ -61,9 +61,9 @@ if command -v pkg-config >/dev/null; then
         not_ok 'pkg-config knows the transport' "it says $path"
     fi
     if [ "$(pkg-config --variable=ucx_version mrail)" = "$UCX_VERSION" ]; then
-        ok 'pkg-config knows the UCX it is for'
+        ok 'pkg-config knows the UCX that it is built for'
     else
-        not_ok 'pkg-config knows the UCX it is for' \
+        not_ok 'pkg-config knows the UCX that it is built for' \
             "it says $(pkg-config --variable=ucx_version mrail)"
     fi
 
@@ -134,8 +134,8 @@ left=$(while read -r folder; do
     [ ! -d "$folder" ] || echo "$folder"
 done <"$tmp/folders")
 if [ -s "$tmp/folders" ] && [ -z "$left" ]; then
-    ok 'make uninstall leaves none of its own directories'
+    ok 'make uninstall removes its own directories'
 else
-    not_ok 'make uninstall leaves none of its own directories' "$left"
+    not_ok 'make uninstall removes its own directories' "$left"
 fi
 finish

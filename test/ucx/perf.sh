@@ -101,7 +101,7 @@ pair 'tag bandwidth, 4 KB' -t tag_bw -s 4096 -n 2000
 pair 'tag bandwidth, 64 KB' -t tag_bw -s 65536 -n 500
 pair 'tag bandwidth, 4 MB' -t tag_bw -s 4194304 -n 20
 pair 'synchronous tag' -t tag_sync_lat -s 1000 -n 300
-pair 'two buffers a message' -t tag_lat -s 4096,100000 -n 50
+pair 'two buffers per message' -t tag_lat -s 4096,100000 -n 50
 pair 'AM latency, 8 bytes' -t ucp_am_lat -s 8 -n 500
 pair 'AM bandwidth, 64 KB' -t ucp_am_bw -s 65536 -n 300
 pair 'AM bandwidth, 1 MB' -t ucp_am_bw -s 1048576 -n 50
@@ -119,10 +119,10 @@ pair 'emulated atomics: compare and swap' -t ucp_cswap -s 8 -n 200
 pair 'synchronous tag bandwidth' -t tag_sync_bw -s 65536 -n 200
 pair 'unexpected messages' -t tag_lat -U -s 2048 -n 300
 pair 'scattered buffers' -t tag_bw -D iov,iov -s 1000,30000,5 -n 200
-pair 'stream, data as it comes' -t stream_bw -r recv_data -s 4096 -n 500
+pair 'stream, data as it arrives' -t stream_bw -r recv_data -s 4096 -n 500
 pair 'error handling' -t tag_bw -e -s 65536 -n 300
-pair 'asleep: tag latency' -t tag_lat -E sleep -s 8 -n 300
-pair 'asleep: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
+pair 'sleeping: tag latency' -t tag_lat -E sleep -s 8 -n 300
+pair 'sleeping: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
 # "put" is left out, because its target sleeps forever, with every transport.
 for layout in short shortiov bcopy zcopy; do
     uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300

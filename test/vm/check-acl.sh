@@ -102,7 +102,7 @@ for l in 1 2; do
 done >"$log/nft" 2>&1
 result 'each uplink carries the bytes of its rule, both ways' \
     "$(paste -sd ';' "$log/acl.sent")" by_rules
-result 'their undo is accepted' \
+result 'both leaves accept their undo rules' \
     "$(last "$log/undo1.err")$(last "$log/undo2.err")" on_leaves undo --undo
 exchange ecmp
 result "the fabric's own rules are back" 'ip rule add failed' own_rules add

@@ -175,11 +175,11 @@ result 'all rails fail during a job: it ends within 40 s' \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
 cat "$log/rails-down.out" "$log/rails-down.err" \
     "$log/rails-down.stats"/*.err >"$log/rails-down.said"
-result 'it says that the peer cannot be reached' \
+result 'a message says that the peer cannot be reached' \
     "$(last "$log/rails-down.said")" \
     grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
     "$log/rails-down.said"
-result 'it names the rails to the peer, and says that the job ends' \
+result 'a message names the rails to the peer and says that the job ends' \
     "$(last "$log/rails-down.said")" \
     grep -qE \
     'lost a peer for good.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \

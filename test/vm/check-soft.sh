@@ -150,7 +150,7 @@ options='--rc --max 64 --timeout 14'
         >"$log/off" 2>"$log/off.err"
 }
 end $other
-result 'without ICRCs, the kernel accepts nothing' \
+result 'without ICRCs, the kernel accepts no packet' \
     "$(last "$log/off")$(last "$log/off.err")" \
     grep -q 'retry counter exceeded' "$log/off.err"
 finish
