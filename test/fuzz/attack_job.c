@@ -253,14 +253,14 @@ static int check_attack(attacked_t *a)
         }
         return bad;
     }
-    bad = job_say(!bad && (a->round > 2), "data stay right",
+    bad = job_say(!bad && (a->round > 2), "the data stays right",
                   "%u wrong, %u failed, %u rounds", a->wrong, a->job->failed,
                   a->round);
-    bad |= job_say(!touched(a), "nothing else is written to", "it is");
-    bad |=
-        job_say(peers == RANKS - 1, "nobody becomes a peer", "%u peers", peers);
+    bad |= job_say(!touched(a), "no other memory is written", "it is");
+    bad |= job_say(peers == RANKS - 1, "no attacker becomes a peer", "%u peers",
+                   peers);
     return bad | job_say(c->ctl_bad_cookie > 0,
-                         "what comes without the cookie is counted", "0");
+                         "messages without the cookie are counted", "0");
 }
 
 static int attacked_job(job_t *job)

@@ -143,7 +143,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                   MPI_COMM_WORLD);
     if (relays || paced || there) {
         mt_result("coll/mrail reports what it did", there);
-        mt_result("... its counters are consistent",
+        mt_result("the counters of coll/mrail are consistent",
                   own[MRAIL_BENCH_COLL_BYTES] <= sent &&
                       own[MRAIL_BENCH_COLL_RELAYED_BYTES] <=
                           own[MRAIL_BENCH_COLL_PLANNED_BYTES] &&
@@ -153,11 +153,11 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                           own[MRAIL_BENCH_COLL_CALLS]);
     }
     if (relays) {
-        mt_result("... bytes were relayed",
+        mt_result("bytes were relayed",
                   all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0);
     }
     if (paced) {
-        mt_result("... messages were held back",
+        mt_result("messages were held back",
                   all[MRAIL_BENCH_COLL_LIMITED_CALLS] > 0);
     }
     if (there && mt_rank(MPI_COMM_WORLD) == 0) {
@@ -203,8 +203,7 @@ int main(int argc, char **argv)
     }
     set_alarm(last);
     if (broken != NULL) {
-        snprintf(name, sizeof(name), "a byte that is wrong is found: %s",
-                 broken);
+        snprintf(name, sizeof(name), "a wrong byte is found: %s", broken);
         ok &= (breaks > 0 || rank != 0);
     } else {
         snprintf(name, sizeof(name),

@@ -184,7 +184,7 @@ static void test_backed_off(int number)
     }
     trade_cleanup(&trade);
     all = planned_calls(&coll);
-    mt_result("then one rank sends much: soon all plan",
+    mt_result("then one rank sends much: soon all ranks plan",
               ok && all - quiet >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
     mrail_bench_coll_close(&coll);
 }
@@ -529,7 +529,7 @@ static void test_limited(int number)
     }
     mt_result("few messages at a time: every byte is right", ok);
     held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
-    mt_result("... a tenth of the calls, but not all, held messages back",
+    mt_result("few messages at a time: many calls held messages back",
               held > calls / 10 && held < calls);
     ok = 1;
     for (int round = 0; round < 10; ++round) {
@@ -538,7 +538,9 @@ static void test_limited(int number)
         ok &= mismatched(30000, 20000, 20000, 1);
         ok &= counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS) > before;
     }
-    mt_result("... a smaller receive buffer, then one that fits", ok);
+    mt_result(
+        "few messages at a time: a small receive buffer, then one that fits",
+        ok);
     mrail_bench_coll_close(&coll);
     free(bytes);
 }

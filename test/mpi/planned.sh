@@ -38,7 +38,7 @@ for where in data gap send; do
     launch 2 -- "$build/mpi_planned" --seeds 4-8 --break $where \
         >"$tmp/out" 2>"$tmp/err" || status=$?
     cat "$tmp/out" "$tmp/err" >"$tmp/both"
-    expect "a wrong byte is found: $where" "$tmp/both" '^ok - a byte'
+    expect "a wrong byte is found: $where" "$tmp/both" '^ok - a wrong byte'
     if [ $status = 0 ] && grep -q '^rank 0, .*: byte [0-9-]* is 0x' "$tmp/err"
     then
         ok "a wrong byte is named: $where"

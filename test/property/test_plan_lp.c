@@ -574,7 +574,7 @@ static void report(unsigned long long count)
            worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
            worst_relayed_bound, num_loose);
 #else
-    printf("ok - plan: %llu seeds, what it says of itself\n"
+    printf("ok - plan: %llu seeds, consistency of the figures\n"
            "ok - plan against linear programs # SKIP configure found no GLPK "
            "(libglpk-dev)\n",
            count);

@@ -131,12 +131,12 @@ static int hub(job_t *job)
         striped += (ep->peer->num_up == ep->peer->num_slots);
     }
     bad = job_say(striped == TARGETS,
-                  "who is sent to has lanes on all rails, one after another",
-                  "%u of %u", striped, TARGETS);
+                  "each target in turn has lanes on all rails", "%u of %u",
+                  striped, TARGETS);
     bad |= job_say(most <= HUB_QPS, "never more QPs than the budget",
                    "%u of %u", most, HUB_QPS);
     bad |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
-                   "lanes that are not used are taken back", "%llu",
+                   "unused lanes are evicted", "%llu",
                    (unsigned long long)job->engine->counters.lanes_evicted);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
@@ -161,7 +161,7 @@ static int spoke(job_t *job, const uint8_t *memory)
     if (job->rank == 1) {
         bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
                            (num_qps(job) == 1),
-                       "the other end has let go of them, too",
+                       "the other end has released the evicted lanes",
                        "%llu evicted, %u QPs left",
                        (unsigned long long)job->engine->counters.lanes_evicted,
                        num_qps(job));

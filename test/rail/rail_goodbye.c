@@ -43,7 +43,7 @@ static int host(job_t *job)
     }
     mrail_engine_memory(job->engine, &memory);
     return job_say((num_dead(job) == GUESTS) && (memory.num_qps == 0),
-                   "who has gone leaves no QP behind",
+                   "a peer that has left leaves no QP behind",
                    "%u of %u have ended, %u QPs are left", num_dead(job),
                    GUESTS, memory.num_qps);
 }

@@ -161,18 +161,17 @@ static int measure(job_t *job)
         return 1;
     }
     bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "under load a rail gives about its rate", live);
+               "under load, a rail delivers about its rate", live);
     phase_set(job, PHASE_LOAD);
     bad |= say(load(streams, 2, 0, shared_low, shared_high, live),
-               "another process sends through the first rail: it gives less",
-               live);
+               "a rail that another process uses delivers less", live);
     phase_set(job, PHASE_CALM);
     bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "that ends: it gives its rate again", live);
+               "after that, the rail delivers its rate again", live);
     bad |= say(load(streams, 2, 1, near_low, near_high, live),
                "READs measure the other direction", live);
     bad |= say(load(streams, 1, 0, near_low, near_high, live),
-               "with one peer, too", live);
+               "the rail delivers its rate with one peer", live);
     for (unsigned i = 0; i < 2; ++i) {
         stream_close(&streams[i]);
     }

@@ -64,11 +64,12 @@ static int busy(job_t *job)
         sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
                                    sizeof(byte)) == 0);
     }
-    bad |= job_say(
-        sent == RANKS - 2, "who never stops sending to one peer reaches all",
-        "%u of %u after %u s; %llu lanes kept, %llu evicted", sent, RANKS - 2,
-        LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
-        (unsigned long long)job->engine->counters.lanes_evicted);
+    bad |= job_say(sent == RANKS - 2,
+                   "a rank that never stops sending to one peer reaches all",
+                   "%u of %u after %u s; %llu lanes kept, %llu evicted", sent,
+                   RANKS - 2, LIMIT_S,
+                   (unsigned long long)job->engine->counters.lanes_kept,
+                   (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }

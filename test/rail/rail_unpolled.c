@@ -115,7 +115,7 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
         mrail_iface_progress(late);
     }
     bad |= job_say((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
-                   "then the other gets all, once and in order",
+                   "later polling delivers all, once and in order",
                    "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
                    unpolled->wrong);
     job_barrier(job, 1);

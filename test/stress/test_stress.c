@@ -526,7 +526,7 @@ int main(void)
                  (sum.unmet > count / 500))) {
         printf("not ok - storm: %llu lanes failed, %llu requests were sent "
                "again, %llu peers given up, %llu pairs never met, %llu were "
-               "stopped: that is no storm\n",
+               "stopped: too few faults for a storm\n",
                (unsigned long long)sum.lanes_failed,
                (unsigned long long)sum.again, (unsigned long long)sum.given_up,
                (unsigned long long)sum.unmet, (unsigned long long)sum.stopped);

@@ -559,7 +559,7 @@ void transfer_look(transfer_t *t)
         wrong(t, "%u of %u messages with data", t->data_got, messages);
     }
     if ((t->refused != 0) && !t->given_up) {
-        wrong(t, "an operation fails, and nobody was given up: %s",
+        wrong(t, "an operation fails, but no peer was given up: %s",
               strerror(-t->refused));
     }
 }

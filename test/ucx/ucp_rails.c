@@ -137,9 +137,9 @@ static void check_changes(void)
     result("a rail without a limit", becomes(2, 1000 * UNIT, 1), "no");
     ctl("--node 0 --rail 1 down");
     result("a port goes down", becomes(1, 16 * UNIT, 0), "no");
-    result("... alone", becomes(0, 8 * UNIT, 1), "no");
+    result("the other ports stay up", becomes(0, 8 * UNIT, 1), "no");
     ctl("--node 0 --rail 1 up");
-    result("it comes up", becomes(1, 16 * UNIT, 1), "no");
+    result("the port comes up", becomes(1, 16 * UNIT, 1), "no");
 }
 
 static void *ask_on(void *arg)

@@ -294,13 +294,13 @@ static void test_taken_by_other(void)
             }
             woken = (poll(&event, 1, 0) == 1);
         }
-        result("taken by another context's progress: woken", woken,
+        result("event taken by another context's progress: woken", woken,
                "not within two seconds");
         finish(&ports[1], request, "of the second");
     }
     meet(&ports[1]);
     if (is_parent) {
-        result("taken by another context's progress: woken", 1, "");
+        result("event taken by another context's progress: woken", 1, "");
     }
 }
 
