@@ -78,7 +78,7 @@ says 'the table: a link with bars' \
 says 'the table: a hint that there are more links' '^[0-9]+ more links carry bytes: --links$'
 plans 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
-expect_none 'the table: no hint if all links are shown' "$tmp/out" 'more carry'
+expect_none 'the table: no hint if all links are shown' "$tmp/out" 'more links carry'
 plans 'the table: pieces' 0 '^0 to 4, 268435456 bytes$' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
 says 'the table: pieces with relays' \
