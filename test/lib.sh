@@ -1,20 +1,21 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by every shell test: results in TAP (testanything.org), which automake's
-# driver counts, and what many tests need.  POSIX sh, also inside the virtual machine.
+# Sourced by every shell test. It writes results in TAP (testanything.org), which
+# automake's driver counts, and provides what many tests need. POSIX sh, also
+# used inside the virtual machine.
 #
 #   ok NAME                   a check holds
-#   not_ok NAME WHY [LOG]     it does not; the end of LOG follows
-#   skip NAME WHY             a tool or an environment is absent: WHY names it
-#   skip_all WHY              the same for the whole script
-#   bail_out WHY              the set-up fails, which is a failure
-#   finish                    the plan; the exit status says whether all is well
+#   not_ok NAME WHY [LOG]     a check does not hold; the end of LOG follows
+#   skip NAME WHY             a tool or an environment is absent; WHY names it
+#   skip_all WHY              as skip, for the whole script
+#   bail_out WHY              the set-up fails, which counts as a failure
+#   finish                    prints the plan; the exit status is that of the test
 #
-# The caller may set top (the source tree) and build (the build tree) first.  Sets
-# also: tmp (a folder of this script's own), session (a name for software rails),
-# soft (mrail-soft of the build tree), failed.
+# The caller may first set top (the source tree) and build (the build tree). The
+# following are also set: tmp (a directory for this script alone), session (a
+# name for software rails), soft (mrail-soft of the build tree), and failed.
 
 set -u
-export LC_ALL=C # awk's numbers
+export LC_ALL=C # number format of awk
 top=${top:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 if [ -z "${build-}" ]; then
     build=$top/build
@@ -70,7 +71,7 @@ bail_out()
     exit 1
 }
 
-# A script without a result tests nothing: that is no pass.
+# A script without a result tests nothing, so it does not pass.
 finish()
 {
     [ "$tap_count" -gt 0 ] || bail_out 'no check has a result'
@@ -78,14 +79,14 @@ finish()
     exit "$failed"
 }
 
-# excerpt FILE: its last lines, as a diagnostic.
+# excerpt FILE: prints the last lines of FILE as a diagnostic.
 excerpt()
 {
     tail -n 40 "$1" 2>/dev/null | sed 's/^/#   | /'
 }
 
-# results FILE [PREFIX]: the result lines that a program wrote are this script's, with
-# PREFIX before their names; its other lines are diagnostics.
+# results FILE [PREFIX]: repeats the result lines of a program as results of
+# this script, with PREFIX before their names. Other lines become diagnostics.
 results()
 {
     while IFS= read -r tap_line; do
@@ -100,7 +101,7 @@ results()
     done <"$1"
 }
 
-# tap_result TEXT PREFIX NOT: the number in TEXT is the program's.
+# tap_result TEXT PREFIX NOT: replaces the program's number in TEXT.
 tap_result()
 {
     tap_name=${1#"${1%%[!0-9]*}"}
@@ -110,13 +111,14 @@ tap_result()
     echo "${3}ok $tap_count - $2${tap_name#- }"
 }
 
-# has_results FILE: a program wrote at least one that is good.
+# has_results FILE: succeeds if a program wrote at least one "ok".
 has_results()
 {
     grep -q '^ok ' "$1"
 }
 
-# run_program PREFIX COMMAND...: a program that writes results, and ends well.
+# run_program PREFIX COMMAND...: runs a program that writes results and must
+# succeed.
 run_program()
 {
     tap_prefix=$1
@@ -125,16 +127,17 @@ run_program()
     "$@" >"$tmp/out" 2>&1 </dev/null || tap_status=$?
     results "$tmp/out" "$tap_prefix"
     if [ $tap_status != 0 ]; then
-        not_ok "${tap_prefix}the program ends well" "exit status $tap_status"
+        not_ok "${tap_prefix}the program succeeds" "exit status $tap_status"
     elif ! has_results "$tmp/out"; then
-        not_ok "${tap_prefix}the program ends well" 'it wrote no result'
+        not_ok "${tap_prefix}the program succeeds" 'it wrote no result'
     fi
 }
 
 # ---- checks ----
 
-# succeeded NAME: by the exit status of the command before it.  With "set -e" that
-# command is a list that ends with "&& true".  The log is $tmp/out.
+# succeeded NAME: reports the exit status of the previous command. With "set
+# -e", that command must be a list that ends with "&& true". The log is
+# $tmp/out.
 succeeded()
 {
     tap_status=$?
@@ -145,7 +148,7 @@ succeeded()
     fi
 }
 
-# check NAME COMMAND...: the command succeeds.  Its output is in $tmp/out.
+# check NAME COMMAND...: the command must succeed. Its output is in $tmp/out.
 check()
 {
     tap_name=$1
@@ -169,7 +172,8 @@ is()
     fi
 }
 
-# expect NAME LOG PATTERN: LOG has a line that matches (extended expression).
+# expect NAME LOG PATTERN: LOG must have a line that matches (extended
+# expression).
 expect()
 {
     if grep -qE -e "$3" "$2"; then
@@ -189,7 +193,7 @@ expect_none()
     fi
 }
 
-# expect_count NAME LOG PATTERN N: exactly N lines.
+# expect_count NAME LOG PATTERN N: exactly N lines must match.
 expect_count()
 {
     tap_lines=$(grep -cE -e "$3" "$2" || true)
@@ -200,9 +204,9 @@ expect_count()
     fi
 }
 
-# expect_run NAME STATUS PATTERN COMMAND...: its exit status, and a line of its output
-# (in $tmp/out) that matches, if PATTERN is not empty.  STATUS "bad" is any but 0 and
-# those of a timeout.
+# expect_run NAME STATUS PATTERN COMMAND...: checks the exit status. If PATTERN
+# is not empty, a line of the output (in $tmp/out) must match it. STATUS "bad"
+# stands for any status except 0 and those of a timeout.
 expect_run()
 {
     tap_name=$1 tap_want=$2 tap_pattern=$3
@@ -224,7 +228,7 @@ expect_run()
 
 # ---- set-up and waiting ----
 
-# need TOOL...: programs that others made.
+# need TOOL...: programs that are not part of this tree.
 need()
 {
     for tap_tool in "$@"; do
@@ -233,7 +237,7 @@ need()
     done
 }
 
-# need_built PROGRAM...: programs of this tree, which every build has.
+# need_built PROGRAM...: programs of this tree that every build has.
 need_built()
 {
     for tap_tool in "$@"; do
@@ -242,7 +246,8 @@ need_built()
     done
 }
 
-# await SECONDS COMMAND...: until the command succeeds; 1 if it does not in time.
+# await SECONDS COMMAND...: waits until the command succeeds. Fails if it does
+# not in time.
 await()
 {
     tap_tries=$(($1 * 20))
@@ -254,14 +259,16 @@ await()
     done
 }
 
-# listens PORT: a process of this network namespace listens on the TCP port.
+# listens PORT: succeeds if a process of this network namespace listens on the
+# TCP port.
 listens()
 {
     grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A" \
         /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# processes TOKEN: ids of processes whose command line has TOKEN.
+# processes TOKEN: prints the ids of processes whose command line contains
+# TOKEN.
 processes()
 {
     for tap_dir in /proc/[0-9]*; do
@@ -271,7 +278,8 @@ processes()
     return 0
 }
 
-# json_sum NAME [FILE...]: the sum of all members with that name; of stdin by default.
+# json_sum NAME [FILE...]: prints the sum of all members with that name. Reads
+# stdin by default.
 json_sum()
 {
     tap_name=$1
@@ -282,7 +290,8 @@ json_sum()
 
 # ---- software rails ----
 
-# on_rails NODES RAILS NODE COMMAND...: on software rails, limited in time.
+# on_rails NODES RAILS NODE COMMAND...: runs the command on software rails,
+# with a time limit.
 on_rails()
 {
     tap_nodes=$1 tap_rails=$2 tap_node=$3
@@ -291,15 +300,16 @@ on_rails()
         --rails "$tap_rails" --node "$tap_node" -- "$@"
 }
 
-# For sh -c: a command with a library preloaded, before or behind the software device.
-# shellcheck disable=SC2016 # the inner shell's
+# For sh -c: runs a command with a library preloaded, before or behind the
+# software device.
+# shellcheck disable=SC2016 # expanded by the inner shell
 before_device='LD_PRELOAD=$0:$LD_PRELOAD exec "$@"'
 # shellcheck disable=SC2016
 behind_device='LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"'
 
 # ---- the end ----
 
-# Processes that this script started, and its folders.
+# Kills the processes that this script started, and removes its directories.
 tap_cleanup()
 {
     jobs -p >"$tmp/jobs" 2>/dev/null
@@ -310,10 +320,11 @@ tap_cleanup()
 }
 
 tap_pages=
-tmp=$(mktemp -d) || bail_out 'no temporary folder'
+tmp=$(mktemp -d) || bail_out 'no temporary directory'
 trap tap_cleanup EXIT
 trap 'exit 143' HUP INT TERM
-# Telemetry pages of this script's jobs only.  They are memory, as by default.
+# Telemetry pages of this script's jobs alone. They are in memory, as by
+# default.
 tap_pages=$(mktemp -d /dev/shm/mrail-test.XXXXXX) ||
-    bail_out 'no folder in /dev/shm'
+    bail_out 'no directory in /dev/shm'
 export UCX_MRAIL_TELEMETRY_DIR="$tap_pages"

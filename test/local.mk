@@ -1,6 +1,6 @@
 # Every test is listed in TESTS (make check), TIMING_TESTS (make check-timing) or
 # INSTALLED_TESTS (make installcheck).
-# A folder of tests describes itself in its own local.mk.
+# A directory of tests describes itself in its own local.mk.
 TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 
 include test/unit/local.mk
@@ -18,10 +18,11 @@ include test/vm/local.mk
 include test/model/local.mk
 include test/bench/local.mk
 
-# All tests write TAP; automake's driver counts their results.  Scripts end in ".sh".
-# Programs that need software rails end in ".rail": on-rails.sh runs them.  All other
-# programs need nothing.  Each kind has a rule for its logs, so that make check TESTS=...,
-# check-timing and installcheck can run tests that are not in TESTS.
+# All tests write TAP, and automake's driver counts their results. Scripts end
+# in ".sh". Programs that need software rails end in ".rail"; on-rails.sh runs
+# them. All other programs need nothing. Each kind has a rule for its logs, so
+# that make check TESTS=..., check-timing and installcheck can run tests that
+# are not in TESTS.
 TEST_EXTENSIONS = .sh .rail
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) \
     $(top_srcdir)/build-aux/tap-driver.sh
@@ -34,7 +35,7 @@ LOG_COMPILER = $(SHELL) $(top_srcdir)/test/program.sh
 RAIL_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/rail/on-rails.sh
 EXTRA_DIST += test/lib.sh test/program.sh test/sanitized.sh
 
-# Tests of an installation: MRAIL_TEST_LIMIT_S is the time of one script.
+# Tests of an installation. MRAIL_TEST_LIMIT_S is the time limit of one script.
 # INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single one.
 INSTALLED_ENVIRONMENT = MRAIL="$(DESTDIR)$(bindir)/mrail" \
     MRAIL_BUILD="$(abs_builddir)" MRAIL_LIBEXECDIR="$(DESTDIR)$(pkglibexecdir)" \
@@ -45,7 +46,7 @@ installcheck-local:
 	    TEST_SUITE_LOG=installcheck.log \
 	    SH_LOG_COMPILER="timeout -k 20 $${MRAIL_TEST_LIMIT_S:-240}"
 
-# Tests whose result depends on time.  Nothing else may run beside them.
+# Tests whose result depends on time. No other test may run at the same time.
 check-timing: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(INSTALLED_ENVIRONMENT) \
@@ -59,7 +60,7 @@ mostlyclean-local:
 	    rm -f "$${test%.*}.log" "$${test%.*}.trs"; \
 	done
 
-# Names of the tests that a goal runs, one per line: for contrib/check.
+# Names of the tests that a goal runs, one per line, for contrib/check.
 print-check:
 	@for test in $(TESTS); do echo $$test; done
 print-installcheck:
@@ -68,10 +69,11 @@ print-check-timing:
 	@for test in $(TIMING_TESTS); do echo $$test; done
 .PHONY: check-timing print-check print-installcheck print-check-timing
 
-# make -j check is safe: its tests depend on no other's time, names or files.  Timing
-# tests and MPI jobs run one at a time, with make -j as well.  The rule takes effect only
-# in the make that runs them, which has these goals; building goes on in parallel.  (The
-# blanks keep automake from taking the lines for its own conditionals.)
+# make -j check is safe, because its tests do not depend on the time, names or
+# files of other tests. Timing tests and MPI jobs run one at a time, even with
+# make -j. The rule takes effect only in the make that runs them, which has
+# these goals; building remains parallel. (The blanks keep automake from taking
+# the lines for its own conditionals.)
  ifneq ($(filter installcheck.log timing.log,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
  endif

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs a test program that writes TAP itself; automake's LOG_COMPILER for programs.
+# Runs a test program that writes TAP itself. automake's LOG_COMPILER for
+# programs.
 # usage: program.sh PROGRAM [ARGUMENT...]
 #
-# cmocka 1.1.5 writes "not ok N # SKIP NAME" for a skipped test, which TAP counts as a
-# failure.  Here it becomes "ok N - NAME # SKIP REASON"; the reason is the line that the
-# test printed before it.
+# cmocka 1.1.5 writes "not ok N # SKIP NAME" for a skipped test, which TAP counts
+# as a failure. This script changes it to "ok N - NAME # SKIP REASON". The reason
+# is the line that the test printed before it.
 set -u
 export CMOCKA_MESSAGE_OUTPUT=TAP
 exec 4>&1

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs a test of a tree that is built with a sanitizer, for contrib/check.  Each summary
-# with PATTERN in the reports of the sanitizer is a failure, even if the test passes.
+# Runs a test of a tree that is built with a sanitizer, for contrib/check. Each
+# summary with PATTERN in the reports of the sanitizer counts as a failure, even
+# if the test passes.
 # usage: sanitized.sh REPORTS PATTERN COMMAND...
 set -eu
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

@@ -4,14 +4,14 @@
  *
  * Usage: mpi_calls UNCOUNTED COUNTED BYTES
  *
- * Each rank sends BYTES in all, evenly to the other ranks, none to itself. The
- * uncounted calls come first; they open connections and set up the
- * communicator.
+ * Each rank sends BYTES in total, divided equally among the other ranks, and
+ * nothing to itself. The uncounted calls come first; they open connections and
+ * set up the communicator.
  *
- * The number of polls while a rank waits is chance. So rank 0 sleeps before
- * each call until all other ranks wait for it. It also sleeps where Open MPI or
- * a software rail yields the core for lack of work. When rank 0 polls, the
- * event has already happened.
+ * How often a rank polls while it waits varies at random. Rank 0 therefore
+ * sleeps before each call until all other ranks are waiting for it. It also
+ * sleeps wherever Open MPI or a software rail would yield an idle core. By the
+ * time rank 0 polls, the event has already happened.
  */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static int take_nap(void)
     return nanosleep(&nap, NULL);
 }
 
-/* Replaces the C library's function for all libraries of the process. */
+/* Replaces the C library's function in all libraries of the process. */
 __attribute__((visibility("default"))) int sched_yield(void)
 {
     return is_patient ? take_nap() : (int)syscall(SYS_sched_yield);
@@ -85,14 +85,13 @@ static void run(const calls_t *calls, int number)
     }
 }
 
-/* callgrind finds it by its name. */
+/* An external function, because callgrind finds it by name. */
 __attribute__((noinline)) void run_counted(const calls_t *calls, int number);
 void run_counted(const calls_t *calls, int number)
 {
     run(calls, number);
-    __asm__ volatile("" ::
-                         : "memory"); /* prevents a tail call, so that the
-                                        * symbol stays on the stack */
+    /* Prevents a tail call, so that the symbol stays on the stack. */
+    __asm__ volatile("" : : : "memory");
 }
 
 int main(int argc, char **argv)

@@ -1,13 +1,14 @@
 /*
- * A stream that shows when it stalls. It prints "TIME BYTES" for each received
- * message or exchange, TIME in seconds since the epoch, and checks all data.
- * The script disturbs the rails meanwhile.
+ * A stream that shows when it stalls. For each received message or exchange, it
+ * prints "TIME BYTES", with TIME in seconds since the epoch. It checks all
+ * data. The script disturbs the rails in the meantime.
  *
  * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
  *
- * Messages of BYTES from rank 0 to the last rank, or exchanges with BYTES
- * between any two ranks. The last rank creates FILE, empty, at the first
- * message. It writes FILE at the end: after SECONDS, or when FILE.end exists.
+ * Rank 0 sends messages of BYTES to the last rank; with "alltoallv", all ranks
+ * exchange BYTES with each other instead. The last rank creates FILE, empty, at
+ * the first message. It writes FILE at the end, which comes after SECONDS or
+ * when FILE.end exists.
  */
 #include "config.h"
 
@@ -54,7 +55,7 @@ static int write_points(const points_t *points, size_t bytes)
     return fclose(file) != 0;
 }
 
-/* 1 when the time is over; rank 0 decides. */
+/* Returns 1 when the time is over. Only rank 0 decides. */
 static int is_over(double start_s)
 {
     char end[4096];
@@ -98,7 +99,7 @@ static void add_point(points_t *points)
     }
 }
 
-/* Of WINDOW messages in flight, number n is the n-th since the start. */
+/* Keeps WINDOW messages in flight. Messages are numbered from the start. */
 static void stream(size_t words, points_t *points)
 {
     MPI_Request requests[WINDOW];
@@ -145,7 +146,7 @@ static void stream(size_t words, points_t *points)
         ++done;
     }
     for (uint64_t i = done + 1; (rank != 0) && (i < count); ++i) {
-        MPI_Cancel(&requests[i % WINDOW]); /* requested, but never sent */
+        MPI_Cancel(&requests[i % WINDOW]); /* a receive without a send */
         MPI_Wait(&requests[i % WINDOW], MPI_STATUS_IGNORE);
     }
     for (unsigned i = 0; i < WINDOW; ++i) {
@@ -164,7 +165,7 @@ static uint64_t pair_seed(uint64_t round, int from, int to, int size)
     return round * 1000003 + (uint64_t)(from * size + to);
 }
 
-/* Of ROUNDS exchanges in flight, number n is the n-th since the start. */
+/* Keeps ROUNDS exchanges in flight. Exchanges are numbered from the start. */
 static void exchange(size_t words, points_t *points)
 {
     round_t rounds[ROUNDS];
@@ -178,8 +179,8 @@ static void exchange(size_t words, points_t *points)
     counts = malloc((size_t)size * sizeof(int));
     places = malloc((size_t)size * sizeof(int));
     for (int i = 0; i < size; ++i) {
-        counts[i] = (i == rank) ? 0 : (int)words; /* a message to itself uses no
-                                                   * rail */
+        /* A message to itself uses no rail. */
+        counts[i] = (i == rank) ? 0 : (int)words;
         places[i] = i * (int)words;
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {

@@ -1,17 +1,18 @@
 /*
  * Planning time on the CPU clock of this thread. Each figure is a line "NAME
- * VALUE": the median of many plans. Each plan is made as if it were the first,
- * except "warm" (the same demands again) and "unchanged" (the same generation).
+ * VALUE": the median of many plans. Each plan is made from scratch, except for
+ * "warm" (the same demands again) and "unchanged" (the same generation).
  *
- * Topologies: rails of 50 GB/s. GPU links of 100 GB/s pairwise ("narrow": 50),
- * or 450 GB/s to a switch. "cross" adds paths between all rails through the
- * spine, without uplinks, as coll/mrail plans. "own": the pieces of one rank,
- * sent and received. The large topologies have one dead rail in twenty, at
- * random, and four leaf groups whose uplinks carry 0.6 of their rails' rate.
+ * Topologies: rails of 50 GB/s. GPU links are pairwise with 100 GB/s ("narrow":
+ * 50), or connect to a switch with 450 GB/s. "cross" adds paths between all
+ * rails through the spine, without uplinks, as coll/mrail plans. "own" is the
+ * time for listing the pieces that one rank sends and receives. In the large
+ * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
+ * four leaf groups carry 0.6 of the rate of their rails.
  *
- * The choice of dead rails matters. So growth is measured on several topologies
- * of each size, seeds 1 to MACHINES: the median ("cold") and the slowest.
- * "first" is the topology of seed 1.
+ * The choice of dead rails matters. Growth is therefore measured on several
+ * topologies of each size, with seeds 1 to MACHINES. The figures are the median
+ * ("cold") and the slowest. "first" is the topology of seed 1.
  */
 #include "config.h"
 #include "orchestrator/plan.h"
@@ -87,7 +88,7 @@ static void add_links(machine_t *machine, unsigned rails, kind_t kind)
     mrail_plan_topo_set_cross_rail(machine->topo, kind == CROSS_RAIL);
 }
 
-/* As many ranks per node as rails. */
+/* A node has as many ranks as rails. */
 static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
                       kind_t kind, int is_worn, unsigned seed)
 {
@@ -142,7 +143,8 @@ static double list_demands(machine_t *machine)
     return now_us() - begin;
 }
 
-/* Neighbours in a ring; or all ranks, 8 KB to 8 MB. */
+/* Makes demands between neighbours in a ring, or between all ranks (8 KB to 8
+ * MB). */
 static void make_counts(machine_t *machine, int is_stencil)
 {
     size_t size = (size_t)machine->ranks * machine->ranks;
@@ -164,7 +166,7 @@ static void make_counts(machine_t *machine, int is_stencil)
     }
 }
 
-/* Time for the pieces of rank 0, in us. */
+/* Returns the time for listing the pieces of rank 0, in us. */
 static double list_pieces(const mrail_plan_t *plan, const machine_t *machine)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
@@ -234,7 +236,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     free(cold);
 }
 
-/* Time of one topology, in us. */
+/* Returns the planning time for one topology, in us. */
 static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
                               unsigned repeat, size_t *num_demands_p)
 {

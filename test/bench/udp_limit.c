@@ -1,12 +1,15 @@
 /*
- * The machine's limit for UDP without any protocol: messages of 64 KB between
- * two processes over loopback, sent as the software rails send them. Bursts
- * have equal packets (UDP_SEGMENT): one of two packets and one of fourteen,
- * because the first packet of a WRITE is longer. The receiver reads bursts
- * (UDP_GRO), copies the data once more, and answers with one small packet. As
- * many messages are in flight as the default socket buffer holds.
+ * Measures the machine's limit for UDP without a protocol on top. Two processes
+ * exchange messages of 64 KB over loopback, sent as the software rails send
+ * them. A message is two bursts of equal packets (UDP_SEGMENT), one of two
+ * packets and one of fourteen, because the first packet of a WRITE is longer.
+ * The receiver reads bursts (UDP_GRO), copies the data once more, and answers
+ * with one small packet. As many messages are in flight as the default socket
+ * buffer holds.
  *
- * Usage: udp_limit [SECONDS]   prints GB/s of payload
+ * Usage: udp_limit [SECONDS]
+ *
+ * Prints the payload rate in GB/s.
  */
 #include "config.h"
 
@@ -59,7 +62,7 @@ static void side_open(side_t *side)
     }
 }
 
-/* Counts payload and replies to each message with the count. */
+/* Counts the payload and answers each message with the count. */
 static void receive(const side_t *own, const side_t *other)
 {
     static char buf[65536], user[65536];
@@ -109,7 +112,7 @@ static int send_burst(const side_t *own, const side_t *other, char *buf,
     return sendmsg(own->fd, &msg, 0) == (ssize_t)iov.iov_len ? 0 : -1;
 }
 
-/* GB/s of acknowledged payload. */
+/* Returns the acknowledged payload in GB/s. */
 static double send_for(const side_t *own, const side_t *other, double seconds)
 {
     static char buf[65536];

@@ -1,11 +1,13 @@
 /*
- * The figure of the throughput window: a lane of 400 Gb/s in virtual time that
- * another flow disturbs (test/sim/metered_lane.h), as W = 1, 8 and 32 see it.
+ * Draws the figure of the throughput window: a lane of 400 Gb/s in virtual
+ * time, disturbed by another flow (test/sim/metered_lane.h). Windows of 1, 8
+ * and 32 chunks measure the lane.
  *
  *     window_figure SEED
  *
- * Prints one JSON object: the settings, the results that `contrib/bench window`
- * compares with their targets, the true rate, and the samples of each window.
+ * Prints one JSON object. It contains the settings, the results that
+ * `contrib/bench window` compares with their targets, the true rate, and the
+ * samples of each window.
  */
 #include "config.h"
 #include "metered_lane.h"
@@ -37,7 +39,7 @@ static void print_settings(uint64_t seed)
            us(METERED_STABLE_NS), us(METERED_LEAVE_NS), us(METERED_END_NS));
 }
 
-/* {"1": VALUE, "8": VALUE, "32": VALUE}, by the windows. */
+/* Prints {"1": VALUE, "8": VALUE, "32": VALUE}, with one value per window. */
 static void print_windows(const char *name, const double *values,
                           const char *after)
 {
@@ -73,7 +75,7 @@ static void print_results(const metered_point_t *points)
     print_windows("rise", rise, "},\n");
 }
 
-/* The true rate: [from_us, gbps] of each step. */
+/* Prints the true rate as [from_us, gbps] for each step. */
 static void print_truth(void)
 {
     mrail_ns_t now_ns = 0, until_ns;
@@ -89,7 +91,7 @@ static void print_truth(void)
     printf("],\n");
 }
 
-/* The samples of each window: [at_us, gbps]. */
+/* Prints the samples of each window as [at_us, gbps]. */
 static void print_series(const metered_point_t *points)
 {
     printf(" \"series\": {");

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A job on software rails and an attacker on the same network, in a network
-# namespace of its own.  attacker.c has the attacks, docs/security.md their limits.
+# A job on software rails and an attacker on the same network, in a separate
+# network namespace. attacker.c contains the attacks, and docs/security.md
+# describes their limits.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -13,8 +14,8 @@ if [ "${1-}" != inside ]; then
     unshare -Urn "$0" inside || status=$?
     exit $status
 fi
-# One packet at a time: the attacker sees and replays packets as they are on the
-# wire, not the runs that the stack splits later.
+# Send one packet at a time, so that the attacker captures and replays packets
+# as they are on the wire, and not runs that the stack splits later.
 ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30
@@ -22,7 +23,7 @@ export MRAIL_ATTACK_SECONDS=$seconds
 export MRAIL_TEST_SOFT="$soft"
 "$build/attacker" $((seconds + 3)) >"$tmp/attacker" 2>&1 &
 attacker=$!
-# shellcheck disable=SC2016 # the inner shell's
+# shellcheck disable=SC2016 # expanded by the inner shell
 run_program '' "$soft" --session "$session" --nodes 2 --rails 2 --node 0 \
     --icrc "${MRAIL_ATTACK_ICRC-off}" \
     -- sh -c '"$1"; status=$?
@@ -31,13 +32,13 @@ run_program '' "$soft" --session "$session" --nodes 2 --rails 2 --node 0 \
 status=0
 wait "$attacker" || status=$?
 sed 's/^/# /' "$tmp/attacker"
-is 'the attacker goes on to its end' 0 $status
+is 'the attacker runs to its end' 0 $status
 for name in drop_source rx_dup; do
     n=$(json_sum $name "$tmp/status")
     if [ "$n" -gt 0 ]; then
-        ok "$name counts"
+        ok "$name is counted"
     else
-        not_ok "$name counts" 'it is 0' "$tmp/status"
+        not_ok "$name is counted" 'it is 0' "$tmp/status"
     fi
     printf '# %s %s\n' $name "$n"
 done

@@ -3,8 +3,8 @@
  * other, fence, send messages and check every byte for MRAIL_ATTACK_SECONDS,
  * while attacker.c attacks on the same network.
  *
- * Guard bytes surround the memory that peers may write to. Another region is
- * registered, but its key is secret.
+ * Guard bytes surround the memory that peers may write to. A further region is
+ * registered, but its key is never sent to a peer.
  */
 #include "config.h"
 #include "../rail/job.h"
@@ -17,21 +17,22 @@
 #include <string.h>
 
 #define RANKS 4
-#define SLOT (128u << 10) /* bytes that one peer may write */
+#define SLOT (128u << 10) /* bytes that one peer may write to */
 #define GUARD (64u << 10)
 #define GUARD_BYTE 0xc5
 #define WORDS 4 /* of the shared page, per rank */
 
 typedef struct attacked {
     job_t *job;
-    uint8_t *memory; /* guard, RANKS slots each followed by a guard, secret,
-                      * guard */
+    /* A guard, RANKS slots with a guard after each, the secret region, a
+     * guard. */
+    uint8_t *memory;
     mrail_mem_t *mem, *secret_mem;
     mrail_rkey_t *rkey[RANKS];
     uint64_t address[RANKS];
     uint8_t *source;
     mrail_mem_t *source_mem;
-    uint32_t written[RANKS]; /* bytes written by the peer, to be checked */
+    uint32_t written[RANKS]; /* bytes written by the peer and not yet checked */
     uint32_t written_round[RANKS];
     uint32_t answered; /* peers that confirmed this round */
     uint32_t round;
@@ -67,8 +68,8 @@ static uint8_t pattern(uint32_t from, uint32_t to, uint32_t round, uint32_t i)
 
 /* ---- messages ---- */
 
-/* The upper part of the am_id is the sender's rank, because endpoints have no
- * names. */
+/* The upper bits of am_id hold the sender's rank, because a message does not
+ * name its endpoint. */
 static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
 {
     attacked_t *a = job->arg;
@@ -102,7 +103,7 @@ static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
     a->wrong += (ret != 0);
 }
 
-/* Checks the data that a peer announced, and replies. */
+/* Checks the data that a peer has announced, and replies. */
 static void check_reported(attacked_t *a)
 {
     for (unsigned from = 0; from < RANKS; ++from) {
@@ -143,7 +144,7 @@ static void write_to(attacked_t *a, unsigned to, uint32_t length)
     send_note(a, to, AM_WRITTEN, a->round, length);
 }
 
-/* 0, or 1: peers do not reply. */
+/* Returns 0, or 1 if peers do not reply. */
 static int one_round(attacked_t *a, mrail_rng_t *rng)
 {
     mrail_ns_t end = mrail_clock_now() + 30 * MRAIL_NS_PER_SEC;
@@ -203,7 +204,7 @@ static int prepare(attacked_t *a)
     return 0;
 }
 
-/* 1 if guard bytes, this rank's own slot or the secret have changed. */
+/* Returns 1 if guard bytes, this rank's own slot or the secret have changed. */
 static int touched(const attacked_t *a)
 {
     const uint8_t *p = a->memory;
@@ -214,7 +215,7 @@ static int touched(const attacked_t *a)
         size_t slot = (at < GUARD) ? RANKS : (at - GUARD) / (SLOT + GUARD);
 
         if ((slot < RANKS) && (slot != a->job->rank) && (in < SLOT)) {
-            at += SLOT; /* a peer's slot */
+            at += SLOT; /* skip a slot that a peer may write to */
             continue;
         }
         if (p[at++] != GUARD_BYTE) {
@@ -252,14 +253,14 @@ static int check_attack(attacked_t *a)
         }
         return bad;
     }
-    bad = job_say(!bad && (a->round > 2), "data stay right",
+    bad = job_say(!bad && (a->round > 2), "the data stays right",
                   "%u wrong, %u failed, %u rounds", a->wrong, a->job->failed,
                   a->round);
-    bad |= job_say(!touched(a), "nothing else is written to", "it is");
-    bad |=
-        job_say(peers == RANKS - 1, "nobody becomes a peer", "%u peers", peers);
+    bad |= job_say(!touched(a), "no other memory is written", "it is");
+    bad |= job_say(peers == RANKS - 1, "no attacker becomes a peer", "%u peers",
+                   peers);
     return bad | job_say(c->ctl_bad_cookie > 0,
-                         "what comes without the cookie is counted", "0");
+                         "messages without the cookie are counted", "0");
 }
 
 static int attacked_job(job_t *job)
@@ -281,7 +282,7 @@ static int attacked_job(job_t *job)
     while (!bad && (mrail_clock_now() < end)) {
         bad = one_round(&a, &rng);
     }
-    /* Other ranks may still be in a round. */
+    /* Other ranks may not have finished their round. */
     __atomic_add_fetch(&job->shared->word[63], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&job->shared->word[63], __ATOMIC_ACQUIRE) < RANKS) {
         mrail_iface_progress(job->iface);
@@ -303,6 +304,6 @@ int main(void)
     unsigned seconds = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 5;
     int bad = job_run(RANKS, node_of, seconds + 60, attacked_job);
 
-    return job_say(bad == 0, "all processes end well, in time", "%d did not",
+    return job_say(bad == 0, "all processes succeed in time", "%d did not",
                    bad);
 }

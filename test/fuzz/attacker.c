@@ -1,12 +1,12 @@
 /*
- * Attacks all RoCEv2 endpoints on the loopback of this network namespace, until
- * it is killed or its time is over. It captures with a packet socket and sends
- * with a raw socket, so with any source address.
+ * Attacks all RoCEv2 endpoints on the loopback interface of this network
+ * namespace until it is killed or its time is up. It captures with a packet
+ * socket and sends with a raw socket, so it can forge any source address.
  *
- * Its knowledge is that of an external host off the path: old packets
+ * It knows only what an external host off the path can learn: old packets
  * (replayed, truncated, changed, from other addresses), queue pair numbers, and
  * guesses. It never forges a packet with the right queue pair, source and next
- * PSN: RoCEv2 accepts that (docs/security.md).
+ * PSN, because RoCEv2 accepts such packets (docs/security.md).
  *
  * usage: attacker SECONDS [PACKETS-PER-MS]
  */
@@ -34,11 +34,10 @@
 #define KEPT 4096
 #define MAX_PACKET 4400
 #define HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
-#define OLD_NS (200 * MRAIL_NS_PER_MS) /* younger packets are not replayed */
+#define OLD_NS (200 * MRAIL_NS_PER_MS) /* minimum age of replayed packets */
 #define BTH 12
-#define OUR_ID                                                                 \
-    0x0bad /* marks own packets in the IP header: they are not
-                       * captured */
+/* Marks its own packets in the IP header, so that they are not captured. */
+#define OUR_ID 0x0bad
 #define OP_WRITE_ONLY 0x0a
 #define OP_UD_SEND 0x64
 #define UD_HEADERS 20 /* BTH, DETH */
@@ -47,7 +46,7 @@
 
 typedef struct packet {
     mrail_ns_t at_ns;
-    uint32_t length; /* with IP and UDP headers */
+    uint32_t length; /* including IP and UDP headers */
     uint8_t data[MAX_PACKET];
 } packet_t;
 
@@ -57,7 +56,7 @@ static const char *const kind_names[KINDS] = {
     "replayed",       "cut",   "changed", "from elsewhere", "control",
     "cookie guessed", "blind", "garbage"};
 
-static packet_t *kept; /* ring of captured packets */
+static packet_t *kept; /* ring buffer of captured packets */
 static unsigned num_kept, next_kept;
 static uint64_t sent[KINDS];
 static mrail_rng_t rng;
@@ -73,8 +72,8 @@ static void keep(const uint8_t *data, size_t length, mrail_ns_t now_ns)
         (ip->protocol != IPPROTO_UDP) || (ntohs(udp->dest) != ROCE_PORT)) {
         return;
     }
-    /* Control messages are rare and valuable: they get a quarter of the
-     * ring. */
+    /* Control messages are rare and valuable, so a quarter of the ring buffer
+     * is reserved for them. */
     if ((data[HEADERS] != OP_UD_SEND) && (next_kept % 4 == 0)) {
         next_kept = (next_kept + 1) % KEPT;
     }
@@ -124,7 +123,7 @@ static void send_packet(packet_t *p)
     uint8_t *bth = p->data + HEADERS;
     struct iovec iov = {bth, payload - 4};
 
-    /* The ICRC is no secret: it is mostly right. */
+    /* The ICRC is not secret, so most packets get a valid one. */
     if ((payload >= BTH + 4) && (mrail_rng_below(&rng, 8) != 0)) {
         crc = sroce_icrc(ip->saddr, ip->daddr, ntohs(udp_of(p)->source),
                          payload, &iov, 1);
@@ -145,12 +144,12 @@ static void set_length(packet_t *p, uint32_t payload)
     p->length = (uint32_t)HEADERS + payload;
     ip->id = htons(OUR_ID);
     ip->tot_len = htons((uint16_t)p->length);
-    ip->check = 0; /* set by the kernel */
+    ip->check = 0; /* filled in by the kernel */
     udp->len = htons((uint16_t)(sizeof(*udp) + payload));
-    udp->check = 0; /* none */
+    udp->check = 0; /* no checksum */
 }
 
-/* Picks an old packet. 0: there is none yet. */
+/* Picks an old packet. Returns 0 if there is none yet. */
 static int pick(packet_t *p, mrail_ns_t now_ns)
 {
     for (unsigned i = 0; i < 8; ++i) {
@@ -172,8 +171,8 @@ static void put_random(uint8_t *to, unsigned bytes)
     }
 }
 
-/* Changes anything except the PSN, and makes no response of it. An attacker
- * that could choose these would not need to guess. */
+/* Changes any field except the PSN, and never turns the packet into a response.
+ * An attacker that could choose either would not need to guess. */
 static void change(packet_t *p)
 {
     uint8_t *bth = p->data + HEADERS;
@@ -205,7 +204,7 @@ static void blind(packet_t *p)
     bth[2] = bth[3] = 0xff;
     put_random(bth + 5, 3);
     put_random(bth + 9, 3);
-    put_random(bth + BTH, 12); /* address, key */
+    put_random(bth + BTH, 12); /* address and key */
     bth[BTH + 15] = 64;
     set_length(p, BTH + 16 + 64 + 4);
 }
@@ -216,7 +215,7 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    /* Otherwise to the same address, and to a QP with a low number. */
+    /* Otherwise, sends to the same address and to a QP with a low number. */
     if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;
@@ -251,7 +250,8 @@ static int attack_once(mrail_ns_t now_ns)
         set_length(&p, mrail_rng_below(&rng, p.length - (uint32_t)HEADERS));
         break;
     case CHANGE:
-        /* A message with the cookie of another sender is accepted. */
+        /* An unchanged cookie would be valid, so the message would be
+         * accepted. */
         if (p.data[HEADERS] == OP_UD_SEND) {
             forge_control(&p, 0);
         } else {

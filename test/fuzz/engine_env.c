@@ -64,7 +64,7 @@ static void env_open(void)
     config.lanes_per_rail = 2;
     FUZZ_CHECK(mrail_engine_open(&config, &env.engine) == 0, "engine");
     mrail_config_cleanup(&config);
-    /* Equal inputs have equal effects in every run. */
+    /* Makes equal inputs have equal effects in every run. */
     env.engine->id = 0x5e1f;
     env.engine->cookie = 0x600dc00c1e;
     FUZZ_CHECK(mrail_iface_create(env.engine, &params, &env.iface) == 0,
@@ -137,7 +137,7 @@ static void check_peer(mrail_peer_t *peer)
                    "up without a QP");
     }
     mrail_list_for_each(rx, &peer->hold, mrail_rx_t, list) {
-        held += (rx->lane != NULL); /* others came over a failed lane */
+        held += (rx->lane != NULL); /* other messages came over a failed lane */
     }
     FUZZ_CHECK(held <= granted, "%u held, %u granted", held, granted);
 }
@@ -186,7 +186,7 @@ static void peer_drop(mrail_peer_t *peer)
                "a failed peer has work");
     mrail_list_del(&peer->work);
     mrail_list_del(&peer->active);
-    mrail_list_init(&peer->hold); /* the rails free their memory */
+    mrail_list_init(&peer->hold); /* the rails free the buffers in it */
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
@@ -313,7 +313,7 @@ static unsigned count_lanes(void)
     return env.engine->num_lanes + env.engine->num_qps * 1000;
 }
 
-/* Offset of the receiver's cookie in a message: docs/wire.md. */
+/* Offset of the receiver's cookie in a message. Source: docs/wire.md. */
 #define COOKIE_AT 8
 
 static void receive(const void *data, size_t length)
@@ -357,7 +357,7 @@ void env_ctl_message(void)
     if (length < 0) {
         return;
     }
-    if (who & 0x80) { /* truncated, or one byte changed */
+    if (who & 0x80) { /* truncated, or with one byte changed */
         uint8_t how = fuzz_u8(in);
 
         if (how & 1) {
@@ -463,7 +463,7 @@ static size_t pack(void *dest, void *arg)
     return length;
 }
 
-/* Counts an operation that returns -EINPROGRESS: it must complete. */
+/* Counts an operation that returned -EINPROGRESS, and so must complete. */
 static void count_comp(int ret)
 {
     env.num_comps += (ret == -EINPROGRESS);

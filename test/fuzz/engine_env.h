@@ -1,11 +1,13 @@
 /*
  * An engine on fake verbs, without its control thread. The input selects
- * commands: control messages, messages on lanes, operations of the program,
- * failures of the device. Shared by fuzz_ctl and fuzz_am.
+ * commands: control messages, messages on lanes, operations of the program, and
+ * device failures. fuzz_ctl and fuzz_am share this environment.
  *
- * Invariants: without the cookie, no message creates a peer or changes a lane.
- * Sequence numbers, credits and queues stay within their limits. A receive
- * buffer is in one place only. An operation completes once.
+ * Invariants:
+ * - A message without the cookie neither creates a peer nor changes a lane.
+ * - Sequence numbers, credits and queues stay within their limits.
+ * - A receive buffer is in only one place.
+ * - An operation completes once.
  */
 #ifndef MRAIL_TEST_ENGINE_ENV_H
 #define MRAIL_TEST_ENGINE_ENV_H
@@ -15,7 +17,7 @@
 
 #include <endian.h>
 
-#define ENV_PEERS 4 /* senders' ids; the last one is the engine's own */
+#define ENV_PEERS 4 /* sender ids; the last is the engine's own */
 
 typedef struct engine_env {
     fuzz_in_t in;
@@ -33,15 +35,17 @@ typedef struct engine_env {
 
 extern engine_env_t env;
 
-/* The engine is opened once; each input starts without peers and lanes. */
+/* Opens the engine on the first call. Each input starts without peers and
+ * lanes. */
 void env_start(const uint8_t *data, size_t size);
 void env_end(void);
 
-/* Two connected lanes to each of the first two peers, as after a real
- * exchange. */
+/* Connects two lanes to each of the first two peers, as a real exchange of
+ * control messages would. */
 void env_connect(void);
 
-/* Each function executes one command. The last one selects by weights. */
+/* Each of these functions executes one command. The last one selects a command
+ * by weight. */
 void env_ctl_message(void);
 void env_ctl_raw(void);
 void env_am_message(void);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 
-/* As in programs that define these functions: see verbs.h. */
+/* verbs.h defines these names as macros. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_get_device_list
@@ -36,7 +36,7 @@ typedef struct fake_cq {
     struct ibv_cq cq;
     struct ibv_wc ring[RING];
     uint32_t head, tail;
-    fake_send_t sends[RING]; /* signaled, not complete */
+    fake_send_t sends[RING]; /* signaled and not yet complete */
     uint32_t send_head, send_tail;
 } fake_cq_t;
 
@@ -160,7 +160,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     }
     for (; wr != NULL; wr = wr->next) {
         for (int i = 0; i < wr->num_sge; ++i) {
-            /* A device would read (or write) all of it. */
+            /* A device would read or write all of the buffer. */
             const volatile uint8_t *p =
                 (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
 
@@ -220,7 +220,7 @@ int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
     ++srq->tail;
     wc.byte_len = MRAIL_MIN(length, recv->length);
     wc.wr_id = recv->wr_id;
-    /* The earlier content is undefined. */
+    /* The previous content of a receive buffer is undefined. */
     memset(recv->buffer, 0xa5, MRAIL_MIN(64u, recv->length));
     mrail_copy(recv->buffer, data, wc.byte_len);
     cq_push(qp->recv_cq, &wc);
@@ -342,8 +342,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return fails() ? EIO : 0;
 }
 
-/* As in an rdma-core without it. The real function must not see this
- * context. */
+/* Behaves as in an rdma-core without this function. The real one must not see
+ * this context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
@@ -481,14 +481,15 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return mr;
 }
 
-/* After a registration it is too late. */
+/* Fails after the first registration, when it is too late. */
 int ibv_fork_init(void)
 {
     fake_fork_safe = (next_key == first_key);
     return fake_fork_safe ? 0 : EINVAL;
 }
 
-/* verbs.h maps ibv_reg_mr() to this if the access flags are not constant. */
+/* verbs.h maps ibv_reg_mr() to this function if the access flags are not
+ * constant. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
 {

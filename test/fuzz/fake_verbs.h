@@ -1,7 +1,7 @@
 /*
- * Verbs without a device: the functions of libibverbs that src/rail calls, in
+ * Verbs without a device: the functions of libibverbs that src/rail calls, on
  * plain memory. Nothing is sent; a test completes sends and delivers receives.
- * One set of devices, one thread.
+ * There is one set of devices, for use by one thread.
  */
 #ifndef MRAIL_TEST_FAKE_VERBS_H
 #define MRAIL_TEST_FAKE_VERBS_H
@@ -22,24 +22,24 @@ typedef struct fake_port {
     struct ibv_gid_entry gids[FAKE_MAX_GIDS];
 } fake_port_t;
 
-/* Number of devices, and the attributes of their ports. */
+/* Number of devices, and attributes of their ports. */
 extern int fake_num_devices;
 extern fake_port_t fake_ports[FAKE_DEVICES];
-/* Countdown to a failing call: 0 none, 1 the next one, ... */
+/* Countdown to a failing call. 1 fails the next call; 0 fails none. */
 extern unsigned fake_fail_in;
 
 /* A CQ for which ibv_poll_cq() fails, and an event that ibv_get_async_event()
- * returns once. NULL: none. */
+ * returns once. NULL disables either. */
 extern const struct ibv_cq *fake_failing_cq;
 extern const struct ibv_async_event *fake_async_event;
 
-/* ibv_fork_init() was called before any registration. */
+/* 1 if ibv_fork_init() was called before any registration. */
 extern int fake_fork_safe;
 
-/* The device keeps sent datagrams until the test completes them. */
+/* If set, the device keeps sent datagrams until the test completes them. */
 extern int fake_ud_hold;
 
-/* The send queues of QPs in SQD are not drained yet. */
+/* If set, the send queues of QPs in SQD are not yet drained. */
 extern int fake_sq_draining;
 
 /* The device refuses requests of a QP in error, or the error state itself. */
@@ -52,13 +52,13 @@ void fake_ports_reset(void);
 /* Protection domains whose devices have no QP left; NULL: none. */
 extern const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
 
-/* Address handles that exist. */
+/* Number of address handles. */
 extern int fake_num_ahs;
-/* The attributes of the address handle. */
+/* Returns the attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 
 /* Completes the oldest signaled send of the CQ (or one flushed by a QP in
- * error) with `status`. 0: there is none. */
+ * error) with `status`. Returns 0 if there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 
 /* Completes one send of `qp`. */
@@ -68,31 +68,33 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
 /* Completes the receive of a datagram. */
 void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
 
-/* The QP of that number or NULL; and the number of its connected QP, 0 if
- * none. */
+/* The first returns the QP with that number, or NULL. The second returns the
+ * number of the QP that it is connected to, or 0. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
-/* The READs that it may have in flight, and those that it answers at a time. */
+/* Return the number of READs that it may have in flight, and of those that it
+ * answers at a time. */
 unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
 unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
-/* The flow label of its path. */
+/* Returns the flow label of the QP's path. */
 uint32_t fake_qp_label(const struct ibv_qp *qp);
 
-/* Unpolled completions of `qp`. */
+/* Returns the number of unpolled completions of `qp`. */
 unsigned fake_num_completions(const struct ibv_qp *qp);
 
-/* Posted receives without a message. */
+/* Returns the number of posted receives without a message. */
 unsigned fake_num_receives(const struct ibv_srq *srq);
 
-/* Called before the destruction of a QP. May be NULL. */
+/* Called before a QP is destroyed. May be NULL. */
 extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
-/* Delivers a message on `qp` to the oldest receive of its SRQ; 0 if there is
- * none. An oversized message is truncated; a device would refuse it. */
+/* Delivers a message on `qp` to the oldest receive of its SRQ. Returns 0 if
+ * there is none. An oversized message is truncated, whereas a device would
+ * refuse it. */
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
                  enum ibv_wc_status status);
 
-/* Removes all entries of the SRQ and the CQ. */
+/* Removes all entries from the SRQ and the CQ. */
 void fake_srq_clear(struct ibv_srq *srq);
 void fake_cq_clear(struct ibv_cq *cq);
 

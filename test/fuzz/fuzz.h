@@ -1,8 +1,8 @@
 /*
  * Shared by the fuzz targets. A target is one file with one function,
  * LLVMFuzzerTestOneInput(), linked with libFuzzer (contrib/fuzz) or with
- * replay.c (make check). The input bytes control a target: fuzz_u8() and its
- * variants take them from the front, and return 0 at the end.
+ * replay.c (make check). The input bytes control the target: fuzz_u8() and its
+ * variants take bytes from the front, and return 0 when none are left.
  */
 #ifndef MRAIL_TEST_FUZZ_H
 #define MRAIL_TEST_FUZZ_H
@@ -17,15 +17,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Checks with many comparisons: the fuzzer ignores these, which would not guide
- * it and would take half of the time. */
+/* Marks checks with many comparisons, which the fuzzer must not trace. They
+ * would not guide it and would take half of the time. */
 #ifdef __clang__
 #define FUZZ_UNTRACED __attribute__((no_sanitize("coverage")))
 #else
 #define FUZZ_UNTRACED
 #endif
 
-/* An invariant. A violation is a finding. */
+/* An invariant. A violation counts as a finding. */
 #define FUZZ_CHECK(_cond, ...)                                                 \
     do {                                                                       \
         if (MRAIL_UNLIKELY(!(_cond))) {                                        \
@@ -46,8 +46,8 @@ static inline size_t fuzz_left(const fuzz_in_t *in)
     return (size_t)(in->end - in->p);
 }
 
-/* Reads up to `length` bytes; missing ones are zero. Returns the number
- * read. */
+/* Reads `length` bytes; if fewer are left, the rest is zero. Returns the number
+ * of bytes read. */
 static inline size_t fuzz_bytes(fuzz_in_t *in, void *to, size_t length)
 {
     size_t n = MRAIL_MIN(length, fuzz_left(in));

@@ -1,8 +1,10 @@
 /*
- * Rule sets of switches: the first byte chooses the dialect, the rest is the text.
+ * Switch rule sets: the first byte chooses the dialect, and the rest is the
+ * text.
  *
- * Invariants: an error says why and prints nothing; findings are one line each, as
- * many as the report counts, and none if the rules are good.
+ * Invariants: on error, a reason is given and nothing is printed. Otherwise the
+ * findings are one line each, as many as the report counts, and there are none
+ * for a correct rule set.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -49,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int ret;
 
     FUZZ_CHECK(stream != NULL, "no memory");
-    /* Letters choose, too, so that a corpus is easy to write. */
+    /* A letter also selects a dialect, so that a corpus is easy to write. */
     ret =
         mrail_acl_check((mrail_acl_dialect_t)(choice % MRAIL_ACL_NUM_DIALECTS),
                         text, size - (size > 0), (choice & 0x20) ? 0 : 8,

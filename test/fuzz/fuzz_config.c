@@ -1,11 +1,13 @@
 /*
  * User input: values of all parameters (UCX_MRAIL_*), unknown names, device
- * lists against a machine with any ports, rates of software rails. The input is
- * lines; the first byte selects their meaning.
+ * lists on a machine with arbitrary ports, and rates of software rails. The
+ * input consists of lines; the first byte selects how they are read.
  *
- * Also checked: a refused value leaves its field unchanged; a configuration
- * that passes the check is within its ranges; a selected port can be a rail; an
- * accepted rate is valid.
+ * Also checked:
+ * - A refused value leaves its field unchanged.
+ * - A configuration that passes the check is within its ranges.
+ * - A selected port can be a rail.
+ * - An accepted rate is valid.
  */
 #include "config.h"
 #include "fake_verbs.h"
@@ -43,7 +45,7 @@ static void on_unknown(void *arg, const char *name, const char *nearest)
     FUZZ_CHECK(strncmp(name, "UCX_MRAIL_", 10) == 0, "%s", name);
 }
 
-/* The next line as a separate string; NULL at the end. */
+/* Returns the next line as a separate string, or NULL at the end. */
 static char *next_line(fuzz_in_t *in)
 {
     const uint8_t *end = memchr(in->p, '\n', fuzz_left(in));
@@ -107,7 +109,7 @@ static void take_params(fuzz_in_t *in, int names)
     any_ports(in);
     while ((line = next_line(in)) != NULL) {
         value = strchr(line, '=');
-        if (names) { /* each is compared with all others */
+        if (names) { /* each name is compared with all others */
             take_name(line);
         } else if (value != NULL) {
             *value++ = '\0';
@@ -143,7 +145,7 @@ static void take_rates(fuzz_in_t *in)
                                                (rates[i] <= 1000000000000)),
                            "rate %u of '%s'", i, line);
             }
-            /* Longer than any rate, and longer than the buffer for one. */
+            /* No accepted rate is as long as the buffer for one. */
             for (const char *p = line; *p != '\0'; p += (*p == ',')) {
                 size_t length = strcspn(p, ",");
 

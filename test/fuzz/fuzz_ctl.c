@@ -1,5 +1,5 @@
 /*
- * Control messages, as they arrive on the UD queue pairs. Earlier messages,
+ * Control messages as they arrive on the UD queue pairs. Earlier messages,
  * timers, the program and device failures determine the state of the engine.
  * See engine_env.h.
  */

@@ -1,9 +1,9 @@
 /*
  * Input of `mrail lab` and `mrail simulate`: random bytes as a fabric.
  *
- * Invariants: an error names place and reason, and nothing is returned. In an
- * accepted fabric all indices are in range, links go one tier up, addresses are
- * unique, and both ends of a link agree about it.
+ * Invariants: an error gives the place and the reason, and nothing is returned.
+ * In an accepted fabric, all indices are in range, each link leads one tier up,
+ * addresses are unique, and both ends of a link agree about it.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int ret;
 
     if (size > 2000) {
-        return 0; /* a few lines make any fabric */
+        return 0; /* a few lines suffice for any kind of fabric */
     }
     ret = mrail_fabric_parse("x", (const char *)data, size, &fabric, why,
                              sizeof(why));

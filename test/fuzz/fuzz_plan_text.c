@@ -2,9 +2,9 @@
  * Input of `mrail plan`: random bytes as a topology, as demands and as a
  * pattern.
  *
- * Invariants: an error names place and reason, and nothing is returned.
- * Accepted input is in range and in order, and its text form reads back the
- * same.
+ * Invariants: an error gives the place and the reason, and nothing is returned.
+ * Accepted input is in range and in order. Reading its text form back gives the
+ * same result.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -14,9 +14,9 @@
 #include <errno.h>
 
 #define RANKS 12u
-#define SMALL                                                                  \
-    64u /* nodes and ranks of a topology that is looked at closely             \
-         */
+/* Maximum number of nodes and ranks of a topology that is examined in
+ * detail. */
+#define SMALL 64u
 
 static void check_why(int ret, const char *why)
 {
@@ -81,7 +81,8 @@ static void check_topo(const char *text, size_t size)
 
 /* ---- Demands ---- */
 
-/* In order, not empty, and for another rank. */
+/* Checks that the demands are in order, not empty, and not for the sender
+ * itself. */
 static void check_order(const mrail_plan_demand_t *demands, size_t num)
 {
     uint64_t total = 0;

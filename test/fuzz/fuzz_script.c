@@ -1,10 +1,10 @@
 /*
  * Fault scripts from users: random bytes. An accepted script runs on two nodes
- * of two rails, with times and counters from the end of the input.
+ * with two rails each. The end of the input provides times and counters.
  *
- * Invariants: an error names file and line, and nothing is returned. Accepted
- * input is in range and reads back the same. Applied values are those of steps
- * or of the rails. At the end everything can be restored.
+ * Invariants: an error gives the file and the line, and nothing is returned.
+ * Accepted input is in range and reads back the same. Every applied value comes
+ * from a step or is the rail's own. At the end everything can be restored.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -113,7 +113,8 @@ static void check_same(const sroce_fault_step_t *step)
     sroce_fault_script_destroy(again);
 }
 
-/* Calls are as far apart as the shortest period allows in bounded time. */
+/* Spaces the calls so that even the shortest period ends in a bounded number of
+ * them. */
 static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
 {
     fuzz_rails_t rails = {.script = script};

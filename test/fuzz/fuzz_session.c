@@ -1,10 +1,10 @@
 /*
- * Data that processes of software rails read from each other: the head of a
+ * Data that processes of software rails read from each other: the header of a
  * session file, addresses looked up in it, names, and messages to and from the
  * session daemon, with descriptors.
  *
- * Also checked: a file that passes the check is never left; a message leaks no
- * descriptor.
+ * Also checked: after a file passes the check, no access leaves it. A message
+ * leaks no descriptor.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -45,7 +45,7 @@ static void take_file(fuzz_in_t *in)
     session->slots_per_dev = SROCE_SESSION_SLOTS;
     memcpy(session->name, "x", 2);
     head = (uint8_t *)session;
-    while (fuzz_left(in) > 12) { /* changes of the file: offset, value */
+    while (fuzz_left(in) > 12) { /* changes to the file: offset, value */
         size_t at = fuzz_u16(in) % sizeof(*session);
 
         length = MRAIL_MIN(1u + fuzz_u8(in) % 48u, sizeof(*session) - at);
@@ -118,7 +118,7 @@ static void take_message(fuzz_in_t *in)
         FUZZ_CHECK(0, "socketpair: %s", strerror(errno));
     }
     if (length == 0) {
-        return; /* as at the end of the connection */
+        return; /* an empty message would look like the end of the connection */
     }
     before = lowest_fd();
     send_raw(data, length, how & 3);

@@ -1,14 +1,14 @@
 /*
  * Packets for the protocol core of the software device. The first bytes choose
- * the states of the queue pairs and the settings of the device. Then commands
- * follow: a packet, work requests, a pull, time, state moves, registrations. A
- * packet is raw bytes, or fields of which queue pair, PSN, key and ICRC are
- * often right.
+ * the states of the queue pairs and the settings of the device. Commands
+ * follow: a packet, work requests, a pull, time, state transitions, or
+ * registrations. A packet consists of raw bytes, or of fields whose queue pair,
+ * PSN, key and ICRC are often right.
  *
  * Also checked:
- * - No byte outside the registered regions changes, and none in a region without
- *   write permission. Sent bytes come from registered memory.
- * - A work request completes at most once, and every signalled one completes when
+ * - No byte outside the registered regions changes, and none in a region
+ *   without write permission. Sent bytes come from registered memory.
+ * - A work request completes at most once. Every signaled one completes when
  *   the queue pair goes to the error state.
  * - A completion queue never has more entries than were posted.
  */
@@ -72,7 +72,7 @@ typedef struct network {
     uint32_t peer_ip;
     uint32_t num_ids;
     uint8_t id_state[MAX_IDS];
-    uint8_t id_qp[MAX_IDS]; /* NUM_QPS: on the SRQ */
+    uint8_t id_qp[MAX_IDS]; /* NUM_QPS for the SRQ */
     sroce_txrun_t run;
 } net_t;
 
@@ -190,7 +190,7 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     int ret = sroce_qp_modify(qp, &attr, qp_mask(qp, to));
 
     if ((ret == 0) && (to == IBV_QPS_RESET)) {
-        /* Flushes the queue. */
+        /* A reset flushes the queue. */
         for (uint32_t i = 0; i < w.num_ids; ++i) {
             if ((w.qp[w.id_qp[i] % NUM_QPS] == qp) && (w.id_qp[i] < NUM_QPS) &&
                 (w.id_state[i] != ID_DONE)) {
@@ -200,7 +200,7 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     }
 }
 
-/* Moves a QP from RESET to one of the states, by legal transitions. */
+/* Moves a QP from RESET to one of the states by legal transitions. */
 static void qp_start(sroce_qp_t *qp, uint8_t state, uint8_t kind)
 {
     static const enum ibv_qp_state way[] = {IBV_QPS_INIT, IBV_QPS_RTR,
@@ -319,7 +319,7 @@ static uint32_t any_length(fuzz_in_t *in)
     return (choice < MRAIL_ARRAY_SIZE(lengths)) ? lengths[choice] : choice * 4u;
 }
 
-/* Local memory: never NEVER, sometimes with a wrong key. */
+/* Returns local memory, never the region NEVER, sometimes with a wrong key. */
 static struct ibv_sge any_sge(fuzz_in_t *in, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
@@ -333,7 +333,7 @@ static struct ibv_sge any_sge(fuzz_in_t *in, uint32_t length)
 
     if ((choice & 0x0c) == 0x0c) {
         sge.lkey ^= fuzz_u8(in);
-        sge.length = length; /* may end behind the region */
+        sge.length = length; /* may reach beyond the end of the region */
     }
     return sge;
 }
@@ -374,7 +374,7 @@ static void post_send(fuzz_in_t *in)
         wr.wr.rdma.remote_addr = fuzz_u8(in);
     }
     wr.wr_id = new_id(qp, (wr.send_flags & IBV_SEND_SIGNALED) != 0);
-    /* In ERR it completes as flushed during the call. */
+    /* In ERR, the request completes as flushed during the call. */
     ++w.num_ids;
     if (sroce_qp_post_send(w.qp[qp], &wr, &bad) != 0) {
         w.id_state[wr.wr_id] = ID_DONE;
@@ -431,7 +431,8 @@ static uint32_t any_psn(fuzz_in_t *in, const sroce_qp_t *qp, int response)
     }
 }
 
-/* Address and key of a region, which may be wrong in one of many ways. */
+/* Writes the address and key of a region. Either may be wrong in one of many
+ * ways. */
 static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
@@ -450,8 +451,8 @@ static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
         addr += (uint64_t)(int64_t)(int16_t)fuzz_u16(in);
         break;
     case 3:
-        addr += REGION - length + fuzz_u8(in) % 8 - 4; /* at the end of the
-                                                        * region */
+        /* At the end of the region. */
+        addr += REGION - length + fuzz_u8(in) % 8 - 4;
         break;
     default:
         addr += (choice >> 6) * 8u;
@@ -534,7 +535,7 @@ static void packet(fuzz_in_t *in)
     uint32_t payload = 0, length, pad;
 
     if ((choice & 8) && (op_choice & 0x80)) {
-        opcode = fuzz_u8(in); /* any opcode, also an undefined one */
+        opcode = fuzz_u8(in); /* any opcode, even an undefined one */
         op = &sroce_ops[opcode];
     }
     if (op->flags & SROCE_OPF_PAYLOAD) {
@@ -549,7 +550,7 @@ static void packet(fuzz_in_t *in)
              pad + SROCE_ICRC_BYTES;
     memset(pkt + MRAIL_MAX(op->hdr_bytes, (uint8_t)SROCE_BTH_BYTES), 0xee,
            payload);
-    if (choice & 0x80) { /* truncated, or other header bits */
+    if (choice & 0x80) { /* truncated, or with other header bits */
         uint8_t how = fuzz_u8(in);
 
         if (how & 0x80) {
@@ -586,7 +587,7 @@ static int in_region(const uint8_t *p, size_t n)
     return 0;
 }
 
-/* 1: inline data in the ring of the queue pair. */
+/* Returns 1 if `p` is inline data in the ring of the queue pair. */
 static int in_ring(const sroce_qp_t *qp, const uint8_t *p, size_t n)
 {
     return (p >= qp->req.ring) &&
@@ -660,8 +661,8 @@ static void set_things(fuzz_in_t *in)
     }
 }
 
-/* Invariants of the send queue from core.h. Only sent packets are
- * acknowledged. */
+/* Checks the invariants of the send queue from core.h, and that only sent
+ * packets are acknowledged. */
 FUZZ_UNTRACED
 static void check_queues(void)
 {
@@ -724,8 +725,8 @@ static void command(fuzz_in_t *in)
     }
 }
 
-/* All signaled work has completed once the QPs are in error; receives of an SRQ
- * stay. */
+/* Checks that all signaled work is complete once the QPs are in error. Receives
+ * of an SRQ remain. */
 FUZZ_UNTRACED
 static void finish(void)
 {

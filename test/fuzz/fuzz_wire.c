@@ -1,9 +1,9 @@
 /*
- * Decoding of a peer's bytes: control messages, addresses, remote keys, and
+ * Decoding of a peer's bytes: control messages, addresses and remote keys, and
  * their first uses (rail pairing, subnets).
  *
  * Also checked: every decoded number is in range. An accepted message encodes
- * to the same bytes, so nothing in it was ignored.
+ * to the same bytes, so no part of it was ignored.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -12,7 +12,8 @@
 #include "rail/discovery.h"
 #include "rail/wire.h"
 
-/* A copy of exactly this size: reads past the end are detected. */
+/* Returns a copy of exactly this size, so that reads past the end are
+ * detected. */
 static uint8_t *alone(const fuzz_in_t *in, size_t size)
 {
     uint8_t *copy = calloc(1, MRAIL_MAX(size, (size_t)1));

@@ -61,7 +61,7 @@ print-fuzz-targets:
 
 EXTRA_DIST += test/fuzz/corpus
 
-# A job with an attacker on its network.
+# A job under attack from the same network.
 check_PROGRAMS += attacker attack_job
 TESTS += test/fuzz/attack.sh
 EXTRA_DIST += test/fuzz/attack.sh

@@ -1,12 +1,13 @@
 /*
- * Runs a fuzz target without libFuzzer: first every file of its corpus, then a
- * bounded number of random changes of them, at a fixed seed.
+ * Runs a fuzz target without libFuzzer: first on every file of its corpus, then
+ * on a bounded number of random changes to them, with a fixed seed.
  *
  * usage: fuzz_NAME [FILE...]
- * Without files: the corpus, $srcdir/test/fuzz/corpus/NAME, and
- * MRAIL_FUZZ_MUTATIONS (100000) changed inputs at MRAIL_FUZZ_SEED (1).
- * With files, only those.  An input that crashes or takes longer than
- * LIMIT_S is kept in fuzz-finding-NAME, in the current directory.
+ *
+ * Without arguments, it runs the corpus, $srcdir/test/fuzz/corpus/NAME, and
+ * MRAIL_FUZZ_MUTATIONS (100000) changed inputs with seed MRAIL_FUZZ_SEED (1).
+ * With arguments, it runs only those files. An input that crashes or takes
+ * longer than LIMIT_S is saved as fuzz-finding-NAME in the current directory.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -30,11 +31,12 @@ typedef struct input {
 static input_t *corpus;
 static unsigned num_inputs;
 static const char *target;
-/* For the signal handler: the present input. */
+/* The current input, for the signal handler. */
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
-/* The sanitizers call it before they end the process. Absent without them. */
+/* The sanitizers call `callback` before they end the process. Without them,
+ * this function is absent. */
 void __sanitizer_set_death_callback(void (*callback)(void))
     __attribute__((weak));
 
@@ -102,7 +104,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* In order of names, so that the seed determines everything. */
+/* Loads the files in the order of their names, so that the seed determines
+ * everything. */
 static int load_corpus(const char *dir)
 {
     struct dirent *entry;
@@ -154,18 +157,18 @@ static void change_once(mrail_rng_t *rng, input_t *in)
             in->data[at] ^= (uint8_t)(1u << mrail_rng_below(rng, 8));
         }
         break;
-    case 3: /* a cut */
+    case 3: /* removes a part */
         memmove(in->data + at, in->data + at + n, in->size - at - n);
         in->size -= n;
         break;
-    case 4: /* the end of another input */
+    case 4: /* appends the end of another input */
         other = &corpus[mrail_rng_below(rng, num_inputs)];
         if (at < other->size) {
             memcpy(in->data + at, other->data + at, other->size - at);
             in->size = other->size;
         }
         break;
-    case 5: /* a repetition */
+    case 5: /* repeats a part */
         n = (uint32_t)MRAIL_MIN(in->size - at, (sizeof(in->data) - in->size));
         memmove(in->data + at + n, in->data + at, in->size - at);
         in->size += n;
@@ -186,8 +189,8 @@ static void mutate(uint64_t seed, unsigned long count)
         while (changes-- > 0) {
             change_once(&rng, &in);
         }
-        /* A copy of exactly this size: the sanitizer detects reads past the
-         * end. */
+        /* A copy of exactly this size, so that the sanitizer detects reads past
+         * the end. */
         uint8_t *copy = malloc(in.size + 1);
 
         if (copy != NULL) {

@@ -1,4 +1,5 @@
-/* MPI_Alltoall of `size` bytes per pair, `rounds` times, every byte checked. */
+/* Runs MPI_Alltoall with `size` bytes per pair, `rounds` times, and checks
+ * every byte. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

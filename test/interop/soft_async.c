@@ -10,11 +10,11 @@ static void events_of_a_queue_pair(void)
     EXPECT(drain(&a, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
     EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
-    EXPECT(!readable(a.ctx->async_fd, QUIET_MS)); /* no notification was
-                                                   * requested */
+    /* Without a request for notification. */
+    EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
-    EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was in that state */
+    EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was already in that state */
     EXPECT(!readable(b.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
     pair_close();
@@ -55,7 +55,7 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key: only an event tells the owner of the memory. */
+/* A WRITE with a wrong key. Only the event informs the owner of the memory. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;
@@ -72,12 +72,13 @@ static void refused_access_is_an_event(void)
     EXPECT(ibv_post_send(a.qp, &wr, &bad) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_ACCESS_ERR);
     EXPECT(async_comes(&b, IBV_EVENT_QP_ACCESS_ERR));
-    EXPECT(!readable(a.ctx->async_fd, QUIET_MS)); /* it has a completion */
+    /* The completion reports the error. */
+    EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     pair_close();
     OK();
 }
 
-/* A READ that the queue pair does not allow. */
+/* Sends a READ that the queue pair does not allow. */
 static void unsupported_operation_is_an_event(void)
 {
     struct ibv_sge sge;
@@ -98,7 +99,7 @@ static void unsupported_operation_is_an_event(void)
     OK();
 }
 
-/* A failed receive has a completion, and no event. */
+/* A failed receive has a completion but no event. */
 static void a_failed_receive_is_no_event(void)
 {
     struct ibv_sge sge;
@@ -106,8 +107,8 @@ static void a_failed_receive_is_no_event(void)
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
-    sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey}; /* 8 bytes
-                                                              * arrive */
+    /* 8 bytes arrive. */
+    sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey};
     EXPECT(ibv_post_recv(b.qp, &wr, &bad) == 0);
     EXPECT(post_send(&a, 1, 0) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_INV_REQ_ERR);

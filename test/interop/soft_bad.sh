@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad input: each case gets one clear sentence and the right exit status.
-# Nothing crashes, and nothing remains.
+# Bad input. Each case gets one clear sentence and the right exit status.
+# Nothing crashes, and nothing is left behind.
 . "$(dirname "$0")/soft_lib.sh"
 
 s="--session $session"
@@ -73,7 +73,7 @@ wait $stress || { fail "garbage disturbed a job"; show "$tmp/stress"; }
 short=$(counter drop_short) wrong=$(counter drop_misrouted)
 echo "# garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
-report 'garbage is dropped and counted, and a job goes on'
+report 'garbage is dropped and counted, and a job continues'
 
 # More processes than a device has slots.
 soft ./soft_processes 129 >"$tmp/out" 2>&1 && fail "129 opens of one device"
@@ -82,10 +82,10 @@ grep -q 'slots of the device are taken' "$tmp/out" ||
 soft ./soft_processes 128 || fail "128 opens of one device"
 (ulimit -n 1024; soft ./soft_stress --procs 4 --rails 4 --seconds 0.3) ||
     fail "1024 descriptors are not enough"
-report 'as many processes as a device has slots, and one more'
+report 'as many processes as a device has slots, and one too many'
 
-# A session daemon without free descriptors: the refused process prints the
-# remedy, and processes with a slot continue.
+# A session daemon without free descriptors. The refused process prints the
+# remedy, and processes that have a slot continue.
 full=$session-full
 (ulimit -n 24; exec timeout 30 $soft --session $full -- sleep 30) &
 filler=$!
@@ -95,12 +95,12 @@ timeout 20 $soft --session $full -- ./soft_processes 40 >"$tmp/out" 2>&1 &&
 grep -q "raise the hard limit ('ulimit -Hn')" "$tmp/out" ||
     { fail "no sentence about the session daemon's limit"; show "$tmp/out"; }
 kill $filler; wait $filler 2>/dev/null
-# The same in the process itself.
+# The process itself has too few descriptors.
 (ulimit -n 40; soft ./soft_processes 100) >"$tmp/out" 2>&1 &&
     fail "100 opens with 40 descriptors"
-report 'too few descriptors: in the session daemon, in the process'
+report 'too few descriptors in the session daemon, and in the process'
 
-# A damaged file, another version, another mode.
+# A damaged file, another version, and another mode.
 file=/dev/shm/mrail-soft.$(id -u).$session
 cp "$file" "$tmp/good"
 printf 'X' | dd of="$file" bs=1 seek=0 conv=notrunc 2>/dev/null
@@ -115,8 +115,8 @@ chmod 600 "$file"
 gives 0 "soft3" $soft status $s
 release
 gone
-# Without a session the library lets everything through.
+# Without a session, the library passes all calls through.
 n=$(LD_PRELOAD=./.libs/libmrail-softroce.so ibv_devices 2>&1 | grep -c soft)
 [ "$n" = 0 ] || fail "devices without a session"
-report 'without a session the library lets everything through'
+report 'without a session, the library passes all calls through'
 finish

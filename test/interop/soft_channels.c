@@ -1,7 +1,6 @@
 /*
- * Completion channels: when a CQ raises an event, on which channel, and the
- * conditions of its destruction. Source: ibv_get_cq_event(3),
- * ibv_req_notify_cq(3).
+ * Completion channels: when a CQ raises an event, on which channel, and when a
+ * channel can be destroyed. Source: ibv_get_cq_event(3), ibv_req_notify_cq(3).
  */
 #include "soft_pair.h"
 
@@ -78,7 +77,7 @@ static void solicited_only(void)
     EXPECT(readable(b.channel->fd, WAIT_MS));
     EXPECT(ibv_get_cq_event(b.channel, &cq, &context) == 0);
     ibv_ack_cq_events(cq, 1);
-    /* A failed completion counts as solicited, too. */
+    /* A failed completion also counts as solicited. */
     EXPECT(ibv_req_notify_cq(b.rcq, 1) == 0);
     EXPECT(post_recv(&b, 1) == 0);
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
@@ -87,8 +86,8 @@ static void solicited_only(void)
     OK();
 }
 
-/* If the CQ is armed for any completion, a request for solicited ones keeps
- * that. */
+/* If the CQ is armed for any completion, a request for solicited ones does not
+ * restrict it. */
 static void solicited_does_not_disarm(void)
 {
     pair_open(IBV_QPT_RC, 0);
@@ -157,7 +156,7 @@ static void armed_without_a_channel(void)
     a.qp = qp;
     EXPECT(ibv_req_notify_cq(cq, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_ERR) == 0);
-    EXPECT(post_recv(&a, 9) == 0); /* flushed */
+    EXPECT(post_recv(&a, 9) == 0); /* flushed later */
     EXPECT((wait_wc(cq, &wc) == IBV_WC_WR_FLUSH_ERR) && (wc.wr_id == 9));
     EXPECT(ibv_destroy_qp(qp) == 0);
     a.qp = NULL;
@@ -166,7 +165,7 @@ static void armed_without_a_channel(void)
     OK();
 }
 
-/* Requests in flight are dropped; the peer's queue pair continues. */
+/* Requests in flight are dropped. The peer's queue pair continues to work. */
 static void destroyed_with_requests_under_way(void)
 {
     struct ibv_qp_attr at;
@@ -185,7 +184,7 @@ static void destroyed_with_requests_under_way(void)
     OK();
 }
 
-/* Destruction of a CQ discards its unread events. */
+/* Destroying a CQ discards its unread events. */
 static void unread_events_go_with_the_queue(void)
 {
     pair_open(IBV_QPT_RC, 0);
@@ -209,7 +208,7 @@ static void *sleep_and_send(void *arg)
     return arg;
 }
 
-/* No thread polls: a thread that waits on the channel is woken. */
+/* No thread polls, but a thread that waits on the channel is woken. */
 static void a_waiting_thread_is_woken(void)
 {
     struct ibv_wc wc;

@@ -1,8 +1,11 @@
 /*
- * A stopped receiver and senders of many single packets. Packets in flight
- * must fit into its socket, whatever memory the kernel uses for each.
+ * A stopped receiver, and senders of many single packets. Packets in flight
+ * must fit into the receiver's socket, however much memory the kernel uses for
+ * each.
  *
- * usage: soft_credit (in a session); the script checks the kernel's drop counter
+ * usage: soft_credit (in a session)
+ *
+ * The script checks the kernel's drop counter.
  */
 #include <infiniband/verbs.h>
 #include <signal.h>
@@ -67,7 +70,8 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
                              .path_mtu = IBV_MTU_4096,
                              .dest_qp_num = peer,
                              .min_rnr_timer = 1,
-                             .timeout = 20, /* 4 s: no retransmission */
+                             /* 4 s, so nothing is retransmitted. */
+                             .timeout = 20,
                              .retry_cnt = 7,
                              .rnr_retry = 7};
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Many single packets to a receiver that is stopped: the kernel takes a power
-# of two for each, and still drops none (soft_credit.c).
-# Words are wanted; some variables are for the library.
+# Many single packets to a receiver that is stopped. The kernel rounds the
+# memory of each up to a power of two, but must not drop any (soft_credit.c).
+# Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

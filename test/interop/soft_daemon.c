@@ -1,6 +1,6 @@
-/* Sessions and their session daemon, without a device: addresses of sessions
- * whose names have equal hashes, lost descriptors, a process that stops in the
- * middle of a join. */
+/* Sessions and their session daemon, without a device: sessions whose names
+ * have equal hashes, lost descriptors, and a process that stops in the middle
+ * of a join. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -24,12 +24,12 @@
 
 #include "softroce/host/daemon.h"
 
-#define WAIT_MS 2500 /* shorter than the wait of a join for another process */
+#define WAIT_MS 2500 /* shorter than a join waits for another process */
 
 typedef struct fixture {
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_params_t params;
-    pid_t pid; /* of the session daemon */
+    pid_t pid; /* the session daemon */
 } fixture_t;
 
 static void params_fill(sroce_session_params_t *params, const char *name)
@@ -49,7 +49,7 @@ static void own_name(char *name, unsigned number)
 
 /* ---- Addresses ---- */
 
-/* The first address (host order) of a session's file. */
+/* Returns the first address in a session's file, in host byte order. */
 static uint32_t first_addr(const sroce_session_hold_t *hold)
 {
     struct stat st;
@@ -82,8 +82,8 @@ static void end(const char *name, const sroce_session_hold_t *hold)
     sroce_session_hold_close(hold);
 }
 
-/* 60 names on 254 bases: without the lock, two of them share a base in all but
- * one of a thousand runs. */
+/* 60 names share 254 bases. Without the lock, two of them would get the same
+ * base in all but one of a thousand runs. */
 static void test_bases_differ(void **state)
 {
     enum { NUM = 60 };
@@ -105,7 +105,8 @@ static void test_bases_differ(void **state)
     }
 }
 
-/* A killed holder leaves nothing: the next session gets the same base. */
+/* A killed holder leaves nothing behind, so the next session gets the same
+ * base. */
 static void test_base_comes_back(void **state)
 {
     sroce_session_hold_t hold;
@@ -119,7 +120,7 @@ static void test_base_comes_back(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(30);
-        pause(); /* with copies of both descriptors */
+        pause(); /* keeps its copies of both descriptors open */
         _exit(0);
     }
     end(name, &hold);
@@ -131,8 +132,8 @@ static void test_base_comes_back(void **state)
     end(name, &hold);
 }
 
-/* A program of any user occupies a base. Another base is taken. A given base is
- * refused, and nothing is left behind. */
+/* A program of any user occupies a base. A session without a given base takes
+ * another one. A given base is refused, and nothing is left behind. */
 static void test_base_is_taken(void **state)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -147,7 +148,7 @@ static void test_base_is_taken(void **state)
     addr = create(name, 0, &hold);
     end(name, &hold);
     sin.sin_addr.s_addr = htonl(addr);
-    /* Its socket options make no difference. */
+    /* The program's socket options make no difference. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
@@ -160,7 +161,7 @@ static void test_base_is_taken(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     close(fd);
     assert_int_equal(create(name, params.base_addr, &hold), addr);
-    /* The session of this name holds the base: it may be opened. */
+    /* The session of this name holds the base, so it may be opened. */
     assert_int_equal(sroce_session_create(&params, &hold), -EEXIST);
     end(name, &hold);
 }
@@ -216,7 +217,7 @@ static void request(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
     assert_int_equal(sroce_daemon_send(conn, &msg, -1), 0);
 }
 
-/* The reply of this kind; op is 0 if none comes. */
+/* Returns the next reply of this kind, or one with op 0 if none comes. */
 static sroce_daemon_msg_t answer(int conn, sroce_daemon_op_t op, int *fd_p)
 {
     sroce_daemon_msg_t msg = {0};
@@ -239,7 +240,7 @@ static sroce_daemon_msg_t join(int conn, unsigned dev, int *fd_p)
     return answer(conn, SROCE_DAEMON_JOIN, fd_p);
 }
 
-/* Sends some descriptor for the slot. */
+/* Sends a descriptor for the slot. */
 static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
 {
     sroce_daemon_msg_t msg = {
@@ -251,7 +252,7 @@ static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
     return answer(conn, SROCE_DAEMON_BOUND, NULL);
 }
 
-/* While a process is stopped in a join, all others get replies. */
+/* While one process is stopped in a join, all others get replies. */
 static void test_stopped_process(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state);
@@ -260,7 +261,8 @@ static void test_stopped_process(void **state)
 
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
-    assert_int_equal(fd, -1); /* it should make the socket, and does not */
+    /* This process must make the socket, but does not. */
+    assert_int_equal(fd, -1);
     msg = join(other, 1, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
@@ -271,17 +273,17 @@ static void test_stopped_process(void **state)
     request(other, SROCE_DAEMON_LEAVE, 1, 0);
     assert_int_equal(answer(other, SROCE_DAEMON_LEAVE, NULL).op,
                      SROCE_DAEMON_LEAVE);
-    /* The same device: the order of the kernel's array requires it to wait
-     * ... */
+    /* A join of the same device must wait, because sockets have an order in the
+     * kernel's array. */
     request(third, SROCE_DAEMON_JOIN, 0, 0);
     assert_int_equal(answer(third, SROCE_DAEMON_JOIN, &fd).op, 0);
-    /* ... until the first process continues */
+    /* The wait ends when the first process continues. */
     assert_int_equal(hand_in(stopped, 0, 0).op, SROCE_DAEMON_BOUND);
     msg = answer(third, SROCE_DAEMON_JOIN, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
     assert_int_equal(msg.slot, 1);
-    /* or ends. */
+    /* The wait also ends when the other process exits. */
     request(other, SROCE_DAEMON_JOIN, 0, 0);
     close(third);
     msg = answer(other, SROCE_DAEMON_JOIN, &fd);
@@ -292,7 +294,8 @@ static void test_stopped_process(void **state)
     close(other);
 }
 
-/* A join that waits too long is refused. Then the device is usable again. */
+/* A join that waits too long is refused. The device is usable again
+ * afterwards. */
 static void test_stopped_for_long(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state), fd = -1;
@@ -312,8 +315,8 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel dropped a descriptor in transit. Its sender gets an error, and
- * later slots are still assigned in the right order. */
+/* The kernel drops a descriptor in transit. Its sender gets an error, and later
+ * slots are still assigned in the right order. */
 static void test_lost_descriptor(void **state)
 {
     sroce_daemon_msg_t bound = {

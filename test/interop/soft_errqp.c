@@ -1,7 +1,7 @@
 /*
- * Queue pairs that fail as after a fatal device error, in a program that
- * waits. Each raises IBV_EVENT_QP_FATAL, is in the error state, and flushes
- * its receives. Other queue pairs are unchanged.
+ * Queue pairs that fail as if by a fatal device error, in a program that waits.
+ * Each of them raises IBV_EVENT_QP_FATAL, enters the error state, and flushes
+ * its receives. All other queue pairs are unchanged.
  *
  * usage: soft_errqp QPS EXPECTED COMMAND (in a session; starts COMMAND)
  */
@@ -13,7 +13,7 @@
 
 #define MAX_QPS 64
 #define LIMIT_MS 2000
-#define QUIET_MS 200 /* time without a further event */
+#define QUIET_MS 200 /* time in which no further event may come */
 
 static struct ibv_qp *qps[MAX_QPS];
 static int fatal[MAX_QPS];

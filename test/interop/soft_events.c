@@ -1,6 +1,7 @@
 /*
- * Port events: `mrail soft ctl down` and `up` reach a waiting process and a
- * computing one within milliseconds. ibv_query_port() agrees.
+ * Port events: `mrail soft ctl down` and `up` reach a process within
+ * milliseconds, whether it waits or computes, and ibv_query_port() agrees with
+ * them.
  *
  * usage: soft_events MRAIL_SOFT_PROGRAM (in a session)
  */
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LIMIT_MS 200 /* for a loaded machine; a few ms on an idle one */
+#define LIMIT_MS 200 /* for a loaded machine; an idle one takes a few ms */
 
 static double now_ms(void)
 {

@@ -1,15 +1,16 @@
 #!/bin/bash
-# Processes that come, go and are killed while others send: these go on, get
-# their packets, and nothing is left behind; also when the session daemon is killed.
+# Processes start, exit and are killed while others send. The others continue
+# and get their packets, and nothing is left behind. That also holds if the
+# session daemon is killed.
 . "$(dirname "$0")/soft_lib.sh"
 
 SOFT_OPTIONS="--nodes 2 --rails 2"
 hold
-# A third of the processes kills itself half way.
+# A third of the processes kill themselves halfway.
 soft ./soft_stress --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
     >"$tmp/out" 2>&1 || { fail "survivors"; show "$tmp/out"; }
 show "$tmp/out"
-# Joins, exits and kills beside a long job that must not notice.
+# Joins, exits and kills next to a long job, which must not be affected.
 soft ./soft_stress --procs 4 --nodes 2 --rails 2 --seconds 3 >"$tmp/long" 2>&1 &
 long=$!
 for _ in 1 2; do
@@ -22,15 +23,15 @@ wait $long || { fail "the long job"; show "$tmp/long"; }
 show "$tmp/long"
 lost=$(counter drop_misrouted)
 [ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
-report 'processes that are killed: the others go on, and get their packets'
-# The session daemon has them back when it comes to run.
+report 'processes are killed: the others continue and get their packets'
+# The session daemon reclaims the slots when it next runs.
 slots_free() { status >"$tmp/slots" && ! grep -q '"processes": [1-9]' "$tmp/slots"; }
 await 3 slots_free || fail "dead processes still have slots"
 release
 gone
-report 'processes that are killed: nothing is left behind'
+report 'processes are killed: nothing is left behind'
 
-# Kill everything at once, the session daemon with it.
+# Kill the session daemon while a job runs.
 session=$session-k
 hold
 soft ./soft_stress --procs 4 --seconds 2 >"$tmp/alone" 2>&1 &
@@ -44,7 +45,7 @@ for p in /proc/[0-9]*; do
     fi
 done
 [ -n "${killed:-}" ] || fail "the session daemon was not found"
-# The kernel closes the files of the killed session daemon with a delay.
+# The kernel closes the files of the killed session daemon after a delay.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
     timeout 5 $soft status --session $session >/dev/null 2>&1 || break
@@ -53,8 +54,8 @@ timeout 5 $soft status --session $session >/dev/null 2>&1 &&
     fail "a session without a session daemon is shown"
 release
 wait $alone || { fail "a job without a session daemon"; show "$tmp/alone"; }
-# The name can be used again at once.
+# The name can be reused at once.
 soft ./soft_stress --procs 2 --seconds 0.2 >/dev/null || fail "new session"
 gone
-report 'a session daemon that is killed'
+report 'the session daemon is killed'
 finish

@@ -1,18 +1,19 @@
 # shellcheck shell=bash
-# Helpers of the software-rail tests, beside those of test/lib.sh.  Some results are of
-# several conditions: `fail` says which one does not hold, `report` gives the result.
+# Helpers of the software-rail tests, in addition to those of test/lib.sh. Some
+# results depend on several conditions: `fail` names a condition that does not
+# hold, and `report` gives the result.
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/../lib.sh"
-cd "$build" || bail_out "no folder $build"
+cd "$build" || bail_out "no directory $build"
 need_built mrail-soft
 unmet=0
 
 fail() { echo "# FAILED: $*"; unmet=1 failed=1; }
 
-# show FILE: the output of a program, for a failure.
+# show FILE: prints the output of a program after a failure.
 show() { excerpt "$1"; }
 
-# report NAME: one result for all checks since the last report.
+# report NAME: prints one result for all checks since the last report.
 report() {
     if [ $unmet = 0 ]; then
         ok "$1"
@@ -22,7 +23,8 @@ report() {
     fi
 }
 
-# gives STATUS PATTERN COMMAND...: one result, which has the name of the command.
+# gives STATUS PATTERN COMMAND...: prints one result, with the name of the
+# command.
 gives() {
     local want=$1 pattern=$2 name
     shift 2
@@ -32,25 +34,26 @@ gives() {
     expect_run "${name:0:120}" "$want" "$pattern" timeout 10 "$@"
 }
 
-# Runs "$@" in the test's session.  SOFT_OPTIONS: more options of mrail soft.
+# Runs "$@" in the session of the test. SOFT_OPTIONS holds further options of
+# mrail soft.
 soft() {
     timeout ${LIMIT_S:-40} $soft --session $session ${SOFT_OPTIONS:-} -- "$@"
 }
 
 status() { $soft status --session $session --json; }
 
-# Sum of a counter over all devices of the session.
+# Prints the sum of a counter over all devices of the session.
 counter() { status | sed 's/"protocol": {[^}]*}//' | json_sum "$1"; }
 
-# A TCP port of this test's own.
+# Prints a TCP port for this test alone.
 port() { echo $((20000 + $$ % 20000)); }
 p=$(port)
 
-# Waits until somebody listens on the TCP port $p.
+# Waits until a process listens on the TCP port $p.
 await_listener() { await 5 listens "$p" || fail "nobody listens on port $p"; }
 
-# The kernel's count of drops at the session's receive sockets (port 4791 = 12B7
-# of 127.S.x.y).
+# Prints the number of drops that the kernel counted at the session's receive
+# sockets (port 4791 = 12B7 of 127.S.x.y).
 kernel_drops() {
     local s
     s=$(status | grep -o '127\.[0-9]*' | head -1)
@@ -58,9 +61,9 @@ kernel_drops() {
         '$2 ~ a {n += $NF} END {printf "%.0f\n", n}' /proc/net/udp
 }
 
-# pair NAME ARGS...: server and client of a verbs program. The client gets
-# 127.0.0.1 as its last argument. Their output is in $tmp/server and
-# $tmp/client.
+# pair NAME ARGS...: runs the server and the client of a verbs program. The
+# client gets 127.0.0.1 as its last argument. Their output is in $tmp/server
+# and $tmp/client.
 pair() {
     soft "$@" >"$tmp/server" 2>&1 &
     server=$!
@@ -82,6 +85,6 @@ hold() {
 is_there() { status >/dev/null 2>&1; }
 release() { kill $holder; wait $holder 2>/dev/null; }
 
-# The session must be gone a moment after its last process.
+# The session must be gone shortly after its last process.
 gone() { await 10 is_gone || fail "session $session was left behind"; }
 is_gone() { ! ls /dev/shm/mrail-soft.*."$session"* >/dev/null 2>&1; }

@@ -1,7 +1,7 @@
 /*
- * Objects that pyverbs does not cover: objects in use, lists of work requests,
- * the return path of a datagram, fork. soft_channels.c covers completion
- * channels, soft_async.c asynchronous events.
+ * Cases that pyverbs does not cover: destroying objects in use, lists of work
+ * requests, the return path of a datagram, and fork. soft_channels.c covers
+ * completion channels, and soft_async.c covers asynchronous events.
  *
  * usage: soft_objects (in a session); prints "ok - NAME" lines
  *
@@ -25,16 +25,16 @@ static void objects_in_use_stay(void)
     EXPECT(carries(0));
     EXPECT(ibv_destroy_qp(b.qp) == 0);
     b.qp = NULL;
-    EXPECT(ibv_dealloc_pd(b.pd) == EBUSY); /* SRQ, MR */
+    EXPECT(ibv_dealloc_pd(b.pd) == EBUSY); /* the SRQ and the MR use it */
     EXPECT(ibv_destroy_srq(b.srq) == 0);
     b.srq = NULL;
-    EXPECT(ibv_dealloc_pd(b.pd) == EBUSY); /* MR */
+    EXPECT(ibv_dealloc_pd(b.pd) == EBUSY); /* the MR uses it */
     pair_close();
     OK();
 }
 
-/* ibv_close_device(3) does not release objects. It may leak, and nothing
- * worse. */
+/* ibv_close_device(3) does not release objects. It may leak memory, but must do
+ * no other harm. */
 static void closed_with_everything_in_use(void)
 {
     pair_open(IBV_QPT_RC, 1);
@@ -87,7 +87,8 @@ static void first_invalid_request_is_reported(void)
     EXPECT(bad_s == &s[1]);
     EXPECT((wait_wc(a.scq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
     EXPECT((wait_wc(b.rcq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
-    EXPECT(ibv_poll_cq(a.scq, 1, &wc) == 0); /* the third one was not posted */
+    /* The third request was not posted. */
+    EXPECT(ibv_poll_cq(a.scq, 1, &wc) == 0);
     pair_close();
     OK();
 }
@@ -153,7 +154,7 @@ static int child_lives(void)
         (ibv_req_notify_cq(a.scq, 0) == 0) || (ibv_alloc_pd(a.ctx) != NULL)) {
         return 1;
     }
-    /* Like a library that cleans up at exit. */
+    /* A library that cleans up at exit makes the same calls. */
     if ((ibv_destroy_qp(a.qp) != 0) || (ibv_dereg_mr(a.mr) != 0) ||
         (ibv_destroy_cq(a.scq) != 0) || (ibv_dealloc_pd(a.pd) != 0) ||
         (ibv_close_device(a.ctx) != 0)) {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Objects, events, completion channels, fork: by a program of our own, one
-# result line for each of its tests (soft_objects.c).
-# Words are wanted; some variables are for the library.
+# Objects, events, completion channels and fork, with one result line for each
+# test of soft_objects.c.
+# Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -9,5 +9,5 @@
 soft ./soft_objects >"$tmp/out" 2>&1 || fail "soft_objects: exit status $?"
 results "$tmp/out"
 gone
-report 'soft_objects ends well'
+report 'soft_objects succeeds'
 finish

@@ -21,7 +21,7 @@
 
 extern int failures;
 
-/* In a test function: prints the failed condition and returns. */
+/* In a test function, prints the failed condition and returns. */
 #define EXPECT(_cond)                                                          \
     do {                                                                       \
         if (!(_cond)) {                                                        \
@@ -38,8 +38,8 @@ typedef struct end {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
-    struct ibv_cq *scq, *rcq; /* both have the channel */
-    struct ibv_srq *srq;      /* or NULL */
+    struct ibv_cq *scq, *rcq; /* both use the channel */
+    struct ibv_srq *srq;      /* NULL if the QP has none */
     struct ibv_qp *qp;
     struct ibv_mr *mr;
     union ibv_gid gid;
@@ -50,20 +50,20 @@ extern end_t a, b;
 
 void pair_open(enum ibv_qp_type type, int use_srq);
 void pair_close(void);
-/* Waits for one completion. Returns its status; -1: none came. */
+/* Waits for one completion. Returns its status, or -1 if none came. */
 int wait_wc(struct ibv_cq *cq, struct ibv_wc *wc);
 int post_recv(end_t *e, uint64_t wr_id);
 int post_send(end_t *e, uint64_t wr_id, unsigned flags);
-/* Sends from a to b. 1 if the SEND completes at both ends. */
+/* Sends from a to b. Returns 1 if the SEND completes at both ends. */
 int carries(unsigned flags);
 void nonblocking(int fd);
 int readable(int fd, int ms);
-/* Waits for an event of this type and object, and acknowledges it. */
+/* Waits for an event of this type on this object, and acknowledges it. */
 int async_comes(end_t *e, enum ibv_event_type type);
 int to_state(end_t *e, enum ibv_qp_state state);
 int drain(end_t *e, int notify);
 
-/* All tests of soft_channels.c and soft_async.c. */
+/* These run all tests of soft_channels.c and soft_async.c. */
 void channel_tests(void);
 void async_tests(void);
 

@@ -1,9 +1,9 @@
 #!/bin/bash
-# perftest's programs run unmodified, one result line for each combination.
-# perftest checks no data.  So both ends must succeed with one row of figures for
-# each size, and the device must have carried the bytes, without a refused request
-# or a lost packet.
-# Words are wanted; some variables are for the library.
+# The programs of perftest run unmodified, with one result line for each
+# combination. perftest does not check data. Both ends must therefore succeed
+# with one row of figures for each size, and the device must have carried the
+# bytes without a refused request or a lost packet.
+# Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -13,8 +13,8 @@ need ib_write_bw ib_send_bw ib_read_bw ib_atomic_bw \
 HOLD_S=1800
 LIMIT_S=120
 
-# The session's counters, summed over its devices: "NAME=N" in lines.  A
-# device counts bytes below the protocol too: those are left out.
+# The session's counters, summed over its devices, as lines "NAME=N". A device
+# also counts bytes below the protocol, which are left out.
 counters() {
     status | sed 's/"device"[^{]*"drop_kernel"/"drop_kernel"/' |
         grep -o '"[a-z_]*": [0-9]*' | tr -d '":' |
@@ -22,17 +22,19 @@ counters() {
             END {for (name in n) printf "%s=%.0f\n", name, n[name]}'
 }
 
-# Counters that stay unchanged without faults.  Timeouts are not among them: on a loaded machine the peer may not have run.
+# Counters that stay unchanged without faults. Timeouts are not among them,
+# because on a loaded machine the peer may not have run.
 troubles() {
     grep -E '^(nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
         grep -v drop_no_wqe | sort | tr '\n' ' '
 }
 value() { sed -n "s/^$2=//p" "$1"; }
 
-# The rows of figures in a program's output: size and iterations.
+# Prints the rows of figures in a program's output: size and iterations.
 rows() { awk '/^ #bytes/ {n = 1; next} n && $1 ~ /^[0-9]+$/' "$1"; }
 
-# good_rows FILE SIZES N: one row for each size, each with a figure.
+# good_rows FILE SIZES N: checks that there is one row for each size, each with
+# a figure.
 good_rows() {
     rows "$1" | awk -v sizes="$2" -v n="$3" '
         { ++have[$1]; if ($2 % n || $2 == 0 || !($5 > 0)) bad = $0 }
@@ -47,11 +49,11 @@ good_rows() {
         }'
 }
 
-# perftest first measures the rate of its clock. On a machine that does not run
-# it evenly it prints a warning, and all its figures are 0.
+# perftest first measures the rate of its clock. On a machine whose clock is
+# not steady, it prints a warning, and all its figures are 0.
 has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
-# The sizes that a command line measures, and how often.
+# Prints the number of sizes that a command line measures, and the iterations.
 sizes_of() {
     local max=8388608 size
     case " $* " in
@@ -63,7 +65,7 @@ sizes_of() {
     esac
 }
 
-# try PROGRAM ARGUMENTS: one combination.
+# try PROGRAM ARGUMENTS: tests one combination.
 try() {
     local bytes least n sizes why
     n=$(sed -E 's/.* -n ([0-9]+).*/\1/' <<<" $* ")
@@ -85,8 +87,8 @@ try() {
     report "$*"
 }
 
-# refuse PROGRAM ARGUMENTS: the device has no such thing: a message and an
-# exit status, no signal.
+# refuse PROGRAM ARGUMENTS: the device lacks the feature. The program must end
+# with a message and an exit status, and not by a signal.
 refuse() {
     soft "$@" -F -x 0 -p "$p" -d soft0 >"$tmp/server" 2>&1 &
     server=$!
@@ -141,7 +143,7 @@ ib_read_lat -s 8 -n 100
 ib_atomic_lat -n 100
 ib_atomic_lat -n 100 -A CMP_AND_SWAP
 END
-# Every size: half a second a size, in which perftest measures the clock.
+# Every size takes half a second, in which perftest measures the clock.
 if [ "${MRAIL_TEST_FULL:-0}" = 1 ]; then
     each <<'END'
 ib_send_bw -s 512 -n 500 -I 512

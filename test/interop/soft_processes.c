@@ -1,4 +1,5 @@
-/* Opens device 0 as often as the argument says. 0 if all opens succeed. */
+/* Opens device 0 as many times as the argument says. Exits with 0 if all
+ * succeed. */
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Verbs conformance by pyverbs: test/interop/verbs, one result line a test.
-# Words are wanted; some variables are for the library.
+# Verbs conformance by pyverbs (test/interop/verbs), with one result line per
+# test.
+# Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -12,11 +13,11 @@ python=${PYTHON3:-/usr/bin/python3}
 
 folder=$(dirname "$0")/verbs
 for name in device objects moves traffic errors; do
-    # The compiled form of vlib.py has no place in a source tree.
+    # The compiled form of vlib.py must not be written into the source tree.
     PYTHONDONTWRITEBYTECODE=1 soft "$python" "$folder/$name.py" \
         >"$tmp/out" 2>&1 || fail "$name.py: exit status $?"
     results "$tmp/out"
-    report "$name.py ends well"
+    report "$name.py succeeds"
 done
 gone
 report 'the session ends'

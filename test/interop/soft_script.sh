@@ -1,32 +1,32 @@
 #!/bin/bash
-# Fault scripts on live rails.  The tests cover each action's effect on other
-# processes (counters, programs that continue or fail), the end of `for`, scripts
-# beside a command, bad scripts, and cleaning up.
-# Words are wanted.
+# Fault scripts on live rails. The tests cover the effect of each action on
+# other processes (counters, programs that continue or fail), the end of `for`,
+# scripts that run with a command, invalid scripts, and cleaning up.
+# Word splitting is intended.
 # shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong
 
-# play LINE...: plays a script to its end. The output is in $tmp/script.
+# play LINE...: runs a script to its end. The output is in $tmp/script.
 play() {
     printf '%s\n' "$@" |
         timeout 30 $soft ctl --session $session --script - >"$tmp/script" 2>&1
 }
 
-# Sum over the rails of a counter of the protocol.
+# Prints the sum of a protocol counter over the rails.
 protocol() { status | json_sum "$1"; }
 
 shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
-# Every rail is as it was made, at once or a moment later.
+# Every rail must be as it was created, at once or shortly afterwards.
 ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bytes_per_s": [1-9]'
 ILL="$ILL|\"(pause|drop_acks|blackhole_[tr]x)\": true"
 is_healthy() { status >"$tmp/healthy" && ! grep -qE "$ILL" "$tmp/healthy"; }
 healthy() { await 3 is_healthy || fail "$1: $(grep -oE "$ILL" "$tmp/healthy")"; }
 
-# Waits until more is sent than so far.
+# Waits until more has been sent than before.
 sent=0
 await_traffic() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -38,8 +38,8 @@ await_traffic() {
 
 stress() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/stress" 2>&1; }
 
-# try_during ACTION COUNTER: how far the counter moves under a job with all
-# data checked, of which 0.3 s have the fault; in $moved.
+# try_during ACTION COUNTER: runs a job with all data checked, of which 0.3 s
+# have the fault. Sets $moved to the change of the counter.
 try_during() {
     before=$(protocol "$2") sent=$(counter tx_packets)
     stress --seconds 1 &
@@ -51,15 +51,16 @@ try_during() {
     [ "$moved" -gt 0 ]
 }
 
-# during ACTION COUNTER: the job goes on, the counter moves, and afterwards all
-# is as before.  On a busy machine the job may be over before the script begins.
+# during ACTION COUNTER: the job continues, the counter changes, and everything
+# is restored afterwards. On a busy machine the job may end before the script
+# begins.
 during() {
     try_during "$@" || try_during "$@" || try_during "$@" ||
         fail "$1: $2 did not move"
     grep -q "over: at 0s for 300ms rail 0 $1" "$tmp/script" ||
         { fail "$1: the end is not shown"; show "$tmp/script"; }
     healthy "$1"
-    report "$1: $2 $moved, the job goes on, undone"
+    report "$1: $2 $moved, the job continues, the fault is undone"
 }
 
 HOLD_S=200
@@ -80,7 +81,7 @@ during 'drop_acks' drop_response
 during 'delay 2ms' tx_packets
 during 'rate 30M' wait_rate
 
-# The other rail is not touched: no packet there is lost.
+# The other rail is unaffected and loses no packet.
 sent=$(counter tx_packets)
 soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/stress" 2>&1 &
 job=$!
@@ -93,23 +94,24 @@ status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$tmp/1"
 status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
     fail "rail 1 lost nothing"
 cmp -s "$tmp/0" "$tmp/1" || fail "rail 0 lost something"
-report "only the target is hit"
+report "only the target is affected"
 
-# Losses so far, without short packets.
+# Prints the losses so far, without short packets.
 drops() {
     status | sed 's/"protocol": {[^}]*}//' |
         grep -oE '"drop_[a-z]*": [0-9]*' | grep -v short
 }
 
-# Paused: nothing moves, nothing is lost, and then it goes on.
+# While a rail is paused, no packet moves and none is lost. Afterwards traffic
+# continues.
 sent=$(counter tx_packets)
 stress --seconds 2 &
 job=$!
 await_traffic
 play 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
 shows '"pause": true' || fail "no pause"
-sleep 0.3 # who is in the middle of it ends its round
-# A packet that comes from elsewhere waits, too.
+sleep 0.3 # lets a round in progress end
+# A packet from another source must also wait.
 short=$(counter drop_short)
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
 echo x >"/dev/udp/$addr/4791"
@@ -125,9 +127,9 @@ wait $job || { fail "a job under pause"; show "$tmp/stress"; }
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
 [ "$lost" = "$(drops)" ] || fail "packets were lost"
 healthy pause
-report "pause: nothing moves, nothing is lost"
+report "pause: no packet moves, and none is lost"
 
-# Rates: the measured throughput.
+# The measured throughput must stay below the rate.
 play 'at 0s rail 0 rate 20M' || fail "rate"
 before=$(counter rx_bytes) start=$(date +%s%N)
 stress --seconds 1
@@ -138,7 +140,8 @@ play 'at 0s clear'
 healthy clear
 report "rate"
 
-# A late WRITE: shown while it lasts, undone by `for`, clear and the end.
+# A late WRITE is reported while it lasts. `for`, clear and the end of the
+# script undo it.
 play 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
     { fail "write_delay"; show "$tmp/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
@@ -154,14 +157,14 @@ timeout 20 $soft --session $session --script "$tmp/late" -- \
     >"$tmp/out" 2>&1 || { fail "a command"; show "$tmp/out"; }
 grep -q '"write_delay_us": 5000' "$tmp/out" || fail "no write_delay beside a command"
 healthy "the end of a script with write_delay"
-# A caller may have left SIGCHLD ignored.
+# The caller may have ignored SIGCHLD.
 echo 'at 0s write_delay 5ms' >"$tmp/late"
 timeout 20 env --ignore-signal=CHLD $soft --session $session \
     --script "$tmp/late" -- true >"$tmp/out" 2>&1 ||
     { fail "a script with SIGCHLD ignored"; show "$tmp/out"; }
 report "write_delay"
 
-# Delay: 4 x 2 ms for a round trip, each packet meets both ends.
+# A round trip takes 4 x 2 ms, because each packet is delayed at both ends.
 play 'at 0s rail 0 delay 2ms'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
 us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
@@ -172,7 +175,8 @@ us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 [ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after clear"
 report "delay"
 
-# For good: the program fails, with the error of a peer that does not answer.
+# The fault is permanent, so the program must fail with the error for a peer
+# that does not answer.
 for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     play "at 0s rail 0 $action"
     timeout 20 $soft --session $session -- \
@@ -189,10 +193,10 @@ for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
         { fail "$action: no such error"; show "$tmp/client"; }
     play 'at 0s clear'
     pair ibv_rc_pingpong -p $p -d soft0 -g 0
-    report "$action for good: programs fail, after clear they do not"
+    report "permanent $action: programs fail, but not after clear"
 done
 
-# Queue pairs.
+# Queue pairs
 echo 'at 0s node 0 rail 0 qp_error 3' >"$tmp/third"
 echo 'at 0s node 0 rail 0 qp_error' >"$tmp/all"
 soft ./soft_errqp 7 2 "$soft ctl --script $tmp/third >/dev/null" ||
@@ -202,7 +206,7 @@ soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
-# Packets and bytes of this job, without earlier ones.
+# Packets and bytes are counted from the start of this job.
 stress --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
@@ -221,13 +225,14 @@ wait $player || { fail "the script"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# One script at a time. An interrupt leaves the rails unchanged, with a message.
+# Only one script can run at a time. An interrupt leaves the rails unchanged
+# and prints a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
 player=$!
 await 3 says '0s down' "$tmp/player"
-busy() { # says so, and no more
+busy() { # says only that another script runs
     { grep -q "is already playing a script: process $player\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no sentence about the other one"; cat "$1"; }
@@ -247,15 +252,16 @@ grep -q 'the rails stay as they are' "$tmp/player" ||
 status | grep -q '"up": false' || fail "the interrupt healed"
 $soft ctl --session $session clear
 healthy interrupt
-# Killed, it does not block the next one.
+# A killed script does not block the next one.
 $soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
 player=$!
 await 3 says '0s down' "$tmp/player"
 { kill -9 $player; wait $player; } 2>/dev/null
 play 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
-report "one script at a time, interrupt, kill"
+report "one script at a time, an interrupt, a kill"
 
-# Only those of this test's session: others may run, too.
+# Count only the script processes of this test's session, because other
+# sessions may run.
 no_player() {
     for comm in $(grep -ls '^mrail-softfault' /proc/[0-9]*/comm); do
         grep -q "mrail-soft.$(id -u).$session\$" "${comm%comm}maps" \
@@ -264,7 +270,8 @@ no_player() {
     return 0
 }
 
-# Beside a command: at work before it, gone with it, its exit status.
+# A script that runs with a command starts before it, ends with it, and keeps
+# its exit status.
 echo 'at 0s rail 1 down
 at 1s rail 0 drop 1%
 at 60s up' >"$tmp/long"
@@ -280,7 +287,7 @@ grep -q 'at 1s rail 0 drop 1%' "$tmp/err" ||
     { fail "steps are not shown"; show "$tmp/err"; }
 healthy "the command's end"
 await 3 no_player || fail "its process is left"
-# Killed, too.
+# The script also ends if the command is killed.
 $soft --session $session --script "$tmp/long" -- sleep 60 2>/dev/null &
 job=$!
 await 3 shows '"up": false' || fail "rail 1 was not down"
@@ -288,9 +295,9 @@ no_player && fail "no process plays it"
 kill -9 $job
 wait $job 2>/dev/null
 healthy "the command's kill"
-report "beside a command"
+report "with a command"
 
-# A session that ends takes the script along.
+# If the session ends, so does the script.
 release
 gone
 hold
@@ -309,9 +316,10 @@ timeout 20 $soft --session $session --rails 1 --script "$tmp/long" \
     -- sleep 0.3 2>/dev/null || fail "a script that never ends"
 gone
 await 3 no_player || fail "its process is left"
-report "the session's end"
+report "the session ends"
 
-# Bad input: one sentence with file and line, status 2, nothing done.
+# Bad input gives one sentence with file and line, and status 2. Nothing is
+# executed.
 SOFT_OPTIONS="--rails 2"
 hold
 bad() { # words, line...

@@ -1,15 +1,15 @@
 /*
- * Many processes, all-to-all, in one program: the load test of software rails.
- * Forks N processes, connects each pair over every rail (one RC queue pair per
- * peer and rail) and sends for a while. The receiver checks the data; for READ,
- * the reader.
+ * Load test of the software rails: many processes of one program exchange data
+ * all-to-all. It forks N processes, connects each pair over every rail (one RC
+ * queue pair per peer and rail) and sends for a while. The receiver checks the
+ * data; the reader checks that of a READ.
  *
  * Prints one line: procs=.. ops=.. bytes=.. MBps=.. min=.. max=.. bad=.. err=..
- * where min and max are the least and most bytes that a process moved. Exit
- * status 0: success; 1: wrong data, an error, or nothing moved.
+ * where min and max are the fewest and the most bytes that a process moved. The
+ * exit status is 0 on success, or 1 after wrong data, an error, or no transfer.
  *
- * --kill K: K processes kill themselves with SIGKILL half way. Operations
- * towards them fail, all others must continue.
+ * --kill K: halfway through, K processes kill themselves with SIGKILL.
+ * Operations to them fail, but all others must continue.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -42,7 +42,7 @@ typedef struct shared {
     _Atomic uint64_t bad[MAX_PROCS];
     _Atomic uint64_t err[MAX_PROCS];    /* failures towards a live process */
     _Atomic uint64_t late[MAX_PROCS];   /* operations after the kill */
-    _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without completion */
+    _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without a completion */
     union ibv_gid gid[MAX_PROCS][MAX_RAILS];
     entry_t entries[]; /* [proc][peer][rail] */
 } shared_t;
@@ -72,7 +72,7 @@ typedef struct rail {
 static shared_t *shared;
 static int me;
 static rail_t rails[MAX_RAILS];
-static uint8_t *memory; /* [peer][rail]: sent data, then received data */
+static uint8_t *memory; /* [peer][rail]: data to send, then received data */
 
 static double now(void)
 {
@@ -111,7 +111,8 @@ static size_t block(int peer, int rail)
     return (size_t)(peer * opt.rails + rail) * (size_t)opt.size;
 }
 
-/* The data of process `from` for `to` on a rail; each byte is checked. */
+/* Fills in the data that process `from` sends to `to` on a rail. Each byte is
+ * checked. */
 static void fill(uint8_t *p, int from, int to, int rail)
 {
     for (int i = 0; i < opt.size; ++i) {
@@ -221,8 +222,8 @@ static void connect_qp(int r, int peer)
         die("to RTR");
     }
     attr.qp_state = IBV_QPS_RTS;
-    /* Long: with many processes on few cores, a peer replies when it gets a
-     * core. */
+    /* A long timeout, because a peer replies only when it gets a core, and many
+     * processes share a few. */
     attr.timeout = opt.kill ? 16 : 18; /* 268 ms, 1.07 s */
     attr.retry_cnt = 6;
     attr.rnr_retry = 7;
@@ -276,7 +277,7 @@ static void complete(int r, const struct ibv_wc *wc)
     rail_t *rail = &rails[r];
     int peer = (int)(wc->wr_id % 1000);
 
-    if (wc->wr_id < 1000) { /* a receive */
+    if (wc->wr_id < 1000) { /* a receive request */
         if (wc->status == IBV_WC_SUCCESS) {
             if (!check(memory + half() + block(peer, r), peer, me, r)) {
                 atomic_fetch_add(&shared->bad[me], 1);
@@ -379,7 +380,7 @@ static void run(void)
     }
 }
 
-/* The data of WRITEs are checked when all writers have finished. */
+/* The data of WRITEs is checked when all writers have finished. */
 static void check_all(void)
 {
     for (int peer = 0; peer < opt.procs; ++peer) {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Many processes exchange data all-to-all with every operation, and check it.  The
-# reservation of receive buffers keeps the kernel from dropping packets, with rates
-# and without.
+# Many processes exchange data all-to-all with every operation, and check it.
+# The reservation of receive buffers keeps the kernel from dropping packets,
+# with and without rates.
 . "$(dirname "$0")/soft_lib.sh"
 
 stress() { soft ./soft_stress "$@" || fail "soft_stress $*"; }

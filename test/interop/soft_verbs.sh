@@ -1,18 +1,18 @@
 #!/bin/bash
-# rdma-core's own programs run unmodified: four devices, RC, UD, SRQ, polled
-# and by completion channel, with and without ICRC.
-# Words are wanted; some variables are for the library.
+# The programs of rdma-core run unmodified: four devices, RC, UD and SRQ, with
+# polling and with completion channels, with and without ICRC.
+# Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong \
     ibv_devices ibv_asyncwatch ibv_uc_pingpong ibv_xsrq_pingpong
 
-# refused PROGRAM...: the program prints an error and ends by itself.
+# refused PROGRAM...: the program must print an error and end by itself.
 refused() {
     soft "$@" >"$tmp/out" 2>&1
     status=$?
-    # 255 is exit(-1); a signal is 128 and more, running out of time 124.
+    # 255 is exit(-1); a signal gives 128 or more, and a timeout 124.
     if [ $status = 0 ] || { [ $status -ge 124 ] && [ $status != 255 ]; } ||
         [ ! -s "$tmp/out" ]; then
         fail "$*: exit status $status"
@@ -43,7 +43,7 @@ report "ibv_uc_pingpong is refused"
 refused ibv_xsrq_pingpong -d soft0 -g 0
 report "ibv_xsrq_pingpong is refused"
 
-# Port events, and nothing else, until it is ended.
+# Port events and nothing else are printed until the program is killed.
 hold
 timeout 40 $soft --session $session -- stdbuf -o0 ibv_asyncwatch -d soft1 \
     >"$tmp/watch" 2>&1 &

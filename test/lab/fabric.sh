@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check mrail lab: links and rates, ECMP and port rules, failed links, counters, and
-# the errors it reports.
+# Checks mrail lab: links and rates, ECMP and port rules, failed links,
+# counters, and the errors that it reports.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -13,14 +13,16 @@ spread_fabric
 export lab tmp build
 PORTS=64 # one in each 64th of the port range
 
-# ---- Scripts that run inside ----
+# ---- Scripts that run inside the lab ----
 
-# A datagram from each of 64 source ports, HOST to ADDRESS; then the counters.
+# Sends a datagram from each of 64 source ports, HOST to ADDRESS, and waits for
+# the counters.
 cat >"$tmp/send" <<'END'
 "$lab" exec "$1" -- "$build/udp_ports" "$2" 4791 0 49152 256 64 && sleep 0.1
 END
 
-# Packets that each of the uplinks $2... sends, less what $1 (a file) has counted.
+# Prints the packets that each of the uplinks $2... has sent since $1 (a file)
+# was written.
 cat >"$tmp/packets" <<'END'
 "$lab" status >"$tmp/now"
 before=$1
@@ -33,7 +35,7 @@ cp "$tmp/now" "$before"
 echo
 END
 
-# The first round resolves addresses, which costs packets of ARP.
+# The first round resolves addresses, which costs ARP packets.
 cat >"$tmp/rounds" <<'END'
 up='l1-s1.0 l1-s2.0 l1-s3.0 l1-s4.0'
 back='l2-s1.0 l2-s2.0 l2-s3.0 l2-s4.0'
@@ -61,7 +63,7 @@ sh "$tmp/send" h1 10.0.1.2
 echo "returned $(sh "$tmp/packets" "$tmp/seen" $up)"
 END
 
-# sum LABEL: of the packets of a round in $tmp/out.
+# sum LABEL: prints the sum of the packets of a round in $tmp/out.
 sum()
 {
     awk -v label="$1" '$1 == label { for (i = 2; i <= NF; ++i) n += $i }
@@ -74,7 +76,7 @@ line()
     sed -n "s/^$1 //p" "$tmp/out" | sed 's/ *$//'
 }
 
-# near NAME GOT WANTED: ARP may add a packet to each uplink.
+# near NAME GOT WANTED: allows for ARP, which may add a packet to each uplink.
 near()
 {
     if [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + 8)) ]; then
@@ -98,7 +100,7 @@ near 'rules: nothing is lost when an uplink fails' "$(sum failed)" $PORTS
 is 'rules: the failed uplink carries nothing' 0 "$(line failed | cut -d' ' -f2)"
 near 'rules: the other leaf avoids the spine behind the failed link' \
     "$(sum failed-back)" $PORTS
-is 'rules: and sends it nothing' 0 "$(line failed-back | cut -d' ' -f2)"
+is 'rules: the other leaf sends that spine nothing' 0 "$(line failed-back | cut -d' ' -f2)"
 is 'rules: status names the failed port' down "$(line port)"
 is 'rules: the segments return with the link' '16 16 16 16' "$(line returned)"
 
@@ -112,13 +114,13 @@ rounds ecmp
 near 'ecmp: all packets arrive' "$(sum healthy)" $PORTS
 used=$(line healthy | tr ' ' '\n' | awk '$1 > 0' | wc -l)
 if [ "$used" -ge 3 ] && [ "$(line healthy)" != '16 16 16 16' ]; then
-    ok 'ecmp: the hash spreads ports, unevenly'
+    ok 'ecmp: the hash spreads ports unevenly'
 else
-    not_ok 'ecmp: the hash spreads ports, unevenly' "$(line healthy)" "$tmp/out"
+    not_ok 'ecmp: the hash spreads ports unevenly' "$(line healthy)" "$tmp/out"
 fi
 near 'ecmp: nothing is lost when an uplink fails' "$(sum failed)" $PORTS
 
-# ---- Parallel links: what came up by the k-th link goes down by the k-th ----
+# ---- Parallel links: up over the k-th link, down over the k-th ----
 
 cat >"$tmp/parallel.fabric" <<'END'
 host h[1-2]
@@ -163,7 +165,7 @@ in_lab tiers.fabric rules sh -c '
     "$lab" exec h2 -- ip -o -4 addr show dev rail1 | grep -o "10.0.3.77/24"
     "$lab" exec h1 -- ip route get 10.0.3.77 from 10.0.1.2 | grep -o "dev rail1"
     "$lab" status --json --svg "$tmp/tiers.svg"' >"$tmp/out" 2>&1
-expect 'three tiers: an address of the file' "$tmp/out" '^10\.0\.3\.77/24$'
+expect 'three tiers: an address from the file' "$tmp/out" '^10\.0\.3\.77/24$'
 expect 'a rail sends from its own address' "$tmp/out" '^dev rail1$'
 expect 'three tiers: packets arrive at the leaf of the second rail' "$tmp/out" \
     '"link": "h2-l4.0".*"down": \{"port_up": true, "bytes": [1-9]'
@@ -178,23 +180,23 @@ variables='"$lab" exec h2 -- env | sed -n "s/^UCX_MRAIL_//p" | sort | tr "\n" " 
 is 'with port rules, jobs get the uplinks of their leaf' \
     'SPINE_UPLINKS=1 UPLINKS=4 ' \
     "$(in_lab spread.fabric rules sh -c "$variables" 2>/dev/null)"
-is 'in three tiers they get the index of their NIC in the pod, too' \
+is 'in three tiers, jobs also get the index of their NIC in the pod' \
     'NIC_INDEX=0 SPINE_UPLINKS=2 UPLINKS=2 ' \
     "$(in_lab tiers.fabric rules sh -c "$variables" 2>/dev/null)"
-is 'without rules they get nothing' '' \
+is 'without rules, jobs get no variables' '' \
     "$(in_lab spread.fabric ecmp sh -c "$variables" 2>/dev/null)"
-is 'the variables of the user win' 'SPINE_UPLINKS=1 UPLINKS=2 ' \
+is "the user's variables take precedence" 'SPINE_UPLINKS=1 UPLINKS=2 ' \
     "$(UCX_MRAIL_UPLINKS=2 in_lab spread.fabric rules sh -c "$variables" \
         2>/dev/null)"
 UCX_MRAIL_LANES_PER_RAIL=1 "$lab" "$tmp/spread.fabric" --routing rules -- true \
     >"$tmp/out" 2>&1
-expect 'too few lanes are named' "$tmp/out" \
+expect 'too few lanes per rail are reported' "$tmp/out" \
     'leaf l1: 2 NICs x 1 lanes .* 2 lanes per rail would use all'
 UCX_MRAIL_LANES_PER_RAIL=2 "$lab" "$tmp/spread.fabric" --routing rules -- true \
     >"$tmp/out" 2>&1
-expect_none 'enough lanes are not' "$tmp/out" 'stay idle'
+expect_none 'sufficient lanes per rail are not reported' "$tmp/out" 'stay idle'
 "$lab" "$tmp/spread.fabric" --routing rules -- true >"$tmp/out" 2>&1
-expect_none 'the automatic number of lanes is enough' "$tmp/out" 'stay idle'
+expect_none 'the automatic number of lanes is sufficient' "$tmp/out" 'stay idle'
 
 # ---- Rates: UDP faster than a link, over about a second ----
 
@@ -228,12 +230,12 @@ else
     skip 'a link carries its rate within 2 %' 'python3 is not installed'
 fi
 
-# ---- Status of the command, and what is refused ----
+# ---- Exit status of the command, and refused fabrics ----
 
-expect_run 'the status of the command' 7 '' in_lab one.fabric ecmp sh -c 'exit 7'
+expect_run 'the exit status of the command' 7 '' in_lab one.fabric ecmp sh -c 'exit 7'
 expect_run 'a command that does not exist' 127 "cannot run '/no/such'" \
     in_lab one.fabric ecmp /no/such
-expect_run 'a command that is no program' 126 "cannot run '/etc/passwd'" \
+expect_run 'a command that is not a program' 126 "cannot run '/etc/passwd'" \
     in_lab one.fabric ecmp /etc/passwd
 expect_run 'the counters at the end' 0 '^h1-l1.0 +h1:0 +up +100MB' \
     "$lab" "$tmp/one.fabric" -- true
@@ -250,7 +252,7 @@ expect_run 'an unknown link' 2 "'h1:1' is not a link" \
 expect_run 'a link neither up nor down' 2 "expected down or up" \
     in_lab one.fabric ecmp "$lab" ctl h1:0 sideways
 
-# refused NAME PATTERN: the fabric on standard input.
+# refused NAME PATTERN: reads the fabric from standard input.
 refused()
 {
     cat >"$tmp/bad.fabric"
@@ -266,7 +268,7 @@ link h1 l1 1GB
 link l1 s1 1GB
 link s1 l1 1GB
 END
-refused 'a leaf without a way to the other' '' <<'END'
+refused 'a leaf without a path to the other' '' <<'END'
 host h[1-2]
 leaf l[1-2]
 spine s1
@@ -292,13 +294,13 @@ else
     ok 'no command runs in a refused fabric'
 fi
 
-# Without nft: a file that cannot be run is in its place.
+# Without nft: a file that cannot be executed takes its place.
 nft=$(command -v nft)
 hide="mount --bind /dev/null '$(readlink -f "$nft")' && exec \"\$@\""
 for flags in -m -Urm; do
     unshare $flags sh -c "$hide" - true 2>/dev/null && break
 done
-expect_run 'a missing program is named' 1 'nft is not on PATH.*package nftables' \
+expect_run 'a missing program is reported' 1 'nft is not on PATH.*package nftables' \
     unshare $flags sh -c "$hide" - \
     "$lab" "$tmp/one.fabric" --routing rules -- true
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run MPI jobs in a lab: on software rails at the addresses of the hosts, over the
-# right uplinks, two at the same time, and over a link that fails.
+# Runs MPI jobs in a lab: on software rails at the addresses of the hosts, over
+# the right uplinks, two jobs at the same time, and over a link that fails.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -22,7 +22,8 @@ is 'mpirun puts one rank on each host' \
     'at h1 10.0.0.2/ at h2 10.0.0.3/ at h3 10.0.1.2/ at h4 10.0.1.3/' \
     "$(grep '^at ' "$tmp/out" | sort | tr '\n' ' ' | sed 's/ $//')"
 
-# One exchange, then the counters; then two jobs at once; then a failure.
+# Run one exchange and print the counters, then two jobs at once, then a
+# failure.
 cat >"$tmp/jobs" <<'END'
 bench()
 {
@@ -43,22 +44,23 @@ wait $! || echo 'four fails'
 END
 for routing in rules rules-drop; do
     in_lab spread.fabric $routing sh "$tmp/jobs" >"$tmp/out" 2>&1
-    is "$routing: all jobs end well" '' "$(cat "$tmp/out")"
+    is "$routing: all jobs succeed" '' "$(cat "$tmp/out")"
     for job in one two three four; do
-        expect "$routing: job $job moves right bytes" "$tmp/$job" \
+        expect "$routing: the data of job $job is right" "$tmp/$job" \
             '"data_ok": true'
     done
-    # Each of two ranks below l1 sends 2/3 of 12 x 4 MiB to the other leaf.
+    # Each of the two ranks below l1 sends 2/3 of 12 x 4 MiB to the other leaf.
     sent=$(for spine in 1 2 3 4; do
         bytes_of "l1-s$spine.0" up "$tmp/status"
     done | awk '{ n += $1 } END { print n }')
     if [ "${sent:-0}" -gt 67000000 ] && [ "$sent" -lt 70000000 ]; then
-        ok "$routing: the uplinks carry what crosses, and little more"
+        ok "$routing: the uplinks carry the bytes between leaves and little else"
     else
-        not_ok "$routing: the uplinks carry what crosses, and little more" \
+        not_ok "$routing: the uplinks carry the bytes between leaves and little else" \
             "$sent bytes" "$tmp/status"
     fi
-    # Two hosts of a leaf with two lanes each: one lane of each host per uplink.
+    # Two hosts of a leaf have two lanes each, so each uplink gets one lane of
+    # each host.
     for leaf in l1 l2; do
         loads=$(for spine in 1 2 3 4; do
             bytes_of "$leaf-s$spine.0" up "$tmp/status"

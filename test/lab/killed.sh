@@ -1,6 +1,6 @@
 #!/bin/sh
-# Kill mrail lab at random moments: no process, namespace, mount or file remains.
-# LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
+# Kills mrail lab at random moments. No process, namespace, mount or file may
+# remain. LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -17,7 +17,8 @@ kills=${LAB_KILLS:-12}
 token=$tmp/spread.fabric # in the command line of each process of the lab
 end_s=5
 
-# A session of software rails with its daemon, and a process that nobody waits for.
+# A session of software rails with its daemon, and a process that no other
+# process waits for.
 cat >"$tmp/work" <<'END'
 "$lab" exec h1 -- "$soft" --addresses /dev/shm/mrail-lab/addresses \
     --session lab -- sleep 1000 &
@@ -27,7 +28,7 @@ sleep 1000
 : "$1"
 END
 
-# left: what a lab leaves behind, one thing a line.
+# left: prints what a lab has left behind, one item per line.
 left()
 {
     processes "$token" | sed 's/^/process /'
@@ -42,7 +43,8 @@ is_clean()
     [ -z "$(left)" ]
 }
 
-# The victim: the process that the user started, the first one of the lab, or CMD.
+# Prints the victim: the process that the user started, the first process of
+# the lab, or CMD.
 victim_of()
 {
     case $1 in
@@ -55,7 +57,7 @@ victim_of()
     esac
 }
 
-# The sleeps of this script have a mark.
+# The sleeps of this script are marked.
 sed -i "s/sleep 1000/sleep 1000 $$/" "$tmp/work"
 for kill in $(seq "$kills"); do
     awk -v seed="$((seed * 100 + kill))" 'BEGIN { srand(seed)
@@ -67,12 +69,12 @@ for kill in $(seq "$kills"); do
         --routing rules -- sh "$tmp/work" "$token" "$tmp/started" \
         >"$tmp/out" 2>&1 &
     pid=$!
-    # Half of them while the lab is built.
+    # Half of the kills come while the lab is being built.
     [ $((kill % 2)) = 0 ] || await 20 test -e "$tmp/started" || :
     sleep "$(awk -v ms="$delay_ms" 'BEGIN { print ms / 1000 }')"
     victim=$(victim_of "$whom" "$pid")
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
-    # A lab whose command is not there yet has no victim of that kind.
+    # If the command has not started, the lab has no victim of that kind.
     [ -n "$victim" ] || kill -9 "$pid"
     wait "$pid" 2>/dev/null
     if await $end_s is_clean; then
@@ -84,7 +86,7 @@ for kill in $(seq "$kills"); do
     fi
 done
 
-# Ended by a signal as a terminal or a batch system sends it.
+# End the lab by a signal, as a terminal or a batch system does.
 env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
     -- sh "$tmp/work" "$token" "$tmp/term" >"$tmp/out" 2>&1 &
 pid=$!
@@ -96,6 +98,6 @@ if await $end_s is_clean; then
     ok 'SIGTERM leaves nothing'
 else
     left >"$tmp/left"
-    not_ok 'SIGTERM leaves nothing' 'something stays' "$tmp/left"
+    not_ok 'SIGTERM leaves nothing' 'something remains' "$tmp/left"
 fi
 finish

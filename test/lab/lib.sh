@@ -7,7 +7,7 @@ in_lab()
 {
     lab_fabric=$1 lab_routing=$2
     shift 2
-    # The lab has a /dev/shm of its own.
+    # The lab has its own /dev/shm.
     env -u UCX_MRAIL_TELEMETRY_DIR timeout -k 5 60 "$lab" "$tmp/$lab_fabric" \
         --quiet --routing "$lab_routing" -- "$@"
 }
@@ -43,8 +43,8 @@ link l[1-2] s[1-4] 50MB
 END
 }
 
-# bytes_of LINK DIRECTION FILE: of the output of mrail lab status; DIRECTION is up or
-# down.
+# bytes_of LINK DIRECTION FILE: prints the bytes in the output of mrail lab
+# status. DIRECTION is up or down.
 bytes_of()
 {
     awk -v link="$1" -v column="$([ "$2" = up ] && echo 5 || echo 9)" \

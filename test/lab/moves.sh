@@ -1,6 +1,6 @@
 #!/bin/sh
-# Switches have no port rules: lanes that ECMP puts on the same uplink move to other
-# source ports until all uplinks carry equal loads.
+# Switches have no port rules. Lanes that ECMP puts on the same uplink move to
+# other source ports until all uplinks carry equal loads.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -20,8 +20,9 @@ link h2 l2 100MB
 link l[1-2] s[1-4] 25MB
 END
 
-# Prints the load of the fullest uplink of l1 over the mean, in %, once a second,
-# until it was at most 105 for three seconds.  The first seconds start the job.
+# Once a second, prints the load of the fullest uplink of l1 relative to the
+# mean, in %, until it has been at most 105 for three seconds. The job starts
+# in the first seconds.
 cat >"$tmp/job" <<'JOB'
 export UCX_MRAIL_LANES_PER_RAIL=8
 "$mrail" bench p2p --soft lab -np 2 --sizes 4m --iterations 1000 \

@@ -1,21 +1,22 @@
 /*
- * Retiring a lane, and sending again what it had not carried over: a model of
- * docs/failover.md for spin, which test/model/failover.sh checks exhaustively.
+ * A model for spin of how a failed lane is closed and its work is replayed
+ * (docs/failover.md). test/model/failover.sh checks it exhaustively.
  *
- * Two ends, LANES lanes, each with up to LIVES lives (epochs).  Both ends send
- * active messages; end 0 also WRITEs.  A lane's life may break at any time: what
- * is on its way then arrives late, or never, and completions are not seen.  Each
- * end notices by itself, or is told.  Control messages are lost, repeated and
- * overtake each other at will: what was once sent is received at any later time,
- * or never.
+ * There are two ends and LANES lanes, each with up to LIVES epochs. Both ends
+ * send active messages, and end 0 also a WRITE. An epoch of a lane may break at
+ * any time. Packets in flight then arrive late or never, and completions are
+ * not seen. Each end notices the break by itself or is told of it. Control
+ * messages may be lost, repeated and reordered: once sent, a message may be
+ * received at any later time, or never.
  *
- * once   an active message is received once           (assert in take)
- * late   no WRITE lands after its operation completed (assert in take)
- * order  a WRITE is not sent again behind the message that a fence put after it
- *                                                      (assert in take)
- * end    when nothing can happen any more, everything has arrived (last process)
+ * once   an active message is received once              (assert in take)
+ * late   no WRITE arrives after its operation completed  (assert in take)
+ * order  a WRITE is not replayed behind the message that a fence put after it
+ *                                                        (assert in take)
+ * end    when no further step is possible, everything has arrived (Last)
  *
- * No step can be undone, so there are no cycles, and "at the end" is meaningful.
+ * No step can be undone. There are therefore no cycles, and the end is well
+ * defined.
  */
 #ifndef LANES
 #define LANES 2
@@ -27,58 +28,59 @@
 #define BREAKS 2 /* fewer than LANES * LIVES */
 #endif
 #ifndef AMS
-#define AMS 2    /* messages of end 0; end 1 has one */
+#define AMS 2    /* active messages of end 0; end 1 sends one */
 #endif
 #define MSGS (AMS + 1)
-#define WRITE AMS /* its number among what end 0 sends */
+#define WRITE AMS /* number of the WRITE among the requests of end 0 */
 
 /* One end's view of a lane. */
 #define UP 0
-#define CLOSED 1  /* the device has given all back; nothing more can arrive */
-#define SETTLED 2 /* ... and the same is known of the other end */
+#define CLOSED 1  /* the device has returned all requests; nothing can arrive */
+#define SETTLED 2 /* closed, and known to be closed at the other end */
 
 typedef End {
     byte state[LANES];
     byte life[LANES];
-    byte sent[LANES];      /* packets, in this life */
-    byte received[LANES];  /* active messages, in this life */
-    byte where[MSGS];      /* 1 + lane * LIVES + life; 0: to be sent */
-    byte place[MSGS];      /* among the packets of that life */
+    byte sent[LANES];      /* packets sent in this epoch */
+    byte received[LANES];  /* active messages received in this epoch */
+    byte where[MSGS];      /* 1 + lane * LIVES + epoch; 0: not sent */
+    byte place[MSGS];      /* position among the packets of that epoch */
     bool done[MSGS];
-    bool got[MSGS];        /* of the other end's */
+    bool got[MSGS];        /* messages of the other end that have arrived */
 };
 End end[2];
 
-/* One direction of one life of a lane. */
+/* One direction of one epoch of a lane. */
 typedef Life {
-    bool gap;              /* a packet was lost: none after it is taken */
-    byte taken;            /* packets that the other end's device has taken */
-    bool closed;           /* FAIL and CONFIRM of the sender may be about */
-    byte result;           /* ... CONFIRM: active messages that it has */
-    bool asked;            /* for this life: LANE_REQ, LANE_REP may be about */
-    bool accepted;
+    bool gap;              /* a packet was lost, so none after it is taken */
+    byte taken;            /* packets taken by the device of the other end */
+    bool closed;           /* FAIL and CONFIRM of the sender may arrive */
+    byte result;           /* in CONFIRM: active messages received */
+    bool asked;            /* a LANE_REQ for this epoch may arrive */
+    bool accepted;         /* a LANE_REP for this epoch may arrive */
 };
 typedef Lives { Life at[LIVES] };
 Lives lives[2 * LANES];
 bool broken[LANES * LIVES];
 byte breaks = BREAKS;
 
-chan air[2 * LANES] = [MSGS] of { byte, byte }; /* life, message */
+chan air[2 * LANES] = [MSGS] of { byte, byte }; /* epoch, message */
 
 #define S(e, l) end[e].state[l]
 #define P(e, l) end[e].life[l]
 #define W(e, l, p) lives[(e) * LANES + (l)].at[p]
-#define NOW(e, l) W(e, l, P(me, l)) /* of the life that `me` is in */
+#define NOW(e, l) W(e, l, P(me, l)) /* in the epoch of `me` */
 #define HERE(e, l) (1 + (l) * LIVES + P(e, l))
 #define IS_WRITE(e, m) ((e) == 0 && (m) == WRITE)
 #define UNSENT(e, m) (end[e].where[m] == 0 && !end[e].done[m])
 
-/* A fence: the last message goes after the WRITE is complete, or behind it on
- * the same life of a lane, which keeps the order. */
+/* With a fence, the last message is sent after the WRITE is complete, or behind
+ * it in the same epoch of a lane, which keeps the order. */
 #define FENCED(e, l, m) ((e) == 0 && (m) == AMS - 1 && !end[0].done[WRITE] && \
                          end[0].where[WRITE] != HERE(0, l))
 
-/* Rules to leave out, each: failover.sh shows that the model misses it. */
+/* Rules of the protocol. failover.sh leaves out each in turn, and shows that
+ * spin then finds an error. */
 #ifdef NO_EVIDENCE
 #define KNOWN(n) false
 #else
@@ -99,8 +101,8 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* life, message */
 #define FENCED(e, l, m) false
 #endif
 
-/* What nobody will take any more has no way through the states: it is not in the
- * air, and what has been settled is forgotten. */
+/* A packet that can no longer be taken is not put into the channel, and settled
+ * packets are forgotten. That keeps the state space small. */
 inline send(me, l, m)
 {
     end[me].where[m] = HERE(me, l);
@@ -122,7 +124,7 @@ inline clear(e, l, p, m)
     p = 0; m = 0
 }
 
-/* The first packet in the air reaches the device of `me`. */
+/* The first packet in flight reaches the device of `me`. */
 inline take(me, l, p, m)
 {
     air[(1 - me) * LANES + l] ? p, m;
@@ -143,7 +145,7 @@ inline take(me, l, p, m)
     p = 0; m = 0
 }
 
-/* Of the WRITE; nobody waits for that of a message. */
+/* The completion of the WRITE. No end waits for that of a message. */
 #define COMPLETES(l) \
     (me == 0 && end[0].where[WRITE] == HERE(0, l) && \
      end[0].place[WRITE] < NOW(0, l).taken)
@@ -164,8 +166,9 @@ inline close(me, l, p, m)
     clear(1 - me, l, p, m)
 }
 
-/* The other end has `n` active messages of that life and gets no more: what it
- * has not, and WRITEs whose completion was not seen, are to be sent again. */
+/* The other end has received `n` active messages of that epoch and receives no
+ * more. Later messages are replayed, and so are WRITEs whose completion was not
+ * seen. */
 inline settle(me, l, n, i, m)
 {
     n = NOW(1 - me, l).result;
@@ -179,9 +182,9 @@ inline settle(me, l, n, i, m)
         :: else -> break
         od;
         if
-        :: m == MSGS  /* complete, and forgotten */
+        :: m == MSGS  /* complete and forgotten */
         :: m < MSGS && IS_WRITE(me, m) ->
-            /* What came behind it on this lane has arrived: so has it. */
+            /* A message behind the WRITE has arrived, and so has the WRITE. */
             if
             :: KNOWN(n) -> complete(me, m)
             :: else ->
@@ -213,7 +216,7 @@ inline begin(me, l)
 
 #define NEXT(e, l) W(e, l, P(me, l) + 1)
 
-/* What end `me` may do with lane `l`. */
+/* The steps that end `me` may take on lane `l`. */
 #define STEPS(l) \
     :: atomic { S(me, l) == UP && P(1 - me, l) >= P(me, l) && \
         UNSENT(me, 0) && !FENCED(me, l, 0) -> send(me, l, 0) } \
@@ -252,9 +255,9 @@ end_idle:
     od
 }
 
-/* What nobody could notice yet is left out: a life breaks after one end has begun
- * it, and a packet is lost when it is the next to arrive.  The lanes are alike: the
- * first that breaks is lane 0. */
+/* Faults that no end could notice yet are left out. An epoch breaks only after
+ * one end has begun it, and a packet is lost only when it is next to arrive.
+ * The lanes are equivalent, so the first one that breaks is lane 0. */
 #define BEGUN(l, p) (P(0, l) >= p || P(1, l) >= p)
 #define FIRST(l) (l == 0 || breaks < BREAKS)
 #define NEXT_IS(e, l, p) (air[(e) * LANES + l] ? [p, _])

@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of this folder: models checked exhaustively with spin.
-# NAME.sh is about NAME.pml.
+# Sourced by the scripts of this directory, which check models exhaustively
+# with spin. NAME.sh checks NAME.pml.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need spin
 model=$top/test/model/$(basename -- "$0" .sh).pml
 cc=${CC:-cc}
 
-# explore OPTION...: compiles the model with these and runs it; its report is in
-# $tmp/out.
+# explore OPTION...: compiles the model with these options and runs it. The
+# report is in $tmp/out.
 explore()
 {
     rm -rf "$tmp/run"
@@ -21,7 +21,7 @@ explore()
     ) >"$tmp/out" 2>&1
 }
 
-# holds NAME OPTION...
+# holds NAME OPTION...: the model must have no error.
 holds()
 {
     name=$1
@@ -32,11 +32,11 @@ holds()
             "$tmp/out"; then
         ok "$name: $(awk '/states, stored/ { print $1 }' "$tmp/out") states"
     else
-        not_ok "$name" 'not all states were seen, or one is wrong' "$tmp/out"
+        not_ok "$name" 'the search is incomplete, or it found an error' "$tmp/out"
     fi
 }
 
-# finds NAME OPTION...
+# finds NAME OPTION...: the model must have an error.
 finds()
 {
     name=$1
@@ -45,6 +45,6 @@ finds()
     if grep -qE 'assertion violated' "$tmp/out"; then
         ok "without $name: $(sed -n 's/^pan:1: //p' "$tmp/out" | head -n 1)"
     else
-        not_ok "without $name" 'the model does not notice' "$tmp/out"
+        not_ok "without $name" 'the model finds no error' "$tmp/out"
     fi
 }

@@ -1,16 +1,18 @@
 /*
- * Relays, slots and credits: a model of src/relay/relay.h for spin, which
- * test/model/relay.sh checks exhaustively.
+ * A model for spin of relays, slots and credits (src/relay/relay.h).
+ * test/model/relay.sh checks it exhaustively.
  *
- * Ranks with OUT out-slots and IN in-slots each, which begin at any time; flows of
- * CHUNKS chunks, each from a rank over up to two relays to another.  A chunk is its
- * flow's number: what is in a slot, in a ring, on a channel.
+ * Each rank has OUT out-slots and IN in-slots, and may begin at any time. Each
+ * flow has CHUNKS chunks and goes from one rank to another, over up to two
+ * relays. In a slot, in a ring and on a channel, a chunk is represented by the
+ * number of its flow.
  *
  * credit   no rank has more chunks in its slots than it has slots (assert)
- * end      when nothing can happen any more, every chunk has arrived, and every slot
- *          is free (last process)
+ * end      when no further step is possible, every chunk has arrived and every
+ *          slot is free (Last)
  *
- * No step can be undone, so there are no cycles, and "at the end" is meaningful.
+ * No step can be undone. There are therefore no cycles, and the end is well
+ * defined.
  */
 #ifndef CHUNKS
 #define CHUNKS 2
@@ -23,8 +25,9 @@
 #endif
 #define NONE 255
 
-/* Who may be under way: by default 0 and 1 of a node relay for each other, to and
- * from 2 of another.  CROSS: two senders and two receivers, each of its own node. */
+/* By default, ranks 0 and 1 of one node relay for each other, to and from rank
+ * 2 of another node. With CROSS, there are two senders and two receivers, each
+ * on its own node. */
 #ifdef CROSS
 #define RANKS 4
 #define FLOWS 4
@@ -37,15 +40,15 @@
 #define PAIR(a, b) ((a) * RANKS + (b))
 
 typedef Flow {
-    byte from, via_out, via_in, to; /* ranks; who is no relay: NONE */
-    byte left;                      /* chunks to be filled */
+    byte from, via_out, via_in, to; /* ranks; NONE: no relay */
+    byte left;                      /* chunks not yet filled */
     byte got;
 };
 Flow flow[FLOWS];
 bool begun[RANKS];
 byte out_free[RANKS] = OUT;
 byte in_free[RANKS] = IN;
-byte to_post[RANKS * RANKS];        /* receives: of the channel [from, to] */
+byte to_post[RANKS * RANKS];        /* receives to post on channel [from, to] */
 byte posted[RANKS * RANKS];
 
 chan ring[RANKS * RANKS] = [OUT + IN] of { byte };
@@ -56,7 +59,8 @@ chan arrived[RANKS * RANKS] = [IN] of { byte };
 #define RECEIVER(f) (flow[f].via_in != NONE -> flow[f].via_in : flow[f].to)
 #define BARE(c) (to_post[c] > 0 && posted[c] == 0)
 
-/* Rules to leave out, each: relay.sh shows that the model misses it. */
+/* Rules of the protocol. relay.sh leaves out each in turn, and shows that spin
+ * then finds an error. */
 #ifdef NO_RESERVE
 #define MAY_POST(me, x) true
 #elif RANKS == 4
@@ -134,7 +138,7 @@ end_idle:
     od
 }
 
-/* A send ends with its receive. */
+/* A send completes when its receive does. */
 #define DELIVERS(a, b) \
     :: atomic { posted[PAIR(a, b)] > 0 && nempty(sent[PAIR(a, b)]) -> \
         sent[PAIR(a, b)] ? f; posted[PAIR(a, b)]--; \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The model of relays, checked exhaustively; and that it would find it if one of
-# the rules were missing.
+# Checks the model of relays exhaustively. Also checks that spin finds an error
+# if a rule is left out.
 set -eu
 # shellcheck source=test/model/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -8,7 +8,7 @@ set -eu
 holds 'three ranks, one out-slot, two in-slots'
 holds 'three ranks, two out-slots, two in-slots' -DOUT=2
 holds 'two senders, two receivers crosswise' -DCROSS
-if [ -n "${MRAIL_TEST_FULL-}" ]; then # a minute
+if [ -n "${MRAIL_TEST_FULL-}" ]; then # takes a minute
     holds 'three ranks, three chunks' -DCHUNKS=3
 fi
 finds 'a slot for each channel' -DCROSS -DNO_RESERVE

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ports go down and come up during a job, and rails lose packets silently: all data
-# is right, and the job continues.
+# Ports go down and come up during a job, and rails lose packets silently. All
+# data is right, and the job continues.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,7 +12,8 @@ ctl()
         not_ok "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
 }
 
-# A small spool of trouble.  Never are all rails of a node gone for long.
+# Several kinds of failure. In none of them are all rails of a node down for a
+# long time.
 one_port()
 {
     ctl --rail 1 down
@@ -59,18 +60,19 @@ all_for_a_moment()
     ctl up
 }
 
-# For 20 ms nothing goes anywhere, again and again: congestion, and all is lost.
+# Every 200 ms, all rails pause for 20 ms or lose everything, as under
+# congestion.
 all_pause()
 {
     printf '%s\n' 'at 0ms for 20ms every 200ms times 6 pause' \
         'at 100ms for 20ms every 200ms times 6 blackhole both' >"$tmp/script"
     ctl --script "$tmp/script"
     if grep -q '^ok - ' "$tmp/out"; then
-        not_ok "$name" 'the job was over before'
+        not_ok "$name" 'the job ended too early'
     fi
 }
 
-# trouble NAME COMMAND...: each in turn, in a job of its own.
+# trouble NAME COMMAND...: runs each command in its own job.
 seconds=5
 trouble()
 {
@@ -87,18 +89,18 @@ trouble()
     status=0
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
-        not_ok "$name: the job goes on, all data is right" "exit status $status" \
+        not_ok "$name: the job continues, all data is right" "exit status $status" \
             "$tmp/out"
     else
-        ok "$name: the job goes on, all data is right"
+        ok "$name: the job continues, all data is right"
     fi
 }
 given_up()
 {
     if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
-        ok "$name: lanes were given up, and their work sent elsewhere"
+        ok "$name: lanes were closed, and other lanes took over their work"
     else
-        not_ok "$name: lanes were given up" 'the statistics say: none'
+        not_ok "$name: lanes were closed" 'the statistics say: none'
     fi
 }
 is_none_given_up()
@@ -108,9 +110,9 @@ is_none_given_up()
 none_given_up()
 {
     if is_none_given_up; then
-        ok "$name: no lane was given up"
+        ok "$name: no lane was closed"
     else
-        not_ok "$name: no lane was given up" "the statistics say: $(
+        not_ok "$name: no lane was closed" "the statistics say: $(
             grep -oh '"lanes_failed": [0-9]*' "$tmp/stats"/*.json |
                 paste -sd ' ')"
     fi
@@ -123,33 +125,34 @@ if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"
 else
     not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"
 fi
-trouble 'a rail that swallows packets' swallow
+trouble 'a rail that loses all packets' swallow
 given_up
 trouble 'a rail that answers no requests' drop_acks
 given_up
 if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then
-    ok 'it does not wait for the timers of the NIC'
+    ok 'the engine does not wait for the timers of the NIC'
 else
-    not_ok 'it does not wait for the timers of the NIC' 'no such line' "$tmp/out"
+    not_ok 'the engine does not wait for the timers of the NIC' 'no such line' \
+        "$tmp/out"
 fi
 trouble 'all ports but one' all_but_one
 given_up
 trouble 'a port that flaps' flap
-# None is worse than another.
-trouble 'all ports for a moment' all_for_a_moment
+# No rail is worse than another.
+trouble 'all ports briefly' all_for_a_moment
 seconds=3
-# On a busy machine the fault injector may be delayed, so the rails stay down much
-# longer.  One of three jobs must be undisturbed.
+# On a busy machine the fault injector may be delayed, so that the rails stay
+# down much longer. One of three jobs must be undisturbed.
 for try in 1 2 3; do
-    trouble 'all rails stand still for 20 ms' all_pause
+    trouble 'all rails pause for 20 ms' all_pause
     if is_none_given_up; then
         break
     fi
 done
 none_given_up
 
-# A rail is dead from the start, without a port event. Each process draws at
+# A rail is dead from the start, without a port event. Each process chooses at
 # random which rail its address names first.
 printf 'at 0ms node 1 rail %s blackhole both\n' 0 1 3 >"$tmp/script"
 for try in 1 2 3 4; do

@@ -1,7 +1,7 @@
 /*
- * The functions of a CUDA driver that coll/mrail calls. LD_PRELOAD it as
- * libcuda.so.1. FAKE_CUDA names a rank, or "all": its pointers all refer to
- * device memory.
+ * The functions of a CUDA driver that coll/mrail calls. Preload this library
+ * with LD_PRELOAD as libcuda.so.1. FAKE_CUDA names a rank, or is "all". Every
+ * pointer of that rank, or of all ranks, then counts as device memory.
  */
 #include "config.h"
 

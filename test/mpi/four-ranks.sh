@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run an MPI job of four ranks, which mrail must carry; its lanes may fail.
+# Runs an MPI job of four ranks, which mrail must carry; its lanes may fail.
 # contrib/check runs it with a sanitizer's runtime in MRAIL_TEST_PRELOAD.
 # usage: four-ranks.sh RUN-OPTIONS PROGRAM [ARGUMENT...]
 set -eu
@@ -11,7 +11,7 @@ shift 2
 mkdir "$tmp/stats"
 status=0
 (
-    # The job has the runtime; the shell and its tools do without.
+    # Only the job gets the runtime, and not the shell and its tools.
     export LD_PRELOAD="${MRAIL_TEST_PRELOAD-}" UCX_MRAIL_TIMEOUT=4s \
         UCX_MRAIL_STATS_FILE="$tmp/stats/%p"
     launch 4 -- timeout -k 20 300 "$build/$program" "$@"

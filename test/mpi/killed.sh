@@ -1,5 +1,6 @@
 #!/bin/sh
-# A rank dies: the other ranks end within seconds, and nothing of the job remains.
+# A rank dies. The other ranks end within seconds, and nothing of the job
+# remains.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -28,7 +29,7 @@ after_death()
         ok "$1: no orphan processes"
     else
         not_ok "$1: no orphan processes" "still there: $orphans"
-        # shellcheck disable=SC2086 # one word per process
+        # shellcheck disable=SC2086 # one argument per process
         kill -9 $orphans
     fi
     nothing_left "$1"
@@ -42,13 +43,13 @@ launch 4 -- timeout 60 "$build/mpi_exchange" --die-at 20 $token \
     >"$tmp/out" 2>&1 || status=$?
 after_death 'a killed rank' "$begun" "$status" "$token"
 
-# signal_mpirun NAME SIGNAL: sends mpirun the signal in the middle of a job.
+# signal_mpirun NAME SIGNAL: sends the signal to mpirun in the middle of a job.
 signal_mpirun()
 {
     token=mrail-$2-$$
     : >"$tmp/out"
     (
-        become="exec" # the process to signal is the launcher, not a shell
+        become="exec" # the launcher itself must get the signal, not a shell
         launch 4 -- "$build/mpi_exchange" --seconds 60 "$token" \
             >"$tmp/out" 2>&1
     ) &
@@ -66,7 +67,8 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish
 fi
-# Open MPI's session directory remains, so put it into ours.
+# Open MPI's session directory remains, so it is placed in a directory of this
+# script.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

@@ -18,7 +18,7 @@ man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
 [ -x "$mrail" ] || bail_out "no $mrail: make install goes first"
 
-# launch NP [option...] -- COMMAND...; with become=exec in a subshell, the
+# launch NP [OPTION...] -- COMMAND...: with become=exec in a subshell, the
 # subshell becomes the launcher.
 launch()
 {
@@ -27,17 +27,18 @@ launch()
     if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
         while [ "$1" != -- ]; do shift; done
         shift
-        # shellcheck disable=SC2086 # words are wanted
+        # shellcheck disable=SC2086 # word splitting is intended
         ${become-} mpirun $MRAIL_TEST_MPIRUN --oversubscribe -np "$np" "$@"
     else
-        # shellcheck disable=SC2086 # words are wanted
+        # shellcheck disable=SC2086 # word splitting is intended
         ${become-} "$mrail" run -np "$np" --soft "$topology" \
             --session "$session" ${MRAIL_TEST_RUN-} "$@"
     fi
 }
 
-# require_env PROGRAM...: of MPI.  Programs that configure has no libraries for are an
-# absent environment; others that are missing are not.
+# require_env PROGRAM...: MPI programs that the script needs. If configure
+# found no libraries for a program, the environment is absent. Any other
+# missing program is an error.
 require_env()
 {
     if [ -z "${MRAIL_TEST_MPIRUN-}" ] && [ ! -x "$libexec/mrail-soft" ]; then
@@ -54,8 +55,8 @@ require_env()
     done
 }
 
-# run NAME NP PROGRAM [ARGUMENT...]: the program prints its own results. Its
-# stderr follows if it failed.
+# run NAME NP PROGRAM [ARGUMENT...]: runs a program that prints its own
+# results. Its stderr follows if it failed.
 run()
 {
     name=$1
@@ -78,8 +79,8 @@ run()
     fi
 }
 
-# Open MPI falls back to its own transports in silence: so every rank of the
-# last `run` must have left the transport's counters.
+# Open MPI silently falls back to its own transports. Every rank of the last
+# `run` must therefore have left the transport's counters.
 carried_by_mrail()
 {
     case "${MRAIL_TEST_MPIRUN-} ${MRAIL_TEST_RUN-}" in
@@ -94,8 +95,9 @@ carried_by_mrail()
     fi
 }
 
-# Names in /dev/shm that are this user's, except other sessions' of software
-# rails and other jobs' telemetry pages: those come and go while other tests run.
+# Prints the names in /dev/shm that belong to this user. It leaves out software
+# rails of other sessions and telemetry pages of other jobs, which come and go
+# while other tests run.
 shm_names()
 {
     find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name 'mrail-t*' \
@@ -103,8 +105,8 @@ shm_names()
 }
 shm_names >"$tmp/shm.before"
 
-# Files that exist now, did not exist when the script began, and are mapped by no
-# live process: those of another running job do not count.
+# Prints the files that exist now, did not exist when the script began, and are
+# mapped by no live process. Files of another running job do not count.
 shm_left()
 {
     shm_names | comm -13 "$tmp/shm.before" - >"$tmp/shm.new"
@@ -123,8 +125,8 @@ none_left()
     [ -z "$left" ]
 }
 
-# nothing_left NAME: of this script's jobs nothing is in /dev/shm, at the
-# latest three seconds from now.
+# nothing_left NAME: within three seconds, no file of this script's jobs may be
+# left in /dev/shm.
 nothing_left()
 {
     if await 3 none_left; then
@@ -134,7 +136,7 @@ nothing_left()
     fi
 }
 
-# seconds_since START
+# seconds_since START: prints the time since START.
 seconds_since()
 {
     echo $(($(date +%s) - $1))

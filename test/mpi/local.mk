@@ -79,7 +79,7 @@ mpi_scarce_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_scarce_LDADD = $(MPI_LIBS) -ldl
 endif
 
-# contrib/bench measures it, too.
+# contrib/bench also measures it.
 if HAVE_MPICC
 noinst_PROGRAMS += mpi_pair
 mpi_pair_SOURCES = test/mpi/mpi_pair.c test/mpi/mpi_test.h

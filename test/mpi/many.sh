@@ -6,7 +6,7 @@ set -eu
 require_env mpi_exchange
 
 begun=$(date +%s)
-run '32 ranks end well' 32 "$build/mpi_exchange"
+run '32 ranks succeed' 32 "$build/mpi_exchange"
 echo "# 32 ranks took $(seconds_since "$begun") s"
 nothing_left '32 ranks'
 finish

@@ -19,9 +19,9 @@ elif [ "$ranks" != 32 ]; then
 else
     ok 'mrail info --memory'
     if [ "$most" -gt 0 ] && [ "$most" -lt $limit ]; then
-        ok "each of 32 ranks takes less than $limit bytes"
+        ok "each of 32 ranks uses less than $limit bytes"
     else
-        not_ok "each of 32 ranks takes less than $limit bytes" "one takes $most"
+        not_ok "each of 32 ranks uses less than $limit bytes" "one uses $most"
     fi
 fi
 finish

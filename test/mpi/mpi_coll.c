@@ -1,6 +1,6 @@
 /*
  * Collective semantics: alltoallv with every kind of count, MPI_IN_PLACE, zero
- * counts, derived datatypes, alltoallw, several communicators at once.
+ * counts, derived datatypes, alltoallw, and several communicators at once.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Bytes from rank `from` to rank `to` in a round, known to every rank. */
+/* Returns the bytes from rank `from` to rank `to` in a round. Every rank knows
+ * them. */
 static int round_count(int from, int to, unsigned round)
 {
     uint64_t x = mt_seed(from, to, 1000 + round);
@@ -44,7 +45,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     for (int i = 0; i < size; ++i) {
         plan->send_counts[i] = round_count(rank, i, round);
         plan->recv_counts[i] = round_count(i, rank, round);
-        /* Gaps, and an order in memory that is not the order of ranks. */
+        /* The offsets leave gaps, and their order is not that of the ranks. */
         plan->send_offsets[size - 1 - i] = 0;
     }
     for (int i = size - 1; i >= 0; --i) {
@@ -64,7 +65,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     }
 }
 
-/* 1 if the data are right and the gaps between them unchanged. */
+/* Returns 1 if the data is right and the gaps between are unchanged. */
 static int plan_check(const plan_t *plan, MPI_Comm comm, unsigned round)
 {
     int rank = mt_rank(comm), size = mt_size(comm);
@@ -143,7 +144,7 @@ static void test_in_place(void)
     for (int i = 0; i < size * N; ++i) {
         ok &= (data[i] == i / N * 1000000 + rank * N + i % N);
     }
-    /* In place, a pair's counts are equal in both directions. */
+    /* In place, a pair has the same count in both directions. */
     for (int i = 0; i < size; ++i) {
         counts[i] = (i + rank) % 7 * 100;
         offsets[i] = i * N;
@@ -172,8 +173,8 @@ static void test_in_place(void)
     mt_result("MPI_IN_PLACE", ok);
 }
 
-/* A column of a matrix for the neighbour: as a column, as a block of rows and
- * as single words. */
+/* Sends a column of a matrix to the neighbour: as a column, as a block of rows
+ * and as single words. */
 static void test_vector(void)
 {
     enum { ROWS = 700, COLUMNS = 300 };
@@ -231,7 +232,7 @@ static MPI_Datatype particle_type(void)
     return whole;
 }
 
-/* Structs with gaps through alltoallv: counts are in elements. */
+/* Structs with gaps in alltoallv, where counts are in elements. */
 static void test_struct_alltoallv(void)
 {
     enum { EACH = 2000 };

@@ -1,7 +1,7 @@
 /*
- * Access to the bytes of datatypes from any offset: packing and unpacking in
- * pieces gives the same result as in one call. One process. Open MPI's
- * convertor has limits that dt_segment.c works around.
+ * Access to the bytes of datatypes from any offset. Packing and unpacking in
+ * pieces gives the same result as in one call. The test runs in one process.
+ * Open MPI's convertor has limits that dt_segment.c works around.
  */
 #include "config.h"
 #include "mpi/coll/dt_segment.h"
@@ -23,15 +23,16 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     MPI_Type_vector(5, 3, 7, MPI_DOUBLE, &types[1]);
     MPI_Type_create_resized(MPI_INT, -4, 12, &types[2]);
     MPI_Type_vector(3, 2, 3, types[0], &types[3]);
-    /* Elements of 32 bytes. */
+    /* Each element has 32 bytes. */
     MPI_Type_vector(4, 1, 3, MPI_C_LONG_DOUBLE_COMPLEX, &types[4]);
     for (int i = 0; i < MAX_TYPES; ++i) {
         MPI_Type_commit(&types[i]);
     }
 }
 
-/* Returns 1 if the bytes from `at` onward are equal. Optionally ignores the padding of a long
- * double (ABI of x86-64), which Open MPI 5.0 does not pack. */
+/* Returns 1 if the bytes from `at` onward are equal. With `padded`, ignores the
+ * padding of a long double (ABI of x86-64), which Open MPI 5.0 does not
+ * pack. */
 static int is_same(const char *left, const char *right, size_t at,
                    size_t length, int padded)
 {
@@ -43,7 +44,7 @@ static int is_same(const char *left, const char *right, size_t at,
     return 1;
 }
 
-/* 1: all pieces match `whole`, the packed data. */
+/* Returns 1 if all pieces match `whole`, the packed data. */
 static int check_pack(const mca_coll_mrail_dt_segment_t *part,
                       const char *whole, int padded, mrail_rng_t *rng)
 {
@@ -60,7 +61,7 @@ static int check_pack(const mca_coll_mrail_dt_segment_t *part,
     return ok;
 }
 
-/* Unpacks pieces in any order. */
+/* Unpacks the pieces in a random order. */
 static int check_unpack(mca_coll_mrail_dt_segment_t *part, const char *whole,
                         const char *wanted, char *memory, size_t size,
                         int padded, mrail_rng_t *rng)
@@ -81,7 +82,7 @@ static int check_unpack(mca_coll_mrail_dt_segment_t *part, const char *whole,
             at += length;
         }
     }
-    /* Bytes beyond the segment are dropped. */
+    /* Bytes beyond the end of the segment are dropped. */
     ok &= mca_coll_mrail_dt_segment_unpack(part, part->bytes, whole, 1) == 0;
     return ok && is_same(memory, wanted, 0, size, padded);
 }
@@ -119,7 +120,7 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     return ok;
 }
 
-/* Copies from one type to another, more than one piece. */
+/* Copies more than one piece from one type to another. */
 static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
 {
     enum { ITEMS = 77 * 120 };

@@ -1,7 +1,7 @@
 /*
- * More of one-sided communication: post-start-complete-wait, exclusive and
- * shared locks, forms of accumulate, requests, derived datatypes, all kinds of
- * windows.
+ * Further one-sided communication: post-start-complete-wait, exclusive and
+ * shared locks, forms of accumulate, requests, derived datatypes, and all kinds
+ * of windows.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -17,7 +17,7 @@ static int at(int step)
     return (me + size + step) % size;
 }
 
-/* All ranks expose their windows to both neighbours and put to both. */
+/* All ranks expose their windows to both neighbours, and put to both. */
 static void test_pscw(void)
 {
     int ranks[2] = {at(-1), at(1)}, ok = 1;
@@ -55,7 +55,7 @@ static void test_pscw(void)
     mt_result("post, start, complete, wait", ok);
 }
 
-/* Read, modify and write under an exclusive lock: no update is lost. */
+/* Reads, modifies and writes under an exclusive lock. No update is lost. */
 static void test_exclusive(void)
 {
     enum { EACH = 25 };
@@ -194,7 +194,7 @@ static void test_requests(void)
     ok = mt_check(in, LARGE, mt_seed(at(1), at(2), 7));
     MPI_Barrier(MPI_COMM_WORLD);
 
-    /* Every third block of 1000 bytes, to the start of the window. */
+    /* Transfers every third block of 1000 bytes to the start of the window. */
     MPI_Type_vector(100, 1000, 3000, MPI_BYTE, &column);
     MPI_Type_commit(&column);
     MPI_Put(out, 1, column, at(1), 0, 100000, MPI_BYTE, win);

@@ -1,11 +1,12 @@
 /*
- * Start, exchange, finish: a few rounds in which each rank sends to all others.
+ * Starts, exchanges, finishes: a few rounds in which each rank sends to all
+ * others.
  *
  *   --die-at N    the last rank kills itself in round N of many
- *   --seconds N   rounds continue for that long; rank 0 says "under way" after
- *                 the first one
- *   --until FILE  rounds continue until FILE exists, and a few more; at most a
- *                 minute
+ *   --seconds N   the rounds continue for N seconds; rank 0 says "under way"
+ *                 after the first round
+ *   --until FILE  the rounds continue until FILE exists, and a few more follow;
+ *                 at most for a minute
  *   --bytes N     up to N bytes between two ranks (6000)
  */
 #include "config.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One round with up to `most` bytes between two ranks. */
+/* Runs one round with up to `most` bytes between two ranks. */
 static int exchange(int round, int most)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -41,7 +42,7 @@ static int exchange(int round, int most)
     return ok;
 }
 
-#define UNTIL_MORE 6 /* rounds */
+#define UNTIL_MORE 6 /* rounds after FILE exists */
 #define UNTIL_S 60
 
 static const char *text_after(int argc, char **argv, const char *name)
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
         }
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    mt_result("everybody with everybody", ok);
+    mt_result("all ranks exchange data", ok);
     MPI_Finalize();
     return mt_failures != 0;
 }

@@ -1,8 +1,8 @@
 /*
- * A 3-D transform by FFTW-MPI, forward and back.  Prints a checksum of every
- * bit of the spectrum and of the result, so that runs over different
- * transports can be compared, and checks the result against the input.
- * FFTW_ESTIMATE: the plan does not depend on timing.
+ * A 3-D transform by FFTW-MPI, forward and back. It prints a checksum of every
+ * bit of the spectrum and of the result, so that runs over different transports
+ * can be compared. It also checks the result against the input. With
+ * FFTW_ESTIMATE, the plan does not depend on timing.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -20,7 +20,7 @@ static double input(ptrdiff_t i, int part)
            0.5;
 }
 
-/* Sum over all ranks of a hash of each double and its index. */
+/* Returns the sum over all ranks of a hash of each double and its index. */
 static uint64_t checksum(const fftw_complex *data, ptrdiff_t first,
                          ptrdiff_t count)
 {
@@ -45,7 +45,7 @@ static void transform(fftw_complex *data, int direction)
     fftw_destroy_plan(plan);
 }
 
-/* Largest difference from the input. */
+/* Returns the largest difference from the input. */
 static double largest_error(const fftw_complex *data, ptrdiff_t first,
                             ptrdiff_t count)
 {

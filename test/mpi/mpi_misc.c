@@ -1,7 +1,7 @@
 /*
- * Other parts of MPI: split by node, persistent and partitioned requests,
- * matched probes, counts beyond 2^31 bytes, dynamic processes. Argument "big":
- * only the large messages; "spawn": only the dynamic processes.
+ * Further parts of MPI: split by node, persistent and partitioned requests,
+ * matched probes, counts beyond 2^31 bytes, and dynamic processes. The argument
+ * "big" runs only the large messages, and "spawn" only the dynamic processes.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -17,8 +17,8 @@ static int at(int step)
     return (me + size + step) % size;
 }
 
-/* An emulated node is a node for the rails, not for Open MPI: all processes of
- * a machine can share memory. */
+/* An emulated node counts as a node for the rails, but not for Open MPI,
+ * because all processes of a machine can share memory. */
 static void test_split(void)
 {
     int sum, ok, n;
@@ -126,7 +126,8 @@ static void test_probes(void)
     mt_result("matched probes, synchronous sends", ok);
 }
 
-/* By words, because mt_fill() is slow for 2 GiB; the rest like mt_fill(). */
+/* Fills by words, because mt_fill() is slow for 2 GiB. The rest is as in
+ * mt_fill(). */
 static void fill_big(char *buffer, size_t length, uint64_t seed)
 {
     uint64_t *words = (uint64_t *)buffer;
@@ -151,7 +152,8 @@ static int check_big(const char *buffer, size_t length, uint64_t seed)
     return mt_check(buffer + length / 8 * 8, length % 8, seed);
 }
 
-/* 2 GiB and 17 bytes from rank 0 to rank 1, as one message and as one PUT. */
+/* Transfers 2 GiB and 17 bytes from rank 0 to rank 1, as one message and as one
+ * PUT. */
 static void test_big(void)
 {
     const size_t length = (2ull << 30) + 17;

@@ -1,7 +1,7 @@
 /*
- * Point-to-point semantics of MPI: sizes from 0 B to 256 MB, order,
- * unexpected and self messages, wildcards, probes, synchronous and persistent
- * requests, buffers that are unmapped and mapped again.
+ * Point-to-point semantics of MPI: sizes from 0 B to 256 MB, order, unexpected
+ * messages and messages to self, wildcards, probes, synchronous and persistent
+ * requests, and buffers that are unmapped and mapped again.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The upper half of a huge transfer is filled fast; the check still reads every
- * byte. */
+/* The upper half of a huge transfer is filled by a faster method. The check
+ * still reads every byte. */
 static const size_t sizes[] = {
     0,      1,      2,       7,       8,       63,      64,       65,
     127,    200,    255,     256,     1000,    1023,    1024,     1025,
@@ -19,8 +19,8 @@ static const size_t sizes[] = {
     262144, 262145, 1048575, 1048576, 1048579, 4194304, 16777216, 16777259,
 };
 
-/* Every rank sends to the rank halfway round and receives from its
- * counterpart. */
+/* Every rank sends to the rank halfway round, and receives from the rank
+ * halfway round the other way. */
 static void test_sizes(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -47,7 +47,7 @@ static void test_sizes(void)
     mt_result("messages of 0 B to 16 MB", ok);
 }
 
-/* One pair only: 256 MB per direction need memory. */
+/* Only one pair, because 256 MB per direction take much memory. */
 static void test_huge(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -74,8 +74,8 @@ static void test_huge(void)
     mt_result("256 MB there and back", ok);
 }
 
-/* Messages arrive before their receives, with both protocols. Messages of one
- * tag keep their order; different tags may be received in any order. */
+/* Messages arrive before their receives, with both protocols. Messages with the
+ * same tag keep their order. Different tags may be received in any order. */
 static void test_unexpected(void)
 {
     enum { COUNT = 120, MAX = 40000 };
@@ -170,7 +170,7 @@ static void test_self_and_sync(void)
         ok &= mt_check(recv, (size_t)length,
                        mt_seed(from, rank, (uint64_t)length));
     }
-    mt_result("to oneself; synchronous sends", ok);
+    mt_result("messages to self, synchronous sends", ok);
 }
 
 static void test_persistent(void)
@@ -196,7 +196,7 @@ static void test_persistent(void)
     mt_result("persistent requests", ok);
 }
 
-/* Maps memory at a given address; NULL lets the kernel choose. */
+/* Maps memory at the given address. With NULL, the kernel chooses it. */
 static char *map_at(char *wanted, size_t length)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | (wanted ? MAP_FIXED : 0);
@@ -235,7 +235,8 @@ static void test_remap(void)
     mt_result("memory unmapped, mapped again and sent again", ok);
 }
 
-/* The same with malloc(): large blocks come from mmap() and return at once. */
+/* As in the previous test, but with malloc(). Large blocks come from mmap() and
+ * are returned at once. */
 static void test_free_again(void)
 {
     const size_t length = (size_t)3 << 20;

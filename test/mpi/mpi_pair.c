@@ -1,18 +1,19 @@
 /*
  * A hot pair streams large messages in one direction while all other ranks
- * exchange data. The program shows how much bandwidth each gets. The last rank
- * of the first half sends to the last rank of all. The others send to the
- * opposite half, in both directions. With "--no-others" or "--no-pair" one of
- * the two is idle.
+ * exchange data. The program shows how much bandwidth each of the two gets. In
+ * the hot pair, the last rank of the first half sends to the very last rank.
+ * The other ranks send to the opposite half, in both directions. With
+ * "--no-others" or "--no-pair", one of the two is idle.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *
- * Rank 0 says "under way", and at the end, for each second in which both ran,
+ * Rank 0 says "under way". At the end, for each second in which both were
+ * active, it prints
  *
  *     second N: pair MB/s, others MB/s
  *
- * The rates are those of receivers in the second half (in all of them, from the
- * first half).
+ * The rates are those of the receivers in the second half. Their data comes
+ * from the first half.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -23,17 +24,17 @@
 #define PAIR_BYTES (16 << 20)
 #define OTHER_BYTES (2 << 20)
 #define SLOTS 2     /* messages of the pair in flight */
-#define SAMPLE 4093 /* the check reads one byte in so many */
+#define SAMPLE 4093 /* the check reads one byte in this many */
 #define MAX_SECONDS 60
-#define TICKS                                                                  \
-    20 /* per second: bytes received between two ticks are divided
-                  * over both */
+/* Ticks per second. Bytes received between two ticks are divided between the
+ * two. */
+#define TICKS 20
 
 typedef struct job {
     int rank, size, half;
     int seconds;
     double start_s;
-    double bytes[MAX_SECONDS * TICKS]; /* received, by tick */
+    double bytes[MAX_SECONDS * TICKS]; /* received in each tick */
     int ok;
 } job_t;
 
@@ -69,7 +70,7 @@ static int check(unsigned char *buffer, size_t length, uint64_t seed)
     return ok;
 }
 
-/* Counts bytes that arrived evenly from `from_s` until now. */
+/* Counts bytes that arrived at a constant rate from `from_s` until now. */
 static void count(job_t *job, double from_s, double bytes)
 {
     double to = (now_s() - job->start_s) * TICKS;
@@ -137,8 +138,8 @@ static void receive_stream(job_t *job)
     }
 }
 
-/* Exchanges with all other ranks of the opposite half at once. Each complete
- * message is followed by another. */
+/* Exchanges data with all other ranks of the opposite half at once. Each
+ * complete message is followed by another. */
 static void exchange(job_t *job, MPI_Comm others)
 {
     int far = (job->rank < job->half) ? job->half : 0;

@@ -1,11 +1,13 @@
 /*
- * Exchanges drawn from seeds: random call, communicator, counts, displacements
- * and datatypes. Every byte is checked, also in gaps and around the buffers.
+ * Exchanges drawn from seeds, with random call, communicator, counts,
+ * displacements and datatypes. Every byte is checked, including those in gaps
+ * and around the buffers.
  *
  *   --seeds A-B       (1-20)
  *   --relays          coll/mrail must have relayed something
- *   --paced           ... and held messages back for earlier ones
- *   --large-self      also large messages of ranks to themselves
+ *   --paced           coll/mrail must also have held messages back for earlier
+ *                     ones
+ *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
  *                     exchange, which the check must find
  */
@@ -22,7 +24,7 @@ enum { SEED_S = 60, MOST_AT_ONCE = 3 };
 static int large_self;     /* --large-self */
 static const char *broken; /* --break */
 static unsigned breaks;    /* bytes changed */
-static uint64_t sent;      /* to others, in all calls */
+static uint64_t sent;      /* to other ranks, in all calls */
 
 static void set_alarm(uint64_t seed)
 {
@@ -34,7 +36,7 @@ static void set_alarm(uint64_t seed)
     mt_hangs_after(SEED_S, what);
 }
 
-/* Communicators for the whole job. */
+/* Communicators that exist for the whole job. */
 typedef struct comms {
     MPI_Comm dup, parity, reversed;
 } comms_t;
@@ -53,7 +55,7 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
         return comms->parity;
     case 2:
         return comms->reversed;
-    case 3: /* any order; freed after this seed */
+    case 3: /* in any order; freed after this seed */
         *own_p = 1;
         MPI_Comm_split(MPI_COMM_WORLD, 0,
                        (int)(mrail_mix64(key + (uint64_t)rank) >> 40), &comm);
@@ -63,8 +65,8 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
     }
 }
 
-/* Exchanges one after the other, or several at once; repeated with other data
- * in the same places. */
+/* Runs exchanges one after the other, or several at once. Repeats them with
+ * other data in the same places. */
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
     planned_exchange_t all[MOST_AT_ONCE];
@@ -128,7 +130,8 @@ static int run_seed(const comms_t *comms, uint64_t seed)
     return ok;
 }
 
-/* The counters of coll/mrail are possible, and it did the requested work. */
+/* Checks that the counters of coll/mrail are consistent, and that it did what
+ * the options require. */
 static void check_counters(const mrail_bench_coll_t *coll, int relays,
                            int paced)
 {
@@ -140,7 +143,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                   MPI_COMM_WORLD);
     if (relays || paced || there) {
         mt_result("coll/mrail reports what it did", there);
-        mt_result("... no more than there was",
+        mt_result("the counters of coll/mrail are consistent",
                   own[MRAIL_BENCH_COLL_BYTES] <= sent &&
                       own[MRAIL_BENCH_COLL_RELAYED_BYTES] <=
                           own[MRAIL_BENCH_COLL_PLANNED_BYTES] &&
@@ -150,10 +153,11 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                           own[MRAIL_BENCH_COLL_CALLS]);
     }
     if (relays) {
-        mt_result("... it relayed", all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0);
+        mt_result("bytes were relayed",
+                  all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0);
     }
     if (paced) {
-        mt_result("... it held messages back",
+        mt_result("messages were held back",
                   all[MRAIL_BENCH_COLL_LIMITED_CALLS] > 0);
     }
     if (there && mt_rank(MPI_COMM_WORLD) == 0) {
@@ -199,8 +203,7 @@ int main(int argc, char **argv)
     }
     set_alarm(last);
     if (broken != NULL) {
-        snprintf(name, sizeof(name), "a byte that is wrong is found: %s",
-                 broken);
+        snprintf(name, sizeof(name), "a wrong byte is found: %s", broken);
         ok &= (breaks > 0 || rank != 0);
     } else {
         snprintf(name, sizeof(name),

@@ -1,15 +1,15 @@
 /*
  * Planned exchanges during which a rail fails, temporarily or permanently. The
- * script takes the rail down when rank 0 has said "under way".
+ * script takes the rail down once rank 0 has said "under way".
  *
  *   mpi_planned_end agree|exchange|relay
  *
- *   agree      rank 3 arrives seconds late: all others wait for its record
+ *   agree      rank 3 arrives seconds late, and all others wait for its record
  *   exchange   all ranks send, mostly to rank 0
- *   relay      rank 0 sends to rank P/2; all other ranks only relay
+ *   relay      rank 0 sends to rank P/2, and all other ranks only relay
  *
- * Eight ranks, one per rail and node. If the program ends normally, every byte
- * was right. Otherwise the job has ended itself.
+ * The job has eight ranks, one per rail and node. If the program ends normally,
+ * every byte was right. Otherwise the job has ended itself.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -23,7 +23,7 @@ enum {
     LATE_RANK = 3,
     LATE_S = 2,
     HANGS_S = 60,
-    FIRST_BYTES = 2 << 20, /* a small exchange first */
+    FIRST_BYTES = 2 << 20, /* a small exchange comes first */
     RELAY_BYTES = 192 << 20,
     ALL_BYTES = 48 << 20
 };
@@ -84,7 +84,7 @@ static void trade_do(const trade_t *trade)
                   MPI_COMM_WORLD);
 }
 
-/* 1: all data have arrived, and the trade is freed. */
+/* Returns 1 if all data has arrived. Frees the trade. */
 static int trade_end(trade_t *trade)
 {
     int ok = 1;
@@ -100,7 +100,7 @@ static int trade_end(trade_t *trade)
     return ok;
 }
 
-/* 1: relays are used, also on ranks without bytes of their own. */
+/* Returns 1 if relays are used, even on ranks without bytes of their own. */
 static int passes_relays(demand_t demand)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     mt_hangs_after(HANGS_S, "mpi_planned_end");
-    mt_result("what was before it passed relays", passes_relays(demand));
+    mt_result("the exchange before it used relays", passes_relays(demand));
     trade_init(&trade, demand, (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
     if (mt_rank(MPI_COMM_WORLD) == 0) {
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     }
     trade_do(&trade);
     ok = trade_end(&trade);
-    mt_result("every byte of it came", ok);
+    mt_result("every byte of it arrived", ok);
     MPI_Finalize();
     return mt_failures != 0;
 }

@@ -1,9 +1,10 @@
 /*
  * Planned exchanges under varying conditions: threads, short-lived
  * communicators, leaks, ranks of very different sizes, small calls followed by
- * large ones, mismatched counts, the in-flight limit, totals beyond 2 GiB. One
- * test for each call: mpi_planned_life NAME [NUMBER]. NUMBER counts rounds; for
- * "mismatch" it is the time in seconds after which a call counts as hanging.
+ * large ones, mismatched counts, the in-flight limit, and totals beyond 2 GiB.
+ * Each run is one test: mpi_planned_life NAME [NUMBER]. NUMBER is the number of
+ * rounds. For "mismatch", it is the time in seconds after which a call counts
+ * as hanging.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -20,13 +21,13 @@
 
 enum { TEST_S = 200 };
 
-/* Bytes with gaps between them; used for many calls. */
+/* Bytes with gaps between them, used for many calls. */
 typedef struct trade {
     MPI_Comm comm;
     planned_side_t send, recv;
 } trade_t;
 
-/* bytes[from * size + to] */
+/* Bytes are indexed as bytes[from * size + to]. */
 static void trade_init(trade_t *trade, MPI_Comm comm, const uint64_t *bytes,
                        uint64_t seed)
 {
@@ -131,8 +132,8 @@ static void test_sizes(int number)
 
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
-/* All ranks have few bytes for each other; one has many for rank 1, if
- * `large`. */
+/* All ranks have few bytes for each other, except that one rank has many for
+ * rank 1 if `large` is set. */
 static void trade_backed_off(trade_t *trade, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
@@ -160,8 +161,8 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
     return counted(coll, MRAIL_BENCH_COLL_PLANNED_CALLS);
 }
 
-/* The other ranks do not know, and hold an agreement round only in some
- * calls. */
+/* The other ranks do not know of the large demand, and hold an agreement round
+ * only in some calls. */
 static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
@@ -183,7 +184,7 @@ static void test_backed_off(int number)
     }
     trade_cleanup(&trade);
     all = planned_calls(&coll);
-    mt_result("then one rank has much: soon all plan",
+    mt_result("then one rank sends much: soon all ranks plan",
               ok && all - quiet >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
     mrail_bench_coll_close(&coll);
 }
@@ -192,7 +193,7 @@ static void test_backed_off(int number)
 
 typedef struct worker {
     pthread_t thread;
-    MPI_Comm comm; /* of this thread */
+    MPI_Comm comm; /* belongs to this thread */
     int index, number, frees, ok;
 } worker_t;
 
@@ -275,7 +276,7 @@ static long count_lines(const char *path, const char *with)
     return num;
 }
 
-/* Collective: operations in flight still use memory. */
+/* Collective, because operations in flight still use memory. */
 static holdings_t holdings(void)
 {
     struct mallinfo2 info;
@@ -305,12 +306,13 @@ static holdings_t holdings(void)
     return now;
 }
 
-/* Allocations may happen late (a pool that grows). So a leak is growth in each
- * of the last three quarters of `number` repetitions. */
+/* Allocations may happen late, for example when a pool grows. A leak is
+ * therefore growth in each of the last three quarters of `number`
+ * repetitions. */
 typedef struct growth {
     const char *what;
     int quarter;
-    int grew; /* in each quarter so far */
+    int grew; /* in every quarter so far */
     holdings_t before;
 } growth_t;
 
@@ -325,8 +327,8 @@ static void growth_add(growth_t *growth, int is_last)
     const holdings_t *before = &growth->before;
     holdings_t now = holdings();
 
-    /* The limit detects 5 KB per communicator in 12, or 136 bytes per call in
-     * 500. */
+    /* The limit detects 5 KB per communicator after 12 communicators, or 136
+     * bytes per call after 500 calls. */
     growth->grew &= now.heap - before->heap >= 60000 + 16L * growth->quarter ||
                     now.resident - before->resident >= 3000000 ||
                     now.maps - before->maps >= 8 ||
@@ -342,7 +344,7 @@ static void growth_add(growth_t *growth, int is_last)
     }
 }
 
-/* Called before repetition i of 4 * quarter. */
+/* Call before repetition i of 4 * quarter. */
 static void growth_look(growth_t *growth, int i)
 {
     if (i > growth->quarter && i % growth->quarter == 0) {
@@ -353,14 +355,15 @@ static void growth_look(growth_t *growth, int i)
     }
 }
 
-/* 1: there is no leak. */
+/* Returns 1 if there is no leak. */
 static int growth_end(growth_t *growth)
 {
     growth_add(growth, 1);
     return !growth->grew;
 }
 
-enum { KINDS = 6 }; /* of demands; several, so that plans change */
+/* Kinds of demands; there are several so that plans change. */
+enum { KINDS = 6 };
 
 static void test_calls(int number)
 {
@@ -409,9 +412,9 @@ static void test_comms(int number)
 /* ---- counts that do not match ---- */
 
 /* Rank 1 sends `sent` bytes to rank 0, which has room for `room`. All other
- * pairs send `others` bytes. Rank 0 may report an error, and nothing is written
- * beyond its room. With `again`, an error is followed by the same exchange with
- * matching counts. */
+ * pairs send `others` bytes. Rank 0 may report an error, but nothing is written
+ * beyond its room. With `again`, the same exchange with matching counts follows
+ * an error. */
 static int mismatched(int sent, int room, int others, int again)
 {
     enum { GAP = 200000 };
@@ -442,7 +445,7 @@ static int mismatched(int sent, int room, int others, int again)
         int odd = (rank == 0 && i == 1);
         int good = odd ? MRAIL_MIN(sent, room) : others;
 
-        /* After an error, the received data are undefined. */
+        /* After an error, the received data is undefined. */
         if (class == MPI_SUCCESS) {
             ok &= mt_check(to + i * step, (size_t)good, mt_seed(i, rank, 9));
         }
@@ -471,8 +474,8 @@ static int mismatched(int sent, int room, int others, int again)
         worst = MPI_SUCCESS;
     }
     if (worst == MPI_SUCCESS) {
-        /* After an error, operations may still be in flight: Open MPI's own
-         * exchange returns before they end. */
+        /* After an error, operations may still be in flight, because Open MPI's
+         * own exchange returns before they end. */
         MPI_Comm_free(&comm);
         free(counts);
         free(from);
@@ -484,21 +487,21 @@ static int mismatched(int sent, int room, int others, int again)
 static void test_mismatch(int number)
 {
     mt_hangs_after((unsigned)number, "mpi_planned_life");
-    mt_result("room for more than is sent, little",
+    mt_result("a larger receive buffer, few bytes",
               mismatched(500, 1000, 100, 0));
-    mt_result("room for more than is sent, much",
+    mt_result("a larger receive buffer, many bytes",
               mismatched(700000, 1500000, 100, 0));
-    mt_result("room for less than is sent, little",
+    mt_result("a smaller receive buffer, few bytes",
               mismatched(1000, 500, 100, 0));
-    mt_result("room for nothing, little is sent", mismatched(700, 0, 100, 0));
-    mt_result("room for less than is sent, much",
+    mt_result("an empty receive buffer, few bytes", mismatched(700, 0, 100, 0));
+    mt_result("a smaller receive buffer, many bytes",
               mismatched(1500000, 700000, 100, 0));
 }
 
 /* ---- in-flight limit ---- */
 
-/* Equal bytes for all, with random differences of up to a half. Some ranks have
- * more, so that ranks differ in waiting and progress. */
+/* All pairs exchange equal bytes, with random differences of up to a half. Some
+ * ranks have more, so that ranks differ in waiting and progress. */
 static void test_limited(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -524,9 +527,9 @@ static void test_limited(int number)
         }
         trade_cleanup(&trade);
     }
-    mt_result("few messages at a time: every byte", ok);
+    mt_result("few messages at a time: every byte is right", ok);
     held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
-    mt_result("... a tenth of calls, and not all, held some back",
+    mt_result("few messages at a time: many calls held messages back",
               held > calls / 10 && held < calls);
     ok = 1;
     for (int round = 0; round < 10; ++round) {
@@ -535,7 +538,9 @@ static void test_limited(int number)
         ok &= mismatched(30000, 20000, 20000, 1);
         ok &= counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS) > before;
     }
-    mt_result("... room for less than is sent, and then it fits", ok);
+    mt_result(
+        "few messages at a time: a small receive buffer, then one that fits",
+        ok);
     mrail_bench_coll_close(&coll);
     free(bytes);
 }
@@ -563,7 +568,7 @@ static int check_words(const uint64_t *words, size_t num, uint64_t seed)
     return 1;
 }
 
-/* megas[from * size + to] */
+/* Sizes in MB are indexed as megas[from * size + to]. */
 static int exchange_megas(const int *megas)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -587,7 +592,7 @@ static int exchange_megas(const int *megas)
     }
     MPI_Type_contiguous(MEGA, MPI_BYTE, &mega);
     MPI_Type_commit(&mega);
-    /* Ranks that touch new pages, or check data, do not poll. */
+    /* A rank that touches new pages or checks data does not poll. */
     memset(recv, 0x5a, (size_t)recv_sum * MEGA);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Alltoallv(send, counts, displs, mega, recv, recv_counts, recv_displs,
@@ -605,7 +610,7 @@ static int exchange_megas(const int *megas)
     return ok;
 }
 
-/* Four ranks. */
+/* Needs four ranks. */
 static void test_large(int number)
 {
     int size = mt_size(MPI_COMM_WORLD);
@@ -613,8 +618,8 @@ static void test_large(int number)
 
     (void)number;
     for (int i = 0; i < size * size; ++i) {
-        megas[i] = (i == size / 2) ? 2200 : 1; /* from rank 0 to the other
-                                                * node */
+        /* From rank 0 to the other node. */
+        megas[i] = (i == size / 2) ? 2200 : 1;
     }
     mt_result("a pair beyond 2 GiB", exchange_megas(megas));
     for (int i = 0; i < size * size; ++i) {
@@ -629,7 +634,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*func)(int number);
-        int number; /* default */
+        int number; /* default value */
         int level;
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},

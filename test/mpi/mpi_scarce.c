@@ -1,14 +1,15 @@
 /*
  * One rank cannot get resources that coll/mrail needs: its own memory, the
- * node's shared memory, or a plan. All ranks learn of it. Then no rank uses a
+ * node's shared memory, or a plan. All ranks learn of it. No rank then uses a
  * plan or relays, and every byte takes the direct path. Otherwise MPI at that
  * rank reports an out-of-memory error.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
  *
- * For n = FIRST, FIRST + 1, ...: exchanges on a new communicator, with the
- * rank's n-th request refused, until the rank makes fewer than n requests. An
- * error of MPI ends the job after a line with n.
+ * For n = FIRST, FIRST + 1, ..., the program runs exchanges on a new
+ * communicator in which the rank's n-th request is refused. It stops when the
+ * rank makes fewer than n requests. An error of MPI ends the job after a line
+ * with n.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -31,7 +32,8 @@ typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
 
 typedef struct call {
     how_t how;
-    int hot; /* half of the bytes of each rank go there; -1: to rank + P/2 */
+    /* The rank that gets half of the bytes of each rank. -1: rank + P/2. */
+    int hot;
 } call_t;
 
 static const call_t calls[] = {
@@ -52,7 +54,7 @@ typedef struct side {
     char *buffer;
 } side_t;
 
-/* Filled with the data that this rank sends. */
+/* An outgoing side is filled with the data that this rank sends. */
 static void side_init(side_t *side, const call_t *call, int is_out)
 {
     int total = 0;
@@ -78,7 +80,7 @@ static void side_cleanup(side_t *side)
     free(side->buffer);
 }
 
-/* An MPI error code, or -1: a byte is wrong. */
+/* Returns an MPI error code, or -1 if a byte is wrong. */
 static int exchange(MPI_Comm comm, const call_t *call)
 {
     const void *send;
@@ -125,7 +127,7 @@ static uint64_t num_planned(void)
     return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
 }
 
-/* Number of planned calls. */
+/* Runs all calls. Returns the number of planned ones. */
 static unsigned all_calls(unsigned n)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -182,7 +184,7 @@ int main(int argc, char **argv)
         }
     }
     mrail_bench_coll_close(&coll);
-    mt_result("every byte of it came", is_over);
+    mt_result("every byte arrived", is_over);
     MPI_Finalize();
     return mt_failures != 0;
 }

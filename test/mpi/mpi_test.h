@@ -1,5 +1,5 @@
 /*
- * Shared by the MPI test programs: data that differ for every message and
+ * Shared by the MPI test programs: data that differs for every message and
  * position, and results that all ranks agree on. Rank 0 prints one line per
  * test, "ok - NAME" or "not ok - NAME: WHY". Every rank with wrong data reports
  * it on stderr.
@@ -64,7 +64,7 @@ static inline void *mt_alloc(size_t size)
     return memory;
 }
 
-/* Byte `i` of a message with that seed. */
+/* Returns byte `i` of the message with this seed. */
 static inline unsigned char mt_byte(uint64_t seed, size_t i)
 {
     uint64_t x = (seed + 1 + i / 8) * 0x9e3779b97f4a7c15ull;
@@ -81,7 +81,7 @@ static inline void mt_fill(void *buffer, size_t length, uint64_t seed)
     }
 }
 
-/* 1 if the bytes are right; else prints the first wrong one. */
+/* Returns 1 if the bytes are right. Otherwise prints the first wrong one. */
 static inline int mt_check(const void *buffer, size_t length, uint64_t seed)
 {
     const unsigned char *bytes = buffer;

@@ -1,6 +1,7 @@
 /*
- * MPI_THREAD_MULTIPLE: four threads per rank. Each has a communicator for
- * collectives. All share one communicator for messages, with different tags.
+ * MPI_THREAD_MULTIPLE with four threads per rank. Each thread has its own
+ * communicator for collectives. All threads share one communicator for
+ * messages, with different tags.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -1,6 +1,6 @@
 /*
  * Rank 0 waits in MPI_Recv for rank 1, which computes outside of MPI for
- * --seconds before it sends: it is alive and silent.
+ * --seconds before it sends. Rank 1 is alive but silent during that time.
  */
 #include "mpi_test.h"
 

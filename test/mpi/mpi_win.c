@@ -1,15 +1,15 @@
 /*
  * One-sided communication: put, get, accumulate and fetch-and-op, between
  * fences and under a passive lock. The window's memory belongs to the program
- * or comes from MPI. Argument "multiple": MPI_THREAD_MULTIPLE.
+ * or comes from MPI. The argument "multiple" selects MPI_THREAD_MULTIPLE.
  */
 #include "config.h"
 #include "mpi_test.h"
 
 #include <string.h>
 
-/* Layout of a window: a counter, a block for puts of the previous rank, a block
- * for gets of the next rank. */
+/* Layout of a window: a counter, a block for puts by the previous rank, and a
+ * block for gets by the next rank. */
 enum { COUNTER_SIZE = 8, BLOCK = 300000, SIZE = COUNTER_SIZE + 2 * BLOCK };
 
 static int neighbour(int step)
@@ -23,7 +23,7 @@ static void clear(char *memory, MPI_Win win)
 {
     int rank = mt_rank(MPI_COMM_WORLD);
 
-    /* With osc/sm, the owner of a window is one of many writers. */
+    /* With osc/sm, the owner of a window is only one of many writers. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
     memset(memory, 0, SIZE);
     mt_fill(memory + COUNTER_SIZE + BLOCK, BLOCK, mt_seed(rank, rank, 2));
@@ -31,7 +31,7 @@ static void clear(char *memory, MPI_Win win)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Puts to the next rank, gets from the previous one, adds to the first one,
+/* Puts to the next rank, gets from the previous one, and adds to the first one,
  * between fences. */
 static int fenced(const char *memory, MPI_Win win)
 {
@@ -57,7 +57,8 @@ static int fenced(const char *memory, MPI_Win win)
     return ok;
 }
 
-/* All ranks take numbers from one counter: none repeats, none is missing. */
+/* All ranks take numbers from one counter. No number repeats and none is
+ * missing. */
 static int counted(MPI_Win win)
 {
     enum { EACH = 20 };

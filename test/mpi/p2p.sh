@@ -1,13 +1,14 @@
 #!/bin/sh
-# Check the semantics of point-to-point messages, 0 B to 256 MB: see mpi_p2p.c.
+# Checks the semantics of point-to-point messages, 0 B to 256 MB: see
+# mpi_p2p.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_p2p
 
-run 'p2p ends well' 4 "$build/mpi_p2p"
+run 'p2p succeeds' 4 "$build/mpi_p2p"
 
-# Messages of 40 KB are five active messages each, over all four rails.
+# A message of 40 KB is sent as five active messages, over all four rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
 name='messages of 40 KB in pieces use all rails'

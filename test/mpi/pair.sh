@@ -1,22 +1,23 @@
 #!/bin/sh
-# All ranks but a pair are limited to two rails.  The messages of the pair move to the
-# idle rails (mpi_pair.c).  Then one of the idle rails drops to half its rate.
-# contrib/bench measures the bandwidths.  This test checks only which rails carry the
-# bytes of the pair.
+# All ranks except a pair are limited to two rails. The messages of the pair
+# move to the idle rails (mpi_pair.c). Then one of these rails drops to half
+# its rate. contrib/bench measures the bandwidths. This test checks only which
+# rails carry the bytes of the pair.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_pair
 
 # All ranks use rails 0 and 1 only, except the pair, the last rank of each half.
-# shellcheck disable=SC2016 # the inner shell's
+# shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
 esac
 exec "$@"'
 
-# middle FIRST COLUMN: the median of three seconds, 1: of the pair, 2: of the others.
+# middle FIRST COLUMN: prints the median of three seconds. COLUMN is 1 for the
+# pair, 2 for the others.
 middle()
 {
     sed -n 's/^second \([0-9]*\): /\1 /p' "$tmp/out" |
@@ -25,7 +26,7 @@ middle()
         sort -n | sed -n 2p
 }
 
-# gets NAME RATE LEAST: the rate in MB/s is at least LEAST.
+# gets NAME RATE LEAST: the rate in MB/s must be at least LEAST.
 gets()
 {
     if echo "${2:-0} $3" | awk '{ exit !($1 >= $2) }'; then
@@ -35,15 +36,16 @@ gets()
     fi
 }
 
-# check_rates WHEN FIRST IDLE: seconds FIRST to FIRST + 2.  The rails of the pair have
-# IDLE MB/s together, and the pair must reach most of it.  The other ranks must reach
-# the fair share of four senders per node on the other two rails (150 MB/s).
+# check_rates WHEN FIRST IDLE: checks seconds FIRST to FIRST + 2. The idle
+# rails together have IDLE MB/s, and the pair must reach most of that. The
+# other ranks must reach the fair share of four senders per node on the other
+# two rails (150 MB/s).
 check_rates()
 {
     pair=$(middle "$2" 1)
     others=$(middle "$2" 2)
     echo "# $1: pair ${pair:-0} MB/s, others ${others:-0} MB/s"
-    gets "$1, the pair, mostly over rails of its own" "$pair" $(($3 * 8 / 10))
+    gets "$1, the pair, mostly over idle rails" "$pair" $(($3 * 8 / 10))
     gets "$1, the others" "$others" 120
     gets "$1, together" "$(echo "${pair:-0} ${others:-0}" |
         awk '{ print $1 + $2 }')" $((($3 + 200) * 8 / 10))
@@ -60,10 +62,10 @@ sleep 4.2
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/out"; then
-    ok 'the job ends, with its bytes'
+    ok 'the job ends, and its data is right'
 else
     cat "$tmp/err" >>"$tmp/out"
-    not_ok 'the job ends, with its bytes' "exit status $status" "$tmp/out"
+    not_ok 'the job ends, and its data is right' "exit status $status" "$tmp/out"
 fi
 check_rates 'two rails idle' 1 200
 check_rates 'one of them is slow' 5 150

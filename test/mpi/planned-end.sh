@@ -1,30 +1,31 @@
 #!/bin/sh
-# The only rail of a single-rail rank fails: during the agreement, while bytes are
-# relayed, or at a pure relay.  If the rail recovers, the job continues and every byte
-# is right.  Otherwise the job ends soon, names the peer, the rails and the cause, and
-# leaves nothing behind.
+# The only rail of a single-rail rank fails: during the agreement round, while
+# bytes are relayed, or at a rank that only relays. If the rail recovers, the
+# job continues and every byte is right. Otherwise the job ends soon, names the
+# peer, the rails and the cause, and leaves nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
-soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
-# At this rate an exchange takes at least five seconds, so that the rail fails before it
-# ends, even on a busy machine.
+soon_s=$((dead_s + 8)) # to start and end a job on a busy machine
+# At this rate an exchange takes at least five seconds, so that the rail fails
+# before the exchange ends, even on a busy machine.
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0
 base=$session
 
-# start NAME: starts a job, and returns in the middle of it.
+# start NAME: starts a job, and returns when it is in the middle of an
+# exchange.
 start()
 {
     : >"$tmp/out"
     number=$((number + 1))
-    session=$base-$number # one lives a moment longer than its processes
+    session=$base-$number # a session outlives its processes for a moment
     token=planned-end-$$-$number
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     launch 8 $options -- "$build/mpi_planned_end" "$1" $token \
         >"$tmp/out" 2>&1 &
     job=$!
@@ -32,14 +33,14 @@ start()
     began=$(date +%s)
 }
 
-# played LINE...: by a fault script, at once.
+# played LINE...: runs these lines as a fault script.
 played()
 {
     printf '%s\n' "$@" >"$tmp/script"
     "$mrail" soft ctl --session "$session" --script "$tmp/script" \
-        >"$tmp/ctl" 2>&1 || true # the session may end before it does
+        >"$tmp/ctl" 2>&1 || true # the session may end before the script does
     grep -q "^.*${1##* }" "$tmp/ctl" ||
-        not_ok "$name: the rail goes" "$(tail -n 1 "$tmp/ctl")"
+        not_ok "$name: the rail fails" "$(tail -n 1 "$tmp/ctl")"
 }
 
 no_orphans()
@@ -48,7 +49,8 @@ no_orphans()
     [ -z "$left" ]
 }
 
-# ends NAME TITLE CAUSE LINE: the job ends, and its message has CAUSE and LINE.
+# ends NAME TITLE CAUSE LINE: runs LINE in the middle of test TITLE. The job
+# must end, and its message must give CAUSE.
 ends()
 {
     name=$1
@@ -58,23 +60,25 @@ ends()
     wait $job || status=$?
     took=$(seconds_since "$began")
     if [ $status != 0 ] && [ "$took" -le $soon_s ] &&
-        ! grep -q 'hangs\|every byte of it came' "$tmp/out" &&
-        grep -q '^ok - what was before it passed relays' "$tmp/out"; then
+        ! grep -q 'hangs\|every byte of it arrived' "$tmp/out" &&
+        grep -q '^ok - the exchange before it used relays' "$tmp/out"; then
         ok "$name: the job ends"
     else
         not_ok "$name: the job ends" "exit status $status after $took s" "$tmp/out"
     fi
     if grep -qE "mrail: rank [0-7] on .* lost a peer for good .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job ends\$" \
         "$tmp/out"; then
-        ok "$name: it says which peer, which rail, why"
+        ok "$name: it names the peer, the rail and the cause"
     else
-        not_ok "$name: it says which peer, which rail, why" 'no such line' "$tmp/out"
+        not_ok "$name: it names the peer, the rail and the cause" 'no such line' \
+            "$tmp/out"
     fi
     await 3 no_orphans || not_ok "$name: no process is left" "$left"
-    nothing_left "$name" # the next job would remove what a killed one has left
+    nothing_left "$name" # the next job would remove what this one has left
 }
 
-# goes_on NAME TITLE LINE: the job ends well, and its output has LINE.
+# goes_on NAME TITLE LINE: runs LINE in the middle of test TITLE. The job must
+# succeed.
 goes_on()
 {
     name=$1
@@ -83,25 +87,25 @@ goes_on()
     status=0
     wait $job || status=$?
     if [ $status = 0 ] &&
-        grep -q ': over: ' "$tmp/ctl" && # the job was there all the time
-        grep -q '^ok - every byte of it came' "$tmp/out"; then
-        ok "$name: the job goes on, every byte is right"
+        grep -q ': over: ' "$tmp/ctl" && # the job ran all the time
+        grep -q '^ok - every byte of it arrived' "$tmp/out"; then
+        ok "$name: the job continues, every byte is right"
     else
-        not_ok "$name: the job goes on, every byte is right" "exit status $status" \
+        not_ok "$name: the job continues, every byte is right" "exit status $status" \
             "$tmp/out"
     fi
 }
 
-ends 'a port goes while ranks agree' agree '.*' \
+ends 'a port goes down during the agreement round' agree '.*' \
     'at 0ms node 1 rail 2 down'
-ends 'a port goes under relayed bytes' exchange '.*' \
+ends 'a port goes down while bytes are relayed' exchange '.*' \
     'at 0ms node 0 rail 1 down'
-ends 'a port goes at a relay of others' relay '.*' \
+ends 'a port goes down at a rank that only relays' relay '.*' \
     'at 0ms node 0 rail 2 down'
-ends 'a relay of others is not heard any more' relay '.*' \
+ends 'a rank that only relays can no longer send' relay '.*' \
     'at 0ms node 1 rail 3 blackhole tx'
-goes_on 'a relay of others hears nothing for a second' relay \
+goes_on 'a rank that only relays receives nothing for a second' relay \
     'at 0ms for 1s node 0 rail 2 blackhole rx'
-goes_on 'a port is down for a second while ranks agree' agree \
+goes_on 'a port is down for a second during the agreement round' agree \
     'at 0ms for 1s node 1 rail 2 down'
 finish

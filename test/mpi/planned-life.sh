@@ -1,7 +1,8 @@
 #!/bin/sh
-# Check planned exchanges of single-rail ranks: small calls followed by large ones,
-# threads, short-lived communicators, leaks and mismatched counts.  Check exchanges of
-# multi-rail ranks: the in-flight limit, and rails that fail during a call.
+# Checks planned exchanges of single-rail ranks: small calls followed by large
+# ones, threads, short-lived communicators, leaks and mismatched counts. Checks
+# exchanges of multi-rail ranks: the in-flight limit, and rails that fail
+# during a call.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -14,9 +15,9 @@ full=${MRAIL_TEST_FULL-}
 rounds=10 calls=2000 comms=100 seeds=1-60
 [ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
 
-# tolerant NAME NP COMMAND...: as run, but lanes may fail and recover.  The cause is a
-# script, or ranks that touch fresh memory and keep a core for longer than a rail may
-# be silent.
+# tolerant NAME NP COMMAND...: as run, but lanes may fail and recover. The
+# cause is a script, or ranks that touch fresh memory and keep a core for
+# longer than a rail may be silent.
 tolerant()
 {
     name=$1
@@ -45,11 +46,13 @@ life freed $rounds
 life calls $calls
 life comms $comms
 life mismatch 20
-# Free ranks.  Of fast rails only microseconds are under way at a time.
+# Multi-rail ranks. On fast rails, the in-flight limit is reached only if it is
+# a few microseconds.
 MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4"
 life mismatch 20
 life threads $rounds
-# With windows that do not grow, which takes memory at any time.
+# The number of credits is fixed, because windows that grow take memory at any
+# time.
 MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4 -x UCX_MRAIL_AM_CREDITS=128"
 life calls $calls
 life comms $comms
@@ -60,32 +63,34 @@ fi
 topology=2x2
 if [ -n "$full" ]; then
     MRAIL_TEST_RUN="$options --bind-rails"
-    # Gigabytes that all ranks touch at once: a rail may be silent for long.
+    # All ranks touch gigabytes at once, so a rail may be silent for a long
+    # time.
     export UCX_MRAIL_PEER_TIMEOUT=60
     tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
     unset UCX_MRAIL_PEER_TIMEOUT
 fi
 topology=2x4
 
-# Ranks of the two nodes learn of a rail's state at different times, some never.
+# Ranks of the two nodes learn of a rail's state at different times, and some
+# never do.
 cat >"$tmp/script" <<'END_SCRIPT'
 at 100ms for 150ms every 700ms node 0 rail 1 down
 at 300ms for 100ms every 900ms rail 2 down
 at 350ms for 200ms every 1100ms node 1 rail 3 blackhole both
 END_SCRIPT
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    skip 'rails that die' 'not through mrail run'
+    skip 'rails that fail' 'not through mrail run'
 else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
-    tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
+    tolerant 'rails that fail' 8 "$build/mpi_planned" --seeds $seeds
     if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
-        ok '... lanes were given up'
+        ok 'rails that fail: lanes were closed'
     else
-        not_ok '... lanes were given up' 'it says nothing of it'
+        not_ok 'rails that fail: lanes were closed' 'no such line'
     fi
 fi
-# A foreign stream loads a rail of the node of rank 5: the plan takes the
-# remaining bandwidth. Only reads measure a rail; UCX 1.18 would send large
+# A stream of another job loads a rail of the node of rank 5. The plan uses the
+# remaining bandwidth. Only READs measure a rail, and UCX 1.18 would send large
 # messages as eager fragments over rails as slow as these.
 session=$session-life
 foreign=
@@ -111,10 +116,10 @@ if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
     sed -n 's|.*rank 5: rail carries [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
         "$tmp/out" | awk '$1 < 0.75 * $2 { low = 1 } END { exit !low }' &&
     ! grep '"relayed": 0,' "$tmp/out"; then
-    ok 'a rail that carries what others send is given less'
+    ok 'a rail that carries other traffic gets less'
 else
     excerpt "$tmp/foreign"
-    not_ok 'a rail that carries what others send is given less' \
+    not_ok 'a rail that carries other traffic gets less' \
         "exit status $status" "$tmp/out"
 fi
 nothing_left 'exchanges'

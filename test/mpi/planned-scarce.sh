@@ -1,7 +1,8 @@
 #!/bin/sh
-# One rank is refused one resource of coll/mrail: private memory, the shared memory
-# of the node, or the memory of a plan. Either all ranks take the direct path, or
-# MPI reports the error and the job ends. No rank hangs, and no byte is wrong.
+# One rank is refused one resource of coll/mrail: private memory, the shared
+# memory of the node, or the memory of a plan. Either all ranks take the direct
+# path, or MPI reports the error and the job ends. No rank hangs, and no byte
+# is wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -17,26 +18,29 @@ relays='--bind-rails --mca coll_mrail_relay_threshold 1000 --mca coll_mrail_rela
 options=${MRAIL_TEST_RUN-}
 number=0
 
-# job FIRST: things from that one on, until a job ends or there are no more.
+# job FIRST: refuses one resource after another, from FIRST on, until a job
+# ends or there are no more.
 job()
 {
     number=$((number + 1))
-    session=$base-$number # one lives a moment longer than its processes
-    # shellcheck disable=SC2016 # it is the rank's environment
+    session=$base-$number # a session outlives its processes for a moment
+    # shellcheck disable=SC2016 # expanded in the environment of the rank
     launch "$np" -- sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' "$shim" \
         "$build/mpi_scarce" "$rank" "$1" >"$tmp/out" 2>&1 || true
     sed -n 's/^# thing \([0-9]*\): \([0-9]*\) calls planned/\1 \2/p' "$tmp/out" \
         >>"$tmp/things"
 }
 
-# planned N: with how many things refused N calls were planned.
+# planned N: prints the number of refused resources with which N calls were
+# planned.
 planned()
 {
     grep -c " $1\$" "$tmp/things" || true
 }
 
-# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS things end the job
-# with an error, namely those without which a call or a communicator cannot start.
+# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS resources
+# may end the job with an error, namely those that a call or a communicator
+# needs to start.
 all_things()
 {
     name=$1
@@ -44,7 +48,7 @@ all_things()
     np=$3
     rank=$4
     MRAIL_TEST_RUN="$options $5"
-    # Of that rank, and no other error.
+    # Only this rank may report an error, and only this error.
     error="^# thing [0-9]+: rank $rank: MPI_ERR_NO_MEM"
     error="$error|no memory for a communicator at rank $rank;"
     : >"$tmp/things"
@@ -54,7 +58,7 @@ all_things()
     until grep -q '^ok - every byte' "$tmp/out"; do
         if ! grep -qE "$error" "$tmp/out" ||
             grep -E '^# thing [0-9]+: rank' "$tmp/out" | grep -qvE "$error"; then
-            not_ok "$name: all go on, or that rank says why not" \
+            not_ok "$name: all ranks continue, or that rank reports the error" \
                 "thing $thing or later" "$tmp/out"
             return
         fi
@@ -62,16 +66,16 @@ all_things()
         last=$(tail -n 1 "$tmp/things")
         last=${last%% *}
         [ "${last:-0}" -ge $thing ] || last=$((thing - 1))
-        thing=$((last + 2)) # behind the one that ended it
+        thing=$((last + 2)) # skip the resource that ended the job
         job $thing
     done
     echo "# $name: $(($(wc -l <"$tmp/things") - 1)) things do not matter, $ended end" \
         "the job; of 5 calls planned: none for $(planned 0) things," \
         "3 for $(planned 3), 4 for $(planned 4), 5 for $(planned 5)"
     if [ $ended -le "$6" ]; then
-        ok "$name: all go on, but for $6 things"
+        ok "$name: all ranks continue, except for $6 resources"
     else
-        not_ok "$name: all go on, but for $6 things" "$ended"
+        not_ok "$name: all ranks continue, except for $6 resources" "$ended"
     fi
 }
 
@@ -86,15 +90,15 @@ at_least()
 }
 
 for at in 0 3; do
-    all_things "bound, rank $at" 2x4 8 $at "$relays" 11
-    at_least '... and go by no plan on that communicator' 40 "$(planned 0)"
-    at_least '... or not in that call' 20 "$(planned 4)"
+    all_things "single-rail ranks, rank $at" 2x4 8 $at "$relays" 11
+    at_least 'single-rail ranks, rank $at: no plan on that communicator' 40 "$(planned 0)"
+    at_least 'single-rail ranks, rank $at: no plan in that call' 20 "$(planned 4)"
 done
 for where in '2x4 8' '1x4 4' '4x1 4'; do
-    # shellcheck disable=SC2086 # words are wanted
-    all_things "free, $where" $where 1 '' 7
-    at_least '... where nothing is planned' 20 "$(planned 0)"
+    # shellcheck disable=SC2086 # word splitting is intended
+    all_things "multi-rail ranks, $where" $where 1 '' 7
+    at_least 'multi-rail ranks, $where: nothing is planned' 20 "$(planned 0)"
 done
-session=$base # all of them
-nothing_left 'scarce things'
+session=$base # covers all sessions
+nothing_left 'scarce resources'
 finish

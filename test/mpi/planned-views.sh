@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks have different views of the rails and of the settings: no rank hangs, and no
-# byte is wrong.
+# Ranks have different views of the rails and of the settings. No rank hangs,
+# and no byte is wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -16,8 +16,8 @@ last=20
 moves=5
 [ -z "$full" ] || last=300 moves="0 3 5 1"
 
-# The parameter of each rank; the second argument of the command is a column.
-# rank 7: Open MPI reads this as 2^64 - 1.
+# The parameters of each rank. The second argument of the viewer selects the
+# columns. Open MPI reads the capacity of rank 7 as 2^64 - 1.
 cat >"$tmp/views" <<'END_VIEWS'
 0 100000000     1    4096 16 67108864
 1 0             1000 8192 2  1000000
@@ -48,7 +48,8 @@ exec "$@"
 END_VIEWER
 chmod +x "$tmp/viewer"
 
-# rotated N: the views, moved on by N ranks.
+# rotated N: writes the views rotated by N ranks, and prints the name of the
+# file.
 rotated()
 {
     awk -v by="$1" '{ $1 = ($1 + by) % 8; print }' "$tmp/views" >"$tmp/views.$1"
@@ -67,42 +68,44 @@ else
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
 for by in $moves; do
-    run "capacities that differ, moved by $by" 8 "$tmp/viewer" capacities \
+    run "capacities that differ, rotated by $by" 8 "$tmp/viewer" capacities \
         "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last --relays
 done
 MRAIL_TEST_RUN="$options --bind-rails"
 for by in $moves; do
-    run "settings that differ, moved by $by" 8 "$tmp/viewer" all \
+    run "settings that differ, rotated by $by" 8 "$tmp/viewer" all \
         "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last
 done
 MRAIL_TEST_RUN="$options"
-run 'settings that differ, free ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
+run 'settings that differ, multi-rail ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
     "$build/mpi_planned" --seeds 1-$last
 
-# A single-rail rank without its rail is silent for a while, then it is back.  Times
-# count bytes sent: a rail that is down at the start would never be selected.
+# A single-rail rank without its rail is silent for a while, until the rail
+# returns. The times are packet counts, because a rail that is down at the
+# start would never be selected.
 cat >"$tmp/script" <<'END_SCRIPT'
 at packet 1000 for 150ms every 1500 node 0 rail 1 down
 at packet 1500 for 100ms every 2000 rail 2 blackhole rx
 at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
-# On a busy machine the fault injector may be late, and a rail stays down longer
-# than the script says. No peer may be given up.
+# On a busy machine the fault injector may be late, and a rail may stay down
+# longer than the script says. No peer may be given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
-session=$session-faults # the one before may still be there, without rates
+session=$session-faults # the previous session, without rates, may still exist
 status=0
 launch 8 -- "$build/mpi_planned" --seeds 1-$last --relays >"$tmp/out" 2>&1 ||
     status=$?
 results "$tmp/out"
 if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
-    not_ok 'bound ranks whose rails go and come' "exit status $status" "$tmp/out"
+    not_ok 'single-rail ranks whose rails fail and return' "exit status $status" \
+        "$tmp/out"
 fi
 if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
-    ok '... lanes were given up'
+    ok 'rails that fail and return: lanes were closed'
 else
-    not_ok '... lanes were given up' 'it says nothing of it' "$tmp/out"
+    not_ok 'rails that fail and return: lanes were closed' 'no such line' "$tmp/out"
 fi
 # Few calls begin while a rail is down.
 echo "# plans for a rail that was down:" \

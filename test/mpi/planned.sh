@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run exchanges drawn from seeds, with single-rail and with multi-rail ranks: every
-# byte is right, and some bytes go through relays.
+# Runs exchanges drawn from seeds, with single-rail and with multi-rail ranks.
+# Every byte is right, and some bytes go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
@@ -30,7 +30,7 @@ exchanges()
     run "$name" "$np" "$build/mpi_planned" "$@"
 }
 
-# The test program finds wrong bytes, names their place, and ends normally.
+# The test program finds wrong bytes, names their position, and ends normally.
 # mpirun may lose the output of jobs that abort.
 topology=2x1
 for where in data gap send; do
@@ -38,37 +38,40 @@ for where in data gap send; do
     launch 2 -- "$build/mpi_planned" --seeds 4-8 --break $where \
         >"$tmp/out" 2>"$tmp/err" || status=$?
     cat "$tmp/out" "$tmp/err" >"$tmp/both"
-    expect "a byte that is wrong is found: $where" "$tmp/both" '^ok - a byte'
+    expect "a wrong byte is found: $where" "$tmp/both" '^ok - a wrong byte'
     if [ $status = 0 ] && grep -q '^rank 0, .*: byte [0-9-]* is 0x' "$tmp/err"
     then
-        ok "... and named: $where"
+        ok "a wrong byte is named: $where"
     else
-        not_ok "... and named: $where" "exit status $status" "$tmp/err"
+        not_ok "a wrong byte is named: $where" "exit status $status" "$tmp/err"
     fi
 done
 
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     run 'datatypes in pieces' 2 "$build/mpi_dt_segments"
 fi
-exchanges 'bound, 2 nodes x 4 rails' 2x4 8 "$bound" --seeds 1-$last $relays
-exchanges 'bound, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$bound" \
+exchanges 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$bound" \
     --seeds 1-$last $relays
-exchanges 'bound, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$bound" \
+exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$bound" \
     --seeds 1-$last $relays
-exchanges 'bound, more ranks than rails' 2x2 8 "$bound" --seeds 1-$last $relays
-exchanges 'bound, settings as they come' 2x4 8 --bind-rails --seeds 1-$last
-exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
-# Of fast rails only microseconds of such exchanges are under way at a time.
-exchanges 'free ranks, few messages at a time' 2x4 8 \
+exchanges 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$bound" \
+    --seeds 1-$last $relays
+exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$bound" \
+    --seeds 1-$last $relays
+exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
+exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
+# On fast rails, the in-flight limit of these exchanges is reached only if it
+# is a few microseconds.
+exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $paced
 
-# devices NAME RANKS: these ranks have pointers to device memory only. Sets
-# $planned to the number of calls that were planned nevertheless.
+# devices NAME RANKS: these ranks have only pointers to device memory. Sets
+# $planned to the number of calls that were still planned.
 devices()
 {
     name=$1
     MRAIL_TEST_RUN="$options $bound"
-    # shellcheck disable=SC2016 # it is the rank's environment
+    # shellcheck disable=SC2016 # expanded in the environment of the rank
     FAKE_CUDA=$2 run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
         LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' \
         "$tmp/cuda" "$build/mpi_planned" --seeds 1-10
@@ -83,17 +86,18 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     ln -s "$(realpath "$build/.libs/libtest-cuda.so")" "$tmp/cuda/libcuda.so.1"
     devices 'a driver, and host memory' nobody
     host=$planned
-    devices "one rank's memory is a device's" 3
+    devices "one rank has device memory" 3
     if [ "$planned" -gt 0 ] && [ "$planned" -lt "$host" ]; then
-        ok '... planned is where it has no part'
+        ok 'one rank has device memory: only calls without it are planned'
     else
-        not_ok '... planned is where it has no part' "$planned, $host on the host"
+        not_ok 'one rank has device memory: only calls without it are planned' \
+            "$planned, $host on the host"
     fi
-    devices "all ranks' memory is a device's" all
+    devices 'all ranks have device memory' all
     if [ "$planned" = 0 ]; then
-        ok '... nothing is planned'
+        ok 'all ranks have device memory: nothing is planned'
     else
-        not_ok '... nothing is planned' "$planned calls"
+        not_ok 'all ranks have device memory: nothing is planned' "$planned calls"
     fi
 fi
 
@@ -105,7 +109,7 @@ says()
     topology=$2
     np=$3
     MRAIL_TEST_RUN="$options --mca coll_mrail_verbose 1 $4"
-    # shellcheck disable=SC2086 # a word or none
+    # shellcheck disable=SC2086 # at most one word
     launch "$np" -- ${with-} "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 ||
         true
     if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
@@ -119,10 +123,10 @@ says()
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     several='ranks use several rails each'
     steps='MPI_Alltoallv without a plan, all else left to Open MPI'
-    says 'free ranks' 2x2 4 '' "$steps: $several"
+    says 'multi-rail ranks' 2x2 4 '' "$steps: $several"
     cat >"$tmp/gpu" <<END_GPU
 #!/bin/sh
-# Rank 1 has the driver of GPUs.
+# Rank 1 has the driver of a GPU.
 if [ "\$OMPI_COMM_WORLD_RANK" = 1 ]; then
     export LD_LIBRARY_PATH="$tmp/cuda:\${LD_LIBRARY_PATH-}"
     export LD_PRELOAD="$tmp/cuda/libcuda.so.1:\${LD_PRELOAD-}"
@@ -131,9 +135,9 @@ exec "\$@"
 END_GPU
     chmod +x "$tmp/gpu"
     with=$tmp/gpu
-    says 'free ranks, one with a GPU' 2x2 4 '' "left to Open MPI: $several"
+    says 'multi-rail ranks, one with a GPU' 2x2 4 '' "left to Open MPI: $several"
     with=
-    says 'free ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
+    says 'multi-rail ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'
     says 'one rail' 2x1 4 --bind-rails "$steps: there is one rail"

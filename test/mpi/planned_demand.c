@@ -7,7 +7,7 @@
 
 #define HOT 1600000u
 
-/* A size of any magnitude; large ones are rare. */
+/* Draws a size of any magnitude. Large sizes are rare. */
 static uint64_t any_size(mrail_rng_t *rng)
 {
     switch (mrail_rng_below(rng, 8)) {
@@ -36,7 +36,7 @@ static void fill_all(mrail_rng_t *rng, int ranks, uint32_t most,
     }
 }
 
-/* Equal sizes, with random differences of up to a half. */
+/* Fills in equal sizes, with random differences of up to a half. */
 static void fill_evenly(mrail_rng_t *rng, int ranks, uint64_t *bytes)
 {
     uint32_t least = 1u << (4 + mrail_rng_below(rng, 13));
@@ -61,7 +61,7 @@ static void clear_some(mrail_rng_t *rng, int ranks, int columns,
     }
 }
 
-/* Small sizes, with a hot pair, a hot receiver or a hot sender. */
+/* Fills in small sizes, with a hot pair, a hot receiver or a hot sender. */
 static void make_hot(mrail_rng_t *rng, int ranks, int kind, uint64_t *bytes)
 {
     int hot = (int)mrail_rng_below(rng, (uint32_t)ranks);
@@ -117,7 +117,7 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
         for (int i = 0; i < ranks; ++i) {
             bytes[i * ranks + i] = any_size(rng);
         }
-    } /* else: no demands */
+    } /* otherwise no demands at all */
     if (even) {
         bytes[0] = 1 + bytes[ranks * ranks - 1] % 40000;
     }

@@ -1,4 +1,4 @@
-/* One exchange: draws it, starts it, and checks it. */
+/* Draws, starts and checks one exchange. */
 #include "config.h"
 #include "planned.h"
 
@@ -11,7 +11,7 @@
 enum { MOST_SELF = 50000, MOST_BYTES = 12000000 };
 
 /* Open MPI 4.1.4's own nonblocking exchanges take no tag on a rank without
- * work. The next one on that communicator hangs. */
+ * work. The next exchange on that communicator then hangs. */
 static void give_work(uint64_t *bytes, int size, int rank)
 {
     int next = (rank + 1) % size;
@@ -42,14 +42,14 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
     *ex = (planned_exchange_t){.comm = comm, .request = MPI_REQUEST_NULL};
     ex->call = calls[mrail_rng_below(rng, 7)];
     if (size == 1 && ex->call == PLANNED_ALLTOALLW) {
-        /* Open MPI 4.1.4's coll/self treats displacements as items. */
+        /* Open MPI 4.1.4's coll/self takes displacements to be in items. */
         ex->call = PLANNED_ALLTOALLV;
     }
     ex->in_place = mrail_rng_hit(rng, 200000);
     ex->nonblocking = mrail_rng_hit(rng, 300000) || nonblocking;
     if (ex->nonblocking) {
-        ex->in_place = 0; /* Open MPI 4.1.4's own in-place exchanges lose
-                           * data */
+        /* Open MPI 4.1.4's own in-place exchanges lose data. */
+        ex->in_place = 0;
     }
     planned_demand_draw(rng, size, ex->in_place, ex->call == PLANNED_ALLTOALL,
                         MOST_BYTES, bytes);
@@ -58,7 +58,7 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
     }
     for (int i = 0; i < size; ++i) {
         if (large_self || ex->call == PLANNED_ALLTOALL) {
-            break; /* alltoall has small ones */
+            break; /* alltoall always has small messages */
         }
         bytes[i * size + i] = MRAIL_MIN(bytes[i * size + i], MOST_SELF);
     }

@@ -1,5 +1,4 @@
-/* Buffers of a rank: the place of each peer's data, and guard bytes around
- * it. */
+/* Buffers of a rank: where each peer's data is, with guard bytes around it. */
 #include "config.h"
 #include "planned.h"
 
@@ -15,7 +14,7 @@ static const planned_type_t *type_of(const planned_side_t *side, int i)
     return &side->types[side->each ? i : 0];
 }
 
-/* Like mt_fill(), by words. */
+/* Fills the bytes as mt_fill() does, but by words. */
 static void fill(char *bytes, size_t length, uint64_t seed)
 {
     for (size_t i = 0; i < length; i += 8) {
@@ -35,7 +34,7 @@ static void shuffle(mrail_rng_t *rng, int num, int *order)
     }
 }
 
-/* Bytes between two peers' data. */
+/* Draws the number of bytes between two peers' data. */
 static long draw_gap(mrail_rng_t *rng)
 {
     static const uint32_t most[] = {1, 8, 100, 5000};
@@ -48,7 +47,7 @@ static long round_up(long value, long to)
     return (value + to - 1 + (value < 0 ? 1 - to : 0)) / to * to;
 }
 
-/* All peers' items are columns of one matrix. */
+/* Places all peers' items as columns of one matrix. */
 static void place_columns(planned_side_t *side, mrail_rng_t *rng,
                           planned_base_t base, unsigned unit, const int *order)
 {
@@ -87,8 +86,8 @@ static void place(planned_side_t *side, mrail_rng_t *rng, planned_place_t place,
     }
 }
 
-/* Displacements relative to a peer's place, so that some are negative. Peers
- * without data have random ones. */
+/* Makes displacements relative to the data of one peer, so that some are
+ * negative. Peers without data have random displacements. */
 static void set_displs(planned_side_t *side, mrail_rng_t *rng,
                        planned_place_t place)
 {
@@ -207,7 +206,7 @@ void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now)
     free(data);
 }
 
-/* The peer that owns the byte; -1: none. */
+/* Returns the peer that owns the byte, or -1 if no peer does. */
 static int owner(const planned_side_t *side, long at)
 {
     for (int i = 0; i < side->num; ++i) {

@@ -30,7 +30,8 @@ static void add(planned_type_t *type, long at, long length)
         last->length += length;
         return;
     }
-    if ((type->num & (type->num - 1)) == 0) { /* full: a power of two */
+    /* The array is full at a power of two. */
+    if ((type->num & (type->num - 1)) == 0) {
         size_t room = MRAIL_MAX(2 * type->num, 1);
 
         type->segments =
@@ -39,7 +40,7 @@ static void add(planned_type_t *type, long at, long length)
     type->segments[type->num++] = (planned_segment_t){at, length};
 }
 
-/* Adds `count` items of `old`, the first one with its origin at `at`. */
+/* Adds `count` items of `old`. The origin of the first one is at `at`. */
 static void add_block(planned_type_t *type, const planned_type_t *old, long at,
                       unsigned count)
 {
@@ -62,7 +63,7 @@ static void bounds(planned_type_t *type, long lb, long ub)
     type->extent = ub - lb;
 }
 
-/* Commits the type. A different size or extent in MPI is an error of the test
+/* Commits the type. A different size or extent in MPI is an error, of the test
  * or of MPI. */
 static void commit(planned_type_t *type)
 {
@@ -139,7 +140,8 @@ static planned_type_t vector(mrail_rng_t *rng, const planned_type_t *base,
     return type;
 }
 
-/* Blocks of 1 to 5 elements; the order in memory is not that of the data. */
+/* Makes blocks of 1 to 5 elements, whose order in memory is not that of the
+ * data. */
 static planned_type_t indexed(mrail_rng_t *rng, const planned_type_t *base,
                               unsigned num)
 {
@@ -176,7 +178,7 @@ static planned_type_t indexed(mrail_rng_t *rng, const planned_type_t *base,
     return type;
 }
 
-/* The second field lies before the origin, and before the first one. */
+/* The second field lies before the origin, and before the first field. */
 static planned_type_t structure(mrail_rng_t *rng, const planned_type_t *base,
                                 unsigned num)
 {

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Run the commands of README.md, "Pull a port", and of docs/getting-started.md, "Run a
-# program" and "Break something", as they are in the documents. The test changes only
-# the number of iterations, the name of the session, and the directory of the results.
+# Runs the commands of README.md, "Pull a port", and of
+# docs/getting-started.md, "Run a program" and "Break something", as they are
+# in the documents. The test changes only the number of iterations, the name of
+# the session, and the directory of the results.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -34,34 +35,35 @@ sh -c "exec $(nth 1)" >"$tmp/out" 2>&1 &
 job=$!
 await_under_way "$tmp/out" 'data$'
 sleep 1
-sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || not_ok 'the port goes' "$(cat "$tmp/ctl")"
+sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || not_ok 'the port goes down' "$(cat "$tmp/ctl")"
 sleep 1
 "$mrail" top --count 1 >"$tmp/top" 2>&1 || true
-sh -c "$(nth 3)" >"$tmp/ctl" 2>&1 || not_ok 'the port comes back' "$(cat "$tmp/ctl")"
+sh -c "$(nth 3)" >"$tmp/ctl" 2>&1 || not_ok 'the port comes up' "$(cat "$tmp/ctl")"
 sleep 1
 "$mrail" info --events >"$tmp/events" 2>&1 || true
 status=0
 wait $job || status=$?
 
-# says NAME FILE REGEX: a line of the file matches.
+# says NAME FILE REGEX: a line of the file must match.
 says()
 {
     expect "$1" "$tmp/$2" "$3"
 }
 if [ $status = 0 ]; then
-    ok 'the README: the job goes on to its end'
+    ok 'the README: the job continues to its end'
 else
-    not_ok 'the README: the job goes on to its end' "exit status $status"
+    not_ok 'the README: the job continues to its end' "exit status $status"
 fi
-says 'the README: it says that the rail fails' out \
+says 'the README: a message says that the rail fails' out \
     'soft1:1: lane [0-9]+ to peer .* fails .*others take its work'
-says 'the README: ... and that it is up again' out 'soft1:1: a lane is up again'
-says 'the README: its table ends with ok, in the column "data"' out ' ok$'
+says 'the README: a message says that the rail is up again' out 'soft1:1: a lane is up again'
+says 'the README: the table ends with ok in the column "data"' out ' ok$'
 says 'the README: mrail top shows the rails' top 'soft0'
-says 'the README: mrail info --events what happened' events 'soft1.*port'
+says 'the README: mrail info --events shows the failure' events 'soft1.*port'
 nothing_left 'the README'
 
-# block N: the commands of section N of getting-started, in a directory of their own.
+# block N: runs the commands of section N of getting-started in a separate
+# directory.
 started=$top/docs/getting-started.md
 block()
 {
@@ -84,6 +86,6 @@ else
 fi
 block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'
-says 'getting-started: it names the failed rail' out6 'soft1:1: lane .*fails'
+says 'getting-started: a message names the failed rail' out6 'soft1:1: lane .*fails'
 nothing_left 'getting-started'
 finish

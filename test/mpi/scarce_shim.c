@@ -1,7 +1,7 @@
 /*
- * A preloaded library that fails the n-th request of coll/mrail to the system after
- * scarce_arm(). Requests are for memory, private or shared, and for the file of
- * shared memory.
+ * A preloaded library that fails the n-th system request of coll/mrail after
+ * scarce_arm(). Requests are for private memory, for shared memory, and for the
+ * file of the shared memory.
  */
 #include "config.h"
 #include "scarce_shim.h"
@@ -18,12 +18,12 @@
 #define COMPONENT "mca_coll_mrail.so"
 #define PUBLIC __attribute__((visibility("default")))
 
-/* glibc's own functions: dlsym() is avoided, because it may allocate. */
+/* glibc's own functions are called directly, because dlsym() may allocate. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 
-static uintptr_t first, last; /* the component's code; 0: not armed */
+static uintptr_t first, last; /* the component's code; 0 if not armed */
 static unsigned refuse_at, num_seen;
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
@@ -58,7 +58,7 @@ PUBLIC unsigned scarce_disarm(void)
     return num_seen;
 }
 
-/* 1 if the request of `caller` must fail. */
+/* Returns 1 if the request of `caller` must fail. */
 static int is_refused(const void *caller)
 {
     uintptr_t from = __atomic_load_n(&first, __ATOMIC_ACQUIRE);

@@ -1,9 +1,10 @@
-/* Functions of the shim that mpi_scarce calls, if it is loaded: by dlsym(). */
+/* Functions of the shim, which mpi_scarce finds with dlsym() if it is
+ * loaded. */
 #ifndef MRAIL_TEST_SCARCE_SHIM_H
 #define MRAIL_TEST_SCARCE_SHIM_H
 
-/* Restarts the count; the n-th request, from 1 on, fails. 0: coll/mrail is not
- * loaded. */
+/* Restarts the count. The n-th request fails, counted from 1. Returns 0 if
+ * coll/mrail is not loaded. */
 int scarce_arm(unsigned n);
 
 /* Stops refusing and counting. Returns the number of requests. */

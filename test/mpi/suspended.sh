@@ -1,8 +1,8 @@
 #!/bin/sh
-# The ranks of a job are stopped, one after another, for longer than a peer may be out
-# of reach.  Then they continue, as after a batch system has suspended a job or a
-# virtual machine was paused.  No rank mistakes the time in which it did not run itself
-# for silence of the others.
+# The ranks of a job are stopped, one after another, for longer than a peer may
+# be out of reach. Then they continue, as after a batch system has suspended a
+# job or a virtual machine was paused. No rank may mistake the time in which it
+# was stopped itself for silence of the others.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -21,32 +21,33 @@ for process in $(processes "$token"); do
         ranks="$ranks $process"
     fi
 done
-# shellcheck disable=SC2086 # one word per process
+# shellcheck disable=SC2086 # one argument per process
 set -- $ranks
 if [ $# = 4 ]; then
     ok 'four ranks are under way'
 else
     not_ok 'four ranks are under way' "$# processes"
 fi
-# each SIGNAL: the others are at work for a while, and miss those that stand.
+# each SIGNAL: signals one rank after another. The others work for a while, and
+# miss those that are stopped.
 each()
 {
     for rank in $ranks; do
-        kill -"$1" "$rank" || not_ok "it is sent SIG$1" "rank $rank has gone"
+        kill -"$1" "$rank" || not_ok "rank $rank gets SIG$1" "it has ended"
         sleep 0.2
     done
 }
-trap 'each CONT; tap_cleanup' EXIT # none is left stopped
+trap 'each CONT; tap_cleanup' EXIT # leaves no rank stopped
 each STOP
 sleep 7
 each CONT
 trap tap_cleanup EXIT
 status=0
 wait $job || status=$?
-if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
-    ok 'a job that was stopped for seven seconds goes on'
+if [ $status = 0 ] && grep -q '^ok - all ranks exchange data' "$tmp/out"; then
+    ok 'a job that was stopped for seven seconds continues'
 else
-    not_ok 'a job that was stopped for seven seconds goes on' "exit status $status" \
+    not_ok 'a job that was stopped for seven seconds continues' "exit status $status" \
         "$tmp/out"
 fi
 nothing_left 'a job that was stopped'

@@ -5,5 +5,5 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_threads
 
-run 'threads ends well' 4 "$build/mpi_threads"
+run 'threads succeeds' 4 "$build/mpi_threads"
 finish

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Check mrail top and mrail info --events with two jobs: while both run, when a port
-# fails, and after one job was killed.  The other job leaves nothing behind.
+# Checks mrail top and mrail info --events with two jobs: while both run, when
+# a port fails, and after one job was killed. The other job leaves nothing
+# behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
-# of_ours FILE: the number of processes in FILE that run our program.
+# of_ours FILE: prints the number of processes in FILE that run our program.
 of_ours()
 {
     tr '{' '\n' <"$1" | grep -c '"program": "mpi_exchange"' || true
@@ -31,8 +32,8 @@ tr '{' '\n' <"$tmp/top" | sed -n \
     's/.*"job": "\([^"]*\)", "rank": \([0-9]*\), "pid": \([0-9]*\), "program": "mpi_exchange", "alive": \([a-z]*\).*/\1 \2 \3 \4/p' \
     >"$tmp/who"
 jobs=$(cut -d ' ' -f 1 "$tmp/who" | sort -u)
-is 'two jobs have two names' 2 "$(echo "$jobs" | wc -l)"
-is 'all of them run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
+is 'the two jobs have different names' 2 "$(echo "$jobs" | wc -l)"
+is 'all processes of both jobs run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
 rates=$(tr '{' '\n' <"$tmp/top" |
     sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
 if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
@@ -42,9 +43,9 @@ else
 fi
 name=$(echo "$jobs" | head -n 1)
 "$mrail" top --job "$name" --json >"$tmp/one" 2>&1 || true
-is 'one job of them' 2 "$(of_ours "$tmp/one")"
+is '--job selects one of the jobs' 2 "$(of_ours "$tmp/one")"
 "$mrail" top >"$tmp/table" 2>&1 || true
-is 'as a table: a line for each rail of each process' 16 \
+is 'the table has a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
 "$mrail" top --rank 1 --rail soft2 --sort rate >"$tmp/table" 2>&1 || true
 is 'filters: one rail of one rank of each job' 2 \
@@ -54,8 +55,8 @@ is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
 status=0
 "$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
-is 'filters: no rail is left, status 1' 1 $status
-expect 'filters: ... with a sentence' "$tmp/none" \
+is 'filters: no matching rail causes exit status 1' 1 $status
+expect 'filters: a message says that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
@@ -70,24 +71,24 @@ sleep 1
 if grep -q 'soft1: port error' "$tmp/events" &&
     grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ closing' "$tmp/events" &&
     grep -qE 'path [0-9]+ to peer [0-9a-f]+: .* -> retired' "$tmp/events"; then
-    ok 'a port that goes: port, path and lane are listed'
+    ok 'a port goes down: port, path and lane are listed'
 else
-    not_ok 'a port that goes: port, path and lane are listed' \
+    not_ok 'a port goes down: port, path and lane are listed' \
         "$(tail -n 3 "$tmp/events")"
 fi
-is 'of one job, by --job' "$(grep -c 'port error' "$tmp/events")" \
+is 'events: --job selects the events of one job' "$(grep -c 'port error' "$tmp/events")" \
     "$("$mrail" info --events --dir="$pages" \
         --job "$(grep 'port error' "$tmp/events" | head -n 1 |
             cut -d ' ' -f 4)" | grep -c 'port error')"
-is 'of another job: none' 0 \
+is 'events: an unknown job has none' 0 \
     "$("$mrail" info --events --job none 2>/dev/null | wc -l)"
-is 'of that job only' 1 \
+is 'events: only one job reports the port error' 1 \
     "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
 
-# The ranks of one job die without a word.
+# Kill the ranks of one job.
 job=$(grep 'port error' "$tmp/events" | head -n 1 | cut -d ' ' -f 4)
 pids=$(awk -v job="$job" '$1 == job { print $3 }' "$tmp/who")
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 kill -9 $pids
 wait $first 2>/dev/null || true
 "$mrail" top --job "$job" --json >"$tmp/killed" 2>&1 || true
@@ -103,39 +104,41 @@ fi
 status=0
 wait $second || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/outb"; then
-    ok 'the other job goes on, all data is right'
+    ok 'the other job continues, all data is right'
 else
-    not_ok 'the other job goes on, all data is right' "exit status $status" "$tmp/outb"
+    not_ok 'the other job continues, all data is right' "exit status $status" \
+        "$tmp/outb"
 fi
 "$mrail" info --events >"$tmp/events" 2>&1
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
-is 'events as JSON: as many' "$(wc -l <"$tmp/events")" \
+is 'events: JSON has as many as the text' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
-is 'who was killed is all that is left' 2 \
+is 'only the pages of killed processes are left' 2 \
     "$(find "$pages" -name "mrail-telemetry.$(id -u).*" | wc -l)"
 mkdir "$tmp/empty"
-is '--dir goes before the variable' '0 removed' \
+is '--dir takes precedence over the variable' '0 removed' \
     "$("$mrail" top --clean --dir="$tmp/empty")"
 "$mrail" top --clean >"$tmp/clean"
-is 'and can be removed' '2 removed' "$(cat "$tmp/clean")"
+is 'the pages of killed processes can be removed' '2 removed' "$(cat "$tmp/clean")"
 status=0
 "$mrail" top >"$tmp/none" 2>&1 || status=$?
 if [ $status = 1 ] && grep -q 'no process of this user' "$tmp/none"; then
-    ok 'nobody to show: a sentence and exit status 1'
+    ok 'no process to show: a message and exit status 1'
 else
-    not_ok 'nobody to show: a sentence and exit status 1' \
+    not_ok 'no process to show: a message and exit status 1' \
         "status $status, $(cat "$tmp/none")"
 fi
 
-# A file that is no telemetry page is reported; the pages are shown all the same.
+# A file that is not a telemetry page is reported, but the pages are still
+# shown.
 ring=$pages/mrail-telemetry.$(id -u).0.$$
 echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
 if grep -q "$ring: it is not a telemetry page, or only a part" "$tmp/none"
 then
-    ok 'a file that is no page: a sentence that names it'
+    ok 'a file that is not a page: a message names it'
 else
-    not_ok 'a file that is no page: a sentence that names it' "$(cat "$tmp/none")"
+    not_ok 'a file that is not a page: a message names it' "$(cat "$tmp/none")"
 fi
 rm -f "$ring"
 nothing_left 'telemetry'

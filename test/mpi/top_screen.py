@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Usage: top_screen.py MRAIL
 
-Runs `mrail top` on a pseudoterminal of 14 lines while a job runs, presses keys, and
-prints a result line for each expectation. Exit status: 0 all hold, 1 not."""
+Runs `mrail top` on a pseudoterminal of 14 lines while a job runs, presses keys
+and prints a result line for each expectation. Exit status 0: all hold; 1: at
+least one does not."""
 import fcntl
 import os
 import pty
@@ -28,7 +29,7 @@ def result(name, holds, why):
 
 
 def last_screen(fd, seconds):
-    """The last whole screen that comes within some seconds."""
+    """The last complete screen that arrives within this many seconds."""
     data = b""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -38,7 +39,7 @@ def last_screen(fd, seconds):
             except OSError:
                 break
     screens = data.decode(errors="replace").replace("\r", "").split(CLEAR)
-    # The last one may be on its way.
+    # The last screen may still be incomplete.
     whole = [screen for screen in screens if screen.endswith("q: quit")]
     return whole[-1] if whole else ""
 
@@ -62,13 +63,13 @@ def main():
     page = re.search(r"page 1 of (\d+), by rank; space: next page", first)
     result("a terminal shows one page", page and int(page.group(1)) > 1, first)
     result("a page fits the terminal", first.count("\n") < 14, first)
-    result("keys act at once", settings(terminal) == 0, settings(terminal))
+    result("keys take effect without Enter", settings(terminal) == 0, settings(terminal))
     os.write(reader, b" ")
     second = last_screen(reader, 1)
-    result("space turns the page", "\npage 2 of " in second, second)
+    result("space shows the next page", "\npage 2 of " in second, second)
     os.write(reader, b"b")
     back = last_screen(reader, 1)
-    result("b turns it back", "\npage 1 of " in back, back)
+    result("b returns to the previous page", "\npage 1 of " in back, back)
     os.write(reader, b"s")
     sorted_screen = last_screen(reader, 1)
     rates = [float(r) for r in
@@ -79,8 +80,8 @@ def main():
     os.write(reader, b"q")
     last_screen(reader, 1)
     status = os.waitpid(pid, 0)[1]
-    result("q ends it", status == 0, status)
-    result("the terminal has its settings back", settings(terminal) == before,
+    result("q quits", status == 0, status)
+    result("the terminal's settings are restored", settings(terminal) == before,
            settings(terminal))
     return failed
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bad input and failures that the user of an MPI job may meet: a sentence names the
-# cause, and the exit status is right.
+# Invalid input and failures that the user of an MPI job may meet. A sentence
+# names the cause, and the exit status is right.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,7 +9,7 @@ require_env mpi_exchange
 program=$build/mpi_exchange
 
 run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     expect_run 'an unknown device' bad \
         "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices here: soft0" \

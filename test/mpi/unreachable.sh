@@ -1,16 +1,16 @@
 #!/bin/sh
 # A rank waits for a message from a live peer, which computes and has become
-# unreachable. The rank's own ports are up and it has no work under way, and mpirun
-# notices nothing. The job ends with a message that names the peer, the rail and the
-# cause. If the rails return in time, the job continues.
+# unreachable. The rank's own ports are up, it has no work in flight, and
+# mpirun notices nothing. The job ends with a message that names the peer, the
+# rail and the cause. If the rails return in time, the job continues.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_wait
 base=$session
 
-# start SECONDS: rank 1 computes for this time.  Each job gets its own session, because
-# a session lives a moment longer than its processes.
+# start SECONDS: starts a job in which rank 1 computes for this time. Each job
+# gets its own session, because a session outlives its processes for a moment.
 start()
 {
     : >"$tmp/out"
@@ -32,9 +32,9 @@ ctl --node 1 down
 began=$(date +%s)
 sleep 1
 if kill -0 "$other" 2>/dev/null; then
-    ok 'the peer lives'
+    ok 'the peer is alive'
 else
-    not_ok 'the peer lives' "process '$other' does not"
+    not_ok 'the peer is alive' "process '$other' has ended"
 fi
 status=0
 wait $job || status=$?
@@ -45,9 +45,10 @@ else
     not_ok 'a receive from a peer out of reach: the job ends' \
         "exit status $status after $took s"
 fi
-# -a: prterun of Open MPI 5.0 writes bytes that are not text.
+# -a, because prterun of Open MPI 5.0 writes bytes that are not text.
 said=$(grep -a 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
-# The rail that has the lane. The message says that the other rails have none.
+# The message names the rail that has the lane, and says that the other rails
+# have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \
     'soft[0-3]:1 \((nothing comes back|requests failed)\)' 'the job ends$'; do
@@ -65,11 +66,11 @@ ctl --node 1 up
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - what rank 1 sent' "$tmp/out"; then
-    ok 'a peer that is out of reach for a second: the job goes on'
+    ok 'a peer that is out of reach for a second: the job continues'
 else
-    not_ok 'a peer that is out of reach for a second: the job goes on' \
+    not_ok 'a peer that is out of reach for a second: the job continues' \
         "exit status $status" "$tmp/out"
 fi
-session=$base # all of them
+session=$base # covers all sessions
 nothing_left 'a peer out of reach'
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check the mrail command and its verbs as a user types them: help, exit status, bad
-# input, and the output of the benchmark.
+# Checks the mrail command and its verbs as a user types them: help, exit
+# status, invalid input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -33,7 +33,7 @@ expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
 expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
-# A copy of mrail info beside a stand-in for mrail run that records its
+# A copy of mrail info next to a stand-in for mrail run that records its
 # arguments.
 fake=$tmp/moved/libexec/mrail
 mkdir -p "$fake"
@@ -58,29 +58,29 @@ expect_run 'info --memory reads large statistics files' 0 \
     "$fake/mrail-info" --memory --json
 expect_run 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
     env --ignore-signal=CHLD "$fake/mrail-info" --memory --json
-expect_run 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
-expect_run 'run on a strange topology' 2 'NODESxRAILS' \
+expect_run 'run with 0 ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
+expect_run 'run with a malformed topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect_run 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
-# shellcheck disable=SC2016 # the inner shell expands
-expect_run 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
+# shellcheck disable=SC2016 # expanded by the inner shell
+expect_run 'run with fewer ranks than nodes: the rank is on node 0' 0 '^0 of 1$' \
     "$mrail" run -np 1 --soft 2x4 -- sh -c \
     'echo $MRAIL_SOFT_NODE of $OMPI_COMM_WORLD_SIZE'
 expect_run 'run without --' 0 ' -x A=b --mca pml ob1 --oversubscribe .*-- app -x y$' \
     "$mrail" run -np 2 -x A=b --mca pml ob1 --oversubscribe --soft 2x1 --print \
     app -x y
-expect_run 'run without --: a -- of the command stays' 0 '-- app -- y$' \
+expect_run 'run without --: the command keeps its own --' 0 '-- app -- y$' \
     "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
-expect_run 'run: values of an unknown option, with --' 0 ' --frob 1 .*-- app$' \
+expect_run 'run: the value of an unknown option before --' 0 ' --frob 1 .*-- app$' \
     "$mrail" run --soft 2x1 --print --frob 1 -- app
 expect_run 'run: a value is missing' 2 'no command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect_run "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
-        ok "run says once what is wrong with --rate $rate"
+        ok "run reports the error in --rate $rate once"
     else
-        not_ok "run says once what is wrong with --rate $rate" 'it says more'
+        not_ok "run reports the error in --rate $rate once" 'it says more'
     fi
 done
 while IFS='|' read -r what line; do
@@ -88,9 +88,9 @@ while IFS='|' read -r what line; do
     expect_run "run with a script that has $what" 2 "^mrail run: .*$tmp/script:1: " \
         "$mrail" run --soft 2x2 --script "$tmp/script" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
-        ok "run says once what is wrong with $what"
+        ok "run reports $what once"
     else
-        not_ok "run says once what is wrong with $what" 'it says more'
+        not_ok "run reports $what once" 'it says more'
     fi
 done <<'END'
 an unknown event|at 0s sideways
@@ -99,59 +99,59 @@ another rail|at 0s rail 2 down
 another node|at 0s node 0,2 down
 damage without checksums|at 0s corrupt 1%
 END
-expect_run 'run with a script that is not there' 2 'none: No such file' \
+expect_run 'run with a script that does not exist' 2 'none: No such file' \
     "$mrail" run --soft 2x2 --script "$tmp/none" -- true
-expect_run 'run with a folder for a script' 2 'not a file' \
+expect_run 'run with a directory as a script' 2 'not a file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
-expect_run 'run with a script and no software rails' 2 'give --soft too' \
+expect_run 'run with a script but no software rails' 2 'give --soft too' \
     "$mrail" run --script "$tmp/script" -- true
 expect_run 'run with too many devices' 2 'more than 256 devices' \
     "$mrail" run --soft 100x16 -- true
-expect_run 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
+expect_run 'run does not change the command' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
-# shellcheck disable=SC2016 # the inner shell expands
-expect_run 'run leaves -x UCX_TLS alone' 0 '^1$' \
+# shellcheck disable=SC2016 # expanded by the inner shell
+expect_run 'run does not override -x UCX_TLS' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print -x UCX_TLS=tcp -- a |
         grep -o UCX_TLS= | wc -l' "$mrail"
-# shellcheck disable=SC2016 # the inner shell expands
-expect_run 'run leaves --mca pml alone' 0 '^1$' \
+# shellcheck disable=SC2016 # expanded by the inner shell
+expect_run 'run does not override --mca pml' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print --mca pml ob1 -- a |
         grep -o "mca pml " | wc -l' "$mrail"
 expect_run 'run binds ranks to rails' 0 'rank-rail mrail 2 soft0,soft1 -- a$' \
     "$mrail" run --soft 2x2 --bind-rails --print -- a
-expect_run 'run for the peer' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
+expect_run 'run --stock' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
     "$mrail" run --soft 2x4 --stock --print -- a
 
 [ -x "$libexec/mrail-bench" ] ||
     skip_all 'mrail bench is not built: configure found no Open MPI'
 expect_run 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
-expect_run 'bench with a strange size' 2 'expected sizes below 2g' \
+expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
     "$mrail" bench p2p --sizes 12q
-expect_run 'bench with a strange hotspot' 2 'a fraction' \
+expect_run 'bench with a hotspot above 1' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
-expect_run 'bench with a strange hotspot among others' 2 "--hotspot x: expected a fraction" \
+expect_run 'bench with a malformed hotspot in a list' 2 "--hotspot x: expected a fraction" \
     "$mrail" bench alltoallv --hotspot even,0.5,x
-expect_run 'bench --dst alone' 2 'give that, too' \
+expect_run 'bench --dst without --hotspot' 2 'give that, too' \
     "$mrail" bench alltoallv --dst single
-expect_run 'bench --dst with another word' 2 '--dst pairs: expected one of shift.single.both' \
+expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
 expect_run 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
     "$mrail" bench p2p -np 3
-expect_run 'bench with a stray word' 2 "unknown argument 'fast'" \
+expect_run 'bench with an unexpected argument' 2 "unknown argument 'fast'" \
     "$mrail" bench p2p --sizes 8 -np 2 fast
-expect_run 'bench gives mpirun its options' 0 \
+expect_run 'bench passes options to mpirun' 0 \
     ' --tag-output -x A=b --allow-run-as-root .*mrail-bench p2p --sizes 8$' \
     "$mrail" bench p2p -n 2 --tag-output -x A=b --sizes 8 --soft 2x2 \
     --allow-run-as-root --print
-expect_run 'bench names an option that nobody knows' bad '-frob' \
+expect_run 'bench names an unknown option' bad '-frob' \
     "$mrail" bench p2p --soft 2x1 --frob
 
 plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"
 object='^\{"what": "(alltoallv|p2p)", "transport": "ompi:ob1", "ranks": 4,'
 object="$object \"size\": 1000, \"hotspot\": [0-9.]+, .*\"median_s\": [0-9]"
 object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     expect_run 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
@@ -163,14 +163,14 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
         $plain alltoallv --sizes 1000
     expect_run 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --dst single --json
-    # shellcheck disable=SC2016 # the inner shell expands
+    # shellcheck disable=SC2016 # expanded by the inner shell
     expect_run 'bench alltoallv --dst both --json' 0 \
         '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
         --hotspot even,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
-    expect_run 'bench --small-iterations, of sizes up to 8 KB' 0 \
+    expect_run 'bench --small-iterations applies to sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '
             for area in alltoallv p2p; do
                 "$@" $area --sizes 8192,8193 --iterations 3 \
@@ -178,14 +178,14 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
             done | sed -n "s/.*what\": \"\([a-z0-9]*\).*size\": \([0-9]*\).*iterations\": \([0-9]*\).*/\1 \2 \3/p" |
             paste -sd " "' sh $plain
     expect_run 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
-    expect_run 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
+    expect_run 'bench p2p in a job of three ranks' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
-    expect_run 'bench as a rank takes no option of mpirun' 2 \
+    expect_run 'bench as a rank refuses options of mpirun' 2 \
         'tag-output is not an option for a rank' \
         $plain alltoallv --sizes 1000 --tag-output
-    expect_run 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
+    expect_run 'bench alltoallv detects a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt
-    expect_run 'bench p2p sees a wrong byte' 1 '"data_ok": false' \
+    expect_run 'bench p2p detects a wrong byte' 1 '"data_ok": false' \
         $plain p2p --sizes 1000 --json --self-test-corrupt
 }
 finish

@@ -8,7 +8,7 @@ require_env mpi_win
 for threads in single multiple; do
     run "windows, $threads" 4 "$build/mpi_win" $threads
     [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ] || continue
-    # Four ranks put 300,000 bytes each; Open MPI's own shared memory would
+    # Four ranks put 300,000 bytes each. Open MPI's own shared memory would
     # leave no trace of them.
     put=$(sed -n 's/.*"put_bytes": \([0-9]*\).*/\1/p' "$tmp/stats"/* |
         awk '{ sum += $1 } END { print sum + 0 }')

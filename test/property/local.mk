@@ -29,7 +29,7 @@ test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_flows_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
-# Plans of random machines, judged by linear programs if there is GLPK.
+# Plans of random topologies, checked by linear programs if there is GLPK.
 check_PROGRAMS += test_plan_lp
 TESTS += test_plan_lp
 test_plan_lp_SOURCES = test/property/test_plan_lp.c \

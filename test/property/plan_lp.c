@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* If the ends of a range differ more than this, relatively, exact arithmetic is
- * used. */
+/* If the ends of a range differ by more than this, relatively, exact arithmetic
+ * is used. */
 #define NEAR_ENOUGH 1e-6
 /* Exact arithmetic with more columns takes too long. */
 #define MAX_EXACT 1500
@@ -25,7 +25,7 @@ static void *get(size_t num, size_t size)
     return p;
 }
 
-/* Demands with equal ends and paths form one flow. */
+/* Merges demands with equal ends and paths into one flow. */
 static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
                   unsigned *flow_of, unsigned max_columns)
 {
@@ -79,8 +79,7 @@ void lp_destroy(lp_problem_t *p)
     }
 }
 
-/* ---- divisions: the part of its demand on each path
- * ------------------------- */
+/* ---- divisions: the part of its demand on each path ---- */
 
 static double congestion_of(const lp_problem_t *p, const double *part)
 {
@@ -138,12 +137,11 @@ static double *equal_division(const lp_problem_t *p)
     return part;
 }
 
-/* ---- lower bounds, for any dual prices
- * -------------------------------------- */
+/* ---- lower bounds, for any dual prices ---- */
 
-/* Sum over the demands of bytes times the shortest path. The length of a path
- * is its number of relays times `relay`, plus price per capacity of its
- * links. */
+/* Returns the sum over the demands of bytes times the shortest path. The length
+ * of a path is its number of relays times `relay`, plus the price per capacity
+ * of its links. */
 static double shortest(const lp_problem_t *p, double relay,
                        const double *dual_price)
 {
@@ -177,14 +175,13 @@ static double sum_of(const double *dual_price, unsigned count)
     return sum;
 }
 
-/* ---- GLPK ------------------------------------------------------------------
- */
+/* ---- GLPK ---- */
 
-/* A linear program: one row per demand (its parts add up to 1), then one row
- * per used link (its load in `unit` seconds). */
+/* A linear program. It has one row per demand, whose parts add up to 1, and
+ * then one row per used link, with its load in units of `unit` seconds. */
 typedef struct program {
     glp_prob *glp;
-    int *row; /* row of each link; 0: unused */
+    int *row; /* row of each link; 0 if unused */
     int *index;
     double *value;
 } program_t;
@@ -253,7 +250,7 @@ static void solve(program_t *g, int exact)
     (void)glp_simplex(g->glp, &parm);
 }
 
-/* Reads the solution: parts, and dual values of the links. */
+/* Reads the solution: the parts, and the dual values of the links. */
 static void read_program(const program_t *g, const lp_problem_t *p,
                          double *part, double *dual_price)
 {
@@ -274,10 +271,9 @@ static int is_wide(const lp_range_t *range, double unit)
     return range->most - range->least > NEAR_ENOUGH * unit;
 }
 
-/* ---- the two programs
- * ------------------------------------------------------- */
+/* ---- the two programs ---- */
 
-/* The best division that was found. The caller frees it. */
+/* Returns the best division that was found, which the caller frees. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->machine);
@@ -325,8 +321,8 @@ lp_range_t lp_congestion(const lp_problem_t *p)
     return range;
 }
 
-/* Mixes `part` with `spare`, which is within the limit, until it is within the
- * limit, too. */
+/* Mixes `part` with `spare`, which is within the limit, until `part` is also
+ * within the limit. */
 static void keep_within(const lp_problem_t *p, double *part,
                         const double *spare, double limit)
 {

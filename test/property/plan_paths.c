@@ -3,7 +3,8 @@
 
 #include <assert.h>
 
-/* First index of each kind of link, in the order of mrail_plan_link_kind_t. */
+/* Returns the first index of each kind of link, in the order of
+ * mrail_plan_link_kind_t. */
 static uint32_t first_of(const machine_t *w, unsigned kind)
 {
     const uint32_t count[] = {w->num_nodes * w->num_rails,
@@ -62,7 +63,7 @@ double paths_capacity(const machine_t *w, uint32_t link)
     }
 }
 
-/* Adds a link to the path. 0: the link does not exist or is down. */
+/* Adds a link to the path. Returns 0 if the link does not exist or is down. */
 static int take(const machine_t *w, path_t *path, mrail_plan_link_kind_t kind,
                 unsigned a, unsigned b)
 {
@@ -100,7 +101,7 @@ static path_t no_path(void)
                     .rail_in = MRAIL_PLAN_NONE};
 }
 
-/* The rank at the rail's port: this rank, a relay, or none. */
+/* Returns the rank at the rail's port: this rank, a relay, or none. */
 static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
 {
     if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {
@@ -174,7 +175,7 @@ static unsigned over_rails(const machine_t *w, const mrail_plan_demand_t *d,
     return count + (unsigned)by_spine(w, d, &paths[count]);
 }
 
-/* The direct link, if there is one, and relays. */
+/* Adds the direct link, if there is one, and the paths over relays. */
 static unsigned within_node(const machine_t *w, const mrail_plan_demand_t *d,
                             path_t *paths)
 {

@@ -19,8 +19,7 @@ static unsigned between(machine_t *w, unsigned least, unsigned most)
     return least + below(w, most - least + 1);
 }
 
-/* ---- the topology
- * ---------------------------------------------------------- */
+/* ---- the topology ---- */
 
 static void make_size(machine_t *w)
 {
@@ -44,7 +43,7 @@ static void make_size(machine_t *w)
     }
 }
 
-/* From 1 MB/s to 1 TB/s, uniform in the logarithm. */
+/* Returns a speed from 1 MB/s to 1 TB/s, uniform in the logarithm. */
 static double any_speed(machine_t *w)
 {
     double speed = 1e5 * (double)between(w, 10, 100);
@@ -55,7 +54,8 @@ static double any_speed(machine_t *w)
     return speed;
 }
 
-/* Capacity of a port: equal for all, equal per rail, like others, or random. */
+/* Returns the capacity of a port: equal for all, equal per rail, similar to
+ * others, or random. */
 static double port(machine_t *w, unsigned kind, unsigned rail)
 {
     static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
@@ -78,11 +78,11 @@ static double port(machine_t *w, unsigned kind, unsigned rail)
 static void make_rails(machine_t *w)
 {
     unsigned kind = below(w, 7);
-    unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* per cent */
+    unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* percent */
 
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        int lost = one_in(w, 60); /* all ports of the node are down, in one or
-                                   * both directions */
+        /* All ports of the node are down, in one or both directions. */
+        int lost = one_in(w, 60);
         unsigned ways = between(w, 1, 3);
 
         for (unsigned rail = 0; rail < w->num_rails; ++rail) {
@@ -99,8 +99,8 @@ static void make_rails(machine_t *w)
     }
 }
 
-/* Ranks of a node: one per rail, more or fewer, multi-rail ranks, or a
- * mixture. */
+/* Makes the ranks of a node: one per rail, more or fewer, multi-rail ranks, or
+ * a mixture. */
 static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
 {
     unsigned count = 0;
@@ -123,7 +123,7 @@ static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
     return count;
 }
 
-/* Ranks of a node need not have consecutive numbers. */
+/* The ranks of a node need not have consecutive numbers. */
 static void make_ranks(machine_t *w)
 {
     unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
@@ -185,7 +185,7 @@ static void make_switch(machine_t *w, unsigned node)
 
 static void make_gpus(machine_t *w)
 {
-    /* None, pairwise, switch, or mixed. */
+    /* none, pairwise, a switch, or mixed */
     static const unsigned kinds[] = {0, 1, 1, 1, 1, 2, 2, 3, 3, 3};
     unsigned kind = (w->many && !one_in(w, 4))
                         ? 2
@@ -231,8 +231,7 @@ static void make_leaf_groups(machine_t *w)
     }
 }
 
-/* ---- the exchange ----------------------------------------------------------
- */
+/* ---- the exchange ---- */
 
 static void add(machine_t *w, unsigned from, unsigned to, double bytes)
 {
@@ -242,8 +241,8 @@ static void add(machine_t *w, unsigned from, unsigned to, double bytes)
     }
 }
 
-/* One random number per statement, because the order of argument evaluation is
- * undefined. */
+/* Draws one random number per statement, because the order of argument
+ * evaluation is unspecified. */
 static void add_any(machine_t *w, double bytes)
 {
     unsigned from = below(w, w->num_ranks);
@@ -252,7 +251,7 @@ static void add_any(machine_t *w, double bytes)
     add(w, from, to, bytes);
 }
 
-/* A base size. Most demands of this size justify a relay. */
+/* Returns a base size. Most demands of this size justify a relay. */
 static double any_size(machine_t *w)
 {
     switch (below(w, 12)) {
@@ -269,8 +268,8 @@ static double any_size(machine_t *w)
     }
 }
 
-/* All ranks send to all. A part of the bytes goes to one rank: halfway round,
- * or rank 0. */
+/* All ranks send to all. Part of the bytes goes to one rank, either the rank
+ * halfway round or rank 0. */
 static void want_hotspot(machine_t *w)
 {
     double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
@@ -302,8 +301,8 @@ static void want_zipf(machine_t *w)
     }
 }
 
-/* Tokens of each rank for k of the experts, one expert per rank; some are
- * popular. */
+/* Each rank has tokens for k of the experts. There is one expert per rank, and
+ * some are popular. */
 static void want_moe(machine_t *w)
 {
     unsigned n = w->num_ranks, top = between(w, 1, 4);
@@ -320,7 +319,7 @@ static void want_moe(machine_t *w)
     }
 }
 
-/* A ring of rows; demands at its seam are many times larger. */
+/* Demands in a ring of rows. Those at the seam are many times larger. */
 static void want_stencil(machine_t *w)
 {
     unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
@@ -361,8 +360,8 @@ static void want_any(machine_t *w)
     }
 }
 
-/* Empty demands, demands to itself, repeated ones, one byte, and the largest
- * demand that may not be relayed. */
+/* Empty demands, demands of a rank to itself, repeated ones, one byte, and the
+ * largest demand that may not be relayed. */
 static void want_odd(machine_t *w)
 {
     static const double odd[] = {0, 1, 2, 999999, 1e6, 1000001, 65536};
@@ -380,7 +379,7 @@ static void want_odd(machine_t *w)
     }
 }
 
-/* Each demand many times, at full size or divided. */
+/* Repeats each demand many times, at full size or divided. */
 static void multiply_demands(machine_t *w)
 {
     unsigned count = w->num_demands, copies;
@@ -475,8 +474,7 @@ void machine_keep(machine_t *w, const uint8_t *keep)
     w->num_demands = kept;
 }
 
-/* ---- the planner's topology
- * ------------------------------------------------ */
+/* ---- the planner's topology ---- */
 
 static void must(const machine_t *w, int ret, const char *what)
 {

@@ -1,7 +1,8 @@
 /*
  * Random exchanges on random topologies, for checks of the planner. A seed
- * determines everything. The topology is plain numbers; machine_build() makes the
- * planner's topology from it, and plan_paths.h lists the paths.
+ * determines everything. The topology is stored as plain numbers.
+ * machine_build() makes the planner's topology from it, and plan_paths.h lists
+ * the paths.
  */
 #ifndef MRAIL_TEST_PLAN_TOPOLOGY_H
 #define MRAIL_TEST_PLAN_TOPOLOGY_H
@@ -16,40 +17,42 @@
 #define MACHINE_MAX_PER_NODE MRAIL_PLAN_MAX_PAIRWISE
 #define MACHINE_MAX_RANKS (MACHINE_MAX_NODES * MACHINE_MAX_PER_NODE)
 #define MACHINE_MAX_DEMANDS 24000
-/* With so many demands the planner uses two levels where it can. */
+/* With this many demands, the planner uses two levels where it can. */
 #define MACHINE_MANY_DEMANDS 3000
 
-/* Capacities are bytes per second. 0: down or absent. */
+/* Capacities are in bytes per second. A capacity of 0 means down or absent. */
 typedef struct machine {
     uint64_t seed;
     mrail_rng_t rng;
     unsigned num_nodes, num_rails, num_leaf_groups, num_ranks;
     double out[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
     double in[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
-    unsigned node[MACHINE_MAX_RANKS]; /* by rank */
-    unsigned rail[MACHINE_MAX_RANKS]; /* or MRAIL_PLAN_NONE */
+    unsigned node[MACHINE_MAX_RANKS]; /* node of each rank */
+    /* Rail of each rank, or MRAIL_PLAN_NONE. */
+    unsigned rail[MACHINE_MAX_RANKS];
     double link[MACHINE_MAX_RANKS][MACHINE_MAX_RANKS];
-    double up[MACHINE_MAX_RANKS], down[MACHINE_MAX_RANKS]; /* links to the
-                                                            * switch */
+    double up[MACHINE_MAX_RANKS],
+        down[MACHINE_MAX_RANKS]; /* links to the switch */
     unsigned leaf_group[MACHINE_MAX_NODES];
-    /* 0: no limit */
+    /* 0 means no limit. */
     int has_uplinks[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
     double uplink_up[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
     double uplink_down[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
     int hairpin, cross_rail;
-    int many; /* many demands */
+    int many; /* 1 if there are many demands */
     mrail_plan_options_t options;
-    const char *pattern; /* of the demands */
+    const char *pattern; /* kind of the demands */
     unsigned num_demands;
-    mrail_plan_demand_t *demands; /* of this pattern */
+    mrail_plan_demand_t *demands; /* demands of this pattern */
     mrail_plan_demand_t room[2][MACHINE_MAX_DEMANDS];
 } machine_t;
 
-/* The topology of this seed. Some of its demands may have no path. */
+/* Makes the topology of this seed. Some of its demands may have no path. */
 void machine_make(machine_t *machine, uint64_t seed);
 
-/* The planner's topology. `backwards`: in reverse order, where the numbers of
- * ranks allow it. Ends the program if the planner refuses anything. */
+/* Returns the planner's topology. With `backwards`, builds it in reverse order,
+ * where the numbers of ranks allow that. Ends the program if the planner
+ * refuses anything. */
 mrail_plan_topo_t *machine_build(const machine_t *machine, int backwards);
 
 /* Copies the demands, or makes new ones. The previous demands stay in place,

@@ -22,7 +22,7 @@ static uint64_t bytes_key(const model_t *topology, uint32_t from, uint32_t to,
            topology->exchanges[num % topology->num_exchanges].hash;
 }
 
-/* Eight bytes at an offset that is a multiple of eight. */
+/* Returns eight bytes at an offset that is a multiple of eight. */
 static uint64_t bytes_at(uint64_t key, uint64_t offset)
 {
     return mrail_mix64(key + offset / 8);
@@ -58,7 +58,7 @@ static size_t bytes_length(const model_t *topology, size_t length)
 
 /* ---- the ranks ---- */
 
-/* Number of the exchange that the rank is in. */
+/* Returns the number of the exchange that the rank is in. */
 static unsigned exchange_of(const model_t *topology, uint32_t rank)
 {
     return (topology->s.counts[rank].begun - 1) % topology->num_exchanges;
@@ -84,7 +84,8 @@ static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
     return take_error(&rank->fill_error);
 }
 
-/* Marks [offset, offset + length), a chunk of a flow. */
+/* Marks the bytes [offset, offset + length), which are a chunk of a flow, as
+ * arrived. */
 static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
                        uint64_t offset, size_t length)
 {

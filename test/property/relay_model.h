@@ -1,9 +1,9 @@
 /*
  * Ranks of several nodes in one process, with relays over shared-memory pools
- * in plain memory. The network has ordered channels and delivers only on
- * request. A send completes when its receive was posted and has the bytes.
+ * in ordinary memory. The network has ordered channels and delivers only on
+ * request. A send completes when its receive has been posted and has the bytes.
  *
- * The model checks all data: bytes are a function of sender, receiver and
+ * The model checks all data. Bytes are a function of sender, receiver and
  * exchange, and each chunk of a flow must arrive once.
  */
 #ifndef MRAIL_TEST_RELAY_MODEL_H
@@ -26,8 +26,9 @@ enum { MODEL_SEND, MODEL_RECV, MODEL_KINDS };
 
 typedef struct model_request {
     void *buffer;
-    uint32_t length; /* of the buffer, then of the received message */
-    uint32_t order;  /* number on its channel, by kind */
+    uint32_t length; /* of the buffer at first, then of the received message */
+    /* Number on its channel, counted separately for sends and receives. */
+    uint32_t order;
     uint8_t kind, from, to;
     uint8_t is_used, is_done;
 } model_request_t;
@@ -45,7 +46,7 @@ typedef struct model_rank {
     struct topology *topology;
     uint32_t rank;
     mrail_relay_t *relay;
-    /* Result of the next operation, in place of its execution. */
+    /* Result of the next operation, which is then not executed. */
     int fill_error, drain_error, send_error, recv_error, test_error;
 } model_rank_t;
 
@@ -56,17 +57,18 @@ typedef struct model_channel {
     uint32_t none;
 } model_channel_t;
 
-/* Numbers of exchanges of a rank. */
+/* Number of exchanges that a rank has begun and ended. */
 typedef struct model_count {
     uint32_t begun, ended;
 } model_count_t;
 
-/* The mutable state without relays and pools. A search copies it to go back. */
+/* The mutable state, except for relays and pools. A search copies it in order
+ * to go back. */
 typedef struct model_state {
     model_channel_t channels[MODEL_RANKS][MODEL_RANKS];
     uint64_t seen[MODEL_EXCHANGES][MODEL_FLOWS]; /* chunks drained */
     model_count_t counts[MODEL_RANKS];
-    /* Separate for each rank, so that the order of ranks makes no
+    /* Separate for each rank, so that the order of the ranks makes no
      * difference. */
     model_request_t requests[MODEL_RANKS][MODEL_REQUESTS];
 } model_state_t;
@@ -78,43 +80,44 @@ typedef struct topology {
     mrail_relay_shm_pool_t arenas[MODEL_NODES];
     model_rank_t ranks[MODEL_RANKS];
     model_exchange_t exchanges[MODEL_EXCHANGES];
-    unsigned num_exchanges; /* restarts after the last one */
-    int is_stamped;         /* only the first 8 bytes of a chunk are written and
-                     * checked */
+    unsigned num_exchanges; /* starts again after the last one */
+    /* Only the first 8 bytes of a chunk are written and checked. */
+    int is_stamped;
     model_state_t s;
 } model_t;
 
 /* The first call for a zeroed model. per_node[n] is the number of ranks of node
- * n, which have consecutive numbers; 0 ends the list. */
+ * n. Ranks of a node have consecutive numbers. A 0 ends the list. */
 void model_place(model_t *topology, const unsigned *per_node);
 /* Creates pools and relays. */
 void model_init(model_t *topology, size_t chunk, unsigned out_slots,
                 unsigned in_slots);
 void model_cleanup(model_t *topology);
 
-/* The rank begins its next exchange. */
+/* Begins the rank's next exchange. */
 int model_begin(model_t *topology, uint32_t rank);
 
-/* 1: the rank has completed its last exchange, with all bytes. */
+/* Returns 1 if the rank has completed its last exchange, with all bytes. */
 int model_end(model_t *topology, uint32_t rank);
 
-/* 1: the next message from `from` to `to` was delivered. */
+/* Returns 1 if the next message from `from` to `to` was delivered. */
 int model_deliver(model_t *topology, uint32_t from, uint32_t to);
 
-/* Delivers all that can be delivered. Returns the number of messages. */
+/* Delivers everything that can be delivered. Returns the number of messages. */
 unsigned model_deliver_all(model_t *topology);
 
-/* All slots are free and all rings empty. */
+/* Checks that all slots are free and all rings are empty. */
 void model_check_idle(const model_t *topology);
 
 /* Alternates steps and deliveries until every rank has ended `num` exchanges.
  * Fails the test if that does not happen. */
 void model_run(model_t *topology, uint32_t num);
 
-/* Channels into the rank with chunks to post and no posted receive. */
+/* Returns the number of channels into the rank that have chunks to post but no
+ * posted receive. */
 unsigned model_num_bare(const model_t *topology, uint32_t rank);
 
-/* in_slots that these exchanges need. */
+/* Returns the number of in-slots that these exchanges need. */
 unsigned model_min_in_slots(const model_t *topology);
 
 /* Adds a flow to exchange `num`. */

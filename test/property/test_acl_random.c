@@ -1,6 +1,6 @@
 /*
- * Rule sets with random edits, against a map of all ports: the check of
- * src/fabric/acl.h finds what painting port by port finds.
+ * Rule sets with random edits, compared with a map of all ports. The check in
+ * src/fabric/acl.h must find what marking every single port finds.
  *
  * MRAIL_SEED=N in the environment runs one seed.
  */
@@ -26,7 +26,7 @@
 
 typedef struct rule {
     unsigned first, last;
-    uint32_t target; /* or NONE */
+    uint32_t target; /* target of the rule, or NONE */
 } rule_t;
 
 typedef struct rule_set {
@@ -68,7 +68,7 @@ static void edit(rule_set_t *set, mrail_rng_t *rng)
     unsigned by = 1 + below(rng, 300);
 
     switch (below(rng, 8)) {
-    case 0: /* another place in the text */
+    case 0: /* move it elsewhere in the text */
         old = *rule;
         *rule = *other;
         *other = old;
@@ -91,7 +91,7 @@ static void edit(rule_set_t *set, mrail_rng_t *rng)
     case 6:
         rule->target = NONE;
         break;
-    default: /* two rules for one */
+    default: /* split the rule into two */
         if (set->num < MAX_RULES && rule->first < rule->last) {
             unsigned cut = rule->first + below(rng, rule->last - rule->first);
 
@@ -105,7 +105,7 @@ static void edit(rule_set_t *set, mrail_rng_t *rng)
 
 /* ---- The map of all ports ---- */
 
-static uint32_t owner[65536]; /* place of a rule, or NONE */
+static uint32_t owner[65536]; /* index of a rule, or NONE */
 
 static uint32_t target_at(const rule_set_t *set, unsigned port)
 {
@@ -126,8 +126,9 @@ static int is_painted_twice(const rule_set_t *set, unsigned index)
     return twice;
 }
 
-/* A segment as the lanes use it: all of its ports that have an uplink have the same
- * one, that of the uplink's other segments, and no other uplink has it. */
+/* Checks a segment as the lanes use it. All of its ports that have an uplink
+ * must have the same one. It must be the uplink of the other segments of
+ * `uplink`, and no other uplink may have it. */
 static int is_misplaced(const rule_set_t *set, const mrail_acl_t *acl,
                         unsigned uplink, unsigned segment, uint32_t *home)
 {
@@ -229,7 +230,7 @@ static void write_sonic(const rule_set_t *set, FILE *stream)
     fputs("}}\n", stream);
 }
 
-/* Routes and rules before the marks. */
+/* Routes and rules are written before the marks. */
 static void write_linux(const rule_set_t *set, FILE *stream)
 {
     for (unsigned i = 0; i < set->num; ++i) {
@@ -293,7 +294,7 @@ static void run_seed(uint64_t seed)
 
     mrail_rng_init(&rng, seed);
     make_good(&set, &rng);
-    /* Seeds without an edit have no finding. */
+    /* Without an edit, a rule set has no finding. */
     for (edits = below(&rng, 8); edits > 0; --edits) {
         edit(&set, &rng);
     }

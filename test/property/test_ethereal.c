@@ -1,5 +1,5 @@
-/* Minimal splitting: src/orchestrator/ethereal.c. [Ethereal], Theorem 1 over all
- * numbers of flows and uplinks, path states, order and start times. */
+/* Minimal splitting: src/orchestrator/ethereal.c. Tests [Ethereal], Theorem 1,
+ * over all numbers of flows and uplinks, path states, order and start times. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -31,7 +31,8 @@ static uint32_t gcd(uint32_t a, uint32_t b)
     return (b == 0) ? a : gcd(b, a % b);
 }
 
-/* Load of an uplink in 1/pieces of a flow, by adding the pieces up. */
+/* Computes the load of an uplink, in 1/pieces of a flow, by adding up the
+ * pieces. */
 static void check_split(uint32_t flows, uint32_t uplinks)
 {
     mrail_ethereal_split_t split = mrail_ethereal_split(flows, uplinks);
@@ -49,7 +50,7 @@ static void check_split(uint32_t flows, uint32_t uplinks)
         load[piece.uplink] += split.pieces / piece.pieces;
     }
     for (uint32_t u = 0; u < uplinks; ++u) {
-        /* n/s flows: the load of optimal spraying, exactly. */
+        /* Exactly n/s flows, which is the load of optimal spraying. */
         assert_int_equal(load[u] * uplinks, (uint64_t)flows * split.pieces);
     }
     for (uint32_t f = 0; f < flows; ++f) {
@@ -68,8 +69,8 @@ static void test_every_load_is_that_of_spraying(void **state)
     }
 }
 
-/* No split of each remaining flow into fewer pieces has equal loads: r c / s is
- * not whole for c below s/g. */
+/* Splitting each remaining flow into fewer pieces never gives equal loads,
+ * because r c / s is not an integer for c below s/g. */
 static void test_split_is_minimal(void **state)
 {
     for (uint32_t flows = 1; flows < MAX_FLOWS; ++flows) {
@@ -107,7 +108,7 @@ static void test_bytes_cover_the_flow(void **state)
     }
 }
 
-/* A failed path is bad until its timer resets it; new work avoids it. */
+/* A failed path is bad until its timer resets it, and new work avoids it. */
 static void test_path_states(void **state)
 {
     mrail_ethereal_paths_t paths;
@@ -120,11 +121,11 @@ static void test_path_states(void **state)
     assert_int_equal(good[0], 0);
     assert_int_equal(good[1], 2);
     assert_int_equal(good[2], 3);
-    /* A second failure starts the timer again. */
+    /* A second failure restarts the timer. */
     mrail_ethereal_path_fail(&paths, 1, 50, 100);
     assert_int_equal(mrail_ethereal_paths_good(&paths, 149, good), 3);
     assert_int_equal(mrail_ethereal_paths_good(&paths, 150, good), 4);
-    /* No good path: all are tried. */
+    /* Without a good path, all are tried. */
     for (uint32_t u = 0; u < 4; ++u) {
         mrail_ethereal_path_fail(&paths, u, 200, 100);
     }
@@ -148,7 +149,8 @@ static void test_order_is_a_permutation(void **state)
         }
         assert_true(mask == UINT64_MAX >> (64 - count));
     }
-    /* Each item comes first about equally often: 8000 orders of 8. */
+    /* Over 8000 orders of 8 items, each item comes first about equally
+     * often. */
     mrail_rng_init(&rng, 1);
     for (unsigned i = 0; i < 8000; ++i) {
         mrail_ethereal_shuffle(&rng, order, 8);

@@ -1,7 +1,7 @@
 /*
  * Exchanges in flow-level simulation over random messages and fabrics:
- * src/fabric/simulate.c. The bound, conservation of bytes, Ethereal against
- * spraying, random ports against balls in bins, and failures.
+ * src/fabric/simulate.c. The tests cover the bound, conservation of bytes,
+ * Ethereal against spraying, random ports against balls in bins, and failures.
  */
 #include "config.h"
 
@@ -125,7 +125,7 @@ static void assert_near(double value, double wanted)
     }
 }
 
-/* One message alone: the NIC is the bottleneck of every path. */
+/* With a single message, the NIC is the bottleneck of every path. */
 static void test_single_flow(void **state)
 {
     begin(parallel);
@@ -136,7 +136,8 @@ static void test_single_flow(void **state)
     end();
 }
 
-/* No method beats the bound, and each carries all bytes through the NICs. */
+/* No method is faster than the bound, and each method carries all bytes through
+ * the NICs. */
 static void test_bound(void **state)
 {
     static const char *const texts[] = {leaf_spine, parallel, three_tiers};
@@ -180,7 +181,7 @@ static void test_bound(void **state)
 }
 
 /* [Ethereal] Theorem 1: equal flows take the time of spraying, and every uplink
- * carries the same. DNLB likewise with a lane for each path. */
+ * carries the same bytes. The same holds for DNLB with a lane for each path. */
 static void check_equal(double spray_s, mrail_sim_method_t method,
                         unsigned lanes)
 {
@@ -202,7 +203,7 @@ static void test_ethereal(void **state)
         alltoall(RATE);
         check_equal(run(MRAIL_SIM_SPRAY, 1, 1), MRAIL_SIM_ETHEREAL, 1);
         check_equal(run(MRAIL_SIM_SPRAY, 1, 1), MRAIL_SIM_DNLB, lanes[t]);
-        /* Each NIC to the one half the fabric away. */
+        /* Each NIC sends to the NIC halfway across the fabric. */
         trial.num = 0;
         for (uint32_t i = 0; i < trial.num_nics; ++i) {
             message(i, (i + trial.num_nics / 2) % trial.num_nics, RATE);
@@ -214,8 +215,9 @@ static void test_ethereal(void **state)
     }
 }
 
-/* N senders, N paths, m equal flows each with random ports: the time is that of the
- * fullest of N bins with N m balls. Lanes that pull are not slower. */
+/* N senders and N paths, with m equal flows each on random ports. The time is
+ * that of the fullest of N bins with N m balls. Lanes that pull are not
+ * slower. */
 static void test_balls_in_bins(void **state)
 {
     static const struct {
@@ -268,8 +270,8 @@ static int run_failing(mrail_sim_method_t method, uint32_t link,
                          &trial.result);
 }
 
-/* The link of a host fails: its messages have no path, with any method. After the
- * last message of that host the failure changes nothing. */
+/* If the link of a host fails, its messages have no path, with any method.
+ * After the last message of that host, the failure changes nothing. */
 static void test_host_fails(void **state)
 {
     begin(leaf_spine);
@@ -285,8 +287,8 @@ static void test_host_fails(void **state)
     end();
 }
 
-/* Any link between switches fails: nothing goes over it afterwards, and all bytes
- * arrive. */
+/* If any link between switches fails, nothing crosses it afterwards, and all
+ * bytes arrive. */
 static void test_link_fails(void **state)
 {
     static const char *const texts[] = {leaf_spine, parallel, three_tiers};

@@ -1,16 +1,18 @@
 /*
  * Peers that reach different rails, in virtual time. A process reads from all
  * peers at once, with the engine's scheduler, meters and fair shares, over
- * rails that divide evenly between busy lanes. Each far node has rails of its
- * own, as fast or slower, some of them dead.
+ * rails that divide equally among busy lanes. Each far node has its own rails,
+ * which are as fast or slower; some of them are dead.
  *
- *   by hand    the pair of `contrib/bench alltoallv`: close to the lower bound
- *   seeds      random topologies: earlier on average than without fair shares,
- *              and hardly later in the worst case. (Later is possible: the
- *              division does not know that a far end is slower than its rails.)
+ *   by hand    the pair of `contrib/bench alltoallv` takes close to the lower
+ *              bound
+ *   seeds      random topologies: on average, exchanges end earlier than
+ *              without fair shares, and in the worst case hardly later. (They
+ *              may end later because the division does not know when a far end
+ *              is slower than its rails.)
  *   no idling  a slow far end does not keep a rail from other peers
  *
- * The comparison runs the same engine without fair shares.
+ * For comparison, the same engine runs without fair shares.
  */
 #include "config.h"
 #include "rail/sched.h"
@@ -35,10 +37,9 @@
 #define STEP_NS (100 * MRAIL_NS_PER_US)
 #define LIMIT_NS (60 * MRAIL_NS_PER_SEC)
 #define SEEDS 1000
-#define WORST                                                                  \
-    1.04           /* limit of every seed, relative to the time without fair
-                    * shares ... */
-#define WORSE 1.02 /* ... and of all but one in 200 */
+/* Limit of every seed, relative to the time without fair shares. */
+#define WORST 1.04
+#define WORSE 1.02 /* limit of all but one seed in 200 */
 
 typedef struct {
     mrail_sched_lane_t sched;
@@ -46,15 +47,15 @@ typedef struct {
         size_t length;
         double left;
         mrail_ns_t post_ns;
-    } seg[MAX_SEGS]; /* a ring */
+    } seg[MAX_SEGS]; /* ring buffer */
     unsigned first, count;
-    double rate; /* in this step */
+    double rate; /* rate in this step */
     uint16_t large;
 } lane_t;
 
 typedef struct {
     unsigned node;
-    uint64_t bytes; /* waiting */
+    uint64_t bytes; /* bytes waiting */
     uint64_t moved;
     mrail_ns_t start_ns;
     mrail_ns_t end_ns;
@@ -66,16 +67,16 @@ typedef struct {
 typedef struct {
     unsigned num_rails, num_peers, num_nodes;
     double rate[MAX_RAILS];           /* bytes per second of the local rails */
-    double far[MAX_NODES][MAX_RAILS]; /* of the far node's rails; 0: down */
-    mrail_ns_t busy_ns;               /* other traffic has 2/3 of the local
-                                       * rails until then */
+    double far[MAX_NODES][MAX_RAILS]; /* rails of the far node; 0 if down */
+    /* Until then, other traffic has 2/3 of the local rails. */
+    mrail_ns_t busy_ns;
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
     mrail_fair_share_t fair_share;
     mrail_ns_t period_ns;
     mrail_ns_t now_ns;
-    mrail_ns_t away_ns; /* the process has no core until then */
-    int shared;         /* fair shares are in use */
+    mrail_ns_t away_ns; /* until then, the process has no core */
+    int shared;         /* 1 if fair shares are in use */
     mrail_rng_t rng;
 } scenario_t;
 
@@ -91,7 +92,8 @@ static uint32_t reach(const scenario_t *w, const peer_t *peer)
 
 /* ---- the rails ---- */
 
-/* A resource: a local rail, or one of a far node. */
+/* Returns the index of a resource, which is a local rail or a rail of a far
+ * node. */
 static unsigned resource(const scenario_t *w, const peer_t *peer, unsigned r,
                          int is_far)
 {
@@ -125,8 +127,8 @@ static void fill_begin(scenario_t *w, fill_t *fill)
     }
 }
 
-/* Raises all lanes equally until a resource is full, which fixes its lanes. 0:
- * no lane is left. */
+/* Raises the rates of all lanes equally until a resource is full, which fixes
+ * its lanes. Returns 0 if no lane is left. */
 static int fill_round(scenario_t *w, fill_t *fill)
 {
     unsigned tight = NUM_RESOURCES;
@@ -290,7 +292,7 @@ static void pump(scenario_t *w, peer_t *peer)
     }
 }
 
-/* 0: all is done. */
+/* Returns 0 if everything is done. */
 static int progress(scenario_t *w)
 {
     unsigned open = 0;
@@ -333,8 +335,8 @@ static void scenario_ready(scenario_t *w)
     }
 }
 
-/* Bytes of each peer, that are there so long after the begin; returns seconds.
- */
+/* Transfers `bytes` of each peer, which become available `late_ns` after the
+ * start. Returns the time in seconds. */
 static double transfer(scenario_t *w, const uint64_t *bytes,
                        const mrail_ns_t *late_ns)
 {
@@ -357,7 +359,8 @@ static double transfer(scenario_t *w, const uint64_t *bytes,
     return 0;
 }
 
-/* 3 peers on a node with all rails, 4 on a node without rail 1. */
+/* Three peers are on a node with all rails, and four on a node without rail
+ * 1. */
 static void scenario_case(scenario_t *w, int shared)
 {
     static const double rates[] = {200e6, 100e6, 50e6, 50e6};
@@ -376,8 +379,8 @@ static void scenario_case(scenario_t *w, int shared)
     scenario_ready(w);
 }
 
-/* Time of the second transfer relative to the minimum. The first one measures
- * the rates. */
+/* Returns the time of the second transfer relative to the minimum. The first
+ * transfer measures the rates. */
 static double run_case(int shared)
 {
     const uint64_t bytes[] = {11200000, 11200000, 11200000, 11200000,
@@ -430,7 +433,8 @@ static void draw(scenario_t *w, uint64_t seed, int shared)
     scenario_ready(w);
 }
 
-/* Sum of three transfers; the second one begins during others. */
+/* Returns the total time of three transfers. The second one begins while others
+ * are in progress. */
 static double run_seed(uint64_t seed, int shared)
 {
     uint64_t bytes[MAX_PEERS];
@@ -491,8 +495,8 @@ static void test_seeds(void **state)
 
 /* ---- no idling ---- */
 
-/* Bytes in 2 s for the peers that reach all rails, next to a peer with one rail
- * whose far end has a tenth of the rate. */
+/* Returns the bytes that the peers that reach all rails get in 2 s, next to a
+ * peer with one rail whose far end has a tenth of the rate. */
 static double run_slow(int shared)
 {
     const uint64_t bytes[] = {1ull << 40, 1ull << 40};

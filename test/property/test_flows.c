@@ -26,11 +26,11 @@
 #define GAP 0.01
 #define ITERATIONS 50000
 /* Digest of the divisions of test_same_everywhere() with gcc, x86-64, -O2. It
- * changes with the arithmetic. */
+ * changes if the arithmetic changes. */
 #define GOLDEN 0xa84c901d388614a2ull
 
-/* Each demand has an out row of its own. All share one in row without links:
- * row 0. */
+/* Each demand has its own out row. All share one in row without links, row
+ * 0. */
 static struct {
     mrail_flows_links_t links;
     mrail_flows_problem_t problem;
@@ -100,7 +100,7 @@ static void add_demand(double bytes, unsigned count)
     unsigned k = w.problem.num_demands;
 
     if (count == 0) {
-        return; /* no path, so nothing to divide */
+        return; /* no path, so there is nothing to divide */
     }
     assert_true(k < MAX_DEMANDS);
     for (unsigned lane = count; lane < MAX_LANES; ++lane) {
@@ -136,7 +136,7 @@ static mrail_flows_t *created(void)
 typedef struct shape {
     unsigned nodes, rails;
     int gpus;      /* as many per node as rails, one for each */
-    unsigned dead; /* dead rails, per cent */
+    unsigned dead; /* dead rails in percent */
     int unequal;
 } shape_t;
 
@@ -222,7 +222,8 @@ static shape_t random_shape(uint64_t seed)
 
 /* ---- checks ---- */
 
-/* `bytes` is by demand and lane, with or without padding. */
+/* Returns the congestion. `bytes` is indexed by demand and lane, with or
+ * without padding. */
 static double congestion_of(const double *bytes, unsigned stride)
 {
     double load[MAX_LINKS] = {0}, most = 0;
@@ -264,7 +265,8 @@ static int is_near(double a, double b)
     return off <= 1e-9 * MRAIL_MAX(a, b);
 }
 
-/* The division has all bytes, and the reported loads are right. */
+/* Checks that the division has all bytes, and that the reported loads are
+ * right. */
 static void check_division(const mrail_flows_t *flows)
 {
     const double *bytes = mrail_flows_bytes(flows);
@@ -352,8 +354,8 @@ static void test_one_demand(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* With equal rails, no node can finish before its bytes have passed all of its
- * rails, and all nodes can finish then. */
+/* With equal rails, a node cannot finish before its bytes have crossed all of
+ * its rails. All nodes can finish at that time. */
 static void test_nodes_equal(void **state)
 {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -380,8 +382,7 @@ static void test_nodes_equal(void **state)
     }
 }
 
-/* A demand with one path only, and another demand that should avoid that
- * path. */
+/* One demand has only one path, which another demand should avoid. */
 static void test_makes_room(void **state)
 {
     static const unsigned narrow[] = {0}, wide[] = {1};
@@ -428,7 +429,7 @@ static void test_random(void **state)
     }
 }
 
-/* A slightly changed exchange starts from the earlier prices. */
+/* A slightly changed exchange starts from the previous prices. */
 static void test_again(void **state)
 {
     unsigned first = 0, again = 0;
@@ -453,8 +454,9 @@ static void test_again(void **state)
     assert_true(again * 4 < first);
 }
 
-/* Within a congestion a little above the minimum, relayed bytes reach the bound
- * in nearly all cases. The bound also holds for the division of phase 1. */
+/* With a congestion limit slightly above the minimum, relayed bytes reach the
+ * bound in nearly all cases. The bound also holds for the division of phase
+ * 1. */
 static void test_shorten(void **state)
 {
     unsigned count = 0, near = 0;
@@ -490,7 +492,7 @@ static void test_shorten(void **state)
 }
 
 /* Prices may be higher if paths have fewer links. If paths have more links in
- * the next problem, e^-price over all links of a path must stay a normal
+ * the next problem, e^-price over all links of a path must remain a normal
  * number. */
 static void test_paths_get_longer(void **state)
 {
@@ -526,7 +528,7 @@ static void test_paths_get_longer(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Cut sets: the ports out of a node, and into it. */
+/* Makes the cut sets, which are the ports out of each node and into it. */
 static void make_sets(const shape_t *s)
 {
     for (unsigned e = 0; e < w.links.num_links; ++e) {
@@ -539,8 +541,9 @@ static void make_sets(const shape_t *s)
     w.links.parent = w.parent;
 }
 
-/* A warm start is a valid division within its limit, which is close to a proved
- * bound. If it fails, the next one starts anew. */
+/* A warm start is a valid division within its limit, and the limit is close to
+ * a proved bound. If a warm start fails, the next division starts from
+ * scratch. */
 static void test_warm_start(void **state)
 {
     unsigned count = 0, found = 0;
@@ -576,7 +579,8 @@ static void test_warm_start(void **state)
     assert_true(found * 3 > count * 2);
 }
 
-/* Two ports of 1 GB/s behind an uplink of 3 GB/s: 2 GB take a second, not two thirds. */
+/* Two ports of 1 GB/s are behind an uplink of 3 GB/s. 2 GB take one second, not
+ * two thirds. */
 static void test_parents(void **state)
 {
     const unsigned left[] = {1, 0}, right[] = {2, 0};
@@ -601,10 +605,10 @@ static void test_parents(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Three lanes without out links, and with one in link of 1 GB/s each; the links
- * are a cut. Two demands of 0.5 GB have one lane only. In the first iteration a
- * third demand is there, too; its bytes move to the lane with room at the other
- * end. */
+/* Three lanes have no out link and one in link of 1 GB/s each. These in links
+ * are a cut. Two demands of 0.5 GB can use only one lane each. In the first
+ * iteration, a third demand uses those lanes as well. Its bytes must move to
+ * the lane that has room at the other end. */
 static void test_room_at_the_other_end(void **state)
 {
     static const uint32_t lanes[] = {1, 7, 2};
@@ -641,9 +645,9 @@ static void test_room_at_the_other_end(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* The same. In addition, all bytes of the second demand pass one more link. An
- * earlier move filled that link to the limit: moves within it do not raise its
- * load. */
+/* As in the previous test, but all bytes of the second demand also cross
+ * another link, which an earlier move has filled to the limit. Moves that stay
+ * on that link do not raise its load. */
 static void test_full_and_shared(void **state)
 {
     enum { SHARED = 3, NARROW, WIDE, NUM_LINKS };
@@ -658,7 +662,8 @@ static void test_full_and_shared(void **state)
     memcpy(w.capacity, capacity, sizeof(capacity));
     make_sets(&(shape_t){.nodes = 0});
     w.links.num_sets = 1;
-    w.problem.num_rows = 2; /* in rows: a cut, without links */
+    /* In row 0 crosses the cut; in row 1 has no links. */
+    w.problem.num_rows = 2;
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
         *slot_of(1, lane) = no_links(lane < 3);
@@ -689,7 +694,8 @@ static void test_full_and_shared(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* The start and first bound of two lanes of 1 GB/s for 2 GB. */
+/* Returns the first bound for 2 GB on two lanes of 1 GB/s, after a warm
+ * start. */
 static double bound_of_two(const unsigned *left, const unsigned *right,
                            unsigned num_links, unsigned *iterations_p)
 {
@@ -708,7 +714,7 @@ static double bound_of_two(const unsigned *left, const unsigned *right,
 }
 
 /* A set is a cut only if no path avoids it. If two sets cut a row, the narrower
- * one counts, in any order of links. */
+ * one counts, whatever the order of the links. */
 static void test_sets(void **state)
 {
     unsigned iterations;
@@ -734,7 +740,7 @@ static void test_sets(void **state)
     assert_int_equal(iterations, 1);
 }
 
-/* Lanes that a demand must not take although its rows have them. */
+/* A demand must not use certain lanes, although its rows have them. */
 static void test_rail_masks(void **state)
 {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
@@ -760,7 +766,7 @@ static void test_rail_masks(void **state)
     }
 }
 
-/* Small pieces are merged, but never push a link above the limit. */
+/* Small pieces are merged, but a merge never pushes a link above the limit. */
 static void test_merge(void **state)
 {
     unsigned before = 0, after = 0;
@@ -804,7 +810,7 @@ static void test_merge(void **state)
     assert_true(after * 4 < before * 3);
 }
 
-/* Another unit of bytes and capacities. */
+/* A change of the unit of bytes and capacities has no effect. */
 static void test_scale(void **state)
 {
     static double bytes[MAX_DEMANDS * MAX_LANES];
@@ -832,7 +838,7 @@ static void test_scale(void **state)
     }
 }
 
-/* FNV-1a over values: independent of the byte order. */
+/* FNV-1a over values, independent of the byte order. */
 static uint64_t digest(uint64_t sum, double value)
 {
     uint64_t bits;
@@ -845,7 +851,7 @@ static uint64_t digest(uint64_t sum, double value)
 }
 
 /* Ranks plan separately and need equal plans, from every compiler and at every
- * level of optimisation. */
+ * optimisation level. */
 static void test_same_everywhere(void **state)
 {
     uint64_t sum = 0xcbf29ce484222325ull;

@@ -1,7 +1,7 @@
 /*
- * Max-min fair rates and routes: src/fabric/fluid.c, route.c, over seeds. Rates are
- * compared with a solver that raises all rates in small exact steps, and with the
- * definition; routes with the fabric.
+ * Max-min fair rates and routes, over seeds: src/fabric/fluid.c and route.c.
+ * Rates are compared with the definition, and with a solver that raises all
+ * rates in small exact steps. Routes are compared with the fabric.
  */
 #include "config.h"
 
@@ -79,8 +79,9 @@ static mrail_fluid_t *build(const network_t *net)
     return fluid;
 }
 
-/* Raises the rates of all flows that are free together, up to the next full link.
- * No order of links, no heap: written apart from the subject. */
+/* Raises the rates of all flows that are not fixed together, up to the next
+ * full link. It uses neither an order of links nor a heap, so that it is
+ * independent of the code under test. */
 static void solve(const network_t *net, const int *is_there, double *rate)
 {
     int is_free[MAX_FLOWS];
@@ -122,7 +123,7 @@ static void solve(const network_t *net, const int *is_there, double *rate)
     }
 }
 
-/* The whole run by that solver: the ends of all flows. */
+/* Runs the exchange with that solver, and computes when each flow ends. */
 static void simulate(const network_t *net, double *end_s)
 {
     double left[MAX_FLOWS], rate[MAX_FLOWS], now_s = 0;
@@ -176,7 +177,7 @@ static void test_rates_of_random_networks(void **state)
         }
         solve(&net, is_there, rate);
         fluid = build(&net);
-        /* Shorter than any flow: the first rates. */
+        /* This is shorter than any flow, so it shows the initial rates. */
         assert_int_equal(mrail_fluid_run(fluid, 1e-6, 0), 0);
         for (unsigned f = 0; f < net.num_flows; ++f) {
             check_near(seed, "rate", mrail_fluid_rate(fluid, f), rate[f]);
@@ -205,7 +206,7 @@ static void test_ends_of_random_networks(void **state)
                 carried[net.links[f][i]] += net.bytes[f];
             }
         }
-        /* No byte is lost or doubled, and no link is faster than it can be. */
+        /* No byte is lost or duplicated, and no link exceeds its capacity. */
         for (unsigned l = 0; l < net.num_links; ++l) {
             check_near(seed, "bytes", mrail_fluid_link_bytes(fluid, l),
                        carried[l]);
@@ -217,8 +218,8 @@ static void test_ends_of_random_networks(void **state)
     }
 }
 
-/* A quantum never makes an exchange end sooner; here, by at most one quantum for
- * each group later. */
+/* A quantum never makes an exchange end sooner. Here it ends later by at most
+ * one quantum for each group. */
 static void test_quantum(void **state)
 {
     for (uint64_t seed = 0; seed < num_seeds(1000); ++seed) {
@@ -298,7 +299,8 @@ static const char fat_tree[] = "host h[1-16]\nleaf l[1-2],x[1-2]\n"
                                "link x[1-2] s[3-4] 1MB x2\n"
                                "link s[1-4] c[1-3] 1MB\n";
 
-/* Consecutive links share a node; they go up, then down, to the destination. */
+/* Consecutive links share a node. The path goes up, then down to the
+ * destination. */
 static void check_path(const mrail_fabric_t *fabric, uint32_t from, uint32_t to,
                        const mrail_route_t *route)
 {
@@ -379,7 +381,7 @@ static void test_routes(void **state)
     }
 }
 
-/* Uplink k comes down by parallel link k, as spine VRFs do. */
+/* Traffic on uplink k comes down on parallel link k, as with spine VRFs. */
 static void test_spine_pairs(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(leaf_spine);
@@ -399,7 +401,7 @@ static void test_spine_pairs(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* A failed uplink: ECMP, fall-through and drop. */
+/* A failed uplink with ECMP, fall-through and drop. */
 static void test_failed_uplink(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(leaf_spine);
@@ -422,7 +424,7 @@ static void test_failed_uplink(void **state)
             check_path(fabric, 0, 7, &route);
             assert_int_not_equal(route.links[1] / 2, failed);
         }
-        /* Other segments and the way inside the rack are as before. */
+        /* Other segments, and the path inside the rack, are unchanged. */
         assert_int_equal(mrail_route_find(router, 0, 7, 0xC000, &route), 0);
         assert_int_equal(mrail_route_find(router, 0, 1, first, &route), 0);
         mrail_router_link(router, failed, 1);
@@ -435,8 +437,8 @@ static void test_failed_uplink(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* ECMP spreads random ports over all uplinks: 8000 over 8, within 5 standard
- * deviations. */
+/* ECMP spreads random ports over all uplinks. 8000 ports over 8 uplinks are
+ * within 5 standard deviations of equal numbers. */
 static void test_hash_spreads(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(leaf_spine);

@@ -1,21 +1,20 @@
 /*
  * Two complete engines over fake verbs, in virtual time. Control messages are
- * lost, duplicated, late and reordered; lanes are evicted at any time; a
+ * lost, duplicated, late and reordered. Lanes are evicted at any time. A
  * process computes, or dies silently. For every seed:
  *
- * - A request meets the QP that its own QP is connected to, with a buffer for it,
- *   and never a destroyed one. Nothing is posted to a released lane.
+ * - A request finds the QP that its own QP is connected to, with a buffer for
+ *   it, and never a destroyed one. Nothing is posted to a released lane.
  * - No QP is destroyed while a request is in flight or a completion waits.
- * - No place in the lane table is used twice.
+ * - No entry of the lane table is used twice.
  * - Messages arrive once and in order. Operations complete once, with all their
  *   bytes, and access no memory afterwards. A message behind a fence follows
- *   everything before it, and a flush completes after that.
- * - At the end no credit and no buffer is lost or duplicated, although either end
- *   recalls idle credits. While no lane
- *   fails, there is a buffer for each message.
- * - At the end no request is pending and both ends have the same lanes. Otherwise
- *   the live end has given the other up; a waiting user asks, as UCX's keepalive
- *   does.
+ *   everything before it, and a flush completes after everything before it.
+ * - At the end, no credit or buffer is lost or duplicated, although either end
+ *   recalls idle credits. While no lane fails, there is a buffer for each message.
+ * - At the end, no request is pending and both ends have the same lanes.
+ *   Otherwise the live end has given the other up. A waiting user checks the
+ *   endpoint, as UCX's keepalive does.
  */
 #include "config.h"
 #include "test/sim/engine_pair.h"
@@ -32,13 +31,13 @@
 #else
 #define SEEDS_FULL 30000
 #endif
-#define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
+#define ACTIVE_STEPS 6000 /* each of 0 to 4 ms */
 #define RESERVE                                                                \
     (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
 #define AGAIN_STEPS 300
-/* After a failed lane, the sender asks a computing peer again, and the peer's
- * few buffers for such requests may run out. More than one in this many
- * messages is an error. */
+/* After a lane fails, the sender repeats its requests to a peer that computes,
+ * and the peer's few buffers for these requests may run out. More than one in
+ * this many messages is an error. */
 #define RNR_RARE 10000
 #define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
@@ -102,7 +101,7 @@ static void count_op(side_t *side, int ret)
     side->num_ops += (ret == -EINPROGRESS);
 }
 
-/* Evicts a lane, as the engine does when another peer needs it. */
+/* Evicts a lane, as the engine does when another peer needs one. */
 static void take_back(side_t *side)
 {
     mrail_peer_t *peer = peer_of(side);
@@ -264,7 +263,7 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path without replies is probed now and then, for ever. */
+/* A path without replies is probed repeatedly, without limit. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
@@ -297,7 +296,8 @@ static int waits_for_peer(const side_t *side)
                               !mrail_list_empty(&peer->flushes_pending));
 }
 
-/* Checks, for the peer's messages: limit, sent, advertised. */
+/* Checks that, for the peer's messages, the limit, the sent and the advertised
+ * credits agree. */
 static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
 {
     const mrail_engine_t *engine = lane->peer->engine;
@@ -321,7 +321,8 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
           "lane %u: %u credits are not advertised", lane->slot, unadvertised);
 }
 
-/* Each buffer is posted or about to be, and belongs to a lane or is spare. */
+/* Checks that each buffer is posted or about to be posted, and belongs to a
+ * lane or is spare. */
 static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
 {
     unsigned batch = engine->num_repost[rail->index];
@@ -432,7 +433,7 @@ static void run_step(mrail_ns_t step_ns)
     run_side(&w.side[1]);
 }
 
-/* Delivers all late messages; nothing is lost from here on. */
+/* Delivers all late messages. From here on, nothing is lost. */
 static void run_until_idle(void)
 {
     side_t *left = &w.side[0]; /* the other side may be dead */
@@ -447,7 +448,7 @@ static void run_until_idle(void)
 
         run_step(10 * MRAIL_NS_PER_MS);
         if (w.side[1].dead && waits_for_peer(left)) {
-            (void)mrail_ep_check(left->ep); /* as UCX's keepalive does */
+            (void)mrail_ep_check(left->ep); /* UCX's keepalive does the same */
         }
         for (unsigned i = 0; i < 2; ++i) {
             is &= w.side[i].dead || is_quiet(&w.side[i], &w.side[!i]);
@@ -457,8 +458,8 @@ static void run_until_idle(void)
     }
 }
 
-/* Sends as many messages as lanes have buffers, to a side that does not poll.
- * No lane fails any more, so no buffer may be missing. */
+/* Sends as many messages as the lanes have buffers, to a side that does not
+ * poll. No lane fails any more, so no buffer may be missing. */
 static void send_again(void)
 {
     w.breaks = 0;

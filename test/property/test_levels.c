@@ -1,8 +1,8 @@
 /*
- * src/orchestrator/levels.c, water_fill.c: plans in two levels. Every piece
+ * src/orchestrator/levels.c and water_fill.c: plans in two levels. Every piece
  * uses an existing path, and the pieces of a demand cover it. Small demands use
  * the fewest relays, and loads are as reported. The congestion is within the
- * gap of its proof, and relayed bytes are close to those of an undivided plan.
+ * gap of its bound, and relayed bytes are close to those of an undivided plan.
  */
 #include "config.h"
 #include "orchestrator/water_fill.h"
@@ -26,8 +26,9 @@
 #define MAX_RANKS (MAX_NODES * MAX_RAILS)
 #define SMALL 1000000u /* the default of relay_threshold */
 #define ROUNDING 1e-5
-#define NOTHING 1e-4 /* of all bytes: relays below this do not count */
-#define GAP 0.02     /* the default */
+/* Fraction of all bytes below which relayed bytes do not count. */
+#define NOTHING 1e-4
+#define GAP 0.02 /* the default */
 
 static struct {
     unsigned nodes, rails, ranks,
@@ -37,12 +38,10 @@ static struct {
     size_t num_demands;
     int is_paired;      /* pairwise GPU links within a node */
     int has_cross_rail; /* paths between rails through the spine */
-    double link[MAX_RANKS * 4 +
-                MAX_RAILS * MAX_NODES * 2]; /* bytes, computed by the test */
-    double
-        pair[MAX_RANKS]
-            [MRAIL_PLAN_MAX_PAIRWISE]; /* the same, by sender and place of the
-                                    * receiver */
+    /* In bytes, computed by the test. */
+    double link[MAX_RANKS * 4 + MAX_RAILS * MAX_NODES * 2];
+    /* The bytes on pairwise links, by sender and by place of the receiver. */
+    double pair[MAX_RANKS][MRAIL_PLAN_MAX_PAIRWISE];
     mrail_rng_t rng;
 } w;
 
@@ -89,9 +88,9 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
     }
 }
 
-/* Ranks of a node are bound to its rails in rotation. GPU links go to a switch
- * unless they are pairwise. `is_free` adds a multi-rail rank without demands:
- * that topology is planned undivided. */
+/* Binds the ranks of a node to its rails in rotation. GPU links go to a switch
+ * unless they are pairwise. `is_free` adds a multi-rail rank without demands,
+ * so that the topology is planned undivided. */
 static mrail_plan_topo_t *make_topo(unsigned dead, unsigned leaf_groups,
                                     int is_free)
 {
@@ -142,13 +141,14 @@ enum {
     NUM_PATTERNS
 };
 
-/* 1 if the rail of this rank is dead. */
+/* Returns 1 if the rail of this rank is dead. */
 static int is_lame(unsigned rank)
 {
     return !w.is_up[node_of(rank) * w.rails + rail_of(rank)];
 }
 
-/* Bytes between one rank and one rail, in the patterns with dead own rails. */
+/* Returns the bytes between one rank and one rail, in the patterns with dead
+ * own rails. */
 static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
                            int is_small)
 {
@@ -162,14 +162,17 @@ static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
         return (turn == 2) ? 200000 : 0;
     }
     if (to ==
-        from + (w.nodes - 1) * w.per) { /* on the first node: without relays */
+        /* The receiver is the sender's counterpart on the last node, so no
+         * relay is needed. */
+        from + (w.nodes - 1) * w.per) {
         return 10000000000;
     }
     return is_wanted ? (is_small ? SMALL : 30000000) : 0;
 }
 
-/* Random sizes, some small; a hot receiver on another node; equal sizes; one
- * rail with much or little; and patterns with dead rails. */
+/* Patterns: random sizes, some of them small; a hot receiver on another node;
+ * equal sizes; one rail with much or little; and demands of ranks with dead
+ * rails. */
 static void make_demands(unsigned pattern)
 {
     int is_small = (int)below(2);
@@ -233,7 +236,8 @@ static void check_cross(const mrail_plan_demand_t *d,
     *rail_bytes(to, piece->rail_in, 1) += (double)piece->bytes;
 }
 
-/* Number of relays of a path over this rail. The path must exist. */
+/* Returns the number of relays of a path over this rail. The path must
+ * exist. */
 static unsigned check_piece(const mrail_plan_demand_t *d,
                             const mrail_plan_piece_t *piece)
 {
@@ -349,13 +353,13 @@ static void check_links(const mrail_plan_t *plan)
             assert_true(is_near(w.pair[link.a][link.b % w.per], link.bytes));
             break;
         default:
-            break; /* uplinks: sums of rails, which were checked */
+            break; /* uplinks are sums of rails, which have been checked */
         }
     }
 }
 
-/* Compares all pieces with the reported loads of rails and uplinks. Halves of
- * small demands may differ, because pieces are whole bytes. */
+/* Compares all pieces with the reported loads of rails and uplinks. Half of a
+ * small demand may differ, because pieces are whole bytes. */
 static void compare(mrail_plan_t *plan)
 {
     unsigned count = mrail_plan_num_links(plan);
@@ -380,7 +384,7 @@ static void compare(mrail_plan_t *plan)
     free(before);
 }
 
-/* Checks all of the plan and returns its summary. */
+/* Checks the whole plan and returns its summary. */
 static mrail_plan_summary_t check_plan(mrail_plan_t *plan, double gap)
 {
     mrail_plan_summary_t before, after;
@@ -420,7 +424,8 @@ static mrail_plan_t *made(const mrail_plan_topo_t *topo,
 
 /* ---- tests ---- */
 
-/* Relayed bytes of a plan in two levels, relative to an undivided plan. */
+/* Returns the relayed bytes of a plan in two levels, relative to an undivided
+ * plan. */
 static double compare_levels(unsigned seed, int is_paired,
                              unsigned *in_levels_p)
 {
@@ -482,7 +487,7 @@ static void test_random_pairs(void **state)
     random_kind(1);
 }
 
-/* One dead rail in one of two nodes. */
+/* Gives each inner node one dead rail, with probability 1/2. */
 static void kill_rails(mrail_plan_topo_t *topo)
 {
     for (unsigned node = 1; node < w.nodes - 1; ++node) {
@@ -496,9 +501,9 @@ static void kill_rails(mrail_plan_topo_t *topo)
     }
 }
 
-/* Divides only contended demands around the fixed others. The result is within
- * the gap, reported loads are right, and as few bytes are relayed as when all
- * demands are divided. */
+/* Divides only contended demands around the others, which are fixed. The result
+ * is within the gap, the reported loads are right, and as few bytes are relayed
+ * as when all demands are divided. */
 static double compare_contended(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
@@ -606,7 +611,7 @@ static void test_narrow_pairs(void **state)
     assert_true(in_levels * 4 >= seeds);
 }
 
-/* Loads that level 2 puts on pairwise links. */
+/* Computes the loads that level 2 puts on pairwise links. */
 static void check_pairs(mrail_levels_t *levels)
 {
     memset(w.pair, 0, sizeof(w.pair));
@@ -641,8 +646,8 @@ static void check_pairs(mrail_levels_t *levels)
     }
 }
 
-/* Checks the bounds of level 1 by making each link the only narrow one: the
- * actual load never exceeds the bound. Returns the largest ratio of relayed
+/* Checks the bounds of level 1 by making each link in turn the only narrow one.
+ * The actual load never exceeds the bound. Returns the largest ratio of relayed
  * load to bound. */
 static double check_bounds(mrail_levels_t *levels)
 {
@@ -696,8 +701,8 @@ static void test_bounds(void **state)
         link_pairs(topo, 1, 1);
         make_demands(seed % NUM_PATTERNS);
         assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
-        /* Bounds of links must not depend on full links. Otherwise all demands
-         * are divided, which was checked. */
+        /* Bounds must not depend on full links. If they do, all demands are
+         * divided, and another test covers that. */
         ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
         check_pairs(levels);
@@ -707,13 +712,13 @@ static void test_bounds(void **state)
         mrail_plan_topo_destroy(topo);
     }
     w.is_paired = 0;
-    /* Exact where only one rank uses the link. */
+    /* The bound is exact where only one rank uses the link. */
     for (unsigned pattern = LAME_SENDERS; pattern < NUM_PATTERNS; ++pattern) {
         assert_true(best[pattern] > 0.95);
     }
 }
 
-/* A missing pairwise link: the demands are planned in one level. */
+/* If a pairwise link is missing, the demands are planned in one level. */
 static void test_missing_pair(void **state)
 {
     mrail_plan_topo_t *topo;
@@ -736,7 +741,8 @@ static void test_missing_pair(void **state)
     w.is_paired = 0;
 }
 
-/* Links to the switch are too slow: one level, within the gap. */
+/* If links to the switch are too slow, the plan has one level and is within the
+ * gap. */
 static void test_full_switch(void **state)
 {
     mrail_plan_topo_t *topo;
@@ -810,16 +816,16 @@ static void check_water_fill(const uint64_t *room, int is_bounded,
     assert_true((end[10] == 4) || (end[10] == 5));
 }
 
-/* A known result: first matching rails, then own rails, then the rest. */
+/* A known result. Matching rails come first, then own rails, then the rest. */
 static void test_water_fill(void **state)
 {
-    /* 60 of rail 0 and 30 of rail 2 match. Rail 1 has more room for the first
-     * demand than rail 0, which takes the rest. 10 of rail 0 are left for the
-     * third demand, a quarter of its room. */
+    /* 60 bytes on rail 0 and 30 on rail 2 match. For the first demand, rail 1
+     * has more room than rail 0, which takes the rest. Rail 0 has 10 left for
+     * the third demand, a quarter of its bytes. */
     static const uint64_t room[3] = {100, 90, 30};
     static const uint64_t all[3][3] = {{30, 90, 0}, {60, 0, 0}, {10, 0, 30}};
-    /* 20 of 40 would remain. So halves first, 38 and 60 of rails 0 and 1, then
-     * 22. */
+    /* 20 of 40 bytes would remain. Halves are therefore placed first, 38 and
+     * 60 on rails 0 and 1, and then 22. */
     static const uint64_t less[3] = {98, 92, 30};
     static const uint64_t halves[3][3] = {{38, 82, 0}, {60, 0, 0}, {0, 10, 30}};
 

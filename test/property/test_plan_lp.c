@@ -1,20 +1,22 @@
 /*
- * src/orchestrator/plan.h, checked against its specification only: random
+ * src/orchestrator/plan.h, checked only against its specification: random
  * topologies and exchanges (plan_topology.h), their paths (plan_paths.h) and
  * two linear programs (plan_lp.h). For every seed:
  *
  * - A demand without a path is refused by name, without effect.
  * - The pieces of a demand cover it, each on an existing path of its own.
  * - The reported loads of the plan and its links are those of its pieces.
- * - The congestion is within the gap of the minimum; its bound is not above it.
- * - Relayed bytes are near the minimum within that congestion; so is their
+ * - The congestion is within the gap of the minimum, and its bound is not above
+ *   the minimum.
+ * - Relayed bytes are near the minimum for that congestion, and so is their
  *   bound.
- * - Equal demands give equal plans, for any order of the topology's construction
- *   and after any earlier plan that was discarded. Other demands give other plans.
- * - All of that also holds for a plan that starts from the previous one.
+ * - Equal demands give equal plans, for any order of the topology's
+ *   construction and after any earlier plan that was discarded. Other demands
+ *   give other plans.
+ * - All of this also holds for a plan that starts from the previous one.
  *
- * MRAIL_TEST_SEED=N replays one seed. Without GLPK the programs are left out,
- * and the test counts as skipped.
+ * MRAIL_TEST_SEED=N replays one seed. Without GLPK, the linear programs are
+ * left out and the test counts as skipped.
  */
 #include "config.h"
 #include "plan_paths.h"
@@ -41,11 +43,11 @@
 /* The best division may be exactly at the limit. The search for its relayed
  * bytes allows this much more. */
 #define ABOVE_BEST 1e-5
-/* Part of all bytes that does not count. */
+/* Fraction of all bytes that does not count. */
 #define NEXT_TO_NOTHING 1e-4
 
-/* Seeds that once failed: prices stuck at the maximum; more ranks per node than
- * pairwise links allow. */
+/* Seeds that failed in the past: prices stuck at the maximum, and more ranks
+ * per node than pairwise links allow. */
 static const uint64_t seldom[] = {3352, 4158, 6414, 6603, 4811};
 
 static machine_t w;
@@ -82,15 +84,14 @@ static double gap_of(double wanted, double otherwise)
     return (wanted == 0) ? otherwise : wanted;
 }
 
-/* ---- sums over pieces
- * ------------------------------------------------------ */
+/* ---- sums over pieces ---- */
 
-/* By link: paths_num_links(). */
+/* One entry per link, paths_num_links() in total. */
 typedef struct stats {
     double *bytes, *before;
     unsigned *pieces;
     double congestion, congestion_before;
-    double rounding; /* seconds: one byte per piece on a link */
+    double rounding; /* in seconds: one byte per piece on a link */
     double relayed, total, direct;
     uint64_t num_pieces;
 } stats_t;
@@ -198,8 +199,7 @@ static stats_t stats_of(const mrail_plan_t *plan)
     return t;
 }
 
-/* ---- the reported values
- * --------------------------------------------------- */
+/* ---- the reported values ---- */
 
 static void check_link(const stats_t *t, const mrail_plan_link_t *link,
                        uint8_t *seen)
@@ -278,8 +278,7 @@ static void check_summary(const mrail_plan_t *plan, const stats_t *t)
           100 * (s.congestion / s.congestion_bound - 1), t->rounding);
 }
 
-/* ---- the linear programs ---------------------------------------------------
- */
+/* ---- the linear programs ---- */
 
 #ifdef HAVE_GLPK
 
@@ -318,7 +317,7 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
 }
 
 /* Rounding to whole bytes moves less than one byte per piece, over two relays
- * at most. A tiny minimum needs only a tiny result. */
+ * at most. If the minimum is tiny, the result need only be tiny as well. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
@@ -374,8 +373,7 @@ static void check_figures(const mrail_plan_t *plan, const stats_t *t)
 
 #endif
 
-/* ---- one seed --------------------------------------------------------------
- */
+/* ---- one seed ---- */
 
 static int make(mrail_plan_t *plan, uint64_t generation)
 {
@@ -421,7 +419,8 @@ static void check_plan(mrail_plan_t *plan)
     stats_close(&t);
 }
 
-/* 1 if this number is in the message, and not a part of another number. */
+/* Returns 1 if the message contains this number, other than as part of a longer
+ * one. */
 static int has_number(const char *text, unsigned number)
 {
     char *end;
@@ -436,7 +435,7 @@ static int has_number(const char *text, unsigned number)
     return 0;
 }
 
-/* Marks demands that have a path. Returns the number of the others. */
+/* Marks the demands that have a path. Returns the number of the others. */
 static unsigned find_unreachable(uint8_t *keep)
 {
     unsigned missing = 0;
@@ -450,7 +449,7 @@ static unsigned find_unreachable(uint8_t *keep)
     return missing;
 }
 
-/* Removes demands without a path, after they were refused. */
+/* Removes demands without a path once they have been refused. */
 static void check_unreachable(mrail_plan_t *plan)
 {
     static uint8_t keep[MACHINE_MAX_DEMANDS];
@@ -478,7 +477,8 @@ static void check_unreachable(mrail_plan_t *plan)
     machine_keep(&w, keep);
 }
 
-/* Changes some demands by a tenth and one by a byte. 0: there is no demand. */
+/* Changes some demands by a tenth and one by a byte. Returns 0 if there is no
+ * demand. */
 static int change_demands(mrail_rng_t *rng)
 {
     mrail_plan_demand_t *last = NULL;
@@ -502,7 +502,7 @@ static int change_demands(mrail_rng_t *rng)
     return last != NULL;
 }
 
-/* Changes a few demands and plans from the last plan. */
+/* Changes a few demands, and plans from the last plan. */
 static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
 {
     uint64_t hash = summary_of(plan).hash;
@@ -574,7 +574,7 @@ static void report(unsigned long long count)
            worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
            worst_relayed_bound, num_loose);
 #else
-    printf("ok - plan: %llu seeds, what it says of itself\n"
+    printf("ok - plan: %llu seeds, consistency of the figures\n"
            "ok - plan against linear programs # SKIP configure found no GLPK "
            "(libglpk-dev)\n",
            count);

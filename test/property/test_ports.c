@@ -1,5 +1,5 @@
-/* Source ports: src/orchestrator/ports.c. Examples, then properties over every
- * number of uplinks. */
+/* Source ports: src/orchestrator/ports.c. Examples, followed by properties over
+ * every number of uplinks. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "orchestrator/ports.h"
 
-/* The paper's testbed: 8 uplinks; its access list starts at these ports
+/* The paper's testbed has 8 uplinks. Its access list starts at these ports
  * ([CTCCL] 4.1). */
 static void test_paper_example(void **state)
 {
@@ -32,7 +32,8 @@ static void test_paper_example(void **state)
     assert_int_equal(mrail_ports_lane(8, 2, 4, 0), 49152);
 }
 
-/* Formula (3) literally, where the number of uplinks divides 0x4000. */
+/* Formula (3) of the paper holds literally where the number of uplinks divides
+ * 0x4000. */
 static void test_equals_the_paper(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 256; uplinks *= 2) {
@@ -159,7 +160,8 @@ static unsigned path_of(unsigned paths, unsigned lanes, unsigned nic,
     return (unsigned)(((uint64_t)nic * lanes + lane) % paths);
 }
 
-/* Paths on which both NICs have a lane, counted as often as both have one. */
+/* Counts the paths on which both NICs have a lane, each as often as both have
+ * one. */
 static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
                              unsigned b)
 {
@@ -175,7 +177,7 @@ static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
     return common;
 }
 
-/* Each end uses each of its lanes once, and as many connections as possible have
+/* Each end uses each of its lanes once. As many connections as possible have
  * the same path at both ends. */
 static void check_connections(unsigned paths, unsigned lanes, unsigned a,
                               unsigned b)
@@ -212,8 +214,8 @@ static void test_connections_share_paths(void **state)
     check_connections(7, 5, UINT32_MAX, 3);
 }
 
-/* One lane per peer, NICs at one distance: the NICs of a leaf spread over all
- * segments equally as soon as their number allows. */
+/* With one lane per peer, and NICs at one distance, the NICs of a leaf spread
+ * equally over all segments as soon as their number allows. */
 static void check_single_lane_shift(unsigned paths, unsigned lanes,
                                     unsigned distance)
 {
@@ -248,7 +250,7 @@ static void test_single_lane_spread(void **state)
     }
 }
 
-/* ... and a NIC that sends to all others uses all its lanes equally. */
+/* A NIC that sends to all others uses all its lanes equally. */
 static void test_single_lane_to_all(void **state)
 {
     enum { LANES = 8, UPLINKS = 8, NICS = 64 };
@@ -279,8 +281,8 @@ static void test_flow_labels(void **state)
         assert_in_range(label, 1, 0xFFFFF);
         assert_int_equal(mrail_ports_from_flow_label(label), sport);
     }
-    /* For any label, the port is in the range, and the upper bits of the word
-     * do not count. */
+    /* For any label, the port is in the range. The upper bits of the word have
+     * no effect. */
     mrail_rng_init(&rng, 7);
     for (unsigned i = 0; i < 100000; ++i) {
         uint32_t label = 1 + mrail_rng_below(&rng, 0xFFFFF);
@@ -317,8 +319,8 @@ static void test_check(void **state)
     assert_int_equal(mrail_ports_check(8, 1, 2, 0, NULL, 0), -EINVAL);
 }
 
-/* Three tiers: the segments of a spine tile the leaf's segment, the inverse finds
- * them, and a lane's port is in the segments that its number gives. */
+/* In three tiers, the segments of a spine tile the leaf's segment, the inverse
+ * finds them, and a lane's port is in the segments that its number gives. */
 static void test_nested_segments_tile(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 64; ++uplinks) {

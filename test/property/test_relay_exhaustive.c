@@ -1,16 +1,17 @@
 /*
  * src/relay: all interleavings of the steps of a few ranks with few slots, and
  * of the deliveries of the network. While chunks are left, some step is
- * possible. At the end all chunks have arrived once with their bytes, all slots
- * are free and all rings are empty. Every step advances an exchange, so no
- * sequence is endless.
+ * possible. At the end, all chunks have arrived once with their bytes, all
+ * slots are free and all rings are empty. Every step advances an exchange, so
+ * no sequence is endless.
  *
- * Depth-first search from new states. Going back copies a state to its place.
- * Kinds of steps come in any order; mrail_relay_progress() uses some of these
- * orders.
+ * The search is depth-first from new states. To go back, it copies a saved
+ * state into place. Kinds of steps come in any order; mrail_relay_progress()
+ * uses some of these orders.
  *
- * MRAIL_TEST_FULL=1 adds larger cases: minutes (not with sanitizers: there is
- * one thread, and TSan needs more than half an hour).
+ * MRAIL_TEST_FULL=1 adds larger cases, which take minutes. Sanitizers skip
+ * them, because there is only one thread, and TSan needs more than half an
+ * hour.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -95,7 +96,7 @@ static void find_blocks(void)
     }
 }
 
-/* All requests are within the searched ones. */
+/* Checks that all requests are among those that the search covers. */
 static void check_requests(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
@@ -121,8 +122,8 @@ static void restore(const char *from)
 
 /* ---- normalisation of a state ---- */
 
-/* Clears removed entries and the content of free slots, which make no
- * difference. */
+/* Clears removed entries and the content of free slots, neither of which makes
+ * a difference. */
 static void reset_relay(mrail_relay_t *relay)
 {
     memset(&relay->stats, 0, sizeof(relay->stats));
@@ -174,7 +175,7 @@ static void reset(void)
 /* ---- known states ---- */
 
 static uint64_t *seen;
-static size_t num_seen, max_seen; /* max_seen: a power of two */
+static size_t num_seen, max_seen; /* max_seen is a power of two */
 
 static uint64_t hash_state(void)
 {
@@ -219,7 +220,7 @@ static void seen_grow(void)
     free(old);
 }
 
-/* 1: the state is new. */
+/* Returns 1 if the state is new. */
 static int seen_add(uint64_t hash)
 {
     if (2 * num_seen >= max_seen) {
@@ -266,7 +267,8 @@ static int act_rank(uint32_t rank, unsigned kind)
     return ret;
 }
 
-/* 1: done. 0: impossible in this state, which then differs only in counters. */
+/* Returns 1 if the action was done. Returns 0 if it is impossible in this
+ * state, and then only counters have changed. */
 static int act(unsigned action)
 {
     unsigned of_ranks = w.num_ranks * NUM_RANK_ACTIONS;
@@ -281,7 +283,7 @@ static int act(unsigned action)
 /* ---- the search ---- */
 
 typedef struct level {
-    unsigned next; /* action */
+    unsigned next; /* next action to try */
     unsigned num_done;
     char *state;
 } level_t;
@@ -329,7 +331,7 @@ static void push_level(void)
     deepest = MRAIL_MAX(deepest, num_levels);
 }
 
-/* No action is possible: the exchanges must be complete. */
+/* No action is possible, so the exchanges must be complete. */
 static void check_end(void)
 {
     int is_end = 1;
@@ -344,7 +346,7 @@ static void check_end(void)
     model_check_idle(&w);
 }
 
-/* Searches from the present state, and restores it as often as necessary. */
+/* Searches from the current state, and restores it as often as necessary. */
 static void search(void)
 {
     push_level();
@@ -396,10 +398,10 @@ typedef struct flow {
 typedef struct relay_case {
     const char *name;
     unsigned per_node[MODEL_NODES + 1];
-    unsigned out_slots, in_slots; /* 0: minimum */
-    uint32_t exchanges;           /* consecutive */
+    unsigned out_slots, in_slots; /* 0: the minimum */
+    uint32_t exchanges;           /* consecutive exchanges */
     int is_full;                  /* only with MRAIL_TEST_FULL */
-    flow_t flows[8];              /* 0 chunks: end of the list */
+    flow_t flows[8];              /* a flow of 0 chunks ends the list */
 } relay_case_t;
 
 static const relay_case_t cases[] = {
@@ -515,8 +517,9 @@ static const relay_case_t cases[] = {
       {1, NONE, NONE, 0, 1},
       {2, NONE, NONE, 0, 2},
       {2, NONE, NONE, 1, 1}}},
-    /* Each sender starts with the receiver that gets more from the other one. A
-     * rank that gave both slots to that receiver would wait for ever. */
+    /* Each sender starts with the receiver that gets more from the other
+     * sender. A rank that gave both slots to that receiver would wait
+     * forever. */
     {"two senders, two receivers crosswise",
      {1, 1, 1, 1},
      1,
@@ -569,7 +572,7 @@ static void run_case(void **state)
     const relay_case_t *c = *state;
 
     make_case(c);
-    /* Afterwards all memory of an exchange is allocated. */
+    /* This allocates all memory of an exchange. */
     model_run(&w, 1);
     num_exchanges = 1 + c->exchanges;
     find_blocks();

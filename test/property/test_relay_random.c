@@ -1,11 +1,11 @@
 /*
  * src/relay: exchanges of random ranks of random nodes over random relays, in
  * random order. Ranks arrive late and leave early, receives are posted late,
- * messages are slow. The test checks every byte, and three exchanges end within
- * a bound.
+ * and messages are slow. The test checks every byte. Three exchanges must end
+ * within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
- * seeds, four times as many under a sanitizer.
+ * seeds, or four times as many under a sanitizer.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -38,7 +38,7 @@
 
 static model_t w;
 static mrail_rng_t rng;
-/* Probability in 1/1000 that a rank acts. */
+/* Probability, in 1/1000, that a rank acts. */
 static uint32_t eager[MODEL_RANKS];
 static uint32_t eager_net;
 
@@ -47,7 +47,7 @@ static uint32_t below(uint32_t bound)
     return mrail_rng_below(&rng, bound);
 }
 
-/* A random other rank of the node of `rank`, or none. */
+/* Returns a random other rank of the node of `rank`, or none. */
 static uint32_t random_relay(uint32_t rank)
 {
     uint32_t node = w.node_of[rank];
@@ -157,7 +157,7 @@ static int has_ended(void)
     return 1;
 }
 
-/* 0: the exchange hung. */
+/* Returns 0 if the exchange hung. */
 static int run_seed(uint64_t seed)
 {
     unsigned i;
@@ -180,7 +180,7 @@ static int run_seed(uint64_t seed)
     return i < MAX_ACTIONS;
 }
 
-static uint64_t running; /* the present seed */
+static uint64_t running; /* the current seed */
 
 static void test_seeds(void **state)
 {

@@ -1,8 +1,9 @@
 /*
- * src/relay with concurrent ranks: one thread for each rank, one shared-memory
- * pool for each node. A rank must see the whole of a handed-over buffer.
- * Threads share only buffers, rings and states; the network has a lock. For the
- * thread sanitizer, and for machines that reorder stores.
+ * src/relay with concurrent ranks: one thread for each rank, and one
+ * shared-memory pool for each node. A rank must see the whole of a buffer that
+ * is handed to it. Threads share only buffers, rings and states; the network
+ * has a lock. The test is for the thread sanitizer, and for machines that
+ * reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -59,8 +60,8 @@ static int locked_test(void *arg, void *request, size_t *length_p)
     return ret;
 }
 
-/* An idle rank runs the network. A network thread with the lock would hide
- * missing barriers of the relays. */
+/* An idle rank runs the network. A separate network thread with the lock would
+ * hide missing barriers in the relays. */
 static void run_network(void)
 {
     if (w.num_nodes > 1) {
@@ -71,8 +72,8 @@ static void run_network(void)
     sched_yield();
 }
 
-/* An error ends the process: cmocka's failure path works in its own thread
- * only. */
+/* An error ends the process, because cmocka's failure path works only in its
+ * own thread. */
 static void *run_rank(void *arg)
 {
     model_rank_t *rank = arg;
@@ -111,13 +112,13 @@ static void run_all(void)
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         assert_int_equal(pthread_join(threads[r], NULL), 0);
     }
-    /* A rank that finished first has not reclaimed buffers that others sent for
-     * it. */
+    /* A rank that finishes first does not reclaim buffers that others send for
+     * it later. */
     model_check_idle(&w);
     model_cleanup(&w);
 }
 
-/* Only free slots go back. */
+/* Buffers move in one direction, and only free slots come back. */
 static void test_one_way(void **state)
 {
     static const unsigned per_node[] = {2, 0};

@@ -1,5 +1,5 @@
-/* Ports by evidence: src/orchestrator/repath.c, on a model of ECMP over seeds: lanes
- * of one rail hash onto uplinks, which they share equally. */
+/* Ports by evidence: src/orchestrator/repath.c, on a model of ECMP over seeds.
+ * The lanes of one rail hash onto uplinks, which they share equally. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -15,24 +15,25 @@
 
 #define WINDOW_NS (250 * MRAIL_NS_PER_MS)
 #define SECOND (unsigned)(MRAIL_NS_PER_SEC / WINDOW_NS)
-#define LINK_BYTES 10000000u /* of a window */
+#define LINK_BYTES 10000000u /* bytes in a window */
 #define MAX_LINKS 32
 
 /* Lanes hash onto uplinks of a leaf. With several links between a spine and the
- * destination leaf, the spine hashes them once more, onto its downlinks. */
+ * destination leaf, the spine hashes the lanes again, onto its downlinks. */
 typedef struct model {
     unsigned lanes, uplinks;
     unsigned
         parallel; /* links between a spine and a leaf; 1: one hash decides */
     uint64_t hash_seed;
     uint32_t noise_ppm; /* of a lane's bytes in a window */
-    uint64_t limit;     /* bytes of a lane in a window, by its own window */
-    uint64_t capacity;  /* bytes of the rail */
+    /* Bytes of a lane in a window, as limited by the lane's own window. */
+    uint64_t limit;
+    uint64_t capacity; /* bytes of the rail */
     uint16_t sports[MRAIL_REPATH_MAX_LANES], before[MRAIL_REPATH_MAX_LANES];
     uint64_t bytes[MRAIL_REPATH_MAX_LANES];
-    /* By the ports. */
+    /* Links that the ports select. */
     unsigned up[MRAIL_REPATH_MAX_LANES], down[MRAIL_REPATH_MAX_LANES];
-    double rates[MRAIL_REPATH_MAX_LANES]; /* bytes of a window */
+    double rates[MRAIL_REPATH_MAX_LANES]; /* bytes in a window */
     mrail_rng_t rng;
     mrail_ns_t now_ns;
 } model_t;
@@ -50,8 +51,8 @@ static void hash_lanes(model_t *model)
     }
 }
 
-/* The rate of each lane if all share their links max-min fairly: the link with the
- * least room for each of its lanes decides first. */
+/* Computes the rate of each lane if all share their links max-min fairly. The
+ * link with the least room for each of its lanes is decided first. */
 static void share_links(model_t *model)
 {
     double room[2 * MAX_LINKS];
@@ -106,7 +107,7 @@ static int is_balanced(const model_t *model)
     return 1;
 }
 
-/* slow: the rail is this many times faster than its uplinks together. */
+/* `slow` says how many times faster the rail is than its uplinks together. */
 static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
                        unsigned parallel, unsigned slow, uint64_t seed,
                        uint32_t noise_ppm)
@@ -169,7 +170,7 @@ static uint64_t all_lanes(const model_t *model)
     return UINT64_MAX >> (64 - model->lanes);
 }
 
-/* Runs windows, and makes the moves. How many moves. */
+/* Runs windows, and makes the moves. Returns the number of moves. */
 static unsigned run_windows(model_t *model, mrail_repath_t *repath,
                             unsigned windows)
 {
@@ -195,11 +196,11 @@ static uint64_t num_seeds(void)
     return (text != NULL) ? strtoull(text, NULL, 10) : 2000;
 }
 
-/* A row of the table in docs/decisions/0020-ports-by-evidence.md: the case, and
- * limits on its figures. */
+/* A row of the table in docs/decisions/0020-ports-by-evidence.md: a case, and
+ * the limits of its figures. */
 typedef struct fabric {
     unsigned lanes, uplinks, parallel, slow;
-    double mean; /* moves */
+    double mean; /* mean number of moves */
 } fabric_t;
 
 static int compare_unsigned(const void *a, const void *b)
@@ -208,7 +209,8 @@ static int compare_unsigned(const void *a, const void *b)
            (*(const unsigned *)a < *(const unsigned *)b);
 }
 
-/* Balanced in a bounded number of moves, and then none for a minute. */
+/* The lanes are balanced after a bounded number of moves. No move follows for a
+ * minute. */
 static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
 {
     uint64_t seeds = num_seeds();
@@ -246,8 +248,8 @@ static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
         fabric->lanes, fabric->uplinks, fabric->parallel, fabric->slow,
         noise_ppm / 10000, sum / (double)seeds, moves[seeds * 99 / 100],
         moves[seeds - 1], unbalanced, (unsigned long long)seeds);
-    /* An episode has at most eight moves for each lane: two episodes. Lanes that
-     * collide equally may have no gain in eight trials. */
+    /* An episode has at most eight moves for each lane, so this allows two
+     * episodes. Lanes that collide equally may have no gain in eight trials. */
     if (sum > fabric->mean * (double)seeds ||
         moves[seeds * 99 / 100] > 16 * fabric->lanes ||
         unbalanced * 100 > ((fabric->parallel == 1) ? 0 : seeds)) {
@@ -271,8 +273,9 @@ static void test_balances_and_stays(void **state)
     }
 }
 
-/* All lanes collide on two of four uplinks, equally, and each is slow. Lanes that
- * their own window limits have equal rates on fuller uplinks, too. */
+/* All lanes collide equally on two of four uplinks, and each is slow. Lanes
+ * that are limited by their own windows also have equal rates, on uplinks that
+ * are fuller. */
 static void test_equal_collisions(void **state)
 {
     unsigned balanced = 0;
@@ -290,8 +293,8 @@ static void test_equal_collisions(void **state)
     assert_in_range(balanced, 450, 500);
 }
 
-/* Differences that no port can mend, such as 5 lanes over 4 uplinks: an episode
- * ends, and the back-off doubles. */
+/* No port can remove some differences, such as those of 5 lanes over 4 uplinks.
+ * The episode then ends, and the back-off doubles. */
 static void test_backs_off(void **state)
 {
     for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -310,7 +313,8 @@ static void test_backs_off(void **state)
     }
 }
 
-/* Equal lanes, idle lanes, one lane, a lane without a byte: no move. */
+/* Equal lanes, idle lanes, a single lane, and a lane without a byte cause no
+ * move. */
 static void test_leaves_alone(void **state)
 {
     static const uint64_t unequal[4] = {100, 100, 100, 10};
@@ -328,7 +332,8 @@ static void test_leaves_alone(void **state)
     assert_int_equal(repath.num_moves, 0);
 }
 
-/* A short disturbance is no reason; a lasting one is, once per settled window. */
+/* A short disturbance causes no move. A lasting one does, once per settled
+ * window. */
 static void test_hysteresis(void **state)
 {
     static const uint64_t equal[2] = {100, 100}, unequal[2] = {100, 70},
@@ -348,10 +353,11 @@ static void test_hysteresis(void **state)
     assert_int_equal(move.lane, 1);
     /* The window in which the lane moved does not count. */
     assert_false(mrail_repath_window(&repath, 104, unequal, 3, 0, &move));
-    /* Between the limits an episode goes on, and does not start. */
+    /* Between the two limits, an episode in progress continues, but no new one
+     * starts. */
     for (unsigned w = 105; w < 109; ++w) {
         assert_int_equal(mrail_repath_window(&repath, w, nearly, 3, 0, &move),
-                         w == 108); /* four windows show it */
+                         w == 108); /* after four windows */
     }
     for (unsigned w = 109; w < 120; ++w) {
         assert_false(mrail_repath_window(&repath, w, equal, 3, 0, &move));

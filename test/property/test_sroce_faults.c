@@ -1,10 +1,10 @@
 /*
  * Random work over a faulty network, by seed.
  *
- * Two nodes, up to four QP pairs, both directions at once, all RC opcodes. For
- * every fault: each work request completes once and in order. A successful
- * request has its bytes in place. A duplicate is not executed twice. Nothing
- * outside registered memory changes.
+ * Two nodes have up to four QP pairs, which carry all RC opcodes in both
+ * directions at once. For every fault, each work request completes once and in
+ * order. A successful request has its bytes in place. A duplicate is not
+ * executed twice. Nothing outside registered memory changes.
  */
 #include "config.h"
 
@@ -18,17 +18,17 @@
 #include "softroce/core/pkt.h"
 
 #define MAX_OPS 96
-#define SLOT 12288 /* bytes of each operation at either side */
+#define SLOT 12288 /* bytes of each operation on either side */
 #define MAX_LENGTH 12000
 #define OVERWRITTEN 0x77
 #define UNTOUCHED 0xee
 
 /* How a run ends. */
 typedef enum ending {
-    END_WELL,     /* faults, but all work succeeds */
-    END_PORT,     /* a port dies for good */
+    END_WELL,     /* there are faults, but all work succeeds */
+    END_PORT,     /* a port fails permanently */
     END_QP_ERROR, /* one side's QPs are moved to error */
-    END_GARBAGE   /* packets are forged: any error is allowed */
+    END_GARBAGE   /* packets are forged, so any error is allowed */
 } ending_t;
 
 typedef struct op {
@@ -48,7 +48,7 @@ typedef struct flow {
     unsigned qp;
     unsigned num_ops;
     op_t ops[MAX_OPS];
-    uint32_t base; /* of its slots, the same offset at both sides */
+    uint32_t base; /* offset of its slots, the same on both sides */
     unsigned posted;
     unsigned done; /* operations known to be complete */
     unsigned recv_posted;
@@ -139,8 +139,8 @@ static int is_atomic(const op_t *op)
 }
 
 /*
- * Slots: the initiator's data is at `slot`, the target's at slot + half of the
- * memory. Receives have slots of their own.
+ * The initiator's data is at `slot`, and the target's at `slot` plus half of
+ * the memory. Receives have their own slots.
  */
 static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
 {
@@ -168,7 +168,8 @@ static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
             memset(far_mem + at, UNTOUCHED, SLOT);
         }
     }
-    /* The flow's counter for atomics is the last 8 bytes of its first slot. */
+    /* The flow's counter for atomics is in the last 8 bytes of its first
+     * slot. */
     memset(far_mem + slot_of(f, 0) + SLOT - 8, 0, 8);
 }
 
@@ -216,7 +217,7 @@ static void post_op(trial_t *t, flow_t *f)
     }
 }
 
-/* Receives of flow f belong to the opposite side. */
+/* The receives of flow f belong to the opposite side. */
 static void post_recv(trial_t *t, flow_t *f)
 {
     int side = !f->side;
@@ -276,7 +277,7 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
     case IBV_WR_RDMA_WRITE_WITH_IMM:
         assert_int_equal(net_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
-        /* A repeated execution would restore the old data. */
+        /* A second execution would restore the old data. */
         memset(far_mem, OVERWRITTEN, op->length);
         break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -312,7 +313,8 @@ static void send_failed(trial_t *t, flow_t *f, const struct ibv_wc *wc)
     }
     if (f->failed++ == 0) {
         f->first_error = wc->status;
-        /* Unsignaled work before it succeeded without a completion. */
+        /* Unsignaled work before this request succeeded without a
+         * completion. */
     } else {
         assert_true((wc->status == IBV_WC_WR_FLUSH_ERR) ||
                     (t->ending == END_GARBAGE));
@@ -349,7 +351,7 @@ static void recv_done(trial_t *t, int side, const struct ibv_wc *wc)
     const uint8_t *mem = t->w.side[side].mem + wc->wr_id;
     const op_t *op;
 
-    f = &t->flows[2 * f->qp + (unsigned)!side]; /* its sender */
+    f = &t->flows[2 * f->qp + (unsigned)!side]; /* the sender's flow */
     ++f->recv_done;
     if (wc->status != IBV_WC_SUCCESS) {
         assert_int_not_equal(t->ending, END_WELL);
@@ -450,7 +452,7 @@ static void inject_spoofed(trial_t *t)
 
 static void random_link(trial_t *t, net_params_t *p, mrail_rng_t *rng)
 {
-    uint32_t bad = mrail_rng_below(rng, 3); /* 0: a clean network */
+    uint32_t bad = mrail_rng_below(rng, 3); /* 0 for a clean network */
 
     p->link.delay_ns = 500 + mrail_rng_below(rng, 20000);
     p->link.jitter_ns = mrail_rng_below(rng, 3000);
@@ -484,7 +486,7 @@ static void trial_make(trial_t *t, ending_t ending, uint64_t seed)
     p.max_rd_atomic = (uint8_t)(1 + mrail_rng_below(&rng, 8));
     p.window_pkts = 4u << mrail_rng_below(&rng, 7);
     p.probe_ns = mrail_rng_below(&rng, 2) ? 100000 : MRAIL_NS_NEVER;
-    /* Sometimes close to the wrap. */
+    /* Sometimes the PSN starts close to the wrap. */
     p.psn[0] = mrail_rng_below(&rng, 2) ? 0xffffe0 : 0;
     random_link(t, &p, &rng);
     num_ops = 10 + mrail_rng_below(&rng, 40);
@@ -561,7 +563,7 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
                      (unsigned long long)seed);
         }
     }
-    /* All posted work is complete; receives may remain. */
+    /* All posted work is complete, but receives may remain. */
     trial_finish(t);
     net_cleanup(&t->w);
 }

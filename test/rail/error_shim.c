@@ -1,19 +1,21 @@
 /*
- * Interposed before a verbs library, real or software: turns completions of a
- * device into errors, as a NIC does when it gives up a queue pair.
+ * Interposed before a verbs library, real or software. It turns completions of
+ * a device into errors, as a NIC does when it gives up on a queue pair.
  *
- * MRAIL_TEST_ERROR_DEVICE   name of the device; without it nothing happens
- * MRAIL_TEST_ERROR_AFTER    number of the failing request among the completed
- *                           ones on RC QPs of the device (100); its QP fails
+ * MRAIL_TEST_ERROR_DEVICE   name of the device; if unset, nothing happens
+ * MRAIL_TEST_ERROR_AFTER    number of the failing request, counted over the
+ *                           completed ones on RC QPs of the device (100); its
+ *                           QP fails
  * MRAIL_TEST_ERROR_TIMES    number of errors; the count restarts each time (1)
  * MRAIL_TEST_ERROR_STATUS   values of ibv_wc_status, one after the other:
- *                           "12,2" (12, retry counter exceeded)
+ *                           "12,2" (12 is retry counter exceeded)
  * MRAIL_TEST_ERROR_LOG      file that receives a line per error
  *
- * The QP really enters the error state, so that its peer meets silence. Later
- * requests complete as flushed, even if they were executed. In a completion
- * with error only wr_id, status and qp_num are valid (ibv_poll_cq(3)): the rest
- * is random. Receives are unchanged.
+ * The QP really enters the error state, so its peer gets no answer any more.
+ * Later requests complete as flushed, even if they were executed. In a
+ * completion with an error, only wr_id, status and qp_num are valid
+ * (ibv_poll_cq(3)), so the rest is filled with random bytes. Receives are
+ * unchanged.
  */
 #include "config.h"
 
@@ -33,7 +35,7 @@ typedef int (*destroy_qp_func_t)(struct ibv_qp *qp);
 typedef int (*poll_cq_func_t)(struct ibv_cq *cq, int num, struct ibv_wc *wc);
 
 typedef struct shim_qp {
-    struct ibv_qp *qp; /* NULL: free */
+    struct ibv_qp *qp; /* NULL if the entry is free */
     int broken;
 } shim_qp_t;
 
@@ -63,7 +65,7 @@ static unsigned shim_number(const char *name, unsigned otherwise)
     return (text != NULL) ? (unsigned)strtoul(text, NULL, 0) : otherwise;
 }
 
-/* Status of the next error. The last value repeats. */
+/* Returns the status of the next error. The last value repeats. */
 static enum ibv_wc_status shim_status(void)
 {
     const char *text = getenv("MRAIL_TEST_ERROR_STATUS"), *next;
@@ -170,7 +172,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
     if ((ctx != NULL) && shim_is_chosen(device)) {
         pthread_mutex_lock(&shim.lock);
-        shim.poll = ctx->ops.poll_cq; /* one driver: always the same function */
+        /* All devices have the same driver, and so the same function. */
+        shim.poll = ctx->ops.poll_cq;
         ctx->ops.poll_cq = shim_poll;
         pthread_mutex_unlock(&shim.lock);
     }

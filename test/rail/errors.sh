@@ -1,6 +1,7 @@
 #!/bin/sh
-# During a stream of PUTs, GETs and messages, completions of a rail become errors: each
-# error that another lane can repair, at one end and at both ends.
+# During a stream of PUTs, GETs and messages, completions of a rail become
+# errors. The script tests each error that another lane can repair, at one end
+# and at both ends.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -10,7 +11,8 @@ export MRAIL_TEST_ERROR_LOG="$tmp/errors"
 # The event of a QP in error may arrive before its completion is read.
 last='last WQE reached'
 
-# errors STATUS AFTER TIMES WORDS [both]: WORDS are ibv_wc_status_str()'s
+# errors STATUS AFTER TIMES WORDS [both]: WORDS are those of
+# ibv_wc_status_str().
 errors()
 {
     export MRAIL_TEST_ERROR_STATUS="$1" MRAIL_TEST_ERROR_AFTER="$2" \

@@ -1,7 +1,7 @@
 /*
- * Interposed before a verbs library: delays a process by MRAIL_TEST_EVENT_MS
- * between the arrival of an asynchronous event and its handling. A thread that
- * destroys the event's QP meanwhile waits for the acknowledgement of the event.
+ * Interposed before a verbs library. It delays a process by MRAIL_TEST_EVENT_MS
+ * between the arrival of an asynchronous event and its handling. Meanwhile, a
+ * thread that destroys the event's QP waits for the event to be acknowledged.
  */
 #include "config.h"
 

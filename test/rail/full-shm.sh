@@ -1,5 +1,5 @@
 #!/bin/sh
-# /dev/shm has no room for telemetry: the processes say so in a sentence, and
+# /dev/shm has no room for telemetry. The processes say so in a sentence, and
 # everything else works.
 set -u
 # shellcheck source=test/lib.sh
@@ -19,21 +19,21 @@ mount -t tmpfs -o size=400k none /dev/shm || bail_out 'no small /dev/shm'
 if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$tmp/out" 2>&1 &&
     grep -q "cannot make session 'full-shm'.*No space left" "$tmp/out" &&
     [ -z "$(ls /dev/shm)" ]; then
-    ok 'no room for software rails: a sentence, and nothing is left'
+    ok 'no space for software rails: a message, and nothing is left'
 else
-    not_ok 'no room for software rails: a sentence, and nothing is left' \
+    not_ok 'no space for software rails: a message, and nothing is left' \
         "left: $(ls /dev/shm)" "$tmp/out"
 fi
 mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
-# The session has its file; then somebody takes the rest.
+# After the session has its file, another program takes the rest.
 # shellcheck disable=SC2016
 run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     --node 0 -- sh -c '
     head -c 4000000 /dev/zero >/dev/shm/filler 2>/dev/null
     df --output=avail /dev/shm | tail -n 1
     exec "$0"' "$build/rail_goodbye"
-expect 'a full /dev/shm: the job goes on' "$tmp/out" '^ok - all processes end well'
-expect 'a full /dev/shm: a sentence' "$tmp/out" \
+expect 'a full /dev/shm: the job continues' "$tmp/out" '^ok - all processes succeed'
+expect 'a full /dev/shm: a message' "$tmp/out" \
     'telemetry is off: .*No space left on device'
 finish

@@ -143,7 +143,7 @@ int job_say(int good, const char *name, const char *why, ...)
     return good ? 0 : 1;
 }
 
-/* The command line of mrail soft VERB for this session. */
+/* Writes the command line of `mrail soft VERB` for this session. */
 static void job_soft_command(char *command, size_t size, const char *verb,
                              const char *words)
 {

@@ -15,7 +15,7 @@ typedef struct job_shared {
     uint8_t device_addr[JOB_MAX][MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface_addr[JOB_MAX][MRAIL_IFACE_ADDR_MAX];
     unsigned arrived[64];     /* barriers, each used once */
-    uint64_t word[JOB_WORDS]; /* for the test */
+    uint64_t word[JOB_WORDS]; /* for use by the test */
 } job_shared_t;
 
 typedef struct job {
@@ -26,46 +26,49 @@ typedef struct job {
     mrail_engine_t *engine;
     mrail_iface_t *iface;
     mrail_ep_t *eps[JOB_MAX];
-    /* Callbacks of the iface; set them before job_open(). */
+    /* Callbacks of the iface. Set them before job_open(). */
     void (*am)(struct job *job, uint8_t am_id, const void *data, size_t length);
-    /* An operation's `comp` is an unsigned that counts completions. */
-    unsigned completed; /* one such counter, for the test */
+    /* The `comp` of an operation points to an unsigned that counts
+     * completions. */
+    unsigned completed; /* one of these counters, for use by the test */
     unsigned failed;    /* completions with an error status */
     void *arg;
 } job_t;
 
 /*
  * Runs `func` in `size` processes for at most limit_s seconds. `node` gives the
- * emulated node of a rank (NULL: node 0). Returns the number of processes that
- * failed or were killed.
+ * emulated node of a rank; NULL means node 0. Returns the number of processes
+ * that failed or were killed.
  */
 typedef int (*job_func_t)(job_t *job);
 int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
             job_func_t func);
 
-/* In a process: opens the engine and an iface, and shares their addresses. */
+/* Called in a process. Opens the engine and an iface, and shares their
+ * addresses. */
 int job_open(job_t *job);
 void job_close(job_t *job);
 mrail_ep_t *job_ep(job_t *job, unsigned rank);
 
-/* Waits for all processes. `progress`: polls the iface meanwhile. */
+/* Waits for all processes. With `progress`, polls the iface meanwhile. */
 void job_barrier(job_t *job, int progress);
 
-/* Polls until *counter >= wanted (0) or the deadline (-1). */
+/* Polls until *counter >= wanted. Returns 0, or -1 at the deadline. */
 int job_wait(job_t *job, const unsigned *counter, unsigned wanted,
              unsigned limit_s);
 
 /* Flushes the endpoint. */
 int job_flush(job_t *job, mrail_ep_t *ep);
 
-/* Prints "ok - NAME" or "not ok - NAME: WHY". Returns 0 if good. */
+/* Prints "ok - NAME" or "not ok - NAME: WHY". Returns 0 if `good`. */
 int job_say(int good, const char *name, const char *why, ...)
     MRAIL_PRINTF(3, 4);
 
-/* Sum of the session's counter `name` over all rails. -1: it cannot be read. */
+/* Returns the sum of the session's counter `name` over all rails, or -1 if it
+ * cannot be read. */
 long job_soft_count(const char *name);
 
-/* Runs mrail soft ctl with these words. Returns its exit status. */
+/* Runs `mrail soft ctl` with these words. Returns its exit status. */
 int job_soft_ctl(const char *words);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * Interposed before a verbs library: a device with the faults of
- * MRAIL_TEST_LABELS. "ignored": it stores no flow label. "fixed": it stores a
- * label of its own. "no-sqd": it refuses the SQD state. "unknown": its firmware
- * version is that of no known device.
+ * Interposed before a verbs library. It gives a device the faults listed in
+ * MRAIL_TEST_LABELS:
+ * - "ignored": it stores no flow label.
+ * - "fixed": it stores a fixed label instead.
+ * - "no-sqd": it refuses the SQD state.
+ * - "unknown": its firmware version is that of no known device.
  */
 #include "config.h"
 

@@ -1,7 +1,8 @@
 /*
- * Interposed before a verbs library: registrations count against RLIMIT_MEMLOCK
+ * Interposed before a verbs library. Registrations count against RLIMIT_MEMLOCK
  * and fail with ENOMEM beyond it, as the kernel does for a user without
- * CAP_IPC_LOCK. Software rails pin nothing, and root may pin everything.
+ * CAP_IPC_LOCK. The shim is needed because software rails pin no memory, and
+ * root may pin any amount.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a test program of test/rail or test/stress on software rails: automake's
+# Runs a test program of test/rail or test/stress on software rails. automake's
 # LOG_COMPILER for tests that end in ".rail".
 # usage: on-rails.sh PROGRAM
 set -eu
@@ -23,7 +23,7 @@ run()
 case $(basename -- "$program" .rail) in
 busy-flush)
     run ''
-    # With nothing else that makes the control thread poll.
+    # Nothing else may make the control thread poll.
     export UCX_MRAIL_TELEMETRY=n UCX_MRAIL_KEEPALIVE_INTERVAL=inf
     run 'nothing else polls: '
     ;;
@@ -37,7 +37,7 @@ fence | threads)
     run ''
     ;;
 live) run '' --nodes 3 --rails 2 --rate 40M ;;
-stress) run '' --icrc on --rate 40M ;; # slow enough that a script can hit
+stress) run '' --icrc on --rate 40M ;; # slow enough for a script to take effect
 *) run '' ;;
 esac
 finish

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Check the source ports reported by `mrail info`: requested, stored by the device, and
-# changed on a connected QP.  Faulty devices must be reported in plain text.
+# Checks the source ports reported by `mrail info`: requested, stored by the
+# device, and changed on a connected QP. Faulty devices must be reported in
+# plain text.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft mrail-info
 
-# info FAULT [OPTION]: the output of mrail info for a device with a fault.
+# info FAULT [OPTION]: writes the output of mrail info for a device with a
+# fault.
 info()
 {
-    # shellcheck disable=SC2086 # no option or one
+    # shellcheck disable=SC2086 # at most one option
     MRAIL_TEST_LABELS=$1 UCX_MRAIL_UPLINKS=8 UCX_MRAIL_LANES_PER_RAIL=4 \
         "$soft" --session "$session" --rails 2 -- \
         sh -c "$before_device" "$build/.libs/libtest-label.so" \
@@ -20,26 +22,26 @@ info()
 }
 
 info none
-expect 'a port is set by flow label' "$tmp/out" \
+expect 'a port is set by the flow label' "$tmp/out" \
     '^ *source ports [0-9]+ [0-9]+ [0-9]+ [0-9]+, set by flow label at connect$'
 expect 'a connected QP changes its port in SQD' "$tmp/out" \
     '^ *a port changes in a connected QP, drained \(SQD\)$'
 info none --json
-expect 'the device has the ports that were asked for' "$tmp/out" \
+expect 'the device uses the requested ports' "$tmp/out" \
     '"source_ports": (\[[0-9, ]+\]), "source_ports_got": \1, "driver": "software rails"'
 
 info ignored
-expect 'no port: the words say so' "$tmp/out" \
+expect 'no port: the text says so' "$tmp/out" \
     ', not set: the device ignores flow labels, and its ports are a hash$'
-expect '... and the ports are 0' "$tmp/out" \
+expect 'no port: the reported ports are 0' "$tmp/out" \
     '^ *the device has 0 0 0 0 instead \(0: a hash\)$'
 info fixed
-expect 'another port: it is named' "$tmp/out" \
+expect 'another port: the text names it' "$tmp/out" \
     '^ *the device has (58181 ?){4} instead'
 info no-sqd
-expect 'without SQD a new lane takes the new port' "$tmp/out" \
+expect 'without SQD, only a new lane changes the port' "$tmp/out" \
     '^ *a port changes with a new lane only$'
 info unknown
-expect 'an unknown driver: nothing is promised' "$tmp/out" \
+expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
     'not known whether this driver follows'
 finish

@@ -1,6 +1,7 @@
 /*
- * Buffered PUTs faster than the rails. The call returns -EAGAIN before the
- * buffers of this process exceed the limit of 32 MB, and all bytes arrive.
+ * Buffered PUTs are posted faster than the rails can carry them. The call
+ * returns -EAGAIN before the buffers of this process exceed the limit of 32 MB,
+ * and all bytes arrive.
  */
 #include "config.h"
 #include "job.h"
@@ -67,5 +68,5 @@ int main(void)
     int bad = job_run(2, NULL, 60, backlog_job);
 
     return job_say(bad == 0, "buffered PUTs are held back",
-                   "%d processes found something wrong", bad);
+                   "%d processes failed", bad);
 }

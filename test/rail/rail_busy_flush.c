@@ -1,7 +1,7 @@
 /*
- * Flush of a message to a process that computes: its control thread polls and
- * acknowledges, so the flush ends soon, with any setting of telemetry and
- * keepalive.
+ * Flushes a message to a process that computes. The control thread of that
+ * process polls and acknowledges, so the flush ends soon, whatever the settings
+ * of telemetry and keepalive.
  *
  * usage: rail_busy_flush
  */
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define COMPUTE_S 5
-/* Far below the computation and the telemetry's second, far above the wakeup
- * time of a thread on a busy machine. */
+/* Far below the computing time and the one-second period of telemetry, and far
+ * above the wakeup time of a thread on a busy machine. */
 #define LIMIT_NS (300 * MRAIL_NS_PER_MS)
 #define ROUNDS 3
 

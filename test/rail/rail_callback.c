@@ -1,6 +1,6 @@
 /*
  * A message's callback calls get_short while the send queue is full. The
- * completions that would empty it have been polled but not processed. The GET
+ * completions that would make room have been polled but not processed. The GET
  * must complete.
  */
 #include "config.h"
@@ -46,11 +46,12 @@ static int source(job_t *job)
     uint8_t byte = 0;
     unsigned sent = 0;
 
-    usleep(200000); /* the peer's message is in the queue and stays there */
+    usleep(200000); /* the peer's message stays in the queue */
     while (mrail_ep_am_short(job_ep(job, 1), 2, NULL, 0, &byte, 1) == 0) {
         ++sent;
     }
-    usleep(200000); /* after it, the completions that the send queue needs */
+    /* The completions that the send queue needs come after the message. */
+    usleep(200000);
     while (!callback->called && (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);
     }
@@ -78,7 +79,7 @@ static int callback_job(job_t *job)
     if (mrail_rkey_unpack(&job->shared->word[8], &callback.rkey) != 0) {
         return 1;
     }
-    send(job, 1 - job->rank, 0); /* connects */
+    send(job, 1 - job->rank, 0); /* establishes the connection */
     job_flush(job, job_ep(job, 1 - job->rank));
     job_barrier(job, 1);
     if (job->rank == 1) {
@@ -101,5 +102,5 @@ int main(void)
 {
     int bad = job_run(2, node, 15, callback_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

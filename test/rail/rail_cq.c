@@ -13,7 +13,7 @@
 #define RANKS 60
 #define PUTS 190
 
-static uint64_t target[8]; /* at the same address in all processes */
+static uint64_t target[8]; /* has the same address in all processes */
 
 static int source(job_t *job)
 {
@@ -48,7 +48,7 @@ static int source(job_t *job)
             posted += (ret == -EINPROGRESS);
         }
     }
-    sleep(2); /* the rails continue */
+    sleep(2); /* the rails continue to work */
     ret = job_wait(job, &job->completed, wanted + posted, 20);
     printf("# %u writes accepted, %u complete, %u failed\n", posted,
            job->completed - wanted, job->failed);
@@ -94,5 +94,5 @@ int main(void)
 {
     int bad = job_run(RANKS, node, 90, cq_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

@@ -1,9 +1,11 @@
 /*
- * A stream of PUTs, messages and GETs in both directions, all checked, while
- * error_shim.c turns completions of one process's rail into errors. Nothing is
- * lost, duplicated or reordered, and the lane recovers.
+ * A stream of PUTs, messages and GETs in both directions, with all data
+ * checked, while error_shim.c turns completions of one process's rail into
+ * errors. Nothing is lost, duplicated or reordered, and the lane recovers.
  *
- * usage: rail_errors [both]: errors in both processes
+ * usage: rail_errors [both]
+ *
+ * With "both", errors occur in both processes.
  */
 #include "config.h"
 #include "job.h"
@@ -19,8 +21,9 @@
 #define PUTS 8 /* in flight */
 #define LIMIT_S 25
 
-/* Words of the shared page: the number of rounds, once the first process has
- * decided; marks seen by a process; its memory: address and key. */
+/* Words of the shared page: the number of rounds, set when the first process
+ * has decided it; the marks that each process has seen; and the address and key
+ * of each process's memory. */
 #define WORD_ITERATIONS 0
 #define WORD_SEEN(rank) (1 + (rank))
 #define WORD_MEMORY(rank) (8 + 24 * (rank))
@@ -39,10 +42,10 @@ typedef struct side {
     mrail_mem_t *mem[3];
     mrail_rkey_t *rkey;
     uint64_t remote; /* the peer's target */
-    unsigned rounds; /* of this process */
-    unsigned marks;  /* of the peer, seen here */
+    unsigned rounds; /* rounds of this process */
+    unsigned marks;  /* the peer's marks that this process has seen */
     unsigned wrong;
-    int enough; /* 1: lanes failed, and all are up again */
+    int enough; /* 1 if lanes have failed and all are up again */
 } side_t;
 
 static uint8_t byte_at(uint32_t value, size_t i)
@@ -67,7 +70,7 @@ static int differs(const uint8_t *memory, uint32_t value)
     return wrong;
 }
 
-/* The message follows a fence: the data of earlier PUTs are visible. */
+/* The message follows a fence, so the data of earlier PUTs is visible. */
 static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
 {
     side_t *side = job->arg;
@@ -116,7 +119,7 @@ static void put_all(job_t *job, mrail_ep_t *ep)
     }
 }
 
-/* A GET returns the data of the PUTs. */
+/* A GET must return the data of the PUTs. */
 static int get_all(job_t *job, mrail_ep_t *ep, uint32_t value)
 {
     side_t *side = job->arg;
@@ -134,8 +137,8 @@ static int get_all(job_t *job, mrail_ep_t *ep, uint32_t value)
     return 0;
 }
 
-/* Waits until the peer has seen `marks` marks. It then checks its target, which
- * the next round changes. */
+/* Waits until the peer has seen `marks` marks. The peer checks its target
+ * before it counts a mark, and the next round changes that target. */
 static int await_seen(job_t *job, unsigned marks)
 {
     const uint64_t *seen = &job->shared->word[WORD_SEEN(!job->rank)];
@@ -181,8 +184,8 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
            (ep->peer->num_up != 0) && (ep->peer->num_up == ep->peer->num_slots);
 }
 
-/* Runs until there were enough errors. The first process decides; the other one
- * needs its next mark to finish a round. */
+/* Runs until enough errors have occurred. The first process decides when. The
+ * other one needs the first one's next mark to finish its round. */
 static int stream(job_t *job)
 {
     uint64_t *rounds = &job->shared->word[WORD_ITERATIONS], last;
@@ -266,5 +269,5 @@ int main(int argc, char **argv)
 
     both = (argc == 2) && (strcmp(argv[1], "both") == 0);
     bad = job_run(2, node, 2 * LIMIT_S, errors_job);
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

@@ -1,8 +1,8 @@
 /*
- * The budget of QPs. A process with 64 peers gives further lanes to the peers
- * that it sends to, and evicts those of idle peers; both ends close them. Then
- * eight processes with too few QPs send to each other in bursts. Lanes come and
- * go, some are refused, and every byte and message arrives in order.
+ * The budget of QPs. A process with 64 peers opens further lanes to the peers
+ * that it sends to, and evicts those of idle peers. Both ends close them. After
+ * that, eight processes with too few QPs send to each other in bursts. Lanes
+ * come and go, some are refused, and every byte and message arrives in order.
  */
 #include "config.h"
 #include "job.h"
@@ -31,7 +31,7 @@ static uint8_t pattern(uint32_t seed, size_t i)
 
 /* ---- memory that peers write to ---- */
 
-/* Words 8 + 6 * rank: address, then the packed key. */
+/* Words 8 + 6 * rank hold the address, then the packed key. */
 static uint64_t *place(job_t *job, unsigned rank)
 {
     return &job->shared->word[8 + 6 * rank];
@@ -83,8 +83,8 @@ static unsigned num_qps(job_t *job)
 
 /* ---- one process with 64 peers ---- */
 
-/* Runs until `ep` has all its lanes, or for PHASE_S. Returns the maximum of
- * QPs. */
+/* Runs until `ep` has all its lanes, or for PHASE_S. Returns the largest number
+ * of QPs. */
 static unsigned hub_phase(job_t *job, mrail_ep_t *ep, unsigned target,
                           const mrail_iov_t *iov)
 {
@@ -131,12 +131,12 @@ static int hub(job_t *job)
         striped += (ep->peer->num_up == ep->peer->num_slots);
     }
     bad = job_say(striped == TARGETS,
-                  "who is sent to has lanes on all rails, one after another",
-                  "%u of %u", striped, TARGETS);
+                  "each target in turn has lanes on all rails", "%u of %u",
+                  striped, TARGETS);
     bad |= job_say(most <= HUB_QPS, "never more QPs than the budget",
                    "%u of %u", most, HUB_QPS);
     bad |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
-                   "lanes that are not used are taken back", "%llu",
+                   "unused lanes are evicted", "%llu",
                    (unsigned long long)job->engine->counters.lanes_evicted);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
@@ -156,12 +156,12 @@ static int spoke(job_t *job, const uint8_t *memory)
               job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
                       job->rank, wrong);
     }
-    /* The first peer has only its first lane when the last one has all
+    /* The first peer has only its first lane left when the last one has all its
      * lanes. */
     if (job->rank == 1) {
         bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
                            (num_qps(job) == 1),
-                       "the other end has let go of them, too",
+                       "the other end has released the evicted lanes",
                        "%llu evicted, %u QPs left",
                        (unsigned long long)job->engine->counters.lanes_evicted,
                        num_qps(job));
@@ -385,5 +385,5 @@ int main(int argc, char **argv)
     if ((argc < 2) || (strcmp(argv[1], "mixed") == 0)) {
         bad |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
     }
-    return job_say(bad == 0, "all processes end well", "some did not");
+    return job_say(bad == 0, "all processes succeed", "some did not");
 }

@@ -95,23 +95,23 @@ static int source(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    do { /* until all rails have lanes */
+    do { /* repeats until all rails have lanes */
         put(job, ep, &iov, rkey, 1);
     } while ((ep->peer->num_up == 0) ||
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
-    /* Not on the rail of the messages: they push earlier WRITEs out on their
-     * rail. */
+    /* Delays a rail other than that of the messages, because messages push
+     * earlier WRITEs out on their own rail. */
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
-        return job_say(0, "a rail can be late", "mrail soft ctl failed");
+        return job_say(0, "a rail can be delayed", "mrail soft ctl failed");
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
             value = 1 + (value % 200);
             one_round(job, ep, &iov, rkey, order, value);
-            /* Late WRITEs of this round must not hit the next one. */
+            /* Late WRITEs of this round must not fall into the next one. */
             job_flush(job, ep);
         }
     }
@@ -135,7 +135,7 @@ static int sink(job_t *job)
     printf("# stale of %u: %u without order, %u fenced, %u flushed\n", ROUNDS,
            target->stale[ORDER_NONE], target->stale[ORDER_FENCE],
            target->stale[ORDER_FLUSH]);
-    bad = job_say(target->stale[ORDER_NONE] > 0, "the late rail is late",
+    bad = job_say(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
                   "no message overtook its data: the test proves nothing");
     bad |= job_say(target->stale[ORDER_FENCE] == 0,
                    "no message is seen before fenced data", "%u of %u",
@@ -180,5 +180,5 @@ int main(void)
 {
     int bad = job_run(2, node, 60, fence_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

@@ -1,6 +1,6 @@
 /*
  * Peers leave while one process stays. Their lanes end while events of their
- * QPs are pending, or already read by the control thread.
+ * QPs are pending, or after the control thread has read them.
  */
 #include "config.h"
 #include "job.h"
@@ -62,8 +62,9 @@ static int goodbye(job_t *job)
         job_close(job);
         return bad;
     }
-    job_barrier(job, 1); /* matches the barrier in job_close(); then they
-                          * leave */
+    /* This barrier matches the one in job_close(), after which the peers
+     * leave. */
+    job_barrier(job, 1);
     bad = host(job);
     mrail_iface_destroy(job->iface);
     mrail_engine_close(job->engine);
@@ -74,5 +75,5 @@ int main(void)
 {
     int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, goodbye);
 
-    return job_say(failed == 0, "all processes end well", "%d did not", failed);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

@@ -48,7 +48,7 @@ static int victim(job_t *job)
     memset(tx->hdr, 0x11, 64);
     mrail_rkey_pack(tx->mem, &job->shared->word[8]);
     job->shared->word[1] = (uintptr_t)tx->hdr;
-    job_barrier(job, 1); /* broken, and the key is known */
+    job_barrier(job, 1); /* the control QPs are broken, and the key is known */
     bad = job_say(job_wait(job, &received, 1, 20) == 0,
                   "a control channel in error is set up again",
                   "no message within 20 s");
@@ -104,12 +104,14 @@ static int harden_job(job_t *job)
     }
     bad = (job->rank == 0) ? victim(job) : attacker(job);
     fflush(NULL);
-    _exit(bad); /* the peers have failed each other: nothing to close */
+    /* The peers have declared each other failed, so there is nothing to
+     * close. */
+    _exit(bad);
 }
 
 int main(void)
 {
     int bad = job_run(2, NULL, 60, harden_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

@@ -1,11 +1,11 @@
 /*
- * Live bandwidth of a rail. Under load it is close to the rail's rate. It drops
- * while another process uses the same rail, on that rail alone, and recovers
- * afterwards. After a while without load it is unknown.
+ * Live bandwidth of a rail. Under load it is close to the rail's rate. While
+ * another process uses the same rail, the bandwidth of that rail alone drops,
+ * and it recovers afterwards. After a while without load, it is unknown.
  *
  * Rank 0 writes to ranks 1 and 2 on another node, and reads from them. Rank 3
  * runs on the node of rank 0 and writes through the first rail to rank 4 on a
- * third node. The two share nothing but the port of rank 0.
+ * third node. Ranks 0 and 3 share nothing but the port of that rail.
  */
 #include "config.h"
 #include "job.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RATE 40e6 /* bytes per second: --rate of live.sh */
+#define RATE 40e6 /* bytes per second, as set by --rate in live.sh */
 #define BYTES (1u << 20)
 #define PUTS 4 /* in flight per peer */
 #define RANKS 5
@@ -99,8 +99,9 @@ static void stream_close(stream_t *s)
     free(s->iov.buffer);
 }
 
-/* Loads the rails of rank 0 until both carry `wanted` parts of RATE, for at
- * most LIMIT_S. 0, and the last values in `live`. */
+/* Loads the rails of rank 0 until the live bandwidth of each, relative to RATE,
+ * stays between `low` and `high`, for at most LIMIT_S. Returns 0, with the last
+ * values in `live`. */
 static int load(stream_t *streams, unsigned count, int is_read,
                 const double low[2], const double high[2], double live[2])
 {
@@ -160,18 +161,17 @@ static int measure(job_t *job)
         return 1;
     }
     bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "under load a rail gives about its rate", live);
+               "under load, a rail delivers about its rate", live);
     phase_set(job, PHASE_LOAD);
     bad |= say(load(streams, 2, 0, shared_low, shared_high, live),
-               "another process sends through the first rail: it gives less",
-               live);
+               "a rail that another process uses delivers less", live);
     phase_set(job, PHASE_CALM);
     bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "that ends: it gives its rate again", live);
+               "after that, the rail delivers its rate again", live);
     bad |= say(load(streams, 2, 1, near_low, near_high, live),
                "READs measure the other direction", live);
     bad |= say(load(streams, 1, 0, near_low, near_high, live),
-               "with one peer, too", live);
+               "the rail delivers its rate with one peer", live);
     for (unsigned i = 0; i < 2; ++i) {
         stream_close(&streams[i]);
     }
@@ -249,5 +249,5 @@ int main(void)
 {
     int bad = job_run(RANKS, node, 120, live_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

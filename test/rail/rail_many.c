@@ -1,6 +1,6 @@
 /*
- * 64 senders and one slow receiver: nothing is lost or out of order, there is
- * no RNR, and no sender starves. With MRAIL_TEST_RNR=some, the receive queues are
+ * A slow receiver and 64 senders. Nothing is lost or out of order, RNR does not
+ * occur, and no sender starves. With MRAIL_TEST_RNR=some, the receive queues are
  * too small to avoid RNR.
  */
 #include "config.h"
@@ -113,7 +113,7 @@ static int receive_slowly(job_t *job)
                   sink->wrong);
     printf("# when half had arrived, the last sender had %u of %u through\n",
            sink->lowest_at_half, MESSAGES);
-    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "nobody starves",
+    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
                    "with half of all delivered, one had only %u of %u",
                    sink->lowest_at_half, MESSAGES);
     return bad;
@@ -129,7 +129,8 @@ static int many_job(job_t *job)
     if (job_open(job) != 0) {
         return 1;
     }
-    /* The first message connects, so all senders start together. */
+    /* The first message waits for the connection, so all senders start
+     * together. */
     bad = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
                            : send_some(job, 0, 1);
     job_barrier(job, 1);
@@ -144,13 +145,13 @@ int main(void)
     long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
     const char *expected = getenv("MRAIL_TEST_RNR");
 
-    bad = job_say(bad == 0, "65 processes end well", "%d did not", bad);
+    bad = job_say(bad == 0, "65 processes succeed", "%d did not", bad);
     if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
         /* Messages are retried now and then, not most of the time. */
         bad |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
                        "%ld RNR NAKs in %ld packets", rnr, sent);
     } else {
-        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "no RNR",
+        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "RNR does not occur",
                        "%ld RNR NAKs in %ld packets", rnr, sent);
     }
     return bad;

@@ -1,6 +1,6 @@
 /*
- * A flush's completion writes and fences again while the engine iterates over
- * the flushes of that peer. Each completes once.
+ * The completion of a flush writes and fences again while the engine iterates
+ * over the flushes of that peer. Each operation completes once.
  */
 #include "config.h"
 #include "job.h"
@@ -17,7 +17,7 @@ typedef struct nest {
     mrail_ep_t *ep;
     mrail_rkey_t *rkey;
     unsigned left;     /* nested operations left in this round */
-    unsigned nested;   /* fences from completions */
+    unsigned nested;   /* fences issued by completions */
     unsigned finished; /* completions */
 } nest_t;
 
@@ -132,5 +132,5 @@ int main(void)
 {
     int bad = job_run(2, node, 20, nested_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

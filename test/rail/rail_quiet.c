@@ -1,9 +1,9 @@
 /*
- * A peer that computes for ten seconds outside the library still answers
- * connects and probes within 10 ms (median). A busy machine is slower for any
- * process. So the test alternates between a peer that polls and one that
- * computes. It compares each probe with a thread that only wakes up and
- * answers: a probe may take a few times as long.
+ * A peer that computes outside the library for ten seconds still answers
+ * connection requests and probes within 10 ms (median). On a busy machine,
+ * every process is slower. The test therefore alternates between a peer that
+ * polls and one that computes. It also compares each probe with a thread that
+ * only wakes up and answers. A probe may take a few times as long.
  */
 #include "config.h"
 #include "job.h"
@@ -20,12 +20,12 @@
 #define LIMIT_MS 10.0
 #define LATE_MS 250.0
 #define CONNECTS 5
-#define PROBE_WAKES 5   /* threads to wake; an echo has two */
+#define PROBE_WAKES 5   /* threads to wake; an echo wakes two */
 #define CONNECT_TIMES 3 /* relative to a peer that polls */
 
 static int echo_fds[2]; /* to the thread that replies */
-static int peer_polls;  /* 1: the peer polls, 0: it computes */
-static double *took_ms; /* shared: time of the last connect */
+static int peer_polls;  /* 1 if the peer polls, 0 if it computes */
+static double *took_ms; /* time of the last connection, in shared memory */
 
 static int compare(const void *a, const void *b)
 {
@@ -44,8 +44,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* Time to wake a thread of the peer, measured by a polling process, as in the
- * library. */
+/* Returns the time to wake a thread of the peer. Like the library, the process
+ * that measures polls. */
 static double echo_ms(job_t *job)
 {
     mrail_ns_t start = mrail_clock_now();
@@ -101,7 +101,7 @@ static int connect_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        usleep(100000); /* the peer computes by now */
+        usleep(100000); /* by then, the peer computes */
         *took_ms = connect_ms(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     } else {
@@ -111,7 +111,7 @@ static int connect_job(job_t *job)
     return 0;
 }
 
-/* Medians with a peer that computes and with one that polls. */
+/* Compares the medians with a peer that computes and with one that polls. */
 static int connect_both(void)
 {
     double ms[2][CONNECTS], limit;
@@ -171,7 +171,7 @@ static int probe_and_say(job_t *job)
                   "median %.2f ms of %.2f", ms[10], limit);
     /* Without a wakeup, the socket would be read a second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
-    return bad | job_say(ms[19] <= limit, "no answer to a probe is forgotten",
+    return bad | job_say(ms[19] <= limit, "every probe is answered in time",
                          "one took %.2f ms of %.2f", ms[19], limit);
 }
 

@@ -23,8 +23,8 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     ++received;
 }
 
-/* Sends through the first rail's UD QP without the engine. The lock keeps the
- * control thread out. */
+/* Sends through the first rail's UD QP, without the engine. The lock keeps the
+ * control thread away from it. */
 static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
                     const void *data, size_t length)
 {
@@ -42,7 +42,7 @@ static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
     return ret;
 }
 
-/* Makes a forged message of one kind. The victim must refuse all of them. */
+/* Makes a forged message of one kind. The victim must refuse all kinds. */
 static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
                     unsigned kind, uint8_t *buf)
 {
@@ -99,8 +99,8 @@ static int attack(job_t *job)
         return 1;
     }
     mrail_rng_init(&rng, 7);
-    /* A full UD queue drops messages unseen: continue until the victim has
-     * checked enough. */
+    /* A full UD queue drops messages before the victim sees them. Continue
+     * until the victim has checked enough. */
     for (unsigned i = 0;
          (i < 10 * FORGED) &&
          (__atomic_load_n(&job->shared->word[1], __ATOMIC_ACQUIRE) < FORGED);
@@ -130,7 +130,7 @@ static uint64_t count_dropped(job_t *job)
     return sum;
 }
 
-/* Polls until the real peer has sent all. */
+/* Polls until the real peer has sent everything. */
 static int victim_serve(job_t *job)
 {
     mrail_ns_t end = mrail_clock_now() + 60 * MRAIL_NS_PER_SEC;
@@ -162,8 +162,9 @@ static int victim_check(job_t *job)
     bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
                        (c->ctl_bad_cookie > 0),
                    "each kind has its counter", "one stayed at zero");
-    bad |= job_say(job->engine->num_peers == 1, "no forger became a peer",
-                   "%u peers", job->engine->num_peers);
+    bad |=
+        job_say(job->engine->num_peers == 1, "no forged message created a peer",
+                "%u peers", job->engine->num_peers);
     return bad;
 }
 
@@ -186,7 +187,7 @@ static int spoof_job(job_t *job)
         bad = attack(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
         break;
-    case 2: /* the real peer: connects and sends during the attack */
+    case 2: /* the real peer, which connects and sends during the attack */
         for (unsigned i = 0; i < 200; ++i) {
             int ret;
 
@@ -197,7 +198,7 @@ static int spoof_job(job_t *job)
             bad |= (ret != 0);
             while ((i == 198) &&
                    !__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
-                usleep(1000); /* the last one comes after the attack */
+                usleep(1000); /* the last message comes after the attack */
             }
         }
         break;
@@ -210,5 +211,5 @@ int main(void)
 {
     int bad = job_run(3, NULL, 60, spoof_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

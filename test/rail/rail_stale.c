@@ -1,7 +1,7 @@
 /*
- * Late and unrequested input: messages for an iface whose slot another one has
- * taken, and replies to probes that were never sent. A peer that the progress
- * thread has given up is also released by the control thread.
+ * Late and unrequested input: messages for an iface whose slot has been taken
+ * by another one, and replies to probes that were never sent. The control
+ * thread also releases a peer that the progress thread has given up.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +13,7 @@
 
 #define LIMIT_S 20
 
-/* Words of the shared page: state of the test. */
+/* Words of the shared page, which hold the state of the test. */
 enum { STEP, FIRST_GOT };
 
 static unsigned second_got; /* messages that reached the second iface */
@@ -81,7 +81,7 @@ static int target(job_t *job)
     if (make_iface(job, on_first, &iface) != 0) {
         return 1;
     }
-    /* Rank 2 does not exist: its entry holds the second iface's address. */
+    /* Rank 2 does not exist. Its entry holds the address of this iface. */
     mrail_iface_addr_pack(iface, job->shared->iface_addr[2]);
     memcpy(job->shared->device_addr[2], job->shared->device_addr[0],
            sizeof(job->shared->device_addr[0]));
@@ -131,7 +131,7 @@ static mrail_peer_t *only_peer(job_t *job)
     return NULL;
 }
 
-/* Delivers a reply to a probe; control lock held. */
+/* Delivers a reply to a probe. The caller holds the control lock. */
 static void forge_answer(job_t *job, const mrail_peer_t *peer, uint32_t seq)
 {
     const mrail_ctl_msg_t msg = {.type = MRAIL_CTL_PROBE_REP,
@@ -226,5 +226,5 @@ int main(void)
 {
     int bad = job_run(2, NULL, 60, stale_job);
 
-    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
 }

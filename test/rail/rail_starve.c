@@ -1,7 +1,7 @@
 /*
- * A first lane while the budget is full of further lanes. A process that sends
- * to one peer over all its lanes without pause still connects to the others. So
- * does a process whose full peer computes for long.
+ * A first lane is requested while further lanes use up the budget. A process
+ * that sends to one peer over all its lanes without pause still connects to the
+ * others. So does a process whose full peer computes for a long time.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* of rank 0: one per peer */
+#define QPS 4 /* QPs of rank 0, one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15
@@ -64,11 +64,12 @@ static int busy(job_t *job)
         sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
                                    sizeof(byte)) == 0);
     }
-    bad |= job_say(
-        sent == RANKS - 2, "who never stops sending to one peer reaches all",
-        "%u of %u after %u s; %llu lanes kept, %llu evicted", sent, RANKS - 2,
-        LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
-        (unsigned long long)job->engine->counters.lanes_evicted);
+    bad |= job_say(sent == RANKS - 2,
+                   "a rank that never stops sending to one peer reaches all",
+                   "%u of %u after %u s; %llu lanes kept, %llu evicted", sent,
+                   RANKS - 2, LIMIT_S,
+                   (unsigned long long)job->engine->counters.lanes_kept,
+                   (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }
@@ -116,5 +117,5 @@ int main(void)
 {
     int bad = job_run(RANKS, NULL, 90, starve_job);
 
-    return job_say(bad == 0, "all processes end well", "some did not");
+    return job_say(bad == 0, "all processes succeed", "some did not");
 }

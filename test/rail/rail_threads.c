@@ -1,7 +1,7 @@
 /*
  * Two ifaces of one process, on two threads, share its lanes, as two UCX
  * contexts do. Every message reaches its own iface, in order, in that iface's
- * own progress. PUTs and GETs of both complete.
+ * own progress call. PUTs and GETs of both ifaces complete.
  */
 #include "config.h"
 #include "job.h"
@@ -27,13 +27,13 @@ typedef struct worker {
     unsigned wrong;
     unsigned done; /* completions */
     unsigned failed;
-    uint8_t *memory; /* BLOCK bytes for the peer's PUTs, then BLOCK of this
-                      * worker */
+    /* BLOCK bytes for the peer's PUTs, then BLOCK bytes of this worker. */
+    uint8_t *memory;
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
 } worker_t;
 
-/* The data that processes exchange, per rank and worker. */
+/* The data that processes exchange, for each rank and worker. */
 typedef struct card {
     uint8_t addr[MRAIL_IFACE_ADDR_MAX];
     uint8_t key[128];
@@ -76,7 +76,7 @@ static void wait_done(worker_t *w, unsigned wanted)
     }
 }
 
-/* One PUT into the peer and one GET of it back. */
+/* Makes one PUT to the peer and one GET of the same data. */
 static void round_trip(worker_t *w, unsigned round)
 {
     const card_t *peer = &cards[!w->job->rank][w->index];
@@ -205,5 +205,5 @@ int main(void)
     int bad = job_run(2, NULL, 100, threads_job);
 
     return job_say(bad == 0, "two ifaces on two threads share the lanes",
-                   "%d processes found something wrong", bad);
+                   "%d processes failed", bad);
 }

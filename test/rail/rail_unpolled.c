@@ -1,7 +1,8 @@
 /*
  * An iface that is not polled must not block another iface of its process.
- * 5,000 messages for it are sent, and then one for the other iface, which
- * arrives. Once the iface is polled, it gets everything, once and in order.
+ * 5,000 messages are sent to it, and then one to the other iface, which must
+ * arrive. Once the first iface is polled, it gets all its messages, once and in
+ * order.
  */
 #include "config.h"
 #include "job.h"
@@ -20,8 +21,8 @@ typedef struct unpolled {
     unsigned wrong; /* messages out of order or with wrong bytes */
 } unpolled_t;
 
-/* Short, medium and long messages: one lane carries the short ones, all lanes
- * the long ones. */
+/* Messages are short, medium or long. One lane carries the short ones, and all
+ * lanes carry the long ones. */
 static size_t length_of(unsigned number)
 {
     static const size_t lengths[] = {8, 64, 700, LONGEST};
@@ -87,7 +88,7 @@ static int source(job_t *job)
     while ((sent < MESSAGES) && (send_one(job, late, sent) == 0)) {
         ++sent;
     }
-    bad = job_say(sent == MESSAGES, "messages for an idle iface leave",
+    bad = job_say(sent == MESSAGES, "messages to an idle iface are sent",
                   "%u of %u did", sent, MESSAGES);
     bad |= send_one(job, job_ep(job, 1), 0);
     job_barrier(job, 1);
@@ -103,7 +104,7 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
 
     bad = job_say(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
                   "a message for the polled iface arrives", "it does not");
-    bad |= job_say(unpolled->next == 0, "nothing is called on the other",
+    bad |= job_say(unpolled->next == 0, "the other iface gets no callback",
                    "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
@@ -114,7 +115,7 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
         mrail_iface_progress(late);
     }
     bad |= job_say((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
-                   "then the other gets all, once and in order",
+                   "later polling delivers all, once and in order",
                    "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
                    unpolled->wrong);
     job_barrier(job, 1);
@@ -158,5 +159,5 @@ int main(void)
 {
     int bad = job_run(2, node, 60, unpolled_job);
 
-    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
 }

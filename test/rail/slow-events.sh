@@ -1,6 +1,7 @@
 #!/bin/sh
-# Each asynchronous event is handled only after 20 ms, and peers leave in the meantime,
-# so their lanes end before the event.  Several runs are needed to hit an event.
+# Each asynchronous event is handled only after 20 ms, and peers leave in the
+# meantime, so their lanes end before the event. Several runs are needed to
+# meet an event.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -11,6 +12,6 @@ while [ $i -lt 16 ] && on_rails 2 4 0 sh -c "$before_device" \
     "$build/.libs/libtest-events.so" "$build/rail_goodbye" >"$tmp/out" 2>&1; do
     i=$((i + 1))
 done
-results "$tmp/out" # of the last time, which is one that failed
-is 'all times end well' 16 $i
+results "$tmp/out" # results of the last run, which is the failed one if any
+is 'every run succeeds' 16 $i
 finish

@@ -1,6 +1,6 @@
 /*
- * Interposed before a verbs library: a device whose shared receive queues hold
- * at most MRAIL_TEST_SRQ_WR requests.
+ * Interposed before a verbs library. The shared receive queues of the device
+ * hold at most MRAIL_TEST_SRQ_WR requests.
  */
 #include "config.h"
 

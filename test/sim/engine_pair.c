@@ -81,7 +81,7 @@ static void send_datagram(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
     }
 }
 
-/* Sends after all earlier requests of the QP. */
+/* Sends the request after all earlier requests of the QP. */
 static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
     request_t *r = &w.requests[w.num_requests];
@@ -90,7 +90,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     memset(r, 0, offsetof(request_t, data));
     r->qp = qp;
     r->at_ns = fake_now_ns + below(2000000);
-    if (below(50) == 0) { /* the device repeated the request */
+    if (below(50) == 0) { /* the device had to repeat the request */
         r->at_ns += (mrail_ns_t)below(70) * MRAIL_NS_PER_MS;
     }
     for (unsigned i = 0; i + 1 < w.num_requests; ++i) {
@@ -221,7 +221,7 @@ static void add_unseen(side_t *side, const struct ibv_qp *qp, uint32_t op)
     unseen->first = MRAIL_MIN(unseen->first, op);
 }
 
-/* The device writes to the peer's memory or reads from it. */
+/* Simulates the device, which writes to the peer's memory or reads from it. */
 static void carry(const request_t *r, side_t *from, side_t *to)
 {
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
@@ -273,15 +273,15 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 
         CHECK(there || w.breaks, "no buffer for a message");
         if (!there) {
-            return IBV_WC_RNR_RETRY_EXC_ERR; /* this status stands for a
-                                              * retry */
+            /* A status that stands for a retry. */
+            return IBV_WC_RNR_RETRY_EXC_ERR;
         }
         discard_unseen(from, r->qp);
     }
     return IBV_WC_SUCCESS;
 }
 
-/* The receiver was not ready. */
+/* Delays the requests of a QP whose receiver was not ready. */
 static void delay_requests(const struct ibv_qp *qp)
 {
     for (unsigned i = 0; i < w.num_requests; ++i) {

@@ -1,7 +1,7 @@
 /*
- * Two engines over fake verbs and the network between them: datagrams that are
- * lost, duplicated and late, and requests that arrive in order or meet a dead
- * process. In virtual time; one pair at a time.
+ * Two engines over fake verbs, and the network between them, in virtual time.
+ * Datagrams may be lost, duplicated or late. Requests arrive in order, or find
+ * the process dead. There is one pair at a time.
  */
 #ifndef MRAIL_TEST_ENGINE_PAIR_H
 #define MRAIL_TEST_ENGINE_PAIR_H
@@ -14,13 +14,13 @@
 #define MAX_DATAGRAMS 8192
 #define MAX_REQUESTS 4096
 #define MAX_OPS 4096
-#define MAX_UNSEEN 64 /* QPs at a time */
+#define MAX_UNSEEN 64 /* QPs with invisible WRITEs at a time */
 #define PUT_SIZE (1u << 20)
-/* Remote address of a side's operation; it identifies the operation. */
+/* Remote address of a side's operation, which identifies the operation. */
 #define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op)*PUT_SIZE)
 
-/* WRITEs that have arrived through a QP and are not visible yet: no later
- * request has followed. */
+/* WRITEs that have arrived through a QP but are not visible yet, because no
+ * later request has followed. */
 typedef struct unseen {
     const struct ibv_qp *qp;
     uint32_t first; /* the first of these operations */
@@ -31,7 +31,7 @@ typedef struct side {
     mrail_iface_t *iface;
     mrail_ep_t *ep;
     mrail_mem_t *mem;
-    mrail_rkey_t *rkey; /* of the peer's memory */
+    mrail_rkey_t *rkey; /* key of the peer's memory */
     int dead;           /* the process has died */
     mrail_ns_t busy_ns; /* the process computes until then */
     uint32_t sent;
@@ -40,12 +40,15 @@ typedef struct side {
     uint8_t done[MAX_OPS];     /* completions of each operation */
     uint32_t length[MAX_OPS];  /* bytes of a PUT or GET */
     uint32_t carried[MAX_OPS]; /* bytes that a device has written or read */
-    uint32_t behind[MAX_OPS];  /* operations before its fence */
-    uint32_t fenced;           /* operations before the last fence */
-    uint32_t passed; /* the same of the other side, as later requests show */
-    uint32_t flush[MAX_OPS]; /* by flush operation: messages before it, plus
-                              * one */
-    uint32_t flushed;        /* operations before a completed flush */
+    /* Operations before the fence that precedes this one. */
+    uint32_t behind[MAX_OPS];
+    uint32_t fenced; /* operations before the last fence */
+    /* The other side's operations before its last fence, as its later requests
+     * show. */
+    uint32_t passed;
+    /* For each flush operation, the number of messages before it, plus one. */
+    uint32_t flush[MAX_OPS];
+    uint32_t flushed; /* operations before a completed flush */
     unseen_t unseen[MAX_UNSEEN];
     unsigned num_unseen;
 } side_t;
@@ -65,10 +68,10 @@ typedef struct request {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
-    int waited; /* 1: it found no buffer at first */
+    int waited; /* 1 if it found no buffer at first */
     uint64_t remote_address;
-    uint32_t length;    /* bytes of all data */
-    uint8_t data[1024]; /* of a SEND */
+    uint32_t length;    /* bytes of all its data */
+    uint8_t data[1024]; /* data of a SEND */
 } request_t;
 
 typedef struct fixture {
@@ -76,7 +79,7 @@ typedef struct fixture {
     mrail_rng_t rng;
     side_t side[2];
     uint32_t loss_ppm, dup_ppm, late_ppm;
-    int breaks;       /* 1: lanes fail */
+    int breaks;       /* 1 if lanes may fail */
     uint64_t num_rnr; /* messages that waited for a buffer */
     unsigned step;
     unsigned num_datagrams;
@@ -102,33 +105,34 @@ extern uint8_t pair_memory[PUT_SIZE]; /* registered on both sides */
         }                                                                      \
     } while (0)
 
-/* Creates the engines and hooks them into the devices. Callbacks get their
- * side. */
+/* Creates the engines and connects them to the devices. Each callback gets its
+ * side as argument. */
 void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks);
 void pair_close(void);
 
-/* Advances the time and delivers requests that are due. */
+/* Advances the time and delivers the requests that are due. */
 void pair_advance(mrail_ns_t step_ns);
 
-/* The lane's QP fails. Requests in flight up to a random one have arrived, but
- * all complete with an error. Without requests in flight, the device raises an
- * event. */
+/* Makes the lane's QP fail. Of the requests in flight, those up to a random one
+ * have arrived, but all complete with an error. If there are none, the device
+ * raises an event. */
 void pair_break(mrail_lane_t *lane, side_t *from);
 
 /* Checks that all bytes of the operation have arrived. */
 void check_carried(const side_t *side, uint32_t op);
-/* The same for the first `fenced` operations, when an operation after the fence
- * is visible. */
+/* Checks the same for the first `fenced` operations. Called when an operation
+ * after the fence is visible. */
 void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
-/* Checks that the writes among the first `ops` operations are visible: a READ
- * or a message followed on the same QP, or the other end of the QP is
- * closed. */
+/* Checks that the WRITEs among the first `ops` operations are visible. That is
+ * so if a READ or a message followed on the same QP, or if the other end of the
+ * QP is closed. */
 void check_seen(const side_t *from, uint32_t ops);
-/* A flush after `ops` operations and `sent` messages has completed. */
+/* Called when a flush after `ops` operations and `sent` messages has
+ * completed. */
 void check_flushed(side_t *side, uint32_t ops, uint32_t sent);
 
 uint32_t below(uint32_t bound);
-/* The other side's peer object. NULL: unknown. */
+/* Returns the peer object for the other side, or NULL if it is unknown. */
 mrail_peer_t *peer_of(const side_t *side);
 int has_failed(const side_t *side);
 

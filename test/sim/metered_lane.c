@@ -18,10 +18,10 @@ typedef struct {
     } window[METERED_WINDOWS];
     mrail_tele_window_t meter;
     mrail_rng_t rng;
-    mrail_ns_t post_ns[METERED_DEPTH]; /* of chunks in flight, from `first`
-                                        * on */
+    /* Post times of the chunks in flight, starting at `first`. */
+    mrail_ns_t post_ns[METERED_DEPTH];
     unsigned first;
-    double end_ns; /* end of service of the first one */
+    double end_ns; /* when the first one has been served */
 } metered_lane_t;
 
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
@@ -45,7 +45,7 @@ double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
     return 1;
 }
 
-/* End of service of a chunk whose service starts at from_ns. */
+/* Returns when the service of a chunk ends that begins at from_ns. */
 static double metered_serve(double from_ns)
 {
     double left = METERED_SEGMENT;
@@ -64,7 +64,8 @@ static double metered_serve(double from_ns)
     }
 }
 
-/* Mean rate of the lane from from_ns to to_ns, in bytes per second. */
+/* Returns the mean rate of the lane from from_ns to to_ns, in bytes per
+ * second. */
 static double metered_truth(mrail_ns_t from_ns, mrail_ns_t to_ns)
 {
     double sum = 0;
@@ -80,7 +81,7 @@ static double metered_truth(mrail_ns_t from_ns, mrail_ns_t to_ns)
     return METERED_RATE * sum / (double)(to_ns - from_ns);
 }
 
-/* Processes completions and posts as many chunks. */
+/* Processes completions and posts the same number of chunks. */
 static void metered_poll(metered_lane_t *lane, mrail_ns_t now_ns)
 {
     while (lane->end_ns <= (double)now_ns) {
@@ -130,7 +131,8 @@ void metered_run(uint64_t seed, metered_point_t *points)
     }
 }
 
-/* Largest distance from the truth and mean square, in (from_ns, to_ns]. */
+/* Computes the largest distance from the truth and its mean square, in
+ * (from_ns, to_ns]. */
 static void metered_distance(const metered_point_t *points, unsigned window,
                              mrail_ns_t from_ns, mrail_ns_t to_ns,
                              double *worst_p, double *square_p)
@@ -152,7 +154,7 @@ static void metered_distance(const metered_point_t *points, unsigned window,
     *square_p = square / count;
 }
 
-/* Time from after_ns to the first sample on the given side of three
+/* Returns the time from after_ns to the first sample on the given side of three
  * quarters. */
 static mrail_ns_t metered_delay(const metered_point_t *points, unsigned window,
                                 mrail_ns_t after_ns, int below)

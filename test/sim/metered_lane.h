@@ -1,26 +1,26 @@
 /*
  * One lane of 400 Gb/s in virtual time, measured by windows of 1, 8 and 32
- * chunks, while another flow comes and goes: the situation of [ICCL] 4.4,
- * figure 15.
+ * chunks, while another flow comes and goes. This is the situation of [ICCL]
+ * 4.4, figure 15.
  *
- * The paper gives the rate, the series (every 10 us), the windows, the arrival
- * at 100 us, and that the lane "converges to a lower and stable throughput". It
- * does not give the course before that, the message size, or the spread of
- * completion times. This test assumes:
+ * The paper gives the rate, the series (every 10 us), the windows, and the
+ * arrival at 100 us. It says that the lane "converges to a lower and stable
+ * throughput". It does not give the course before that, the message size, or
+ * the spread of completion times. This test assumes:
  *
- *   0 .. 100 us    the lane has the port alone
- *   100 .. 260 us  the other flow in bursts: four times, 20 us with a quarter
- *                  of the rate for the lane, then 20 us with three quarters
- *   260 .. 400 us  both have half
+ *   0 .. 100 us    the lane has the port to itself
+ *   100 .. 260 us  the other flow sends in bursts: four times, the lane has a
+ *                  quarter of the rate for 20 us, then three quarters for 20 us
+ *   260 .. 400 us  each has half of the rate
  *   400 .. 500 us  the other flow has ended
  *
- * Chunks of 64 KiB are posted back to back; 32 are always in flight. At the
- * full rate each takes 1.3 us, so about one window of 8 ends per 10 us, as long
+ * Chunks of 64 KiB are posted back to back, and 32 are always in flight. At the
+ * full rate a chunk takes 1.3 us, so one window of 8 takes about 10 us, as long
  * as a sample. The window of 32 is longer than a burst and its pause. A chunk
- * ends when its last byte was served, and the next poll reports it. Polls are
- * 0.2 to 1 us apart. They cause the noise: a late poll makes one chunk look
- * slow and the next one fast. The seed determines the polls, and where in a
- * chunk the disturbance falls.
+ * ends when its last byte has been served, and the next poll reports it. Polls
+ * are 0.2 to 1 us apart. They cause the noise, because a late poll makes one
+ * chunk look slow and the next one fast. The seed determines the polls, and
+ * where in a chunk the disturbance begins.
  */
 #ifndef TEST_SIM_METERED_LANE_H
 #define TEST_SIM_METERED_LANE_H
@@ -39,7 +39,8 @@
 #define METERED_ARRIVE_NS (100 * MRAIL_NS_PER_US)
 #define METERED_STABLE_NS (260 * MRAIL_NS_PER_US)
 #define METERED_LEAVE_NS (400 * MRAIL_NS_PER_US)
-#define METERED_BURST_NS (20 * MRAIL_NS_PER_US) /* and the pause after it */
+/* Duration of a burst, and of the pause after it. */
+#define METERED_BURST_NS (20 * MRAIL_NS_PER_US)
 #define METERED_BURSTS 4
 
 enum { METERED_W1, METERED_W8, METERED_W32, METERED_WINDOWS };
@@ -51,28 +52,31 @@ typedef struct metered_point {
     mrail_ns_t at_ns;
     double truth; /* rate of the lane in the last 10 us */
     double rate[METERED_WINDOWS];
-    double meter; /* of mrail_tele_window_t, as in the data path */
+    double meter; /* from mrail_tele_window_t, as in the data path */
 } metered_point_t;
 
-/* The lane's share of the port at `now_ns`, and the end of that share. */
+/* Returns the lane's share of the port at `now_ns`, and when that share
+ * ends. */
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p);
 
-/* points[METERED_POINTS]: at 10, 20, ... 500 us. Equal seeds give equal
- * points. */
+/* Fills in points[METERED_POINTS], at 10, 20, ... 500 us. Equal seeds give
+ * equal points. */
 void metered_run(uint64_t seed, metered_point_t *points);
 
-/* Results of one window. All but delays are parts of METERED_RATE. */
+/* Results of one window. All except the delays are fractions of
+ * METERED_RATE. */
 typedef struct metered_result {
-    double worst;        /* largest distance from the truth, 50 to 100 us */
-    double square;       /* mean square of this distance */
-    unsigned alarms;     /* these samples below three quarters */
-    mrail_ns_t seen_ns;  /* from the arrival to a sample below three quarters */
-    mrail_ns_t gone_ns;  /* from the end to a sample above three quarters */
-    unsigned dips;       /* falls below 0.5 that then rise above 0.65, during
-                          * the other flow */
-    double rise;         /* largest rise above an earlier minimum, during the
-                          * other flow */
-    double stable_worst; /* as worst, 350 to 400 us */
+    /* Largest distance from the truth between 50 and 100 us. */
+    double worst;
+    double square;      /* mean square of this distance */
+    unsigned alarms;    /* samples in that period below three quarters */
+    mrail_ns_t seen_ns; /* from the arrival to a sample below three quarters */
+    mrail_ns_t gone_ns; /* from the end to a sample above three quarters */
+    /* Falls below 0.5 followed by a rise above 0.65, during the other flow. */
+    unsigned dips;
+    /* Largest rise above an earlier minimum, during the other flow. */
+    double rise;
+    double stable_worst; /* largest distance between 350 and 400 us */
 } metered_result_t;
 
 void metered_check(const metered_point_t *points, unsigned window,

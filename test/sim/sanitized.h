@@ -1,5 +1,5 @@
-/* SANITIZED: a sanitizer makes the program many times slower. gcc defines
- * macros, clang has features. */
+/* SANITIZED says that a sanitizer makes the program many times slower. gcc
+ * defines macros for this, and clang has features. */
 #ifndef MRAIL_TEST_SANITIZED_H
 #define MRAIL_TEST_SANITIZED_H
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in programs that define these functions: see verbs.h. */
+/* verbs.h defines these names as macros. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_get_device_list
@@ -26,13 +26,13 @@ typedef struct sim_qp {
 
 typedef struct sim_event {
     enum ibv_event_type type;
-    sim_qp_t *qp; /* NULL: a port event */
+    sim_qp_t *qp; /* NULL for a port event */
 } sim_event_t;
 
 typedef struct sim_device {
     struct ibv_device device;
     struct verbs_context verbs;
-    unsigned node; /* of the simulation */
+    unsigned node; /* node of the simulation */
     sroce_dev_t *core;
     uint32_t ip;
     sim_event_t events[MAX_EVENTS];
@@ -79,12 +79,12 @@ static void *object(size_t size)
     void *p = calloc(1, size);
 
     if (p == NULL) {
-        abort(); /* without memory a simulation has no result */
+        abort(); /* without memory, a simulation has no result */
     }
     return p;
 }
 
-/* Converts a result of the core; errno as verbs set it. */
+/* Converts a result of the core, and sets errno as verbs do. */
 static int made(void *p, int ret)
 {
     if (ret != 0) {
@@ -248,8 +248,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return 0;
 }
 
-/* As in an rdma-core without it. The real function must not see this
- * context. */
+/* Behaves as in an rdma-core without this function. The real one must not see
+ * this context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
@@ -295,7 +295,7 @@ static void sort_events(void)
         sim_device_t *dev = &verbs_state.devices[event.node];
 
         if (dev->head - dev->tail == MAX_EVENTS) {
-            abort(); /* no device wants them */
+            abort(); /* no device takes these events */
         }
         dev->events[dev->head++ % MAX_EVENTS] =
             (sim_event_t){event.type, event.user};
@@ -414,7 +414,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return &mr->ibv;
 }
 
-/* verbs.h maps ibv_reg_mr() to this if the access flags are not constant. */
+/* verbs.h maps ibv_reg_mr() to this function if the access flags are not
+ * constant. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
 {

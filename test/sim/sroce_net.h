@@ -1,6 +1,6 @@
 /*
  * Shared by the softroce tests: two nodes on a virtual network, memory with
- * guard bytes, connected QPs. A set-up failure fails the test.
+ * guard bytes, and connected QPs. A set-up failure fails the test.
  */
 #ifndef TEST_SIM_SROCE_NET_H
 #define TEST_SIM_SROCE_NET_H
@@ -23,20 +23,20 @@ typedef struct net_params {
     uint64_t seed;
     enum ibv_mtu mtu;      /* 0: 1024 */
     enum ibv_qp_type type; /* 0: RC */
-    unsigned num_qps;      /* pairs; 0: 1 */
+    unsigned num_qps;      /* number of pairs; 0: 1 */
     size_t mem_bytes;      /* per node; 0: 1 MiB */
     unsigned cqe;          /* 0: 4096 */
     unsigned max_wr;       /* send and receive; 0: 64 */
     int use_srq;
     int icrc;
     int sq_sig_all;
-    uint8_t timeout;       /* as verbs; 0: 10 (4.2 ms); 255: none */
+    uint8_t timeout;       /* as in verbs; 0: 10 (4.2 ms); 255: none */
     uint8_t retry_cnt;     /* 0: 7; 255: 0 */
     uint8_t rnr_retry;     /* 0: 7; 255: 0 */
     uint8_t min_rnr_timer; /* 0: 1 (10 us) */
     uint8_t max_rd_atomic; /* 0: 4 */
     uint32_t window_pkts;
-    mrail_ns_t probe_ns; /* as sroce_dev_params_t */
+    mrail_ns_t probe_ns; /* as in sroce_dev_params_t */
     uint32_t psn[2];     /* first PSN of each side; 0: from the seed */
     uint32_t flow_label;
     sroce_sim_link_t link;
@@ -61,7 +61,7 @@ typedef struct network {
     net_side_t side[2];
 } net_t;
 
-/* Two connected nodes in RTS. */
+/* Creates two connected nodes with QPs in RTS. */
 void net_init(net_t *w, const net_params_t *params);
 void net_cleanup(net_t *w);
 /* Checks that the guard bytes are unchanged. */
@@ -81,10 +81,10 @@ sroce_qp_t *net_qp_create(net_t *w, int side);
 void net_qp_connect(net_t *w, int side, sroce_qp_t *qp, uint32_t dest);
 void net_qp_to(sroce_qp_t *qp, enum ibv_qp_state state);
 
-/* One SGE in the side's memory. */
+/* Posts a receive of one SGE in the side's memory. */
 int net_recv(net_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
              uint32_t length);
-/* remote_off is an offset in the other side's memory. */
+/* Posts a request. remote_off is an offset in the other side's memory. */
 int net_send(net_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
              unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
              uint32_t remote_off);
@@ -94,19 +94,19 @@ void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
                 enum ibv_wc_status status);
 /* Runs until no event is left, at most for 100 virtual seconds. */
 void net_run_until_idle(net_t *w);
-/* 1 if this event was raised. Discards all others. */
+/* Returns 1 if this event was raised. Discards all others. */
 int net_saw_event(net_t *w, enum ibv_event_type type, const void *user);
-/* The byte at `i` of pattern `tag`. */
+/* Returns the byte at `i` of pattern `tag`. */
 static inline uint8_t net_byte(uint32_t tag, uint32_t i)
 {
     return (uint8_t)mrail_mix64(((uint64_t)tag << 32) | (i / 8)) ^
            (uint8_t)(i * 37);
 }
 void net_fill(uint8_t *p, uint32_t tag, uint32_t length);
-/* Offset of the first wrong byte, or `length`. */
+/* Returns the offset of the first wrong byte, or `length` if all are right. */
 uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 
-/* Seeds to run: MRAIL_TEST_SEED=N (only that one) or 1..count. */
+/* The seeds to run are MRAIL_TEST_SEED=N alone, or 1..count. */
 uint64_t net_first_seed(void);
 unsigned net_num_seeds(unsigned count);
 /* Prints how to replay a seed. Call it when the seed starts. */

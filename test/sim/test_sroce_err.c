@@ -19,7 +19,7 @@ static const sroce_counters_t *cnt(const net_t *w, int side)
 
 static void test_retry_exceeded(void **state)
 {
-    /* timeout 10: 4.194304 ms, five tries. */
+    /* Timeout 10 is 4.194304 ms, for five tries. */
     net_params_t p = {
         .timeout = 10, .retry_cnt = 4, .link = {.delay_ns = 1000}};
     mrail_ns_t start, t = 4194304;
@@ -40,7 +40,7 @@ static void test_retry_exceeded(void **state)
     net_cleanup(&w);
 }
 
-/* A pause of the owner does not use up its retries. */
+/* A pause of the owner does not use up the retries of its QPs. */
 static void test_late_timers(void **state)
 {
     net_params_t p = {.timeout = 10,
@@ -85,12 +85,12 @@ static void test_port_back_in_time(void **state)
 
 typedef struct remote_error {
     enum ibv_wr_opcode opcode;
-    int32_t addr_shift; /* of the remote address */
+    int32_t addr_shift; /* added to the remote address */
     uint32_t key_xor;
     uint32_t length;
-    uint32_t recv_length; /* 0: none */
+    uint32_t recv_length; /* 0: no receive */
     enum ibv_wc_status status;
-    enum ibv_wc_status recv_status; /* SUCCESS: no completion */
+    enum ibv_wc_status recv_status; /* SUCCESS: the receive does not complete */
     enum ibv_event_type event;
 } remote_error_t;
 
@@ -124,7 +124,7 @@ static void check_remote_error(const remote_error_t *e)
         net_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
     }
     assert_int_equal(sroce_qp_state(b->qp[0]), IBV_QPS_ERR);
-    /* An event reports errors without a completion. */
+    /* An event reports errors that no completion reports. */
     assert_int_equal(net_saw_event(&w, e->event, b) != 0,
                      e->recv_status == IBV_WC_SUCCESS);
     net_run_until_idle(&w);
@@ -155,7 +155,7 @@ static void test_remote_errors(void **state)
     }
 }
 
-/* A receive in unregistered memory: remote operation error. */
+/* A receive in unregistered memory causes a remote operation error. */
 static void test_recv_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -169,7 +169,7 @@ static void test_recv_protection(void **state)
     net_cleanup(&w);
 }
 
-/* An invalid lkey fails after all earlier work. */
+/* A request with an invalid lkey fails, but only after all earlier work. */
 static void test_local_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -188,7 +188,7 @@ static void test_local_protection(void **state)
     net_cleanup(&w);
 }
 
-/* Keys of destroyed regions are refused and do not come back soon. */
+/* Keys of destroyed regions are refused, and are not reused soon. */
 static void test_stale_key(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

@@ -7,7 +7,7 @@
 
 #define MSG 65536u
 
-/* Bytes per virtual second of back-to-back messages. */
+/* Returns the bytes per virtual second of back-to-back messages. */
 static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
                       unsigned messages)
 {
@@ -39,8 +39,8 @@ static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
 
 static net_params_t lossy(uint32_t loss_ppm)
 {
-    /* A software rail: 3 GB/s, 30 us per direction, the usual timeout of 67
-     * ms. */
+    /* A software rail has 3 GB/s, 30 us per direction, and the usual timeout of
+     * 67 ms. */
     net_params_t p = {.seed = 5,
                       .mtu = IBV_MTU_4096,
                       .timeout = 14,
@@ -75,7 +75,7 @@ static void test_read_goodput(void **state)
     check_goodput(IBV_WR_RDMA_READ, 10000, 100e6);
 }
 
-/* A lost last packet costs a probe, not the local ACK timeout. */
+/* A lost last packet costs a probe instead of the local ACK timeout. */
 static void test_probe_saves_the_timeout(void **state)
 {
     net_params_t p = lossy(10000);
@@ -96,7 +96,7 @@ static void test_probe_saves_the_timeout(void **state)
     net_cleanup(&w);
 }
 
-/* Many PSNs in one message, over the wrap, with losses. */
+/* One message has many PSNs, which wrap, and packets are lost. */
 static void test_large_messages(void **state)
 {
     const uint32_t length = 12u << 20;
@@ -141,7 +141,7 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
 static void test_read_lost_early(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
-    const uint32_t length = 400000; /* 0.4 s; 8 x 4.2 ms would not suffice */
+    const uint32_t length = 400000; /* takes 0.4 s, longer than 8 x 4.2 ms */
     unsigned count = 0;
     net_t w;
 

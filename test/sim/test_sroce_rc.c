@@ -137,7 +137,7 @@ static void test_atomics(void **state)
     net_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
     assert_int_equal(*result, 99);
     assert_int_equal(*target, 99);
-    /* Not aligned to eight bytes: the responder refuses it. */
+    /* The responder refuses an address that is not aligned to eight bytes. */
     assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 60, 0),
                      0);
     net_expect(&w, w.side[0].scq, 0, IBV_WC_REM_INV_REQ_ERR);
@@ -170,7 +170,7 @@ static void test_inline_and_sge(void **state)
     assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
     net_expect(&w, b->rcq, 1, IBV_WC_SUCCESS);
     assert_int_equal(net_match(b->mem, 9, 6000), 6000);
-    /* Inline data needs no key and may be reused at once. */
+    /* Inline data needs no key, and its memory may be reused at once. */
     sge[0] = (struct ibv_sge){(uintptr_t)text, sizeof(text), 0};
     wr.num_sge = 1;
     wr.send_flags = SIG | IBV_SEND_INLINE;
@@ -201,7 +201,7 @@ static void test_queues_overflow(void **state)
                      ENOMEM);
     assert_int_equal(net_recv(&w, 0, 0, 1, 0, 8), ENOMEM);
     net_run_until_idle(&w);
-    /* Unsignaled work leaves no completion but frees its WQE. */
+    /* Unsignaled work generates no completion, but its WQE becomes free. */
     assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 8, 0), 0);
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
@@ -257,7 +257,7 @@ static void test_cq_notify(void **state)
 
 static void test_rnr_waits(void **state)
 {
-    /* Timer code 20: 10.24 ms. */
+    /* Timer code 20 is 10.24 ms. */
     net_params_t p = {.min_rnr_timer = 20, .link = {.delay_ns = 1000}};
     mrail_ns_t start;
     net_t w;
@@ -338,7 +338,8 @@ static void test_srq(void **state)
     net_cleanup(&w);
 }
 
-/* A message half received from an SRQ is flushed before LAST_WQE_REACHED. */
+/* A receive from an SRQ that holds half a message is flushed before
+ * LAST_WQE_REACHED. */
 static void test_srq_half_message(void **state)
 {
     net_params_t p = {.use_srq = 1,
@@ -362,7 +363,7 @@ static void test_srq_half_message(void **state)
 
 typedef struct drop_nth {
     unsigned from;
-    unsigned nth; /* drop the nth packet of that side, from 0 */
+    unsigned nth; /* drop the nth packet of that side, counted from 0 */
     unsigned count;
 } drop_nth_t;
 
@@ -406,7 +407,7 @@ static void test_every_single_loss(void **state)
     }
 }
 
-/* A full batch is sent at once; the rest may wait. */
+/* A full batch is sent at once, but the rest may wait. */
 static void test_urgent(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -426,7 +427,7 @@ static void test_urgent(void **state)
         net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
     }
     assert_true(sroce_qp_urgent(qp));
-    /* They leave as one run of equal packets. */
+    /* The requests leave as one run of equal packets. */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      16);
     assert_int_equal(run.seg_bytes * 16, run.length);
@@ -439,7 +440,7 @@ static void test_urgent(void **state)
     net_cleanup(&w);
 }
 
-/* A long READ of the peer alternates with requests of this side. */
+/* The peer's long READ alternates with requests of this side. */
 static void test_turns(void **state)
 {
     net_params_t p = {.mtu = IBV_MTU_4096, .link = {.delay_ns = 1000}};
@@ -457,7 +458,8 @@ static void test_turns(void **state)
         responses += (run.scratch[0] >= SROCE_OP_READ_FIRST);
     }
     assert_int_equal(responses, 4);
-    /* All these packets are lost and repeated. */
+    /* The simulation never saw the pulled packets, so they are lost and
+     * repeated. */
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
     net_run_until_idle(&w);
@@ -493,7 +495,7 @@ static void test_sqd_moves_port(void **state)
     sroce_qp_query(qp, &attr);
     assert_int_equal(attr.sq_draining, 0);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
-    /* New work waits. */
+    /* New work must wait. */
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 8, 0), 0);
     net_run_until_idle(&w);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);

@@ -19,7 +19,7 @@ typedef struct play {
     unsigned next_id;
 } play_t;
 
-/* Two nodes, one rail each. */
+/* Starts a script on two nodes with one rail each. */
 static void play_start(play_t *p, const net_params_t *params, const char *text)
 {
     char why[SROCE_FAULT_WHY_MAX];
@@ -59,7 +59,8 @@ static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
                      0);
 }
 
-/* Executes one WRITE of `side`. Returns its time and checks its status. */
+/* Executes one WRITE of `side`, and checks its status. Returns the time it
+ * took. */
 static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
                               enum ibv_wc_status status)
 {
@@ -72,7 +73,8 @@ static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
     return sroce_sim_now(p->w.sim) - begun;
 }
 
-/* 10 us per direction, 4.2 ms timeout, 7 retries, no probes. */
+/* Returns parameters with 10 us per direction, a timeout of 4.2 ms, 7 retries
+ * and no probes. */
 static net_params_t calm(void)
 {
     net_params_t p = {.seed = 3,
@@ -94,7 +96,8 @@ static void test_down(void **state)
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
     assert_int_equal(event.node, 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
-    /* Lost until the port returns; then a timeout repeats it. */
+    /* Packets are lost until the port returns. After that, a timeout repeats
+     * them. */
     assert_true(write_takes(&p, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
     assert_true(sroce_sim_now(p.w.sim) < p.start + 20 * MS);
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
@@ -105,8 +108,8 @@ static void test_down(void **state)
     play_stop(&p);
 }
 
-/* One direction only, without an event: data arrive, acknowledgements do
- * not. */
+/* A blackhole affects only one direction and raises no event. Data arrives, but
+ * acknowledgements do not. */
 static void test_blackhole(void **state)
 {
     static const struct {
@@ -132,7 +135,7 @@ static void test_blackhole(void **state)
     }
 }
 
-/* With drop_acks a node acknowledges nothing, but its own requests are
+/* With drop_acks, a node acknowledges nothing, but its own requests are
  * answered. */
 static void test_drop_acks_still_probes(void **state)
 {
@@ -145,7 +148,8 @@ static void test_drop_acks_still_probes(void **state)
     play_stop(&p);
 }
 
-/* Acknowledged at once, visible later; at once after the end of `for`. */
+/* A WRITE is acknowledged at once but becomes visible later. After the end of
+ * `for`, it is visible at once. */
 static void test_write_delay(void **state)
 {
     net_params_t params = calm();
@@ -186,7 +190,8 @@ static void test_pause(void **state)
     takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
     takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
     assert_int_equal(net_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
-    /* The WRITE waited at the paused port and continued at once. */
+    /* The WRITE waited at the paused port and continued at once when the pause
+     * ended. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     play_until(&p, 30 * MS);
     takes = write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
@@ -230,7 +235,7 @@ static void test_rate(void **state)
     play_stop(&p);
 }
 
-/* Runs script `text` during many WRITEs, which all succeed. Returns the
+/* Runs script `text` during many WRITEs, all of which succeed. Returns the
  * counters. */
 static void send_with_faults(const char *text, sroce_counters_t *from,
                              sroce_counters_t *to)
@@ -300,7 +305,8 @@ static void test_error_qp(void **state)
     play_stop(&p);
 }
 
-/* The N-th packet is still sent, the next one is not; the same for `byte`. */
+/* The N-th packet is still sent, but the next one is not. The same holds for
+ * `byte`. */
 static void test_triggers(void **state)
 {
     static const char *const texts[] = {"at packet 3 node 0 blackhole tx",
@@ -361,7 +367,7 @@ static void test_replays(void **state)
         net_announce("test_sroce_script", seed);
         trace = trace_of(7, seed);
         assert_true(trace_of(7, seed) == trace);
-        /* Another seed of the script, or of the simulation, gives another
+        /* Another seed, of the script or of the simulation, gives another
          * run. */
         assert_true(trace != last);
         assert_true(trace_of(8, seed) != trace);

@@ -2,33 +2,35 @@
  * The throughput window: small cases, and a 400 Gb/s lane in virtual time with
  * another flow from 100 us on (metered_lane.h), over many seeds.
  *
- * Origin of the limits. Let s be the time of a chunk at the present rate, and J
+ * Origin of the limits. Let s be the time of a chunk at the current rate, and J
  * the longest time between polls (1 us). While a lane has work, the busy time
- * of each chunk begins at the end of the chunk before. The times of a window
- * add up to the time from one completion to the W-th after it: W * s, with an
- * error below J, for any polls in between. So:
+ * of each chunk begins at the end of the previous chunk. The times of a window
+ * therefore add up to the time from one completion to the W-th completion after
+ * it. For any polls in between, that is W * s with an error below J. It follows
+ * that:
  *
- *   noise        A rate is off by at most a part J / (W * s - J): at the full
- *                rate (s = 1.31 us) 0.106 for W = 8, 0.025 for W = 32; at half
- *                of it 0.051 and 0.013. Noise is proportional to 1 / W: at
- *                W = 1 it is at least 8 times that of W = 8 (more: 1 / x is
- *                convex), and W = 1 raises false alarms (below three quarters
- *                of the rate).
- *   arrival      The last completion is at most s + J old. At a quarter of the
- *                rate that is 6.3 us. In the second sample, at 20 us, a window
- *                of 8 contains 13.7 us of the new rate, and its own rate is below
- *                0.54. A window of 32 takes 41.9 us, and three quarters of its
- *                rate need 14 us more, so 18.6 us of the new rate: the first
- *                sample shows nothing.
- *   bursts       At the end of a burst W = 8 is below 0.48 (after the first one,
- *                10 us later: below 0.5). At the end of a pause it contains only
- *                the pause: above 0.69. So it falls below 0.5 and rises above
- *                0.65 once per burst, by 0.21. A window of 32 contains two whole
- *                bursts and pauses, and at most one burst or pause more, 10 us in
- *                84: 0.44 to 0.57. It never rises by more than the difference and
- *                never above 0.65: one step.
- *   leave        20 us later a window of 8 contains only the full rate. One of 32
- *                is above three quarters after 27 us, in the third sample.
+ *   noise     The relative error of a rate is at most J / (W * s - J). At the
+ *             full rate (s = 1.31 us), that is 0.106 for W = 8 and 0.025 for
+ *             W = 32; at half of that rate, it is 0.051 and 0.013. Noise is
+ *             proportional to 1 / W. At W = 1 it is at least 8 times that of
+ *             W = 8 (it is more, because 1 / x is convex), and W = 1 raises
+ *             false alarms (below three quarters of the rate).
+ *   arrival   The last completion is at most s + J old. At a quarter of the
+ *             rate, that is 6.3 us. In the second sample, at 20 us, a window
+ *             of 8 contains 13.7 us of the new rate, and its own rate is below
+ *             0.54. A window of 32 takes 41.9 us. For its rate to drop to
+ *             three quarters, it must be 14 us longer, and so contain 18.6 us
+ *             of the new rate. The first sample shows nothing.
+ *   bursts    At the end of a burst, W = 8 is below 0.48 (after the first
+ *             burst, 10 us later: below 0.5). At the end of a pause, it
+ *             contains only the pause and is above 0.69. It therefore falls
+ *             below 0.5 and rises above 0.65 once per burst, by 0.21. A window
+ *             of 32 contains two whole bursts and pauses, and at most one
+ *             burst or pause more, 10 us in 84: 0.44 to 0.57. It never rises
+ *             by more than the difference and never above 0.65, so it makes a
+ *             single step.
+ *   leave     20 us later, a window of 8 contains only the full rate. A window
+ *             of 32 is above three quarters after 27 us, in the third sample.
  */
 #include "config.h"
 #include "metered_lane.h"
@@ -76,7 +78,7 @@ static uint64_t hand_rate(const hand_t *hand)
     return mrail_tele_sums_rate(&hand->sums);
 }
 
-/* Posts `count` segments at once; then each takes serve_ns. */
+/* Posts `count` segments at once. After that, each takes serve_ns. */
 static void hand_serve(hand_t *hand, unsigned count, mrail_ns_t serve_ns)
 {
     mrail_ns_t post_ns = hand->now_ns;
@@ -143,7 +145,7 @@ static void test_idle_gap(void **state)
     }
 }
 
-/* Work in flight without completions: all of the time counts, for W
+/* If work is in flight but nothing completes, all of the time counts, for W
  * segments. */
 static void test_stalled_gap(void **state)
 {
@@ -166,7 +168,7 @@ static void test_stalled_gap(void **state)
     }
 }
 
-/* Idle time first, then stalled time. */
+/* Idle time comes first, then stalled time. */
 static void test_mixed_gap(void **state)
 {
     hand_t hand;
@@ -178,8 +180,8 @@ static void test_mixed_gap(void **state)
     assert_int_equal(hand_rate(&hand), FULL * 8 / 12);
 }
 
-/* After a pause of the process, a poll returns up to 16 completions at one
- * time, more than a window. The rate of the lane is unchanged. */
+/* After a pause of the process, a poll returns up to 16 completions at once,
+ * which is more than a window. The rate of the lane is unchanged. */
 static void test_batches(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -200,8 +202,8 @@ static void test_batches(void **state)
     }
 }
 
-/* Of a large batch, only the last W completions count. They leave the window when W
- * others have come. */
+/* Of a large batch, only the last W completions count. They leave the window
+ * when W others have arrived. */
 static void test_batch_leaves_the_window(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {

@@ -1,9 +1,9 @@
 /*
- * Exchanges (transfer.h) between two processes on live software rails, each
- * under a random fault script (random_script.h) of its own.
+ * Exchanges (transfer.h) between two processes on live software rails. Each
+ * runs under its own random fault script (random_script.h).
  *
- * MRAIL_TEST_SEED=N replays one, as far as timing allows. MRAIL_TEST_SEEDS=N
- * sets the number of seeds.
+ * MRAIL_TEST_SEED=N replays one exchange, as far as timing allows.
+ * MRAIL_TEST_SEEDS=N sets the number of seeds.
  */
 #include "config.h"
 #include "random_script.h"
@@ -77,7 +77,8 @@ static int open_transfer(job_t *job, transfer_t **t_p)
     return transfer_connect(t, address_of(job, !job->rank));
 }
 
-/* Both sides continue until both have ended: the peer may need a reply. */
+/* Both sides continue until both have finished, because the peer may need a
+ * reply. */
 static transfer_state_t exchange(job_t *job, transfer_t *t)
 {
     mrail_ns_t end_ns = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
@@ -94,13 +95,13 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
             __atomic_add_fetch(&job->shared->word[OVER], 1, __ATOMIC_ACQ_REL);
         }
         if (mrail_rng_below(&rng, 2000) == 0) {
-            usleep(mrail_rng_below(&rng, stress.span_us)); /* the process
-                                                            * computes */
+            /* The process computes. */
+            usleep(mrail_rng_below(&rng, stress.span_us));
         } else {
             sched_yield();
         }
     }
-    /* Late packets arrive now. */
+    /* Wait for late packets to arrive. */
     end_ns = mrail_clock_now() + DRAIN_NS;
     while (mrail_clock_now() < end_ns) {
         transfer_step(t);
@@ -118,7 +119,8 @@ static void count_weather(const mrail_counters_t *counters)
                        __ATOMIC_RELAXED);
 }
 
-/* Starts mrail soft ctl with one or two words. Returns its process. */
+/* Starts `mrail soft ctl` with one or two words. Returns the pid of its
+ * process. */
 static pid_t ctl(const char *word, const char *next)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
@@ -142,7 +144,7 @@ static int ended_well(int status)
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
 }
 
-/* Ends the fault script. Its faults must be undone. */
+/* Ends the fault script. All its faults must be undone. */
 static int stop(pid_t injector)
 {
     int status, bad = 0;

@@ -19,8 +19,8 @@ const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
 };
 
 typedef struct line {
-    uint32_t at_us; /* 0: after a number of packets or bytes */
-    unsigned order; /* keeps the order of equal times */
+    uint32_t at_us; /* 0: after a number of packets or bytes instead */
+    unsigned order; /* preserves the order of lines with equal times */
     char text[128];
     size_t length;
 } line_t;
@@ -57,7 +57,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
     return mrail_rng_below(&w->rng, bound);
 }
 
-/* Disturbs a rail; traffic still passes. */
+/* Disturbs a rail. Some traffic still gets through. */
 static void shake(writer_t *w)
 {
     switch (below(w, 6)) {
@@ -130,7 +130,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
     unsigned what = below(w, 10);
 
     begin_random(w, span_us);
-    if (what == 0) { /* a single event */
+    if (what == 0) { /* an event instead of a state */
         where_random(w, num_rails);
         add(w, "qp_error %u", 1 + below(w, 3));
     } else {

@@ -1,5 +1,5 @@
 /*
- * Random fault scripts: equal seeds give equal text.
+ * Random fault scripts. Equal seeds give equal text.
  */
 #ifndef MRAIL_TEST_RANDOM_SCRIPT_H
 #define MRAIL_TEST_RANDOM_SCRIPT_H
@@ -10,18 +10,19 @@
 #define RANDOM_SCRIPT_MAX 4096 /* bytes of the text */
 
 typedef enum random_script_kind {
-    RANDOM_SCRIPT_PASSES,   /* any fault anywhere; all is restored in the end */
-    RANDOM_SCRIPT_SURVIVOR, /* rails fail permanently, except for one, which is
-                             *                               only disturbed */
-    RANDOM_SCRIPT_CUT,      /* one node is cut off permanently */
+    /* Any fault anywhere, and all is restored in the end. */
+    RANDOM_SCRIPT_PASSES,
+    /* Rails fail permanently, except for one, which is only disturbed. */
+    RANDOM_SCRIPT_SURVIVOR,
+    RANDOM_SCRIPT_CUT, /* one node is cut off permanently */
     RANDOM_SCRIPT_KINDS
 } random_script_kind_t;
 
 extern const char *const random_script_names[RANDOM_SCRIPT_KINDS];
 
 /*
- * Writes a script for two nodes of num_rails rails. Most steps come within
- * span_us microseconds, the others within ten times that.
+ * Writes a script for two nodes with num_rails rails each. Most steps come
+ * within span_us microseconds, and the others within ten times that.
  */
 void random_script(uint64_t seed, random_script_kind_t kind, unsigned num_rails,
                    uint32_t span_us, char text[RANDOM_SCRIPT_MAX]);

@@ -3,9 +3,9 @@
  * virtual time, under random fault scripts (random_script.h). Nothing is lost,
  * duplicated, changed or late, and nothing hangs.
  *
- * MRAIL_TEST_SEED=N replays one. MRAIL_TEST_SEEDS=N and MRAIL_TEST_FIRST=N set
- * the number of seeds and the first one. MRAIL_TEST_TRACE prints script and
- * log.
+ * MRAIL_TEST_SEED=N replays one exchange. MRAIL_TEST_SEEDS=N and
+ * MRAIL_TEST_FIRST=N set the number of seeds and the first one.
+ * MRAIL_TEST_TRACE prints the script and the log.
  */
 #include "config.h"
 #include "test/sim/sanitized.h"
@@ -25,11 +25,11 @@
 
 #define SEEDS 2000
 #ifdef TEST_SANITIZED
-#define SEEDS_FULL SEEDS /* many times slower */
+#define SEEDS_FULL SEEDS /* a single thread makes it many times slower */
 #else
 #define SEEDS_FULL 100000
 #endif
-#define LIMIT_NS (200 * MRAIL_NS_PER_SEC) /* of virtual time */
+#define LIMIT_NS (200 * MRAIL_NS_PER_SEC) /* virtual time */
 #define DRAIN_NS (3 * MRAIL_NS_PER_SEC)
 #define MAX_RAILS 4
 #define MAX_JOBS 16u
@@ -40,10 +40,10 @@ typedef struct process {
     mrail_control_timers_t timers;
     mrail_ns_t timers_ns; /* next run of its control thread */
     mrail_ns_t app_ns;    /* next step of the transfer */
-    mrail_ns_t busy_ns;   /* it computes until then */
-    mrail_ns_t stop_ns;   /* the process is stopped from then on, its NICs are
-                           * not ... */
-    mrail_ns_t cont_ns;   /* ... until then */
+    mrail_ns_t busy_ns;   /* the process computes until then */
+    /* From stop_ns to cont_ns the process is stopped, but its NICs work. */
+    mrail_ns_t stop_ns;
+    mrail_ns_t cont_ns;
     transfer_state_t state;
 } process_t;
 
@@ -59,7 +59,7 @@ static struct {
     process_t process[2];
 } s;
 
-/* Only numbers: the sums over all workers. */
+/* Contains only numbers, which are summed over all workers. */
 typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
@@ -111,7 +111,7 @@ void mrail_control_thread_stop(mrail_engine_t *engine)
     mrail_ctl_bye(engine);
 }
 
-/* The main loop runs after every possible request for it. */
+/* Requests that the main loop run the control thread of this engine next. */
 void mrail_control_thread_wake(mrail_engine_t *engine)
 {
     for (unsigned i = 0; i < 2; ++i) {
@@ -192,9 +192,9 @@ static void open_process(unsigned side)
     }
 }
 
-/* Stops both processes, one after the other, and continues them. A single
- * stopped one would be given up after a while. Has random numbers of its
- * own. */
+/* Stops both processes, one after the other, and lets them continue. If only
+ * one were stopped, the other would give it up after a while. A separate
+ * generator keeps the other random numbers unchanged. */
 static void choose_stop(void)
 {
     mrail_ns_t from_ns = mrail_clock_now(), for_ns;
@@ -256,7 +256,7 @@ static void close_process(process_t *p)
     p->engine = NULL;
 }
 
-/* Events for the control thread, which may handle them late. */
+/* Schedules the control thread for pending events, which it may handle late. */
 static void notice(process_t *p)
 {
     mrail_ns_t late_ns =
@@ -334,7 +334,7 @@ static void run_process(process_t *p, int happened)
     }
 }
 
-/* The next event, at the latest at `until_ns`. */
+/* Runs the next event, or stops at `until_ns` if that is earlier. */
 static void run_step(mrail_ns_t until_ns)
 {
     int happened;
@@ -366,8 +366,8 @@ static int is_over(const process_t *p)
     return p->state != TRANSFER_RUNS;
 }
 
-/* An address names one rail. If that fails at either end before anything has
- * arrived, the other rails are unknown. */
+/* An address names one rail. If that rail fails at either end before anything
+ * has arrived, the other rails remain unknown. */
 static int have_met(void)
 {
     int met = 0;
@@ -398,7 +398,7 @@ static void run_seed(uint64_t seed)
             fail("it hangs");
         }
     }
-    /* Late packets arrive now. */
+    /* Wait for late packets to arrive. */
     run_until(mrail_clock_now() + DRAIN_NS);
     for (unsigned i = 0; i < 2; ++i) {
         transfer_look(s.process[i].transfer);
@@ -435,7 +435,8 @@ static void run_share(uint64_t first, uint64_t end, uint64_t step)
     }
 }
 
-/* Runs `jobs` worker processes. 0, or some of them failed with a message. */
+/* Runs `jobs` worker processes. Returns 0, or non-zero if some of them failed
+ * after a message. */
 static int run_workers(uint64_t first, uint64_t count, unsigned jobs,
                        totals_t *totals)
 {
@@ -505,7 +506,7 @@ int main(void)
     totals_t *totals, sum;
 
     printf("1..1\n");
-    fflush(stdout); /* workers write, too */
+    fflush(stdout); /* the workers write to it as well */
     mrail_log_set(trace ? log_stdout : log_nothing,
                   trace ? MRAIL_LOG_TRACE : MRAIL_LOG_ERROR);
     totals = mmap(NULL, MAX_JOBS * sizeof(*totals), PROT_READ | PROT_WRITE,
@@ -525,7 +526,7 @@ int main(void)
                  (sum.unmet > count / 500))) {
         printf("not ok - storm: %llu lanes failed, %llu requests were sent "
                "again, %llu peers given up, %llu pairs never met, %llu were "
-               "stopped: that is no storm\n",
+               "stopped: too few faults for a storm\n",
                (unsigned long long)sum.lanes_failed,
                (unsigned long long)sum.again, (unsigned long long)sum.given_up,
                (unsigned long long)sum.unmet, (unsigned long long)sum.stopped);

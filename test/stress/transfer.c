@@ -18,11 +18,11 @@
 #define SHORT_MAX 128 /* bytes of a message's data */
 #define BUFFERED_MAX 4096
 
-/* Areas of a side's memory, each with guard bytes before it. */
+/* Areas of a side's memory. Guard bytes precede each of them. */
 enum {
-    SOURCE,  /* data of its PUTs, used once */
+    SOURCE,  /* data of this side's PUTs, used once */
     TARGET,  /* target of the peer's PUTs */
-    FETCHED, /* results of its GETs */
+    FETCHED, /* results of this side's GETs */
     STORE,   /* source of the peer's GETs */
     NUM_AREAS
 };
@@ -33,10 +33,10 @@ enum {
 
 typedef enum op_kind {
     OP_SHORT,        /* a short message */
-    OP_BUFFERED,     /* a longer one */
+    OP_BUFFERED,     /* a longer message */
     OP_PUT,          /* reported when complete */
     OP_PUT_FENCED,   /* reported after a fence */
-    OP_PUT_BUFFERED, /* also after a fence */
+    OP_PUT_BUFFERED, /* also reported after a fence */
     OP_GET,
     OP_GET_BUFFERED,
     OP_FLUSH,
@@ -45,17 +45,17 @@ typedef enum op_kind {
 
 typedef struct op {
     op_kind_t kind;
-    uint32_t offset; /* in SOURCE and TARGET, or FETCHED and STORE */
+    uint32_t offset; /* in SOURCE and TARGET, or in FETCHED and STORE */
     uint32_t length;
     unsigned begun;
     unsigned completed;
     int failed;
-    int reported; /* its bytes were checked at the other end */
+    int reported; /* the other end has been told to check its bytes */
 } op_t;
 
 typedef enum message_kind {
     MESSAGE_DATA,  /* `op` and its pattern */
-    MESSAGE_THERE, /* report: the bytes of PUT `op` are visible */
+    MESSAGE_THERE, /* report that the bytes of PUT `op` are visible */
     MESSAGE_LAST   /* the last message; `op` messages came before it */
 } message_kind_t;
 
@@ -63,7 +63,7 @@ typedef struct message {
     uint32_t seq;
     uint16_t kind;
     uint16_t op;
-    uint32_t length; /* of the data that follow */
+    uint32_t length; /* length of the data that follows */
 } message_t;
 
 struct transfer {
@@ -78,15 +78,16 @@ struct transfer {
     uint8_t *memory;
     uint64_t peer_memory;
     op_t mine[MAX_OPS];
-    op_t theirs[MAX_OPS]; /* the peer's operations, by the same plan */
+    op_t theirs[MAX_OPS]; /* the peer's operations, from the same plan */
     unsigned num_mine;
     unsigned num_theirs;
     unsigned next; /* next operation to start */
     unsigned under_way;
     uint16_t report[MAX_OPS]; /* PUTs to report */
     unsigned num_report, next_report;
-    unsigned data_got; /* received messages of the peer; identifies the next
-                        * one's operation */
+    /* Messages received from the peer. Identifies the operation of the next
+     * one. */
+    unsigned data_got;
     uint32_t sent;
     uint32_t received;
     int last_sent;
@@ -112,8 +113,8 @@ static void wrong(transfer_t *t, const char *format, ...)
 
 /* ---- bytes ---- */
 
-/* Eight bytes at 8 * i of the pattern of `what` of a side. They differ from
- * painted bytes. */
+/* Returns the eight bytes at 8 * i of the pattern of `what` of a side. They
+ * differ from painted bytes. */
 static uint64_t pattern8(const transfer_t *t, unsigned side, unsigned what,
                          uint64_t i)
 {
@@ -142,7 +143,7 @@ static void fill(const transfer_t *t, uint8_t *p, unsigned side, unsigned what,
     }
 }
 
-/* Offset of the first wrong byte; `length`: none. */
+/* Returns the offset of the first wrong byte, or `length` if there is none. */
 static size_t differs(const transfer_t *t, const uint8_t *p, unsigned side,
                       unsigned what, uint64_t offset, size_t length)
 {
@@ -189,7 +190,7 @@ static int is_message(const op_t *op)
     return (op->kind == OP_SHORT) || (op->kind == OP_BUFFERED);
 }
 
-/* Mostly small lengths. */
+/* Returns a length that is small in most cases. */
 static uint32_t random_length(mrail_rng_t *rng, uint32_t most)
 {
     return mrail_rng_below(rng, 1 + (most >> mrail_rng_below(rng, 8)));
@@ -247,7 +248,7 @@ static size_t write_message(void *dest, void *arg)
     return sizeof(out->head) + out->head.length;
 }
 
-/* 1: sent. */
+/* Returns 1 if the message was sent. */
 static int send_message(transfer_t *t, message_kind_t kind, uint32_t op,
                         uint32_t length)
 {
@@ -425,7 +426,7 @@ static int begin_rma(transfer_t *t, op_t *op)
     }
 }
 
-/* 1: in flight or complete. */
+/* Starts an operation. Returns 1 if it is in flight or complete. */
 static int begin(transfer_t *t, op_t *op)
 {
     int ret;
@@ -440,7 +441,7 @@ static int begin(transfer_t *t, op_t *op)
     ret = begin_rma(t, op);
     if (ret == -EINPROGRESS) {
         t->bytes += op->length;
-    } else if (ret >= 0) { /* at once, or buffered */
+    } else if (ret >= 0) { /* complete at once, or buffered */
         on_complete(t, op, 0);
         t->bytes += op->length;
     } else {
@@ -495,8 +496,8 @@ transfer_state_t transfer_step(transfer_t *t)
 
 /* ---- the end of the exchange ---- */
 
-/* 1 if byte `at` of the area may come from an operation that failed or was not
- * reported. */
+/* Returns 1 if byte `at` of the area may come from an operation that failed or
+ * was not reported. */
 static int is_open(const transfer_t *t, unsigned index, size_t at)
 {
     const op_t *ops = (index == TARGET) ? t->theirs : t->mine;
@@ -558,7 +559,7 @@ void transfer_look(transfer_t *t)
         wrong(t, "%u of %u messages with data", t->data_got, messages);
     }
     if ((t->refused != 0) && !t->given_up) {
-        wrong(t, "an operation fails, and nobody was given up: %s",
+        wrong(t, "an operation fails, but no peer was given up: %s",
               strerror(-t->refused));
     }
 }

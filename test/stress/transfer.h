@@ -4,17 +4,19 @@
  * program runs on simulated rails (test_stress) and on live ones (rail_stress).
  *
  * Invariants under all faults:
- * - Messages arrive once, in order, with their bytes.
- * - An operation completes once, and then its bytes are in place. A message that its
- *   sender sends afterwards, or behind a fence, finds them at the receiver.
- * - The result of a PUT or GET is never written again: it is painted over at once and
- *   checked again at the end.
- * - A released buffer is not read any more: it is painted over, too, and its new bytes
- *   appear nowhere.
+ * - Messages arrive once, in order, with the right bytes.
+ * - An operation completes once, and its bytes are then in place. A message
+ *   that its sender sends afterwards, or behind a fence, finds them at the
+ *   receiver.
+ * - The result of a PUT or GET is never written again. The test overwrites it
+ *   at once with a fixed value, and checks that value at the end.
+ * - A released buffer is never read again. The test overwrites it as well, and
+ *   the new bytes appear nowhere.
  * - No other memory changes.
- * - The exchange ends, complete, or with a failure after the peer was given up.
+ * - The exchange ends, either complete or with a failure after the peer was
+ *   given up.
  *
- * Single-threaded, one exchange per process (in a simulation: per node).
+ * Single-threaded. Each process (in a simulation, each node) runs one exchange.
  */
 #ifndef MRAIL_TEST_TRANSFER_H
 #define MRAIL_TEST_TRANSFER_H
@@ -33,20 +35,20 @@ typedef struct transfer_address {
 
 typedef enum transfer_state {
     TRANSFER_RUNS,
-    TRANSFER_DONE,   /* all sent and received */
-    TRANSFER_FAILED, /* the peer was given up, nothing is in flight */
+    TRANSFER_DONE,   /* everything was sent and received */
+    TRANSFER_FAILED, /* the peer was given up, and nothing is in flight */
 } transfer_state_t;
 
 typedef struct transfer transfer_t;
 
-/* Both ends use the same seed and are side 0 and 1. NULL: out of memory, or the
- * engine reports an error. */
+/* Both ends use the same seed; one is side 0 and the other side 1. Returns NULL
+ * if memory runs out or the engine reports an error. */
 transfer_t *transfer_create(mrail_engine_t *engine, uint64_t seed,
                             unsigned side);
 void transfer_destroy(transfer_t *t);
 
 void transfer_address(const transfer_t *t, transfer_address_t *address);
-/* Result of mrail_ep_create() or mrail_rkey_unpack(). */
+/* Returns the result of mrail_ep_create() or mrail_rkey_unpack(). */
 int transfer_connect(transfer_t *t, const transfer_address_t *peer);
 
 /* Polls, then starts as many operations as possible. */
@@ -55,13 +57,13 @@ transfer_state_t transfer_step(transfer_t *t);
 /* Checks all memory at the end, when nothing can arrive any more. */
 void transfer_look(transfer_t *t);
 
-/* The first violation. NULL: none. */
+/* Returns the first violation, or NULL if there is none. */
 const char *transfer_wrong(const transfer_t *t);
 
 /* Describes the progress of an exchange that does not end. */
 void transfer_describe(const transfer_t *t, char *text, size_t size);
 
-/* Bytes of messages, PUTs and GETs that this side started. */
+/* Returns the bytes of messages, PUTs and GETs that this side started. */
 uint64_t transfer_bytes(const transfer_t *t);
 
 #endif

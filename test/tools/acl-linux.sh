@@ -1,7 +1,8 @@
 #!/bin/sh
-# Put the Linux rules of `mrail acl` in force on a leaf in a network namespace, with two
-# hosts and a spine. Datagrams from chosen source ports take the uplinks of their
-# segments. Also check a failed uplink, DSCP, undo, and a script that fails halfway.
+# Puts the Linux rules of `mrail acl` in force on a leaf in a network
+# namespace, with two hosts and a spine. Datagrams from chosen source ports
+# take the uplinks of their segments. Also checks a failed uplink, DSCP, undo,
+# and a script that fails halfway.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -26,10 +27,10 @@ fi
 
 # ---- The fabric ----
 
-# namespace NAME: a new network namespace; $holder is a process in it.
+# namespace NAME: makes a network namespace. $holder is a process in it.
 namespace()
 {
-    # shellcheck disable=SC2016 # the inner shell's
+    # shellcheck disable=SC2016 # expanded by the inner shell
     unshare -n sh -c 'echo inside >"$1"; exec sleep 600' - "$tmp/$1" \
         >/dev/null 2>&1 &
     holder=$!
@@ -54,7 +55,7 @@ counter()
         add rule ip count in $* udp dport 4791 counter name $counter_name"
 }
 
-# packets HOLDER NAME: of that counter, since the last call of reset.
+# packets HOLDER NAME: prints this counter since the last call of reset.
 packets()
 {
     at "$1" nft list counter ip count "$2" |
@@ -79,7 +80,7 @@ host()
     at "$2" ip route add default via "$3.1"
 }
 
-# uplink N: a link to the spine, which counts what arrives by it.
+# uplink N: makes a link to the spine, which counts what arrives over it.
 uplink()
 {
     ip link add "up$1" type veth peer name "link$1" netns "$spine"
@@ -100,7 +101,7 @@ set_up()
     spine=$holder
     ip link set lo up
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # By ports, as ECMP of a switch.
+    # Hash over ports, as the ECMP of a switch does.
     echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy
     host h1 "$host1" 10.10.1
     host h2 "$host2" 10.10.2
@@ -116,17 +117,17 @@ set_up()
     ecmp
 }
 
-# The default route over all uplinks.
+# Sets the default route over all uplinks.
 ecmp()
 {
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     ip route replace default $paths
 }
 
 hops=
 { set_up; } >"$tmp/set-up" 2>&1 || bail_out "no fabric: $(tail -n 1 "$tmp/set-up")"
 
-# rules OPTION...: the script of these rules is in $tmp/rules.
+# rules OPTION...: writes the script of these rules to $tmp/rules.
 rules()
 {
     "$build/mrail-acl" --dialect linux --uplinks $UPLINKS --next-hops "$hops" \
@@ -145,7 +146,7 @@ send()
     at "$1" "$build/udp_ports" "$2" 4791 "$3" "$4" "$5" "$6"
 }
 
-# arrived: the datagrams of each link at the spine, in a row.
+# arrived: prints the datagrams of each link at the spine, in a row.
 arrived()
 {
     link=1
@@ -155,7 +156,7 @@ arrived()
     done
 }
 
-# All but the rules' own counters.
+# Prints everything except the rules' own counters.
 state()
 {
     ip rule
@@ -169,7 +170,7 @@ state >"$tmp/before"
 
 reset
 send "$host1" $REMOTE 0 49152 32 512
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # splitting into numbers is intended
 set -- $(arrived)
 total=0
 for number; do total=$((total + number)); done
@@ -178,36 +179,36 @@ is 'without rules, ECMP brings all datagrams to the spine' 512 $total
 check 'the rules apply' apply
 reset
 send "$host1" $REMOTE 0 49152 2048 8
-is 'the lanes of 8 uplinks take one each' '1 1 1 1 1 1 1 1 ' "$(arrived)"
+is 'lanes for 8 uplinks take one uplink each' '1 1 1 1 1 1 1 1 ' "$(arrived)"
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is '512 ports spread evenly' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+is '512 ports are spread evenly' '64 64 64 64 64 64 64 64 ' "$(arrived)"
 reset
 send "$host1" $REMOTE 0 51199 1 2
 send "$host1" $REMOTE 0 65535 1 1
-is 'the ends of segments, and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
+is 'the ends of segments and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
 reset
 send "$host1" 10.10.2.2 0 49152 512 32
 is 'datagrams to a host of the same leaf do not go up' '0 0 0 0 0 0 0 0 ' \
     "$(arrived)"
-is '... and arrive' 32 "$(packets "$host2" local)"
+is 'datagrams to a host of the same leaf arrive' 32 "$(packets "$host2" local)"
 
 ip rule >"$tmp/once"
-check 'the rules apply again' sh "$tmp/rules"
+check 'the rules can be applied again' sh "$tmp/rules"
 ip rule >"$tmp/twice"
-check '... and are there once' cmp "$tmp/once" "$tmp/twice"
+check 'rules that were applied twice exist once' cmp "$tmp/once" "$tmp/twice"
 
 # ---- A failed uplink ----
 
 ip link set up3 down
 reset
 send "$host1" $REMOTE 0 49152 32 512
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # splitting into numbers is intended
 set -- $(arrived)
 total=0
 for number; do total=$((total + number)); done
 is 'fall-through: the datagrams of a failed uplink arrive' 512 $total
-is '... by other uplinks' 0 "$3"
+is 'fall-through: the failed uplink carries nothing' 0 "$3"
 ip link set up3 up
 ecmp
 
@@ -215,14 +216,14 @@ apply --on-failure drop
 ip link set up3 down
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is 'drop: they do not, and the others are as before' \
+is 'drop: only the datagrams of the failed uplink are lost' \
     '64 64 0 64 64 64 64 64 ' "$(arrived)"
 ip link set up3 up
 ecmp
-check 'after the repair the rules apply again' sh "$tmp/rules"
+check 'the rules can be applied again after the repair' sh "$tmp/rules"
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is '... for all uplinks' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+is 'after the repair, all uplinks carry their segments' '64 64 64 64 64 64 64 64 ' "$(arrived)"
 
 # ---- Options ----
 
@@ -235,24 +236,24 @@ marked()
 apply --dscp 26
 reset
 send "$host1" $REMOTE $DSCP_26 49152 2048 8
-is 'with a DSCP: its datagrams take their uplinks' '1 1 1 1 1 1 1 1 ' \
+is 'with a DSCP: datagrams with it take their uplinks' '1 1 1 1 1 1 1 1 ' \
     "$(arrived)"
 send "$host1" $REMOTE 0 49152 2048 8
-is '... and no others' '1 1 1 1 1 1 1 1' "$(marked)"
+is 'with a DSCP: other datagrams are not marked' '1 1 1 1 1 1 1 1' "$(marked)"
 apply --ports h2
 send "$host1" $REMOTE 0 49152 2048 8
 is 'with ports: datagrams of other ports are not marked' '0 0 0 0 0 0 0 0' \
     "$(marked)"
 send "$host2" $REMOTE 0 49152 2048 8
-is '... those of the port are' '1 1 1 1 1 1 1 1' "$(marked)"
+is 'with ports: datagrams of the port are marked' '1 1 1 1 1 1 1 1' "$(marked)"
 apply --local 10.10.2.0/24
 ip route add 10.99.0.0/24 via 10.20.1.2
 reset
 send "$host1" $REMOTE 0 49152 32 512
-is 'with prefixes: a route to the remote rack does not matter' \
+is 'with prefixes: a route to the remote rack has no effect' \
     '64 64 64 64 64 64 64 64 ' "$(arrived)"
 send "$host1" 10.10.2.2 0 49152 512 32
-is '... and the prefix is local' 32 "$(packets "$host2" local)"
+is 'with prefixes: traffic to the prefix stays local' 32 "$(packets "$host2" local)"
 ip route del 10.99.0.0/24
 apply --leaf-uplinks 4
 reset
@@ -262,12 +263,12 @@ is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
 check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
 { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run 'the check reads what is in force' 0 ': 32 rules, 8 uplinks: .*once$' \
+expect_run 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*once$' \
     "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
     --leaf-uplinks 4
 ip rule del priority 4793
 { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run '... and what is not' 1 ': 4 rules without an uplink$' \
+expect_run 'the check finds missing rules' 1 ': 4 rules without an uplink$' \
     "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
     --leaf-uplinks 4
 
@@ -276,9 +277,9 @@ expect_run '... and what is not' 1 ': 4 rules without an uplink$' \
 rules --undo
 check 'undo' sh "$tmp/rules"
 state >"$tmp/after"
-check '... leaves what was there before' cmp "$tmp/before" "$tmp/after"
+check 'undo restores the previous state' cmp "$tmp/before" "$tmp/after"
 check 'undo without rules' sh "$tmp/rules"
-expect_run 'undo without the right to do it is no success' bad '' \
+expect_run 'undo without privileges fails' bad '' \
     setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
     sh "$tmp/rules"
 
@@ -287,12 +288,12 @@ expect_run 'undo without the right to do it is no success' bad '' \
 expect_run 'a next hop that is not reachable is refused' bad 'Command failed' \
     sh "$tmp/rules"
 state >"$tmp/after"
-check '... and nothing is half-applied' cmp "$tmp/before" "$tmp/after"
+check 'after a refused next hop, no rule is left' cmp "$tmp/before" "$tmp/after"
 apply
 "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.20.1.2,10.20.2.2 \
     >"$tmp/rules"
 sh "$tmp/rules"
-is 'fewer uplinks than before: no rule is left' 3 \
+is 'fewer uplinks than before: no old rule is left' 3 \
     "$(ip rule | grep -c 'proto 147')"
 "$build/mrail-acl" --dialect linux --uplinks 2 >"$tmp/rules" 2>/dev/null
 expect_run 'placeholders are refused' bad NEXT_HOP_1 sh "$tmp/rules"

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Check mrail acl as a user types it: the rules of all dialects, the check of rules, the
-# list of segments, and wrong options and rule sets.
+# Checks mrail acl as a user types it: the rules of all dialects, the check of
+# rules, the list of segments, and invalid options and rule sets.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 acl=$build/mrail-acl
 unset UCX_MRAIL_UPLINKS
 
-# prints NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
-# (stdout or stderr) that matches.
+# prints NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
+# output (stdout or stderr) must match.
 prints()
 {
     name=$1 want=$2 pattern=$3
@@ -16,7 +16,8 @@ prints()
     expect_run "$name" "$want" "$pattern" "$acl" "$@"
 }
 
-# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and no rules.
+# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and no
+# rules.
 refused()
 {
     name=$1 pattern=$2
@@ -46,15 +47,15 @@ dialects='ios eos sonic nvue linux'
 
 for dialect in $dialects; do
     makes "$dialect" --dialect $dialect --uplinks 8 --next-hops $hops
-    prints "$dialect: the check of its own rules" 0 \
+    prints "$dialect: the check accepts its own rules" 0 \
         ': 8 rules, 8 uplinks: each port .* goes to one uplink, exactly once$' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
-    prints "$dialect: ... with as many uplinks as next hops" 0 'exactly once$' \
+    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly once$' \
         --dialect $dialect --check "$tmp/$dialect"
-    prints "$dialect: ... for other lanes" 1 '6 segments that differ' \
+    prints "$dialect: the check refuses rules for other lanes" 1 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
     makes undo --dialect $dialect --uplinks 8 --undo
-    check "$dialect: undo has something to say" test -s "$tmp/undo"
+    check "$dialect: undo produces output" test -s "$tmp/undo"
     prints "$dialect: three tiers" 0 '^[^ ]' --dialect $dialect --uplinks 4 \
         --leaf-uplinks 8 --next-hops $hops
     prints "$dialect: VRFs of a spine" 0 'udf2' --dialect $dialect \
@@ -69,41 +70,41 @@ else
     skip 'sonic: the rules are JSON' 'python3 is not installed'
 fi
 
-# The paper: ports 51 to 54 to one spine, 59 to 62 to the other.
+# As in the paper: ports 51 to 54 to one spine, and 59 to 62 to the other.
 makes paper --dialect ios --uplinks 8 --as-printed \
     --next-hops 100.98.0.10+4x4,100.98.0.42+4x4
 is 'the paper: the first list' '  10 permit udp any range 49152 51199 any eq 4791' \
     "$(sed -n 2p "$tmp/paper")"
-is '... the last list' '  10 permit udp any range 63488 65535 any eq 4791' \
+is 'the paper: the last list' '  10 permit udp any range 63488 65535 any eq 4791' \
     "$(sed -n 16p "$tmp/paper")"
-is '... next hops' '10 14 18 22 42 46 50 54' \
+is 'the paper: next hops' '10 14 18 22 42 46 50 54' \
     "$(sed -n 's/.*next-hop 100\.98\.0\.//p' "$tmp/paper" | paste -sd ' ')"
-prints '... a switch reads it differently' 1 \
+prints 'the paper: a switch reads the rules differently' 1 \
     "^line 18: there is no access list 'udf'" \
     --dialect ios --check "$tmp/paper" --uplinks 8
 
 # ---- Uplinks of the lanes ----
 
-prints 'without --uplinks: the default of the lanes' 0 \
+prints 'without --uplinks: the default number of lanes' 0 \
     '^ +8 +63488 +65535 +8 ' --list
 default=$(sed -n 's/^#define MRAIL_UPLINKS_AUTO \([0-9]*\)u$/\1/p' \
     "$top/src/rail/params.h")
-is '... which is the same' "$default" "$("$acl" --list | grep -c '^ *[1-9]')"
-is '... also if the variable says so' "$default" \
+is 'without --uplinks: the default equals that of params.h' "$default" "$("$acl" --list | grep -c '^ *[1-9]')"
+is 'UCX_MRAIL_UPLINKS=auto: the default' "$default" \
     "$(UCX_MRAIL_UPLINKS=auto "$acl" --list | grep -c '^ *[1-9]')"
-is '... those of UCX_MRAIL_UPLINKS' 3 \
+is 'UCX_MRAIL_UPLINKS sets the number of uplinks' 3 \
     "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
-UCX_MRAIL_UPLINKS=6 prints 'the check has those of UCX_MRAIL_UPLINKS, too' 1 \
+UCX_MRAIL_UPLINKS=6 prints 'the check also uses UCX_MRAIL_UPLINKS' 1 \
     'segments that differ' --dialect ios --check "$tmp/ios"
 UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
     'UCX_MRAIL_UPLINKS=0: expected a number from 1 to 256' --list
 
-# ---- Messages beside the rules ----
+# ---- Messages next to the rules ----
 
 prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which a switch' \
     --dialect ios --uplinks 4
 makes placeholders --dialect ios --uplinks 4
-prints '... and the check sees it' 1 '4 rules without an uplink' \
+prints 'the check finds placeholders' 1 '4 rules without an uplink' \
     --dialect ios --check "$tmp/placeholders"
 prints 'a switch that cannot fall through' 0 '^mrail acl: --on-failure: SONiC' \
     --dialect sonic --next-hops $hops
@@ -116,9 +117,9 @@ prints 'the list as JSON' 0 \
 prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
     --dialect eos --check "$tmp/eos" --json
 sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/bad"
-prints '... with a finding' 1 '"holes": 1, "overlaps": 0' \
+prints 'a check as JSON: a finding' 1 '"holes": 1, "overlaps": 0' \
     --dialect eos --check "$tmp/bad" --json
-expect '... in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
+expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
 
 # ---- A fabric file ----
 
@@ -134,28 +135,28 @@ link  s[1-4] c[1-4] 1GB
 link  s[3-4] c[1-2] 1GB
 END
 fabric="--fabric $tmp/three.fabric"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     makes rules --dialect linux $fabric --switch l2 --next-hops 10.9.0.1+2
     is 'a leaf of a fabric: its uplinks' 4 \
         "$(grep -c 'udp sport' "$tmp/rules")"
-    expect '... its prefix' "$tmp/rules" 'to 10\.0\.1\.0/24 lookup main'
+    expect 'a leaf of a fabric: its prefix' "$tmp/rules" 'to 10\.0\.1\.0/24 lookup main'
     makes rules --dialect linux $fabric --switch s3 --next-hops 10.9.0.1+2
     is 'a spine: its uplinks in each leaf segment' 24 \
         "$(grep -c 'udp sport' "$tmp/rules")"
-    is '... the prefixes of its leaves' '10.0.2.0/24 10.0.3.0/24' \
+    is 'a spine: the prefixes of its leaves' '10.0.2.0/24 10.0.3.0/24' \
         "$(sed -n 's/.* to \([0-9./]*\) lookup main.*/\1/p' "$tmp/rules" |
             paste -sd ' ')"
-    prints '... the check' 0 '24 rules, 6 uplinks: .* exactly once$' \
+    prints 'a spine: the check' 0 '24 rules, 6 uplinks: .* exactly once$' \
         --dialect linux $fabric --switch s3 --check "$tmp/rules"
     makes rules --dialect linux $fabric --switch l2 --local 10.7.0.0/16
-    is '... --local instead' 1 "$(grep -c ' lookup main' "$tmp/rules")"
-    refused 'a switch that is not there' "three.fabric: the fabric has no switch 'l9'" \
+    is 'a leaf of a fabric: --local replaces its prefix' 1 "$(grep -c ' lookup main' "$tmp/rules")"
+    refused 'a switch that does not exist' "three.fabric: the fabric has no switch 'l9'" \
         --dialect ios $fabric --switch l9
     refused 'a host' 'h1 is a host, not a switch' --dialect ios $fabric --switch h1
     refused 'a core' 'c1 has no uplinks' --dialect ios $fabric --switch c1
     refused 'a fabric without a switch' 'go together' --dialect ios $fabric
-    refused 'a fabric and uplinks' 'come from the fabric' --dialect ios $fabric \
+    refused 'a fabric with --uplinks' 'come from the fabric' --dialect ios $fabric \
         --switch l1 --uplinks 4
 }
 sed '/x2/d' "$tmp/three.fabric" >"$tmp/unequal.fabric"
@@ -164,10 +165,10 @@ link  l[1-2] s[1-2] 1GB x2
 link  l3 s[3-4] 1GB x2
 link  l4 s[3-4] 1GB x3
 END
-refused 'leaves with other numbers of uplinks below a spine' \
+refused 'leaves with different numbers of uplinks below a spine' \
     's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
     --fabric "$tmp/unequal.fabric" --switch s3
-refused 'stdin as fabric and rule set' 'stdin can be only one file' --dialect ios \
+refused 'stdin as both fabric and rule set' 'stdin can be only one file' --dialect ios \
     --fabric - --switch l1 --check -
 echo 'host h[1-2]' >"$tmp/bad.fabric"
 refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \
@@ -177,7 +178,7 @@ refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \
 
 prints 'a hole' 1 '^ports 63001 to 63487: no rule$' \
     --dialect eos --check "$tmp/bad"
-expect '... counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
+expect 'holes are counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
 sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/bad"
 prints 'an overlap' 1 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+$' \
     --dialect ios --check "$tmp/bad"
@@ -192,9 +193,9 @@ prints 'ports out of range' 1 \
 status=0
 "$acl" --dialect sonic --check - <"$tmp/sonic" >"$tmp/out" 2>&1 || status=$?
 is 'a rule set from stdin' 0 $status
-expect '... has that name' "$tmp/out" '^stdin: 8 rules'
+expect 'a rule set from stdin is named stdin' "$tmp/out" '^stdin: 8 rules'
 sed 's/$/\r/' "$tmp/ios" >"$tmp/crlf"
-prints 'lines that end as on Windows' 0 'exactly once$' --dialect ios \
+prints 'lines with Windows line endings' 0 'exactly once$' --dialect ios \
     --check "$tmp/crlf"
 
 # ---- Refused ----
@@ -211,9 +212,9 @@ refused 'too few next hops' '2 next hops, but 4 uplinks' \
     --dialect ios --uplinks 4 --next-hops 10.9.0.1,10.9.0.3
 refused 'too many next hops' '5 next hops, but 4 uplinks' \
     --dialect ios --uplinks 4 --next-hops 10.9.0.1+2x5
-refused 'a next hop that is none' "'10.9.0' is not a next hop" \
+refused 'a malformed next hop' "'10.9.0' is not a next hop" \
     --dialect ios --uplinks 1 --next-hops 10.9.0
-refused 'a step that is none' "'10.9.0.1\+x' is not a next hop" \
+refused 'a malformed step' "'10.9.0.1\+x' is not a next hop" \
     --dialect ios --next-hops 10.9.0.1+x
 refused 'next hops beyond the last address' 'the next address is too large' \
     --dialect ios --next-hops 255.255.255.250+1
@@ -223,22 +224,22 @@ refused 'an empty word in a list' 'a word of 1 to 63 characters' \
     --dialect ios --ports a,,b
 refused 'a list that ends with a comma' 'a word of 1 to 63 characters' \
     --dialect ios --ports a,
-refused 'a range that is none' 'a range is written as swp\[1-4\]' \
+refused 'a malformed range' 'a range is written as swp\[1-4\]' \
     --dialect ios --ports 'swp[1'
-refused 'a range the wrong way round' 'the lower one first' \
+refused 'a range with its ends swapped' 'the lower one first' \
     --dialect ios --ports 'swp[4-1]'
 refused 'too many ports' 'at most 1024 names' --dialect ios --ports 'p[1-2000]'
-refused 'a port that would be a command' 'is not a port name' \
+refused 'a port name that contains a command' 'is not a port name' \
     --dialect linux --ports 'a;reboot'
-refused 'a port that comes twice' 'port a comes twice' --dialect ios --ports a,a
+refused 'a port that is given twice' 'port a comes twice' --dialect ios --ports a,a
 refused 'a prefix with host bits' 'is not an IPv4 prefix' \
     --dialect ios --local 10.0.0.1/24
-refused 'a DSCP that is none' 'a number from 0 to 63' --dialect ios --dscp 64
-refused 'a name that is none' '1 to 9 letters' --dialect ios --name 'a b'
-refused 'a strange failure mode' 'ignore' --dialect ios --on-failure ignore
-refused 'the printed form of another dialect' 'the ios dialect' \
+refused 'a DSCP out of range' 'a number from 0 to 63' --dialect ios --dscp 64
+refused 'a malformed name' '1 to 9 letters' --dialect ios --name 'a b'
+refused 'an unknown failure mode' 'ignore' --dialect ios --on-failure ignore
+refused '--as-printed with another dialect' 'the ios dialect' \
     --dialect eos --as-printed
-refused 'uplink ports that are not as many' '1 ports, but 2 uplinks' \
+refused 'too few uplink ports' '1 ports, but 2 uplinks' \
     --dialect linux --uplinks 2 --uplink-ports swp1
 refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
     --dialect eos --spine-vrf --uplinks 4
@@ -248,12 +249,12 @@ refused 'two modes' 'choose one' --dialect eos --list --check x
 refused '--json without a list or a check' 'goes with --list or --check' \
     --dialect eos --json
 refused '--undo of a list' 'does not go with' --list --undo
-refused 'a rule set that is not there' 'no-such-file: No such file' \
+refused 'a rule set that does not exist' 'no-such-file: No such file' \
     --dialect eos --check "$tmp/no-such-file"
-refused 'a folder as a rule set' 'Is a directory' --dialect eos --check "$tmp"
+refused 'a directory as a rule set' 'Is a directory' --dialect eos --check "$tmp"
 refused 'a rule set of another dialect' \
     "ios: line 1: '\{' is missing" --dialect sonic --check "$tmp/ios"
-refused '... with no rule in it' 'no rule for source ports to UDP port 4791' \
+refused 'a rule set of another dialect that has no rule' 'no rule for source ports to UDP port 4791' \
     --dialect eos --check "$tmp/linux"
 printf 'ip access-list extended a\n permit udp any range 5 4 any eq 4791\n' \
     >"$tmp/bad"
@@ -263,9 +264,9 @@ printf 'a\nb\000c' >"$tmp/bad"
 refused 'a rule set with a zero byte' 'bad: line 2: byte 0 is not text' \
     --dialect ios --check "$tmp/bad"
 if [ -c /dev/full ]; then
-    expect_run 'an output that is full' 1 'stdout: No space left' \
+    expect_run 'a full output device' 1 'stdout: No space left' \
         sh -c '"$1" --list >/dev/full' - "$acl"
 else
-    skip 'an output that is full' 'there is no /dev/full'
+    skip 'a full output device' 'there is no /dev/full'
 fi
 finish

@@ -1,4 +1,4 @@
-"""What the tests of contrib/bench_tools share: the path, samples, the output."""
+"""Code shared by the tests of contrib/bench_tools: path, samples, output."""
 import os
 import pathlib
 import sys
@@ -19,7 +19,7 @@ def made(values, load=0.5):
 
 
 def evaluated(own, other=(), wanted=5, planned=(), **target):
-    """The object of samples of `own` and `other`."""
+    """The result object for samples with the values `own` and `other`."""
     spec = Figure('w', 'u', target.pop('better', 'more'), 'own',
                   'other' if other else None, 'p' if other else None, **target)
     return figure.evaluate(spec, made(own), made(other), wanted, planned)
@@ -31,7 +31,7 @@ TWENTY = tuple(range(11, 31))
 
 
 class Lines(unittest.TestResult):
-    """One line of output per test."""
+    """Prints one line per test."""
 
     def addSuccess(self, test):
         print(f'ok - {test.shortDescription()}', flush=True)
@@ -47,7 +47,7 @@ class Lines(unittest.TestResult):
 
 
 def main(names):
-    """Runs the tests of the main module, or those named."""
+    """Runs the named tests of the main module, or all of them."""
     loader = unittest.TestLoader()
     module = sys.modules['__main__']
     suite = (loader.loadTestsFromNames(names, module) if names

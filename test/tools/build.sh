@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check contrib/lib.sh: the tree is configured again if a package that configure looks
-# for was installed in the meantime, and not otherwise.
+# Checks contrib/lib.sh. The tree is configured again if a package that
+# configure looks for has been installed since, and not otherwise.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -31,7 +31,8 @@ build_all
 END
 chmod +x "$tree/configure" "$tree/contrib/user"
 
-# installed PACKAGE-AND-VERSION...: from now on the machine has these packages.
+# installed PACKAGE-AND-VERSION...: from now on, the machine has these
+# packages.
 installed()
 {
     printf '%s\n' "$@" >"$tmp/packages"
@@ -47,7 +48,7 @@ sed -n "s/^lib\$module-dev //p" "$tmp/packages" | grep .
 END
 chmod +x "$tmp/bin/dpkg-query" "$tmp/bin/pkg-config"
 
-# builds NAME N: afterwards configure has run N times in all.
+# builds NAME N: after this build, configure must have run N times in total.
 builds()
 {
     if PATH=$tmp/bin:$PATH "$tree/contrib/user" >"$tmp/out" 2>&1 &&
@@ -70,11 +71,11 @@ builds 'a package was updated' 3
 installed 'libcmocka-dev 1.1.7'
 builds 'a package was removed' 4
 
-# Libraries that contrib/setup installs are looked at.
+# Libraries that contrib/setup installs are taken into account.
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=
-# shellcheck disable=SC2013 # words are wanted
+# shellcheck disable=SC2013 # word splitting is intended
 for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
     case $known in
     *" $package "*) ;;

@@ -7,16 +7,17 @@ set -eu
 
 check 'this tree' "$top/contrib/check-layers" "$top"
 
-# breach NAME FILE LINE: contrib/check-layers must refuse a tree that contains this line.
+# breach NAME FILE LINE: contrib/check-layers must refuse a tree that contains
+# this line.
 breach()
 {
     rm -rf "$tmp/src" "$tmp/test"
     mkdir -p "$tmp/src" "$tmp/test" "$tmp/$(dirname "$2")"
     printf '/* line 1 */\n%s\n' "$3" >"$tmp/$2"
-    expect_run "sees $1" 1 "^$2:2: " "$top/contrib/check-layers" "$tmp"
+    expect_run "finds $1" 1 "^$2:2: " "$top/contrib/check-layers" "$tmp"
 }
 
-# harmless NAME FILE LINE: must be accepted.
+# harmless NAME FILE LINE: contrib/check-layers must accept it.
 harmless()
 {
     rm -rf "$tmp/src" "$tmp/test"

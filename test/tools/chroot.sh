@@ -1,6 +1,7 @@
 #!/bin/sh
-# Check the errors that contrib/debian-chroot reports before creating anything.
-# Running contrib/check in another Debian is a manual test: docs/testing.md.
+# Checks the errors that contrib/debian-chroot reports before it creates
+# anything. Running contrib/check in another Debian is a manual test:
+# docs/testing.md.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,17 +1,17 @@
 #!/bin/sh
-# configure accepts a UCX that was configured for release and refuses a UCX
-# without sources. Its summary lists the parts, and make -j runs timing tests
+# configure accepts a UCX that was configured for release, and refuses a UCX
+# without sources. Its summary lists the parts. make -j runs timing tests
 # alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091,SC2153
 . ./test/ucx/env.sh
-# The make here is not a part of the make that runs the tests.
+# The make that runs here is not part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures DIRECTORY ARGUMENT...: the cache keeps results that do not depend on
-# UCX.
+# configures DIRECTORY ARGUMENT...: the cache keeps results that do not depend
+# on UCX.
 configures()
 {
     folder=$tmp/$1
@@ -31,7 +31,8 @@ refused()
     ! configures "$@" && grep -q "^configure: error: .*$sentence" "$tmp/out"
 }
 
-# says PART PATTERN: the summary of the last configure has a matching line.
+# says PART PATTERN: the summary of the last configure must have a matching
+# line.
 says()
 {
     grep -q "^ *$1: *${2-}" "$tmp/out"
@@ -71,7 +72,7 @@ succeeded 'configure --quiet prints no summary'
 
 # ---- make -j ----
 
-# In the place of a test: fails if another one runs.
+# Takes the place of a test. Fails if another one runs at the same time.
 cat >"$tmp/alone" <<'END'
 #!/bin/sh
 mkdir "$0.lock" || exit 99
@@ -99,8 +100,8 @@ refused 'needs private headers .*--without-ucx' nosource --with-ucx-src=no &&
     true
 succeeded 'configure without the sources of UCX'
 
-# fake_ucx FILTER: a ucx_info with the output of the real one, but the build
-# configuration passes the filter.
+# fake_ucx FILTER: makes a ucx_info with the output of the real one, except
+# that the build configuration passes through the filter.
 fake_ucx()
 {
     mkdir -p "$tmp/ucx/bin"
@@ -131,7 +132,8 @@ with_fake_ucx()
         --with-ucx-src="$UCX_SRC")
 }
 
-# asserts DIRECTORY N: UCX's headers take N from the configuration in there.
+# asserts DIRECTORY N: UCX's headers must take N from the configuration in that
+# directory.
 asserts()
 {
     cat >"$tmp/asserts.c" <<END
@@ -144,7 +146,7 @@ END
         >"$tmp/out" 2>&1
 }
 
-# A release prints the macros that are defined, and this one is not.
+# A release prints only the macros that are defined, and this one is not.
 fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
 with_fake_ucx configures release && true
 succeeded 'configure with a UCX for release'

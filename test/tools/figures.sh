@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check contrib/bench_tools: statistics, samples, figures, pages and drawings.  Missing
-# or wrong data never passes.
+# Checks contrib/bench_tools: statistics, samples, figures, pages and drawings.
+# Missing or wrong data never passes.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Check mrail lanes: the table, the advice, JSON, and wrong input.
+# Checks mrail lanes: the table, the advice, JSON, and invalid input.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-lanes
 
-# lanes NAME STATUS OPTION...: the output is in $tmp/out, messages are in $tmp/err.
+# lanes NAME STATUS OPTION...: the output is in $tmp/out, and messages are in
+# $tmp/err.
 lanes()
 {
     name=$1 wanted=$2
@@ -14,7 +15,8 @@ lanes()
     is "$name: exit status" "$wanted" $?
 }
 
-# refused NAME PATTERN OPTION...: status 2, one sentence, no output
+# refused NAME PATTERN OPTION...: must give status 2, one sentence, and no
+# output.
 refused()
 {
     name=$1 pattern=$2
@@ -24,7 +26,8 @@ refused()
     is "$name: no output" 0 "$(wc -c <"$tmp/out")"
 }
 
-# Two nodes and one lane each: 1 of 2 paths with probability 1/2, so 3/2.
+# With two nodes and one lane each, 1 of 2 paths has both with probability 1/2,
+# so 3/2.
 lanes 'two nodes' 0 --nodes 2 --slowdown 1
 expect 'the exact value of two nodes' "$tmp/out" '^ +1 +1\.000 +1\.500 +-$'
 expect 'one lane is enough for twice the time' "$tmp/out" \

@@ -40,6 +40,6 @@ test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
 test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)
 endif
 
-# Of acl-linux.sh.
+# Used by acl-linux.sh.
 check_PROGRAMS += udp_ports
 udp_ports_SOURCES = test/tools/udp_ports.c

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Check the manual pages: each verb and file format has one, with the usual sections.
-# References, the options in examples, JSON members, variables, and the words of the
-# parsers agree with the programs. The parsers accept the samples.
+# Checks the manual pages. Each verb and file format has one, with the usual
+# sections. References, the options in examples, JSON members, variables, and
+# the words of the parsers agree with the programs. The parsers accept the
+# samples.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -19,8 +20,8 @@ none()
     fi
 }
 
-# at_least NAME MINIMUM FILE: fails if FILE has fewer lines, because the test then has
-# nothing to check.
+# at_least NAME MINIMUM FILE: fails if FILE has fewer lines, because the test
+# would then have nothing to check.
 at_least()
 {
     lines=$(wc -l <"$3")
@@ -42,12 +43,12 @@ sections()
         section=$(echo "$section" | tr _ ' ')
         grep -qx ".Sh $section" "$1" || echo "no section $section"
     done
-    # The last section is the one with the references.
+    # The last section contains the references.
     [ "$(grep '^\.Sh' "$1" | tail -n 1)" = '.Sh SEE ALSO' ] ||
         echo 'SEE ALSO is not the last section'
 }
 
-# The title, the name and the file agree.
+# The title, the name and the file must agree.
 title()
 {
     base=$(basename "$1")
@@ -59,7 +60,8 @@ title()
         "$1" || echo 'no date .Dd MONTH DAY, YEAR'
 }
 
-# References to pages of ours that do not exist, and to the page itself.
+# Finds references to pages of this package that do not exist, and of a page to
+# itself.
 bad_references()
 {
     sed -n 's/^\.\(It \)\{0,1\}Xr \(mrail[a-z-]*\) \([1-9]\).*/\2.\3/p' "$1" |
@@ -121,7 +123,8 @@ samples()
         file != "" { gsub(/\\e/, "\\"); print >file }' "$man/$1"
 }
 
-# each PAGE MINIMUM COMMAND...: the command accepts every sample as its last word.
+# each PAGE MINIMUM COMMAND...: the command must accept every sample as its
+# last word.
 each()
 {
     page=$1
@@ -177,7 +180,8 @@ in_page()
     done
 }
 
-# Extracts the known words from a message, after a colon, "there are" or "there is".
+# Extracts the known words from a message. They follow a colon, "there are" or
+# "there is".
 words_of()
 {
     sed -n "s/^.*$1//p" | tr ',' '\n' | sed -e 's/=VALUE//' -e 's/ //g' |
@@ -240,7 +244,7 @@ bad_options()
         "$build/mrail-$verb" ${sub:+"$sub"} --list-options >>"$tmp/options"
         for word in $rest; do
             case $word in
-            --map-by) ;; # of mpirun
+            --map-by) ;; # an option of mpirun
             --[a-z]*)
                 cut -f 1 "$tmp/options" | tr '|' '\n' |
                     grep -qxF -e "${word%%=*}" || echo "mrail $verb $word" ;;
@@ -282,7 +286,7 @@ names_of_source()
 "$build/mrail-plan" --topo "$tmp/topology" --pattern hotspot --pieces --json |
     names_of_output >"$tmp/names"
 members mrail-plan.1 40
-# The page has examples of the counters only.
+# The page has examples only of the counters.
 {
     names_of_source "$src/src/tools/acl_show.c"
     "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.9.0.1+2 \

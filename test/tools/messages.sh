@@ -1,6 +1,6 @@
 #!/bin/sh
 # docs/troubleshooting.md quotes only messages that the sources contain, and
-# contrib/check-messages notices a message that they do not contain.
+# contrib/check-messages finds a message that they do not contain.
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
 # shellcheck source=test/lib.sh
@@ -13,7 +13,7 @@ finds()
     expect_run "$2" "$1" "$3" "$top/contrib/check-messages" "$4"
 }
 
-# tree ROW SOURCE: a tree with one row in the document, and one source.
+# tree ROW SOURCE: makes a tree with one row in the document, and one source.
 tree()
 {
     rm -rf "$tmp/tree"

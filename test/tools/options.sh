@@ -1,6 +1,6 @@
 #!/bin/sh
-# The text of --help, the manual page and the completions of each verb name the same
-# options. A wrong option or value is refused with status 2.
+# The --help text, the manual page and the completions of each verb name the
+# same options. An invalid option or value is refused with status 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -34,7 +34,7 @@ refused()
     fi
 }
 
-# in_man NAME PAGE: the options of $tmp/list are in the manual page.
+# in_man NAME PAGE: the manual page must contain the options of $tmp/list.
 in_man()
 {
     grep -o 'Fl -[a-z-]*' "$2" | sed 's/^Fl -/--/' | sort -u >"$tmp/man"
@@ -50,7 +50,7 @@ in_man()
 
 for words in run bench info top plan acl soft 'soft ctl' 'soft status' \
     lab 'lab ctl' 'lab status' 'lab exec'; do
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     set -- $words
     page=$top/src/tools/man/mrail-$1.1
     if [ ! -x "$build/mrail-$1" ]; then
@@ -93,7 +93,7 @@ for words in run bench info top plan acl soft 'soft ctl' 'soft status' \
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done
 
-# The parameters of the transport.
+# The parameters of the transport
 UCX_MRAIL_TIMEOUT=2s verb info --config >"$tmp/config" 2>&1
 if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
     grep -q '; default 1s; set in the environment$' "$tmp/config"; then
@@ -127,8 +127,8 @@ refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \
     top --interval 2h
 refused 'a word that nobody takes' "unknown argument 'word'" top word
 
-# Completions ask the verbs themselves. `mrail` of a build tree would ask the
-# installed ones.
+# Completions ask the verbs themselves. The `mrail` of a build tree would ask
+# the installed ones.
 cat >"$tmp/mrail" <<END
 #!/bin/sh
 case \$1 in
@@ -149,7 +149,7 @@ completions_of()
         "$@" 2>&1 | sort
 }
 
-# completed NAME EXPECTED WORD...: among the offered words.
+# completed NAME EXPECTED WORD...: EXPECTED must be among the offered words.
 completed()
 {
     name=$1
@@ -171,7 +171,7 @@ if command -v bash >/dev/null 2>&1; then
     completed 'bash completes a file' "$top/README.md" \
         mrail plan --topo "$top/READ"
     if completions_of mrail top --int | grep -q -e --json; then
-        not_ok 'bash offers only what fits' 'it offers --json, too'
+        not_ok 'bash offers only what fits' 'it also offers --json'
     else
         ok 'bash offers only what fits'
     fi

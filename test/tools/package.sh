@@ -1,6 +1,7 @@
 #!/bin/sh
-# Check the Debian package: it can be built, unpacks into its own root, contains
-# everything that a user needs, and leaves nothing behind. Part of contrib/check --full.
+# Checks the Debian package. It can be built, unpacks into its own root,
+# contains everything that a user needs, and leaves nothing behind. Part of
+# contrib/check --full.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -12,7 +13,7 @@ root=$tmp/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
 : >"$root/var/lib/dpkg/status"
 
-# Dependencies are this machine's; the root has none.
+# Dependencies are installed on this machine, but not in the root.
 into_root()
 {
     dpkg --root="$root" --log=/dev/null --force-depends --force-not-root \
@@ -37,13 +38,13 @@ depends_on()
     dpkg-deb -f "$package" Depends | grep "$1"
 }
 
-# holds FILE PATTERN: a control file of the package has a matching line.
+# holds FILE PATTERN: a control file of the package must have a matching line.
 holds()
 {
     dpkg-deb -I "$package" "$1" >"$tmp/control" && grep "$2" "$tmp/control"
 }
 
-# Each file of build/stage is in the package, pages of the manual as .gz.
+# Each file of build/stage must be in the package, with manual pages as .gz.
 complete()
 {
     (cd "$top/build/stage" && find . ! -type d ! -name '*.la' ! -name LICENSE) |
@@ -62,14 +63,14 @@ left()
 }
 
 check 'it installs' into_root -i "$package"
-check 'it has all that make install makes' complete
+check 'it has everything that make install installs' complete
 for file in usr/bin/mrail mrail/mrail-uct.so doc/mrail/README.md \
     doc/mrail/docs/loading.md doc/mrail/copyright ucx/libuct_mrail.so.0 \
     mrail/libmrail-softroce.so man1/mrail-run.1.gz; do
     check "it has $file" has "$file"
 done
 check 'Open MPI finds the hook component' hook_resolves
-check 'the front door opens' "$root/usr/bin/mrail" --version
+check 'the mrail command runs' "$root/usr/bin/mrail" --version
 check 'it depends on this UCX and no other' \
     depends_on 'libucx0 (>= .*libucx0 (<< '
 check 'it depends on this Open MPI and no other' \

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Check mrail plan: the table, JSON, the drawing, the topology of this node from hwloc,
-# and wrong options and files.
+# Checks mrail plan: the table, JSON, the drawing, the topology of this node
+# from hwloc, and invalid options and files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 here=$top/test/tools
 plan=$build/mrail-plan
 
-# plans NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
-# (stdout or stderr) that matches.
+# plans NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
+# output (stdout or stderr) must match.
 plans()
 {
     name=$1 want=$2 pattern=$3
@@ -16,13 +16,13 @@ plans()
     expect_run "$name" "$want" "$pattern" "$plan" "$@"
 }
 
-# says NAME PATTERN: the output of the last command has a matching line.
+# says NAME PATTERN: the output of the last command must have a matching line.
 says()
 {
     expect "$1" "$tmp/out" "$2"
 }
 
-# judged NAME FILE...: the check of plan_check.py with that name.
+# judged NAME FILE...: runs the check of plan_check.py with that name.
 judged()
 {
     if [ "$python" = no ]; then
@@ -37,7 +37,7 @@ python=no
 need_built mrail-plan
 
 cat >"$tmp/mesh" <<'END'
-# two nodes, four rails, a dead one
+# two nodes, four rails, one of them dead
 nodes 2
 rails 4
 rail * * 50GB
@@ -66,24 +66,24 @@ END
 
 plans 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MiB in 16 demands$' \
     --topo "$tmp/mesh" --demand "$tmp/hot"
-says '... congestion before and after' \
+says 'the table: congestion before and after' \
     '^congestion +[0-9.]+ ms before, [0-9.]+ ms after: [2-3]\.[0-9]+ times'
-says '... the bound, and the gap' \
+says 'the table: bound and gap' \
     '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % wanted\)$'
-says '... what is relayed' '^relayed +[0-9.]+ [MG]iB, bound [0-9.]+ [MG]iB, gap'
-says '... pieces' '^pieces +[0-9]+ of 16 demands$'
-says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
-says '... a link with bars' \
+says 'the table: relayed bytes' '^relayed +[0-9.]+ [MG]iB, bound [0-9.]+ [MG]iB, gap'
+says 'the table: number of pieces' '^pieces +[0-9]+ of 16 demands$'
+says 'the table: planning time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
+says 'the table: a link with bars' \
     '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
-says '... that there are more links' '^[0-9]+ more links carry bytes: --links$'
+says 'the table: a hint that there are more links' '^[0-9]+ more links carry bytes: --links$'
 plans 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
-expect_none '... really all' "$tmp/out" 'more carry'
+expect_none 'the table: no hint if all links are shown' "$tmp/out" 'more links carry'
 plans 'the table: pieces' 0 '^0 to 4, 268435456 bytes$' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
-says '... with relays' \
+says 'the table: pieces with relays' \
     '^    offset [0-9]+ +[0-9]+ bytes, relay 1, rail 1, relay 5$'
-says '... without' '^    offset 0 +[0-9]+ bytes, rail 0$'
+says 'the table: pieces without relays' '^    offset 0 +[0-9]+ bytes, rail 0$'
 plans 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --repeat 5
 printf '0 4 256m\n1 5 1k\n' >"$tmp/tiny"
@@ -91,7 +91,7 @@ plans 'a link that carries little has a bar' 0 \
     '^node 0 rail 1 out +0\.02 us # +' --topo "$tmp/mesh" --demand "$tmp/tiny"
 plans 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MiB, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold 255m
-plans '... one that is not large enough does not' 0 '^relayed +0 B, ' \
+plans 'a demand below the threshold does not take relays' 0 '^relayed +0 B, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold=256m
 for links in 'pairwise * 100GB' 'switch * 450GB'; do
     printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 single-rail\n%s\n' "$links" \
@@ -103,11 +103,11 @@ done
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 single-rail\npairwise * 100GB\n' \
     >"$tmp/small"
 for pattern in uniform moe; do
-    plans "who is within the limit keeps the first path: $pattern" 0 \
+    plans "demands within the limit keep the first path: $pattern" 0 \
         '^congestion .*: 1\.00 times as fast$' \
         --topo "$tmp/small" --pattern $pattern
-    says '... whole' '^pieces +12 of 12 demands$'
-    says '... with the fewest relays' \
+    says 'demands within the limit stay whole: $pattern' '^pieces +12 of 12 demands$'
+    says 'demands within the limit use the fewest relays: $pattern' \
         '^relayed +[0-9.]+ MiB, bound [0-9.]+ MiB, gap 0\.00 %'
 done
 plans 'a node without links: its traffic is not planned' 0 \
@@ -125,19 +125,19 @@ json()
 }
 
 json 'JSON' --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
-judged 'JSON: what the plan says of links is what its pieces do' \
+judged 'JSON: the links carry what the pieces say' \
     pieces "$tmp/json" "$tmp/hot" 4
 json 'JSON: groups and switches' --topo "$tmp/groups" --pattern zipf --pieces
 judged 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
 json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
-judged 'JSON: a gap that is asked for' gap "$tmp/json" 0.02
+judged 'JSON: the default gap is kept' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
     --gap=0.001
 judged 'JSON: a small gap is kept' gap "$tmp/json" 0.001
 printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 multi-rail\n' >"$tmp/a \"b\"<&>"
 json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
     --svg "$tmp/quotes.svg"
-judged 'JSON: ... is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
+judged 'JSON: a name with quotes is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
 judged 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
 
 # hash_of ARGUMENT...
@@ -146,19 +146,19 @@ hash_of()
     "$plan" --json "$@" | sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p'
 }
 
-# A plan with many iterations: from another warm start, another plan results.
+# A plan with many iterations, because another warm start gives another plan.
 set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
 first=$(hash_of "$@" --seed 3)
 : >"$tmp/out"
 if [ -n "$first" ] && [ "$first" = "$(hash_of "$@" --seed 3 --repeat 4)" ]; then
-    ok 'the same plan each time'
+    ok 'repeated planning gives the same plan'
 else
-    not_ok 'the same plan each time' "not $first" "$tmp/out"
+    not_ok 'repeated planning gives the same plan' "not $first" "$tmp/out"
 fi
 if [ "$first" != "$(hash_of "$@" --seed 4)" ]; then
-    ok 'another seed, other demands'
+    ok 'another seed gives other demands'
 else
-    not_ok 'another seed, other demands' 'it is the same plan' "$tmp/out"
+    not_ok 'another seed gives other demands' 'it is the same plan' "$tmp/out"
 fi
 
 # ---- saved files, read again ----
@@ -170,23 +170,24 @@ if cmp -s "$tmp/mesh" "$tmp/saved.topo" &&
     [ "$(wc -l <"$tmp/saved")" = 56 ] &&
     [ "$(hash_of --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9)" = \
         "$(hash_of --topo "$tmp/saved.topo" --demand "$tmp/saved")" ]; then
-    ok 'what was written gives the same plan'
+    ok 'saved files give the same plan'
 else
-    not_ok 'what was written gives the same plan' 'it does not' "$tmp/out"
+    not_ok 'saved files give the same plan' 'they do not' "$tmp/out"
 fi
 if "$plan" --topo - --demand "$tmp/hot" <"$tmp/mesh" >"$tmp/out" 2>&1 &&
     "$plan" --topo "$tmp/mesh" --demand - <"$tmp/hot" >>"$tmp/out" 2>&1 &&
     [ "$(grep -c '^congestion ' "$tmp/out")" = 2 ]; then
-    ok 'from standard input'
+    ok 'topology and demands from standard input'
 else
-    not_ok 'from standard input' 'no plan' "$tmp/out"
+    not_ok 'topology and demands from standard input' 'no plan' "$tmp/out"
 fi
 
 # ---- drawings ----
 
 plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
-# 16 rail ends but 2 dead ones, 8 + 8 ranks' links; twice, and the legend.
+# 16 rail ends without the 2 dead ones, 8 + 8 links of ranks, all twice, and
+# the legend.
 judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
 plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
@@ -197,7 +198,7 @@ plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
-# Many ranks share a cell; each title has the loads of the link that it names.
+# Many ranks share a cell. Each title has the loads of the link that it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
     >"$tmp/shared"
 plans 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \
@@ -211,17 +212,17 @@ while IFS='|' read -r link before after; do
         wrong=$((wrong + 1))
 done <"$tmp/titles"
 if [ -s "$tmp/titles" ] && [ $wrong = 0 ]; then
-    ok '... titles: loads of the link that they name'
+    ok 'a drawing of shared cells: titles have the loads of their links'
 else
-    not_ok '... titles: loads of the link that they name' "$wrong are not" "$tmp/out"
+    not_ok 'a drawing of shared cells: titles have the loads of their links' "$wrong are not" "$tmp/out"
 fi
 plans 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --svg "$tmp/none/x.svg"
 if [ -c /dev/full ]; then
-    plans 'a disk that is full' 1 'mrail plan: /dev/full: No space' \
+    plans 'a full disk' 1 'mrail plan: /dev/full: No space' \
         --topo "$tmp/mesh" --demand "$tmp/hot" --svg /dev/full
 else
-    skip 'a disk that is full' 'there is no /dev/full'
+    skip 'a full disk' 'there is no /dev/full'
 fi
 
 # ---- this node ----
@@ -229,10 +230,10 @@ fi
 export HWLOC_XMLFILE="$here/node.xml"
 if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     >"$tmp/out" 2>&1; then
-    ok 'this node: a plan'
+    ok 'this node: the plan is computed'
     cp "$tmp/this" "$tmp/out"
     says 'this node: rails in the order of names' '^rail \* 0 200.000Gb # mlx5_0$'
-    says '... with the speed of their place' '^rail \* 3 400.000Gb # mlx5_3$'
+    says 'this node: rails with the speed of their slot' '^rail \* 3 400.000Gb # mlx5_3$'
     says 'this node: a rank for each GPU, at the nearest rail' \
         '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
     { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'pairwise * 100GB'; } \
@@ -251,7 +252,7 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
 elif grep -q 'built without hwloc' "$tmp/out"; then
     skip 'this node' 'built without hwloc'
 else
-    not_ok 'this node: a plan' 'none' "$tmp/out"
+    not_ok 'this node: the plan is computed' 'none' "$tmp/out"
 fi
 unset HWLOC_XMLFILE
 
@@ -259,7 +260,8 @@ unset HWLOC_XMLFILE
 
 plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
 says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
-# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and where to look.
+# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and where
+# to look.
 refused()
 {
     name=$1
@@ -268,9 +270,9 @@ refused()
     plans "$name" 2 "^mrail plan: $pattern" "$@"
     if [ "$(wc -l <"$tmp/out")" = 2 ] &&
         [ "$(tail -n 1 "$tmp/out")" = 'Try: mrail plan --help' ]; then
-        ok "$name: said once"
+        ok "$name: the error is reported once"
     else
-        not_ok "$name: said once" 'it says more, or less' "$tmp/out"
+        not_ok "$name: the error is reported once" 'not exactly one message' "$tmp/out"
     fi
 }
 
@@ -299,7 +301,7 @@ refused '--relay-threshold much' '--relay-threshold much: expected bytes' \
     --relay-threshold much
 refused 'an unknown pattern' "--pattern zip: 'zip' is not a pattern; there are" \
     --topo "$mesh" --pattern zip
-refused 'a setting that is wrong' '--pattern moe:k=0: k=0: a number from 1' \
+refused 'a wrong setting' '--pattern moe:k=0: k=0: a number from 1' \
     --topo "$mesh" --pattern moe:k=0
 refused 'more receivers than ranks' '--pattern incast:receivers=8: 8 receivers' \
     --topo "$mesh" --pattern incast:receivers=8
@@ -335,7 +337,7 @@ plans 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
 plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
 printf '# one that is not it\n1 0 0\n\n0-1 0,1 4k # this\n0 1 1m\n' >"$tmp/far"
-plans 'no path, by the line of a file' 1 \
+plans 'no path: the message names the line of the file' 1 \
     '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: no rail' \
     --topo "$tmp/apart" --demand "$tmp/far"
 finish

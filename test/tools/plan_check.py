@@ -1,11 +1,11 @@
-"""What mrail plan has written, judged: for plan.sh.
+"""Checks the output of mrail plan; used by plan.sh.
 
 usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_OF_A_NODE
        plan_check.py NAME gap JSON GAP
        plan_check.py NAME name JSON TOPOLOGY
        plan_check.py NAME svg FILE CELLS
 
-Exit status 1 and a sentence if something is wrong.
+If a check fails, prints a sentence and exits with status 1.
 """
 import collections
 import json
@@ -19,7 +19,7 @@ def check(right, sentence):
 
 
 def read_demands(path):
-    """FROM TO BYTES, as plan_text.h says, added up."""
+    """Sums lines of FROM TO BYTES (format: see plan_text.h) by rank pair."""
     factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     sums = collections.Counter()
     for line in open(path, encoding="ascii"):
@@ -36,18 +36,18 @@ def read_demands(path):
 
 
 def links_of(piece, sender, receiver, node_ranks):
-    """The links that a piece goes over, by kind and ends."""
+    """The links that a piece crosses, by kind and ends."""
     at = sender
     if piece["relay_out"] is not None:
         yield from hop(at, piece["relay_out"])
         at = piece["relay_out"]
     if piece["rail_out"] is None:
-        check(piece["rail_in"] is None, "half a rail")
-        check(at // node_ranks == receiver // node_ranks, "no rail, two nodes")
+        check(piece["rail_in"] is None, "rail_in is given without rail_out")
+        check(at // node_ranks == receiver // node_ranks, "no rail between two nodes")
         yield from hop(at, receiver)
         return
     into = receiver if piece["relay_in"] is None else piece["relay_in"]
-    check(into // node_ranks == receiver // node_ranks, "a relay elsewhere")
+    check(into // node_ranks == receiver // node_ranks, "the relay is on another node")
     yield "rail_out", at // node_ranks, piece["rail_out"]
     yield "rail_in", into // node_ranks, piece["rail_in"]
     groups = at // node_ranks // 2, into // node_ranks // 2
@@ -59,7 +59,8 @@ def links_of(piece, sender, receiver, node_ranks):
 
 
 def hop(a, b):
-    """A way within a node; which of the two there is, the links say."""
+    """Both kinds of link within a node.  The plan's list of links shows which
+    of them exists."""
     check(a != b, "a hop to the same rank")
     yield "gpu_link", a, b
     yield "switch_up", a, None
@@ -81,20 +82,21 @@ def judge_pieces(plan, demands, node_ranks):
         at = 0
         for piece in demand["pieces"]:
             check(piece["offset"] == at and piece["bytes"] > 0,
-                  f"pieces of {demand} do not join")
+                  f"pieces of {demand} are not contiguous")
             at += piece["bytes"]
             pieces += 1
             for link in links_of(piece, demand["from"], demand["to"],
                                  node_ranks):
                 carried[link] += piece["bytes"]
         check(at == demand["bytes"], f"not all of {demand} is planned")
-    check(pieces == plan["num_pieces"] > 0, "another number of pieces")
+    check(pieces == plan["num_pieces"] > 0, "wrong number of pieces")
     sums = {(d["from"], d["to"]): d["bytes"] for d in plan["plan"]}
-    check(demands == "-" or sums == read_demands(demands), "other demands")
-    check(sum(sums.values()) == plan["bytes"], "another sum of bytes")
+    check(demands == "-" or sums == read_demands(demands), "the demands differ")
+    check(sum(sums.values()) == plan["bytes"], "wrong sum of bytes")
     known = {link_key(link) for link in plan["links"]}
     for kind, a, b in carried:
-        # One of the two ways of a hop is there; the other one counts nowhere.
+        # hop() yields both kinds of link; the one that does not exist is
+        # absent from plan["links"].
         if kind == "gpu_link":
             check((kind, a, b) in known or {("switch_up", a, None),
                                             ("switch_down", b, None)} <= known,
@@ -105,13 +107,13 @@ def judge_pieces(plan, demands, node_ranks):
     most = 0
     for link in plan["links"]:
         got = carried[link_key(link)]
-        check(link["bytes"] == got, f"{link}: its pieces are {got} bytes")
+        check(link["bytes"] == got, f"{link}: its pieces total {got} bytes")
         if link["bytes_per_s"] > 0:
             most = max(most, got / link["bytes_per_s"])
             check(abs(link["load_s"] - got / link["bytes_per_s"]) <
-                  1e-6 * most, f"{link}: load")
+                  1e-6 * most, f"{link}: wrong load")
         else:
-            check(got == 0, f"{link}: dead, and carries {got}")
+            check(got == 0, f"{link} is dead but carries {got} bytes")
     judge_congestion(plan, most)
 
 
@@ -126,24 +128,24 @@ def judge_congestion(plan, most):
 
 def judge_gap(plan, gap):
     bound = plan["congestion_bound_s"]
-    check(plan["wanted_gap"] == float(gap), "another gap")
+    check(plan["wanted_gap"] == float(gap), "wrong gap")
     check(0 < bound <= plan["congestion_s"] <= bound * (1 + float(gap) + 1e-9),
           f"{plan['congestion_s']} is not within {gap} of {bound}")
 
 
 def judge_name(plan, name):
-    check(plan["topology"] == name, f"not {name}")
+    check(plan["topology"] == name, f"the topology is not {name}")
 
 
 def judge_svg(path, cells):
-    """A cell has a title with both times; the legend has eleven colours."""
+    """Each cell has a title with both times; the legend has eleven colours."""
     space = "{http://www.w3.org/2000/svg}"
     root = xml.etree.ElementTree.parse(path).getroot()
-    check(root.tag == space + "svg", "no drawing")
+    check(root.tag == space + "svg", "not an SVG drawing")
     rects = root.findall(space + "rect")
     titled = [r for r in rects if r.find(space + "title") is not None]
     check(len(titled) == int(cells), f"{len(titled)} cells, not {cells}")
-    check(len(rects) - len(titled) == 12, "legend or background")
+    check(len(rects) - len(titled) == 12, "wrong legend or background")
     for rect in titled:
         text = rect.find(space + "title").text
         check(text.count("before") == 1 and text.endswith("after"), text)
@@ -153,7 +155,7 @@ def judge_svg(path, cells):
         right = float(rect.get("x", 0)) + float(rect.get("width"))
         bottom = float(rect.get("y", 0)) + float(rect.get("height"))
         check(right <= float(root.get("width")) and
-              bottom <= float(root.get("height")), "outside of the drawing")
+              bottom <= float(root.get("height")), "a rectangle is outside the drawing")
 
 
 JUDGES = {"pieces": judge_pieces, "gap": judge_gap, "name": judge_name,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/images/results.svg is what contrib/figures.py draws from the recorded data.
-# Wrong or missing data does not result in a drawing.
+# docs/images/results.svg is what contrib/figures.py draws from the recorded
+# data. Wrong or missing data does not result in a drawing.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -18,9 +18,9 @@ sed 's/"bytes_per_s": [0-9.e+]*/"bytes_per_s": 3e8/' \
     "$data/readme-alltoallv.json" >"$tmp/changed.json"
 if "$top/contrib/figures.py" --alltoallv "$tmp/changed.json" -o - \
     >"$tmp/drawn" && ! cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
-    ok 'other data give another picture'
+    ok 'other data gives another picture'
 else
-    not_ok 'other data give another picture' 'it is the same'
+    not_ok 'other data gives another picture' 'it is the same'
 fi
 
 # refuses NAME SED-EXPRESSION [OPTION FILE WHY]
@@ -42,7 +42,7 @@ refuses 'a transport without runs' 's/"mrail, 4 rails"/"another"/'
 refuses 'failover data without a pause' 's/: longest pause//' --failover \
     failover.json 'the failover data has no pause'
 
-# The list that contrib/bench writes is as good as recorded data.
+# The list that contrib/bench writes may take the place of recorded data.
 python3 - "$data/failover.json" >"$tmp/list.json" <<'END'
 import json, sys
 with open(sys.argv[1], encoding='utf-8') as file:

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Check mrail simulate: the table, JSON, the drawing, installed fabrics, and wrong input.
+# Checks mrail simulate: the table, JSON, the drawing, installed fabrics, and
+# invalid input.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-simulate
 fabrics=$top/contrib/fabrics
 
-# simulate NAME STATUS OPTION...: the output is in $tmp/out, messages are in $tmp/err.
+# simulate NAME STATUS OPTION...: the output is in $tmp/out, and messages are
+# in $tmp/err.
 simulate()
 {
     name=$1 wanted=$2
@@ -15,7 +17,8 @@ simulate()
     is "$name: exit status" "$wanted" $?
 }
 
-# refused NAME PATTERN OPTION...: status 2, one sentence, no output
+# refused NAME PATTERN OPTION...: must give status 2, one sentence, and no
+# output.
 refused()
 {
     name=$1 pattern=$2
@@ -51,7 +54,8 @@ else
     skip 'JSON and the drawing have every link and byte' 'no python3'
 fi
 
-# Demands between NICs. One leaf of four hosts with two rails: an incast on rail 0.
+# Demands between NICs. One leaf of four hosts with two rails, and an incast on
+# rail 0.
 printf 'host h[1-4]\nleaf l[1-2]\nspine s1\nlink h[1-4] l1 1MB\n' >"$tmp/rails"
 printf 'link h[1-4] l2 1MB\nlink l[1-2] s1 8MB\n' >>"$tmp/rails"
 printf '2 0 2m\n4 0 2m\n6 0 1m # a comment\n6 0 1m\n2 3 1g\n' >"$tmp/incast"

@@ -7,13 +7,14 @@ set -eu
 
 need python3
 
-# finds NAME CHECKER FILE PATTERN: the checker names line and reason.
+# finds NAME CHECKER FILE PATTERN: the checker must name the line and the
+# reason.
 finds()
 {
     expect_run "$1" 1 "$4" "$top/contrib/$2" "$tmp/$3"
 }
 
-# passes NAME CHECKER FILE
+# passes NAME CHECKER FILE: the checker must find nothing.
 passes()
 {
     check "$1" "$top/contrib/$2" "$tmp/$3"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Check the counts of contrib/check: a crash, a failed set-up, a lost log or a bad exit
-# status never counts as passed, and a skip counts as a skip.
+# Checks the counts of contrib/check. A crash, a failed set-up, a lost log or a
+# bad exit status never counts as passed, and a skip counts as a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 mkdir -p "$tmp/a/b"
 
-# counted NAME KINDS COMMAND...: checks the kinds of the results that automake's driver
-# and contrib/results.awk report.
+# counted NAME KINDS COMMAND...: checks the kinds of the results that
+# automake's driver and contrib/results.awk report.
 counted()
 {
     name=$1 want=$2
@@ -20,13 +20,13 @@ counted()
     is "$name" "$want" "$(cut -f 1 "$tmp/kinds" | paste -sd ' ')"
 }
 
-# reason NAME WORDS: of the last result of the last command.
+# reason NAME WORDS: checks the last result of the last command.
 reason()
 {
     is "$1" "$2" "$(tail -n 1 "$tmp/kinds" | cut -f 3)"
 }
 
-# script LINE...: a shell test; prints its path.
+# script LINE...: writes a shell test, and prints its path.
 script()
 {
     {
@@ -37,7 +37,8 @@ script()
     echo "$tmp/a/b/script.sh"
 }
 
-# program STATUS LINE...: one that writes the lines; prints its path.
+# program STATUS LINE...: writes a program that prints the lines, and prints
+# its path.
 program()
 {
     {
@@ -56,17 +57,17 @@ program()
 counted 'two results' 'pass pass' "$(script 'ok a' 'ok b' finish)"
 counted 'a failure counts once, with its exit status' 'pass fail' \
     "$(script 'ok a' 'not_ok b "it broke"' finish)"
-reason '... and has its reason' 'b: it broke'
-counted 'a skip is no pass' 'pass skip' \
+reason 'a failure has its reason' 'b: it broke'
+counted 'a skip is not a pass' 'pass skip' \
     "$(script 'ok a' 'skip b "no tool"' finish)"
-reason '... and has its reason' 'b: no tool'
+reason 'a skip has its reason' 'b: no tool'
 counted 'a script that is skipped' skip "$(script 'skip_all "no tool"')"
-reason '... and its reason' 'no tool'
+reason 'a skipped script has its reason' 'no tool'
 counted 'the rest of a script is skipped' 'pass skip' \
     "$(script 'ok a' 'skip_all "no tool"')"
 counted 'a set-up that fails' 'pass fail' \
     "$(script 'ok a' 'bail_out "no session"')"
-reason '... and its reason' 'Bail out! no session'
+reason 'a failed set-up has its reason' 'Bail out! no session'
 counted 'a program of this tree that is not built' fail \
     "$(script 'need_built no-such-program')"
 counted 'a script without a result' fail "$(script finish)"
@@ -81,24 +82,24 @@ lines=$(program 0 'ok - x' 'words' 'ok 7 - y # SKIP no tool' '1..2')
 counted 'the results of a program' 'pass pass skip' \
     "$(script 'ok a' "run_program '' '$lines'" finish)"
 lines=$(program 1 'ok - x' 'not ok - y: it broke')
-counted 'a failed one' 'pass fail fail' "$(script "run_program p: '$lines'" finish)"
+counted 'a program with a failed result' 'pass fail fail' "$(script "run_program p: '$lines'" finish)"
 lines=$(program 139 'ok - x')
 counted 'a program that crashes' 'pass fail' \
     "$(script "run_program '' '$lines'" finish)"
-reason '... and its reason' 'the program ends well: exit status 139'
+reason 'a crashed program has its reason' 'the program succeeds: exit status 139'
 lines=$(program 0 'words')
 counted 'a program without results' fail \
     "$(script "run_program '' '$lines'" finish)"
 
 # ---- programs with a sanitizer ----
 
-# A program whose results are good, and a report beside them.
+# A program whose results are "ok", and a report of the sanitizer.
 mkdir "$tmp/reports"
 printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
     "$tmp/reports/report.1" >"$tmp/racing"
 counted 'a report of a sanitizer' 'pass fail' \
     "$top/test/sanitized.sh" "$tmp/reports" /src/ sh "$tmp/racing"
-counted 'a report of code that is not instrumented' 'pass pass' \
+counted 'a report on code that is not instrumented' 'pass pass' \
     "$top/test/sanitized.sh" "$tmp/reports" /other/ sh "$tmp/racing"
 
 # ---- programs under make check ----
@@ -108,17 +109,17 @@ counted 'a cmocka program' 'pass pass' \
     "$run" "$(program 0 1..2 'ok 1 - a' 'ok 2 - b')"
 counted 'a skip of cmocka 1.1.5' 'pass skip' \
     "$run" "$(program 0 1..2 'ok 1 - a' 'no root' 'not ok 2 # SKIP b')"
-reason '... and its reason' 'b: no root'
-counted 'a skip of later releases' 'skip' \
+reason 'a skip of cmocka 1.1.5 has its reason' 'b: no root'
+counted 'a skip of later cmocka releases' 'skip' \
     "$run" "$(program 0 1..1 'no root' 'ok 1 # SKIP b')"
-counted 'a failed one' 'pass fail' \
+counted 'a cmocka program with a failed test' 'pass fail' \
     "$run" "$(program 1 1..2 'ok 1 - a' 'not ok 2 - b')"
-counted 'a crash in the middle' 'pass fail fail' \
+counted 'a cmocka program that crashes' 'pass fail fail' \
     "$run" "$(program 139 1..3 'ok 1 - a')"
-counted 'an early end' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
+counted 'a cmocka program that ends early' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
 counted 'good results and a bad exit status' 'pass fail' \
     "$run" "$(program 23 1..1 'ok 1 - a')"
-reason '... and its reason' 'exited with status 23'
+reason 'a bad exit status has its reason' 'exited with status 23'
 counted 'a program without TAP' fail "$run" "$(program 0 words)"
 
 : >"$tmp/one.log"

@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools: statistics, figures, readers of output.
+"""Tests of contrib/bench_tools: statistics, figures and output parsers.
 
     python3 test/tools/test_bench_figures.py [CLASS.test_NAME ...]
 
@@ -22,19 +22,19 @@ SEEDS = range(1, 21)
 
 class Statistics(unittest.TestCase):
     def test_median(self):
-        """median: of an odd and of an even number, in any order"""
+        """median: odd and even numbers of values, in any order"""
         self.assertEqual(stats.median([5, 1, 4, 2, 3]), 3)
         self.assertEqual(stats.median([40, 10, 30, 20]), 25)
         self.assertEqual(stats.median([7]), 7)
 
     def test_mean(self):
-        """mean and deviation: of all values"""
+        """mean and deviation of all values"""
         self.assertEqual(stats.mean([1, 2, 6]), 3)
         self.assertEqual(stats.deviation([2, 4, 4, 4, 5, 5, 7, 9]), 2)
         self.assertEqual(stats.deviation([7]), 0)
 
     def test_no_values(self):
-        """statistics: no value, or one that is not finite, is refused"""
+        """statistics: an empty list or a non-finite value is refused"""
         for function in (stats.median, stats.median_interval, stats.mean,
                          stats.deviation,
                          lambda values: stats.percentile(values, 50)):
@@ -42,7 +42,7 @@ class Statistics(unittest.TestCase):
                 self.assertRaises(ValueError, function, values)
 
     def test_percentile(self):
-        """percentile: the least value that enough values do not exceed"""
+        """percentile: the smallest value with enough values at or below it"""
         values = list(range(1, 101))
         self.assertEqual(stats.percentile(values, 50), 50)
         self.assertEqual(stats.percentile(values, 99), 99)
@@ -53,7 +53,7 @@ class Statistics(unittest.TestCase):
             self.assertRaises(ValueError, stats.percentile, values, percent)
 
     def test_percentile_seeds(self):
-        """percentile: over seeds, by its definition"""
+        """percentile: random values match the definition"""
         for seed in SEEDS:
             rng = random.Random(seed)
             values = [rng.choice((rng.random(), 1, 2))
@@ -68,27 +68,27 @@ class Statistics(unittest.TestCase):
                 self.assertLess(less, percent, f'seed {seed}')
 
     def test_rank_table(self):
-        """interval: ranks of the published table of the sign test"""
+        """interval: ranks match the published table of the sign test"""
         for count, rank in ((5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4),
                             (20, 6), (25, 8), (50, 18), (100, 40)):
             self.assertEqual(stats.interval_rank(count), rank, count)
 
     def test_rank_is_largest(self):
-        """interval: the largest rank with 95 % or more, from 6 to 300 values"""
+        """interval: the largest rank with 95 % coverage, for 6 to 300 values"""
         for count in range(6, 301):
             rank = stats.interval_rank(count)
             self.assertGreaterEqual(stats.coverage(count, rank), 0.95, count)
             self.assertLess(stats.coverage(count, rank + 1), 0.95, count)
 
     def test_confidence(self):
-        """interval: more confidence never makes it narrower"""
+        """interval: higher confidence never narrows it"""
         ranks = [stats.interval_rank(40, c) for c in (0.5, 0.9, 0.95, 0.99)]
         self.assertEqual(ranks, sorted(ranks, reverse=True))
         for wrong in (0, 1, -0.5, 2):
             self.assertRaises(ValueError, stats.interval_rank, 40, wrong)
 
     def test_coverage(self):
-        """interval: over seeds, contains the true median as often as promised"""
+        """interval: contains the true median as often as stated"""
         draws = {'normal': (lambda rng: rng.gauss(3, 1), 3),
                  'skewed': (lambda rng: rng.expovariate(1), 0.6931),
                  'two speeds': (lambda rng: rng.choice((1, 2))
@@ -103,13 +103,13 @@ class Statistics(unittest.TestCase):
                     [draw(rng) for _ in range(count)])
                 hits += low <= true <= high
             want = stats.coverage(count, stats.interval_rank(count))
-            # Four standard deviations of a binomial share.
+            # Four standard deviations of a binomial proportion.
             slack = 4 * (want * (1 - want) / trials) ** 0.5
             self.assertAlmostEqual(hits / trials, want, delta=slack,
                                    msg=f'{name}, {count} values')
 
     def test_interval_seeds(self):
-        """interval: over seeds, its ends are values around the median"""
+        """interval: with random values, its ends enclose the median"""
         for seed in SEEDS:
             rng = random.Random(seed)
             values = [rng.random() for _ in range(rng.randint(6, 80))]
@@ -123,7 +123,7 @@ class Statistics(unittest.TestCase):
             self.assertEqual(stats.median_interval(scaled), (3 * low, 3 * high))
 
     def test_pairs(self):
-        """pairs: ratios in the order of rounds; no pair without its neighbour"""
+        """pairs: ratios are in round order; an incomplete pair is refused"""
         self.assertEqual(stats.paired_ratios([2, 9], [1, 3]), [2, 3])
         self.assertRaises(ValueError, stats.paired_ratios, [1, 2], [1])
         self.assertRaises(ValueError, stats.paired_ratios, [1], [0])
@@ -131,7 +131,7 @@ class Statistics(unittest.TestCase):
 
 class Figures(unittest.TestCase):
     def test_odd(self):
-        """median of an odd number"""
+        """median of an odd number of values"""
         self.assertEqual(evaluated(OWN, FULL)[0]['value'], 3)
 
     def test_ratio(self):
@@ -143,7 +143,7 @@ class Figures(unittest.TestCase):
         self.assertIs(evaluated(OWN, FULL, ratio=1.00)[0]['ok'], True)
 
     def test_load(self):
-        """load"""
+        """processor load"""
         self.assertEqual(evaluated(OWN, FULL)[0]['cpu_load'], 0.5)
 
     def test_runs(self):
@@ -179,7 +179,7 @@ class Figures(unittest.TestCase):
                           ('baseline', 'baseline_value', 'ratio')], [None] * 3)
 
     def test_no_baseline_value(self):
-        """no baseline: a value to reach"""
+        """no baseline: an absolute target"""
         self.assertIs(evaluated(OWN, value=3)[0]['ok'], True)
         self.assertIs(evaluated(OWN, value=3.1)[0]['ok'], False)
 
@@ -189,57 +189,57 @@ class Figures(unittest.TestCase):
         self.assertEqual((got['target'], got['ok']), (None, None))
 
     def test_even(self):
-        """median of an even number"""
+        """median of an even number of values"""
         got = evaluated(OWN, (40, 10, 30, 20))[0]
         self.assertEqual(got['baseline_value'], 25)
 
     def test_planned(self):
-        """the share that was planned"""
+        """planned share: mean of all samples"""
         got = evaluated(OWN, FULL, planned=(0.98, 0.99))[0]
         self.assertEqual(got['planned'], 0.985)
-        # Even shares of a call without a plan are shares, too.
+        # A call without a plan has a planned share of 0, not none.
         self.assertEqual(evaluated(OWN, FULL, planned=(0, 0))[0]['planned'], 0)
 
     def test_planned_row(self):
-        """... in the table"""
+        """planned share: shown in the table"""
         got = evaluated(OWN, FULL, planned=(0.985,))[0]
         self.assertRegex(figure.row(got), 'planned 98 %$')
 
     def test_few(self):
-        """too few measurements: not reached"""
+        """too few measurements: the target is not reached"""
         got, _ = evaluated(OWN, (40, 10, 30, 20), ratio=0.01)
         self.assertIs(got['ok'], False)
         self.assertIs(evaluated(OWN[:4], FULL, ratio=0.01)[0]['ok'], False)
 
     def test_few_complaint(self):
-        """too few measurements: a failure"""
+        """too few measurements: a failure is reported"""
         _, complaint = evaluated(OWN, (40, 10, 30, 20), ratio=0.01)
         self.assertIn('5 and 4 of 5', complaint)
 
     def test_five_pairs(self):
-        """an interval of five pairs: none"""
+        """five pairs have no interval"""
         got = evaluated(OWN, FULL)[0]
         self.assertNotIn('ratio_low', got)
         self.assertEqual(got['ratio'], 1.5)
 
     def test_twenty_pairs(self):
-        """the ratio of twenty pairs"""
+        """ratio of twenty pairs"""
         self.assertEqual(evaluated(TWENTY, [10] * 20)[0]['ratio'], 2.05)
 
     def test_two_speeds(self):
-        """pairs of a machine with two speeds"""
+        """pairs cancel the effect of two machine speeds"""
         other = [10] * 9 + [20] * 11
         own = [11] * 9 + [22] * 9 + [11] * 2
         got = evaluated(own, other)[0]
         self.assertEqual((got['ratio'], got['ratio_of_medians']), (1.1, 0.55))
 
     def test_interval(self):
-        """an interval of twenty pairs: the sixth ratio from either end"""
+        """interval of twenty pairs: the sixth ratio from either end"""
         got = evaluated(TWENTY, [10] * 20)[0]
         self.assertEqual((got['ratio_low'], got['ratio_high']), (1.6, 2.5))
 
     def test_nothing(self):
-        """no measurement at all"""
+        """no measurement: a failure, and no result object"""
         got, complaint = evaluated((), FULL, ratio=1)
         self.assertIsNone(got)
         self.assertIn('no measurement', complaint)
@@ -252,7 +252,7 @@ class Figures(unittest.TestCase):
         self.assertIsNone(got['ratio'])
 
     def test_level(self):
-        """a target of 1 allows a thousandth, another target nothing"""
+        """a target of 1 has a tolerance of 0.1 %, other targets have none"""
         self.assertIs(evaluated([999.2] * 5, [1000] * 5, ratio=1)[0]['ok'], True)
         self.assertIs(evaluated([998.8] * 5, [1000] * 5, ratio=1)[0]['ok'], False)
         got = evaluated([1049.6] * 5, [1000] * 5, better='less', ratio=1.0495)
@@ -261,7 +261,7 @@ class Figures(unittest.TestCase):
         self.assertIs(got[0]['ok'], True)
 
     def test_spread(self):
-        """p50 and p99 exist where all runs have them"""
+        """p50 and p99 exist only if all runs have them"""
         own = [Sample(i, 0, i / 2, 2 * i) for i in range(1, 6)]
         spec = Figure('w', 'us', 'less', 'own')
         got = figure.evaluate(spec, own, [], 5)[0]
@@ -271,7 +271,7 @@ class Figures(unittest.TestCase):
         self.assertNotIn('p99', got)
 
     def test_keys(self):
-        """the keys of an object, in the order that readers know"""
+        """the keys of an object are in the documented order"""
         got = evaluated(TWENTY, [10] * 20, ratio=1)[0]
         self.assertEqual(list(got), [
             'what', 'value', 'unit', 'baseline', 'baseline_value', 'ratio',
@@ -279,7 +279,7 @@ class Figures(unittest.TestCase):
             'cpu_load', 'runs'])
 
     def test_list(self):
-        """the list of objects is JSON, one object on each line"""
+        """the list of objects is JSON with one object per line"""
         objects = [evaluated(OWN, FULL)[0], evaluated(OWN)[0]]
         text = figure.as_list(objects)
         self.assertEqual(json.loads(text), objects)
@@ -287,7 +287,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(json.loads(figure.as_list([])), [])
 
     def test_words_with_commas(self):
-        """quotes and commas in a name stay in it"""
+        """quotes and commas in a name are preserved"""
         spec = Figure('a "b", {c}', 'u', 'more', 'own', value=1)
         got = figure.evaluate(spec, made(OWN), [], 5)[0]
         again = json.loads(figure.as_list([got]))[0]
@@ -319,51 +319,51 @@ def picked(size, hotspot, to):
 
 
 def profile(own, device):
-    """A file of callgrind: a library, a device, and the cost of a call."""
+    """A callgrind file with the costs of a library, a device and a call."""
     return (f'ob=(1) lib.so\nfn=(1) f\n1 {own}\ncob=(2) dev.so\ncfn=(2) g\n'
             f'calls=1 1\n1 {device}\n\nob=(2)\nfn=(2)\n1 {device}\n')
 
 
 class Samples(unittest.TestCase):
     def test_skew(self):
-        """a sample of one skew"""
+        """select a sample by skew"""
         self.assertEqual(picked('1', 0.5, 'single'), (3, 0.5))
 
     def test_size(self):
-        """a sample of one size"""
+        """select a sample by size"""
         self.assertEqual(picked('1k', 0.9, 'single'), (5, 0.5))
 
     def test_even(self):
-        """a sample of no skew"""
+        """select a sample without skew"""
         self.assertEqual(picked('1', 0, 'shift'), (1, 0.5))
 
     def test_absent(self):
-        """a skew that was not measured"""
+        """a skew that was not measured is refused"""
         self.assertRaises(ValueError, picked, '1', 0.1, 'single')
 
     def test_ambiguous(self):
-        """a sample that could be any of several"""
+        """an ambiguous selection is refused"""
         self.assertRaises(ValueError, picked, '1', None, None)
 
     def test_wrong_data(self):
-        """wrong data, or no word about it, is no sample"""
+        """a sample with wrong or unverified data is refused"""
         for data_ok in (False, None, 'true'):
             objects = samples.bench_objects(
                 skewed(1, 0, 'uniform', 1, data_ok=data_ok))
             self.assertRaises(ValueError, samples.pick_object, objects)
 
     def test_null(self):
-        """a field that is null or absent is no sample"""
+        """a field that is null or absent is refused"""
         item = json.loads(skewed(1, 0, 'uniform', 1, planned=None))
         self.assertRaises(ValueError, samples.sample_of, item, 'planned')
         self.assertRaises(ValueError, samples.sample_of, item, 'bytes_per_s')
 
     def test_cut(self):
-        """a line that ends too soon is refused"""
+        """a truncated line is refused"""
         self.assertRaises(ValueError, samples.bench_objects, ALL[:40])
 
     def test_spread(self):
-        """p50 and p99 of a time come with it, in its unit; few have no p99"""
+        """p50 and p99 have the unit of the time; p99 needs 100 iterations"""
         item = json.loads(skewed(1, 0, 'uniform', 3e-6, p50_s=2e-6, p99_s=9e-6,
                                  bytes_per_s=5, iterations=100))
         sample = samples.sample_of(item, 'median_s', 1e6)
@@ -374,7 +374,7 @@ class Samples(unittest.TestCase):
         self.assertIsNone(samples.sample_of(item, 'median_s').p99)
 
     def test_sizes(self):
-        """sizes as mrail bench takes them"""
+        """sizes in the notation of mrail bench"""
         self.assertEqual([samples.size_bytes(text) for text in
                           ('8', '64k', '16m', '2G')],
                          [8, 65536, 16 << 20, 2 << 30])
@@ -382,12 +382,12 @@ class Samples(unittest.TestCase):
             self.assertRaises(ValueError, samples.size_bytes, wrong)
 
     def test_two_profiles(self):
-        """instructions per message of two runs"""
+        """instructions per message from two runs"""
         self.assertEqual(samples.instructions(
             [profile(100, 30), profile(500, 130)], 'dev', 10), (40, 50))
 
     def test_one_profile(self):
-        """instructions per message of one run"""
+        """instructions per message from one run"""
         self.assertEqual(samples.instructions([profile(500, 130)], 'dev', 10),
                          (50, 63))
 
@@ -398,7 +398,7 @@ class Samples(unittest.TestCase):
                           [profile(5, 5), profile(5, 5)], 'dev', 10)
 
     def test_perftest(self):
-        """perftest: GB/s of the line of 64 KB"""
+        """perftest: GB/s from the line for 64 KB"""
         text = ' #bytes iterations BW\n 65536 1000 0.00 24.80 0.0473\n'
         self.assertAlmostEqual(samples.perftest_rate(text), 3.1)
         self.assertRaises(ValueError, samples.perftest_rate, 'no such device')
@@ -410,7 +410,7 @@ class Samples(unittest.TestCase):
         self.assertRaises(ValueError, samples.named_values, 'a word')
 
     def test_pair(self):
-        """seconds of a pair and the others"""
+        """times of a pair and of the others"""
         self.assertEqual(samples.pair_seconds(
             'head\nsecond 0: 100.0 50.5\nsecond 1: 90 60\n'),
             [(100, 50.5), (90, 60)])
@@ -418,7 +418,7 @@ class Samples(unittest.TestCase):
 
 
 def steady(until_s, step_s=0.01, size=1000, gaps=()):
-    """Points every step, but not within a gap (start, end)."""
+    """One point per step, with none inside a gap (start, end)."""
     points, count = [], round(until_s / step_s)
     for i in range(1, count + 1):
         at_s = i * step_s
@@ -429,17 +429,17 @@ def steady(until_s, step_s=0.01, size=1000, gaps=()):
 
 class Streams(unittest.TestCase):
     def test_pause(self):
-        """stream: the longest pause after a disturbance, and rates"""
+        """stream: the longest pause and the rates after a disturbance"""
         points = steady(5, gaps=[(1.0, 1.2), (3.5, 3.8)])
         pause, after, back = samples.disturbed(points, 1.0, 2.2)
         self.assertAlmostEqual(pause.value, 200, delta=0.01)
         self.assertAlmostEqual(pause.p50, 10, delta=0.01)
         self.assertAlmostEqual(after.value, 0.1, delta=0.002)
-        # Messages from 3.2 s on; 0.3 s of this time have none.
+        # Messages from 3.2 s on, without those of a 0.3 s gap.
         self.assertAlmostEqual(back.value, 0.1 * 1.5 / 1.79, delta=0.002)
 
     def test_earlier_pause(self):
-        """stream: pauses before the disturbance and long after do not count"""
+        """stream: pauses before or long after the disturbance do not count"""
         points = steady(5, gaps=[(0.2, 0.8), (2.5, 2.9)])
         pause, _, _ = samples.disturbed(points, 1.0, 2.2)
         self.assertAlmostEqual(pause.value, 10, delta=0.01)
@@ -451,7 +451,7 @@ class Streams(unittest.TestCase):
             samples.disturbed(points, 1.0, 2.2)[0].value, 200, delta=0.01)
 
     def test_ended(self):
-        """stream: one that ended too soon is refused"""
+        """stream: a stream that ended too early is refused"""
         for points in ([], steady(1.5), steady(3.3), steady(5)[:1]):
             self.assertRaises(ValueError, samples.disturbed, points, 1.0, 2.2)
 
@@ -464,7 +464,7 @@ class Streams(unittest.TestCase):
             self.assertRaises(ValueError, samples.rate_at_end, few)
 
     def test_text(self):
-        """stream: points of mpi_stream's file"""
+        """stream: points from mpi_stream's file"""
         self.assertEqual(samples.stream_points('1.5 10\n2.5 10\n'),
                          [(1.5, 10), (2.5, 10)])
         self.assertRaises(ValueError, samples.stream_points, '1.5\n')

@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools: jobs, areas, pages, drawings, contrib/try.
+"""Tests of contrib/bench_tools (jobs, areas, pages, drawings) and contrib/try.
 
     python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
 
@@ -26,7 +26,7 @@ from bench_tools.figure import Figure, Sample
 
 
 def bench_in(folder):
-    """A Bench whose files are in a temporary folder, and that prints nothing."""
+    """A Bench that keeps its files in `folder` and prints nothing."""
     bench = runner.Bench(5, out=io.StringIO())
     bench.area, bench.dir = 'area', pathlib.Path(folder)
     bench.progress = runner.Progress(out=io.StringIO())
@@ -35,13 +35,13 @@ def bench_in(folder):
 
 class Runs(unittest.TestCase):
     def test_interleaved(self):
-        """rounds: in their order, and in every other round backwards"""
+        """rounds: every second round runs in reverse order"""
         turns = [runner.Turn(name, None) for name in 'abc']
         order = [turn.name for _, turn in runner.interleaved(turns, 3)]
         self.assertEqual(''.join(order), 'abccbaabc')
 
     def test_limited_turn(self):
-        """rounds: a job that takes part in the first ones only"""
+        """rounds: a job can be limited to the first rounds"""
         turns = [runner.Turn('a', None), runner.Turn('b', None, 2)]
         order = [(at, turn.name) for at, turn in runner.interleaved(turns, 4)]
         self.assertEqual(order, [(0, 'a'), (0, 'b'), (1, 'b'), (1, 'a'),
@@ -49,7 +49,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(runner.Block(turns).jobs(4), 6)
 
     def test_pairs_by_round(self):
-        """a job that fails once takes its pair along, no other"""
+        """a job that fails once invalidates only its own pair"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
 
@@ -72,7 +72,7 @@ class Runs(unittest.TestCase):
         self.assertEqual([sample.value for sample in others], [0, 1, 3, 5])
 
     def test_too_few_fail(self):
-        """a figure with too few measurements makes the exit status 1"""
+        """a figure with too few measurements causes exit status 1"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             for at in range(4):
@@ -89,13 +89,13 @@ class Runs(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, 'no end after 1 s'):
                 bench.run(['sh', '-c', script], limit_s=1)
             child = int(bench.text('out'))
-        # A zombie has ended as well.
+        # A zombie counts as ended.
         state = pathlib.Path(f'/proc/{child}/stat')
         if state.exists():
             self.assertIn(') Z', state.read_text())
 
     def test_status(self):
-        """a job that fails is an error with its first lines"""
+        """a failing job raises an error with its first lines of output"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             with self.assertRaisesRegex(ValueError, 'exit status 3.*\nno rail'):
@@ -103,7 +103,7 @@ class Runs(unittest.TestCase):
             self.assertEqual(bench.run(['echo', 'fine']), 'fine\n')
 
     def test_wrong_pick(self):
-        """a wrong result of one case leaves the others"""
+        """a wrong result in one case does not affect the others"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             found = [{'size': 1, 'pattern': 'uniform', 'median_s': 2,
@@ -114,7 +114,7 @@ class Runs(unittest.TestCase):
         self.assertTrue(bench.failed)
 
     def test_time_left(self):
-        """progress: the time left follows the mean time of a job"""
+        """progress: the time left is based on the mean time per job"""
         clock = iter([0, 0, 10, 40, 45])
         out = io.StringIO()
         progress = runner.Progress(out, lambda: next(clock))
@@ -129,7 +129,7 @@ class Runs(unittest.TestCase):
                          ['1 s', '89 s', '2 min', '10 min'])
 
     def test_processors(self):
-        """the load of this machine is a share"""
+        """the load of this machine is from 0 to 1"""
         before = runner.processors()
         self.assertLessEqual(before[0], before[1])
         self.assertTrue(0 <= runner.load_since(before) <= 1)
@@ -137,7 +137,7 @@ class Runs(unittest.TestCase):
 
 class Areas(unittest.TestCase):
     def test_cases(self):
-        """alltoallv: an even exchange has no destination, so one row"""
+        """alltoallv: an even exchange has no target rank and only one row"""
         cases = exchange_areas.cases((0, 0.5), ('1k', '4m'))
         self.assertEqual([case.name for case in cases], [
             '0,shift,1k', '0,shift,4m', '0.5,shift,1k', '0.5,shift,4m',
@@ -159,19 +159,19 @@ class Areas(unittest.TestCase):
                              'linear')
 
     def test_least(self):
-        """alltoallv: the lower bound of a pair and others"""
+        """alltoallv: the lower bound of a pair and the others"""
         self.assertEqual(exchange_areas.bound_s_of(200, 200), 1)
         self.assertEqual(exchange_areas.bound_s_of(0, 400), 2)
 
     def test_lab_least(self):
         """paths: the lower bound of an exchange in the lab"""
-        # 4 ranks below a leaf send 4/7 of 70 MB across, over 80 MB/s.
+        # Each of 4 ranks sends 4/7 of 70 MB over uplinks of 80 MB/s in total.
         self.assertAlmostEqual(lab_areas.bound_s(8, 'alltoallv', 70e6), 2)
         self.assertAlmostEqual(lab_areas.bound_s(8, 'ring', 70e6), 3.5)
         self.assertAlmostEqual(lab_areas.bound_s(2, 'alltoallv', 80e6), 1)
 
     def test_lab_loads(self):
-        """paths: loads of uplinks from the status of a lab"""
+        """paths: uplink loads from the status of a lab"""
         def link(name, use):
             return {'link': name, 'up': {'utilisation': use}}
 
@@ -182,7 +182,7 @@ class Areas(unittest.TestCase):
         self.assertEqual(lab_areas.loads_of(text, 'l1-', {'l1-s1.0'}), [25])
 
     def test_idle_lab(self):
-        """paths: uplinks without an exchange are a failure, not a balance"""
+        """paths: idle uplinks are a failure, not a perfect balance"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             lab = lab_areas.Lab(bench)
@@ -210,13 +210,13 @@ class Areas(unittest.TestCase):
         self.assertIn('1.02 x', drawn)
 
     def test_growth(self):
-        """planner: time for a demand, where both are known"""
+        """planner: time per demand, if both values are known"""
         got = other_areas.per_demand({
             'a.cold': 6, 'a.slowest': 9, 'a.demands': 3, 'b.demands': 3})
         self.assertEqual(got, {'a.cold.each': 2000, 'a.slowest.each': 3000})
 
     def test_names(self):
-        """areas: the names that the help text lists"""
+        """areas: the help text lists every area, and each has a page"""
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
@@ -227,7 +227,7 @@ class Areas(unittest.TestCase):
 
 
 def command(*arguments):
-    """contrib/bench with arguments that measure nothing."""
+    """Runs contrib/bench with arguments that do not measure anything."""
     return subprocess.run(
         [sys.executable, str(TOP / 'contrib' / 'bench'), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False,
@@ -236,14 +236,14 @@ def command(*arguments):
 
 class Command(unittest.TestCase):
     def test_help(self):
-        """contrib/bench --help: usage, areas and status"""
+        """contrib/bench --help: usage and exit status 0"""
         for option in ('--help', '-h'):
             done = command(option)
             self.assertEqual(done.returncode, 0)
             self.assertTrue(done.stdout.startswith('Usage: contrib/bench'))
 
     def test_usage(self):
-        """contrib/bench: a wrong argument is status 2 and one line"""
+        """contrib/bench: a wrong argument causes status 2 and a message"""
         for arguments, why in (
                 (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'not a number'),
                 (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
@@ -256,7 +256,7 @@ class Command(unittest.TestCase):
             self.assertEqual(done.stdout, '')
 
     def test_default(self):
-        """contrib/bench: the areas without an argument, and several ones"""
+        """contrib/bench: default areas, and several areas as arguments"""
         self.assertEqual(cli.parse([]).areas, ['softroce', 'p2p', 'alltoallv'])
         options = cli.parse(['window', '--runs', '9', 'planner'])
         self.assertEqual((options.areas, options.runs),
@@ -286,7 +286,7 @@ class Pages(unittest.TestCase):
         self.assertTrue(text.startswith('# X\n\n<!-- Generated'))
 
     def test_missed(self):
-        """pages: a missed target is said in words"""
+        """pages: a missed target is listed in words"""
         text = record.page('x', recorded(), TEMPLATE)
         self.assertIn('Missed: 1 of 1 targets.', text)
         self.assertIn('- w: 3 u, 1.500 x baseline; the target is >= 1.60 x '
@@ -302,7 +302,7 @@ class Pages(unittest.TestCase):
         self.assertIn('- w: again: 3 u', '\n'.join(record.missed(figures)))
 
     def test_sections(self):
-        """pages: each section has its table, and none is lost"""
+        """pages: each section has its table, and no section is lost"""
         figures = [dict(evaluated(OWN)[0], section='One')]
         self.assertRaises(ValueError, record.page, 'x',
                           recorded(figures=figures), TEMPLATE)
@@ -317,19 +317,19 @@ class Pages(unittest.TestCase):
                           '# X\n\n@figure@\n')
 
     def test_columns(self):
-        """pages: a column that no figure fills is left out"""
+        """pages: an empty column is omitted"""
         head = record.table([evaluated(OWN)[0]])[0]
         self.assertEqual(head, '| figure | value |')
 
     def test_data(self):
-        """data: written and read again, it is the same"""
+        """data: writing and reading it back preserves it"""
         data = recorded()
         self.assertEqual(json.loads(record.as_json(data)), data)
         self.assertEqual(len(record.as_json(data).splitlines()),
                          len(data) - 1 + len(data['figures']) + 4)
 
     def test_record(self):
-        """record: an area's data has where, when and what was measured"""
+        """record: an area's data states where, when and what was measured"""
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder)
             (results / 'data').mkdir()
@@ -348,7 +348,7 @@ class Pages(unittest.TestCase):
         self.assertEqual([path.name for path in pages], ['softroce.md'])
 
     def test_commit(self):
-        """record: a commit of a tree with changes has a plus"""
+        """record: the commit of a modified tree ends with a plus sign"""
         for status, want in ((' M README.md\n', 'abc123+'), ('', 'abc123')):
             def run(command, status=status, **_):
                 said = status if 'status' in command else 'abc123\n'
@@ -357,12 +357,12 @@ class Pages(unittest.TestCase):
                 self.assertEqual(record.commit_of(TOP), want)
 
     def test_current(self):
-        """record: the committed pages and pictures are of the committed data"""
+        """record: committed pages and pictures match the committed data"""
         done = command('--render', '--check')
         self.assertEqual((done.returncode, done.stdout), (0, ''))
 
     def test_stale(self):
-        """record: a page that another hand changed is named"""
+        """record: a page that was edited by hand is reported"""
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
             for name in ('contrib', 'docs'):
@@ -389,7 +389,7 @@ WINDOW = {
 
 class Drawings(unittest.TestCase):
     def test_well_formed(self):
-        """drawing: well-formed XML, whatever the text"""
+        """drawing: special characters result in well-formed XML"""
         drawing = svg.Drawing(400)
         drawing.text(10, 20, 'a < b & "c"', 'note')
         drawing.bar(10, 30, 0, 'own')
@@ -398,7 +398,7 @@ class Drawings(unittest.TestCase):
         self.assertEqual(texts, ['a < b & "c"'])
 
     def test_width(self):
-        """drawing: text that could leave it is an error, on both sides"""
+        """drawing: text that crosses the left or right edge is an error"""
         drawing = svg.Drawing(100)
         drawing.text(0, 10, 'short')
         self.assertRaises(ValueError, drawing.text, 0, 10, 'w' * 20)
@@ -407,14 +407,14 @@ class Drawings(unittest.TestCase):
         self.assertRaises(ValueError, drawing.text, 5, 10, 'short', '', 'middle')
 
     def test_measure(self):
-        """drawing: a text is as wide as its letters, wider in bold and large"""
+        """drawing: text width depends on letters, weight and size"""
         self.assertAlmostEqual(svg.text_width('mm', 10), 19.6)
         self.assertEqual(svg.text_width(''), 0)
         self.assertGreater(svg.text_width('a', bold=True), svg.text_width('a'))
         self.assertGreaterEqual(svg.text_width('ß'), svg.text_width('a'))
 
     def test_colors(self):
-        """drawing: each colour has a dark one, behind a media query"""
+        """drawing: each colour has a dark variant in a media query"""
         sheet = svg.style()
         light, dark = sheet.split('@media (prefers-color-scheme: dark)')
         for name in [*svg.STROKES, *(set(svg.FILLS) - {'text'}), 'card']:
@@ -423,14 +423,14 @@ class Drawings(unittest.TestCase):
         self.assertEqual(sheet.count('{'), sheet.count('}'))
 
     def test_scale(self):
-        """drawing: a scale maps its ends, and what is beyond them"""
+        """drawing: a scale maps values within and beyond its ends"""
         scale = svg.Scale(0, 10, 100, 0)
         self.assertEqual([scale(value) for value in (0, 5, 10, 20)],
                          [100, 50, 0, -100])
         self.assertRaises(ValueError, svg.Scale, 1, 1, 0, 10)
 
     def test_window(self):
-        """window: a sample above the scale is a triangle"""
+        """window: a sample above the scale is drawn as a triangle"""
         text = window_picture.draw(WINDOW)
         xml.etree.ElementTree.fromstring(text)
         panels = text[text.index('W = 32'):]
@@ -456,7 +456,7 @@ def status(node_bytes):
 
 class Try(unittest.TestCase):
     def test_good(self):
-        """try: all good"""
+        """try: all results are good"""
         lines, good = try_rows(try_object())
         self.assertTrue(good)
         self.assertEqual(len(lines), 3)
@@ -464,33 +464,33 @@ class Try(unittest.TestCase):
                          r'+90 %  data ok$')
 
     def test_wrong(self):
-        """try: wrong data"""
+        """try: wrong data is reported"""
         lines, good = try_rows(try_object(data_ok=False))
         self.assertFalse(good)
         self.assertIn('WRONG DATA', lines[2])
 
     def test_carrier(self):
-        """try: carried by another transport"""
+        """try: a result carried by another transport is refused"""
         lines, good = try_rows(try_object('ompi:^ucx'))
         self.assertFalse(good)
         self.assertIn('this was carried by ompi:^ucx, not by mrail', lines[3])
 
     def test_none(self):
-        """try: no result"""
+        """try: a missing result is reported"""
         lines, good = try_rows('')
         self.assertFalse(good)
         self.assertTrue(lines[2].endswith('no result'))
         self.assertFalse(try_rows('', stock1='', stock4='')[1])
 
     def test_other_size(self):
-        """try: a size that one transport lacks is no result"""
+        """try: a size without a result from every transport is a failure"""
         both = try_object() + '\n' + try_object(size=1048576)
         lines, good = try_rows(both)
         self.assertFalse(good)
         self.assertEqual(len(lines), 6)
 
     def test_links(self):
-        """try: what each rail carried, for each exchange"""
+        """try: traffic of each rail in each exchange"""
         lines = try_report.links(2, ('a', status([(4e6, 2e6), (0, 0)])),
                                  ('b', status([(2e6, 2e6), (2e6, 2e6)])))
         self.assertEqual(len(lines), 5)
@@ -499,13 +499,13 @@ class Try(unittest.TestCase):
         self.assertEqual(lines[2].split()[5:], ['0.0', '1.0', '#' * 12])
 
     def test_links_differ(self):
-        """try: jobs with other rails, or none, cannot be compared"""
+        """try: jobs with different rails or none cannot be compared"""
         for left, right in (([], []), ([(1, 1)], [(1, 1), (1, 1)])):
             self.assertRaises(ValueError, try_report.links, 1,
                               ('a', status(left)), ('b', status(right)))
 
     def test_program(self):
-        """try: the program's exit status follows the results"""
+        """try: the program's exit status reflects the results"""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in (('x.stock', try_object('ucx:rc_v')),
                                ('x.mrail', try_object())):

@@ -31,14 +31,14 @@ static void check_json(const char *text, const char *want)
     free(got);
 }
 
-/* Any bytes become a JSON string in UTF-8. */
+/* Any bytes become a JSON string in valid UTF-8. */
 static void test_json_strings(void **state)
 {
     check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");
     check_json("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80",
                "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
     /* A stray byte, an incomplete sequence, an overlong one, a surrogate, and a
-     * too large value. */
+     * value that is too large. */
     check_json("\xff|\x80", "\"\\ufffd|\\ufffd\"");
     check_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
     check_json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
@@ -94,7 +94,7 @@ static uint64_t draw(model_t *m, uint64_t below)
     return m->random % below;
 }
 
-/* A random value, with a random name in an object. */
+/* Writes a random value, with a random name if it is in an object. */
 static void write_value(model_t *m, const char *key, unsigned depth)
 {
     char text[12];
@@ -155,8 +155,8 @@ static unsigned count_values(const cJSON *json)
     return count;
 }
 
-/* Random nested values: an independent parser accepts the text and finds the
- * same number of values. */
+/* For random nested values, an independent parser accepts the text and finds
+ * the same number of values. */
 static void test_parsed_by_a_library(void **state)
 {
     for (unsigned seed = 1; seed <= 2000; ++seed) {

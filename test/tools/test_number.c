@@ -1,4 +1,4 @@
-/* Numbers as users write them: src/base/number.c; a rank's place from the
+/* Numbers as users write them: src/base/number.c; and a rank's place from the
  * launcher's variables: src/base/launch.h. */
 #include "config.h"
 
@@ -203,7 +203,7 @@ static void test_size_lists(void **state)
     check_sizes("3g", -ERANGE, 0, NULL);
 }
 
-/* Random ranges and factors, compared with a loop whose product cannot
+/* Compares random ranges and factors with a loop whose product cannot
  * overflow. */
 static void test_size_ranges_random(void **state)
 {
@@ -264,7 +264,7 @@ static void test_launchers(void **state)
     static const char *const ompi[] = {
         "OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "8",
         "OMPI_COMM_WORLD_LOCAL_RANK", "1", "PMIX_NAMESPACE", "123.1",
-        /* mpirun within an allocation of one daemon per node */
+        /* mpirun in an allocation with one daemon per node */
         "SLURM_PROCID", "1", "SLURM_STEP_NUM_TASKS", "2", "SLURM_LOCALID", "0",
         "PMIX_RANK", "3", NULL};
     static const char *const srun_pmix[] = {"PMIX_RANK",

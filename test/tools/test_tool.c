@@ -1,5 +1,5 @@
-/* Paths of the installation and the command of `mrail run`: src/tools/tool.c,
- * src/tools/mpirun_cmd.c. */
+/* Paths of the installation, and the command of `mrail run`: src/tools/tool.c
+ * and src/tools/mpirun_cmd.c. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -24,9 +24,9 @@ static char *fake_getenv(const char *name)
                                                                    : NULL;
 }
 
-static const char *no_components; /* component of Open MPI 5.0 */
+static const char *no_components; /* a component of Open MPI 5.0 */
 
-/* The command as one string. */
+/* Returns the command as one string. */
 static char *plan_of(const mrail_run_options_t *options)
 {
     const mrail_run_paths_t paths = {"/p/mrail", "/p/rank-rail",
@@ -106,7 +106,7 @@ static void test_run_on_software_rails(void **state)
                " -- app -np 7");
 }
 
-/* Open MPI 5.0: PMIx has its own path, and processes that the job spawns
+/* In Open MPI 5.0, PMIx has its own path, and processes that the job spawns
  * inherit mpirun's environment. */
 static void test_run_on_prrte(void **state)
 {
@@ -176,7 +176,7 @@ static void test_run_leaves_the_environment(void **state)
     environment = NULL;
 }
 
-/* A key that is a prefix of another key is not found there. */
+/* A key that is a prefix of another key does not match it. */
 static void test_run_keys_are_whole(void **state)
 {
     const char *user[] = {"--mca", "pml_ucx_verbose", "3", "-x", "UCX_TLS_X=1"};
@@ -214,7 +214,7 @@ static void test_moved_trees(void **state)
                 "/new/lib/x86_64-linux-gnu/mrail/none");
     check_moved("/stage/usr/libexec/mrail", "/usr/libexec/mrail",
                 "/usr/bin/mrail", "/stage/usr/bin/mrail");
-    /* The same directory, and no directory of that name elsewhere. */
+    /* Only the same directory matches, not another directory of that name. */
     check_moved("/new/libexec/mrail", "/usr/libexec/mrail",
                 "/usr/libexec/mrail/mrail-run", "/new/libexec/mrail/mrail-run");
     check_moved("/home/build", "/usr/libexec/mrail",

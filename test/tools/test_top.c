@@ -1,5 +1,5 @@
-/* mrail top: rows and screens of artificial telemetry pages:
- * src/tools/top_rows.c, src/tools/top_table.c. */
+/* mrail top: rows and screens made from artificial telemetry pages:
+ * src/tools/top_rows.c and src/tools/top_table.c. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -25,7 +25,8 @@ typedef struct fixture {
     pages_t before, now;
 } fixture_t;
 
-/* Rank r of two jobs of three ranks, with two rails of one lane each. */
+/* Fills in the page of rank r in two jobs of three ranks. Each rank has two
+ * rails with one lane each. */
 static void fill(mrail_page_t *page, unsigned r, int later)
 {
     page->head.pid = 100 + r;
@@ -81,7 +82,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* "PID.RAIL ..." in the order of the rows. */
+/* Checks that the rows are in the order "PID.RAIL ...". */
 static void check_rows(const fixture_t *f, top_filter_t filter,
                        top_order_t order, const char *want)
 {
@@ -143,7 +144,8 @@ static void test_figures(void **state)
     assert_true(figures.bytes_per_s == 0 && figures.stalled == 0);
 }
 
-/* All pages of a small screen have all rows once, and no page is too long. */
+/* On a small screen, all pages together have all rows once, and no page is too
+ * long. */
 static void test_screens(void **state)
 {
     static const top_filter_t all = {NULL};

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Only one script of contrib/ at a time works in the build/ of a tree.  A tree with a
-# path in which the autotools cannot build is refused before anything starts.
+# Only one script of contrib/ at a time works in the build/ of a tree. A tree
+# with a path in which the autotools cannot build is refused before anything
+# starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -31,8 +32,8 @@ tree=$tmp/tree
 mkdir -p "$tree"
 cp -r "$top/contrib" "$tree/contrib"
 mkfifo "$tmp/end" "$tmp/begun"
-# Holds the tree and starts another script that may work in it, until it
-# receives the end.
+# Holds the tree, starts another script that may work in it, and waits for the
+# end.
 cat >"$tree/contrib/holder" <<'END'
 #!/bin/sh
 set -eu
@@ -42,7 +43,7 @@ hold_tree
 echo held >"$1/begun"
 read -r line <"$1/end"
 END
-# shellcheck disable=SC2016 # for the script
+# shellcheck disable=SC2016 # expanded by the script
 printf '#!/bin/sh\nset -eu\n. "$(dirname -- "$0")/lib.sh"\nhold_tree\n' \
     >"$tree/contrib/user"
 chmod +x "$tree/contrib/holder" "$tree/contrib/user"
@@ -57,28 +58,29 @@ begin()
 unset MRAIL_HOLDS_TREE
 begin "$tree/contrib/user"
 [ "$line" = held ] && true
-succeeded 'what a script starts may work in its tree'
+succeeded "a script's child may work in its tree"
 for script in user setup check package; do
     refused "in use by contrib/holder (process $holder, since [0-9:]*)" \
         "$tree/contrib/$script" && true
     succeeded "contrib/$script while another script works in the tree"
 done
 [ ! -e "$tree/build/check" ] && true
-succeeded 'what was refused has touched nothing'
+succeeded 'a refused script has changed nothing'
 
 echo end >"$tmp/end"
 wait "$holder" && holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-succeeded 'when it has ended'
+succeeded 'a script works after the previous one has ended'
 
 begin
 kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-succeeded 'when it was killed'
+succeeded 'a script works after the previous one was killed'
 
-# Processes that a killed script started may still write: they hold the lock.
+# Processes that a killed script started may still write, so they hold the
+# lock.
 cat >"$tree/contrib/parent" <<'END'
 #!/bin/sh
 set -eu
@@ -95,7 +97,7 @@ kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=$child
 refused "running as process $child:" "$tree/contrib/user" && true
-succeeded 'what a killed script has started is named'
+succeeded 'a child of a killed script is named'
 echo end >"$tmp/end"
 holder=
 tries=0
@@ -104,5 +106,5 @@ while ! "$tree/contrib/user" >"$tmp/out" 2>&1 && [ $tries -lt 50 ]; do
     sleep 0.1
 done
 [ $tries -lt 50 ] && true
-succeeded '... and when that has ended'
+succeeded 'a script works after that child has ended'
 finish

@@ -2,8 +2,10 @@
  * Sends one datagram from each of several source ports.
  *
  * usage: udp_ports ADDRESS PORT TOS FIRST STEP COUNT
- * The datagrams go to ADDRESS and PORT with that TOS byte, from FIRST, FIRST +
- * STEP, ... The exit status is 1 if one cannot be sent.
+ *
+ * The datagrams go to PORT at ADDRESS with that TOS byte. Their source ports
+ * are FIRST, FIRST + STEP, and so on. The exit status is 1 if one cannot be
+ * sent.
  */
 #include "config.h"
 

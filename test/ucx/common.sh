@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of this folder.  Provides test/lib.sh, the results of
-# configure, and checks of UCX's log output.
+# Sourced by the scripts of this directory. Provides test/lib.sh, the results
+# of configure, and checks of UCX's log output.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091
@@ -13,8 +13,9 @@ ucx_info=$UCX_BINDIR/ucx_info
 ucx_perftest=$UCX_BINDIR/ucx_perftest
 unset UCX_TLS UCX_NET_DEVICES UCX_MRAIL_DEVICES UCX_LOG_LEVEL
 
-# complaints LOG...: errors and warnings, except those of stock UCX on the same
-# rails.  UCX 1.22, for one, reports a kernel without netlink sockets for RDMA.
+# complaints LOG...: prints errors and warnings, except those of stock UCX on
+# the same rails. UCX 1.22, for example, reports a kernel without netlink
+# sockets for RDMA.
 complaints()
 {
     if [ ! -f "$tmp/stock-complaints" ]; then
@@ -26,7 +27,7 @@ complaints()
         grep -vF -f "$tmp/stock-complaints"
 }
 
-# expect_quiet NAME LOG
+# expect_quiet NAME LOG: UCX must not complain.
 expect_quiet()
 {
     if complaints "$2" >"$tmp/complaints"; then

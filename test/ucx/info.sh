@@ -4,7 +4,7 @@
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
-# info LOG ARGS...: ucx_info on one node with four rails.
+# info LOG ARGS...: runs ucx_info on one node with four rails.
 info()
 {
     log=$1
@@ -17,7 +17,7 @@ info "$tmp/d" -d -t mrail
 expect 'ucx_info -d shows the transport' "$tmp/d" 'Transport: mrail$'
 expect 'READs begin where a PCIe payload does' "$tmp/d" \
     'get_opt_zcopy_align: <= 512'
-expect 'WRITEs, too' "$tmp/d" 'put_opt_zcopy_align: <= 512'
+expect 'WRITEs begin where a PCIe payload does' "$tmp/d" 'put_opt_zcopy_align: <= 512'
 expect 'ucx_info -d shows the device' "$tmp/d" 'Device: mrail:1$'
 expect 'it connects to interfaces' "$tmp/d" 'connection: to iface'
 expect 'it handles peer failure' "$tmp/d" 'error handling:.*peer failure'
@@ -36,13 +36,13 @@ case $UCX_VERSION in
 *) expect_none 'UCP caches registrations' "$tmp/cf" '^UCX_MRAIL_RCACHE' ;;
 esac
 
-# Every variable that UCX shows is one that mrail info knows.
-# shellcheck disable=SC2046 # words are wanted
+# Every variable that UCX shows must be known to mrail info.
+# shellcheck disable=SC2046 # word splitting is intended
 on_rails 1 4 0 env $(sed -n 's/^\(UCX_MRAIL_[A-Z_]*=[^ ]*\)$/\1/p' "$tmp/cf") \
     "$build/mrail-info" >"$tmp/known" 2>&1
-expect 'mrail info takes all of UCX_MRAIL_* of ucx_info -cf' "$tmp/known" \
+expect 'mrail info accepts every UCX_MRAIL_* of ucx_info -cf' "$tmp/known" \
     '^4 rails'
-expect_none 'mrail info knows all of them' "$tmp/known" 'no variable'
+expect_none 'mrail info knows every parameter' "$tmp/known" 'no variable'
 UCX_MRAIL_DEVICE=soft0 on_rails 1 4 0 "$build/mrail-info" \
     >"$tmp/unknown" 2>&1
 expect 'mrail info names a variable that does not exist' "$tmp/unknown" \
@@ -52,14 +52,15 @@ UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
 bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")
 bcopy8=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/d")
 if [ -n "$bcopy" ] && [ "$bcopy" != "$bcopy8" ]; then
-    ok 'a param of the environment is obeyed'
+    ok 'a parameter in the environment takes effect'
 else
-    not_ok 'a param of the environment is obeyed' \
+    not_ok 'a parameter in the environment takes effect' \
         "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
 fi
 
-# rendezvous PROCESSES: the size from which UCP would send by rendezvous if that
-# many processes share a node. $tmp/tag has its protocols for smaller messages.
+# rendezvous PROCESSES: prints the size from which UCP would send by rendezvous
+# if that many processes shared a node. $tmp/tag has its protocols for smaller
+# messages.
 rendezvous()
 {
     UCX_TLS=mrail UCX_PROTO_ENABLE=y info "$tmp/e" -e -u t -P inter -n "$1" -N "$1"
@@ -70,15 +71,15 @@ rendezvous()
         awk '{ print ($2 == "K") ? $1 * 1024 : $1 }'
 }
 
-# Four rails together are faster than a copy in memory, and slower where many
-# processes have a part of them each.
+# Four rails together are faster than a copy in memory, but slower if many
+# processes share them.
 for processes in 1 8 32; do
     from=$(rendezvous $processes)
     name="processes of a node: $processes"
     if [ "${from:-0}" -gt 8192 ] && [ "$from" -lt 131072 ]; then
-        ok "$name; rendezvous from some ten KB on"
+        ok "$name; rendezvous from about 10 KB"
     else
-        not_ok "$name; rendezvous from some ten KB on" "${from:-never}" "$tmp/e"
+        not_ok "$name; rendezvous from about 10 KB" "${from:-never}" "$tmp/e"
     fi
     expect "$name; small messages are eager" "$tmp/tag" ' eager short'
     expect_none "$name; no eager message is called zero-copy" "$tmp/tag" \
@@ -95,15 +96,15 @@ expect_none 'an unknown device leaves no transport' "$tmp/dev" \
     'Transport: mrail$'
 
 UCX_TLS=mrail,self UCX_NET_DEVICES=mlx5_0:1 info "$tmp/net" -d -t mrail
-expect_count 'UCX_NET_DEVICES that excludes the device is said once' \
+expect_count 'UCX_NET_DEVICES that excludes the device is reported once' \
     "$tmp/net" 'UCX_NET_DEVICES=mlx5_0:1 leaves its device out' 1
 UCX_TLS=mrail,self UCX_NET_DEVICES=lo,mrail:1 info "$tmp/net2" -d -t mrail
-expect_none 'UCX_NET_DEVICES that names it is fine' "$tmp/net2" 'leaves its'
+expect_none 'UCX_NET_DEVICES that names the device causes no message' "$tmp/net2" 'leaves its'
 UCX_TLS=tcp,self UCX_NET_DEVICES=lo info "$tmp/net3" -d -t mrail
-expect_none 'UCX_NET_DEVICES is fine when nobody asks for mrail' \
+expect_none 'UCX_NET_DEVICES causes no message unless mrail is requested' \
     "$tmp/net3" 'leaves its'
 
-# Without software rails this machine may have no RDMA port at all.
+# Without software rails, this machine may have no RDMA port at all.
 if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
     skip 'no rails' 'this machine has RDMA devices'
 else
@@ -113,7 +114,7 @@ else
         'names mrail, but this node has no rail' 1
     expect_none 'no rails: no transport' "$tmp/none" 'Transport: mrail$'
     LD_PRELOAD="$shim" "$ucx_info" -d -t mrail >"$tmp/silent" 2>&1
-    expect_none 'no rails: silent when nobody asks for mrail' \
+    expect_none 'no rails: silent unless mrail is requested' \
         "$tmp/silent" 'mrail.*rail|ERROR'
 fi
 finish

@@ -1,23 +1,24 @@
 #!/bin/sh
-# make install: the folders of all files, the printed commands, pkg-config.  make
-# uninstall removes every file.
+# make install: the directories of all files, the printed commands, pkg-config.
+# make uninstall removes every file.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 dest=$tmp/dest
-# Not as a part of the make that runs the tests.
+# This make is not part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 make -C "$build" install DESTDIR="$dest" >"$tmp/install" 2>&1 ||
     bail_out "make install with DESTDIR: $(tail -n 1 "$tmp/install")"
 
-# has NAME FILE: FILE (from the prefix's parent) was installed.
+# has NAME FILE: FILE, relative to the parent of the prefix, must have been
+# installed.
 has()
 {
     found=$(find "$dest" -path "*/$2" | head -n 1)
     if [ -n "$found" ]; then
         ok "$1"
     else
-        not_ok "$1" "no $2 below DESTDIR" "$tmp/install"
+        not_ok "$1" "no $2 under DESTDIR" "$tmp/install"
     fi
 }
 
@@ -26,13 +27,13 @@ has 'the transport itself' mrail/mrail-uct.so
 has 'the pkg-config file' pkgconfig/mrail.pc
 has 'the planner' libmrail-plan.so
 has "the planner's header" include/mrail/plan.h
-expect 'make install says where the transport is' "$tmp/install" \
+expect 'make install prints where the transport is' "$tmp/install" \
     '/ucx/libuct_mrail.so.0$'
 if [ -n "$OMPI_SYSTEM_COMPONENTS" ]; then
     has 'the hook component' mrail/openmpi/mca_hook_mrail.so
     expect 'make install names our component folder' "$tmp/install" \
         '/mrail/openmpi$'
-    expect 'make install names that of Open MPI' "$tmp/install" \
+    expect 'make install names the folder of Open MPI' "$tmp/install" \
         "$OMPI_SYSTEM_COMPONENTS"
 fi
 if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
@@ -40,7 +41,8 @@ if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
 fi
 
 
-# Documents keep their places, so that links between them hold.
+# Documents keep their relative places, so that links between them remain
+# valid.
 docs=$(dirname "$(find "$dest" -path '*/doc/*' -name LICENSE)")
 absent=
 for doc in LICENSE NEWS.md README.md \
@@ -59,13 +61,13 @@ if command -v pkg-config >/dev/null; then
         not_ok 'pkg-config knows the transport' "it says $path"
     fi
     if [ "$(pkg-config --variable=ucx_version mrail)" = "$UCX_VERSION" ]; then
-        ok 'pkg-config knows the UCX it is for'
+        ok 'pkg-config knows the UCX that it is built for'
     else
-        not_ok 'pkg-config knows the UCX it is for' \
+        not_ok 'pkg-config knows the UCX that it is built for' \
             "it says $(pkg-config --variable=ucx_version mrail)"
     fi
 
-    # A program of somebody else's, which plans with the library alone.
+    # A program outside this tree, which plans with the library alone.
     cat >"$tmp/planner.c" <<'END'
 #include <mrail/plan.h>
 #include <stdio.h>
@@ -96,17 +98,17 @@ END
     cp "$tmp/planner.c" "$tmp/planner.cc"
     libdir=$(dirname "$(find "$dest" -name libmrail-plan.so)")
     for compiler in "cc $tmp/planner.c" "c++ $tmp/planner.cc"; do
-        # shellcheck disable=SC2086,SC2046 # words are meant
+        # shellcheck disable=SC2086,SC2046 # word splitting is intended
         $compiler $(PKG_CONFIG_SYSROOT_DIR=$dest \
             pkg-config --cflags --libs mrail-plan) -o "$tmp/planner" \
             >"$tmp/out" 2>&1 &&
             LD_LIBRARY_PATH=$libdir "$tmp/planner" >>"$tmp/out" 2>&1
         expect "a program made by ${compiler%% *} plans" "$tmp/out" '^6.0$'
     done
-    # The manual's example.
+    # The example of the manual page
     find "$dest" -name mrail-plan.3 -exec \
         sed -n '/^\.Bd -literal/,/^\.Ed/p' {} + | sed -e '/^\./d' -e 's/\\e/\\/g' >"$tmp/example.c"
-    # shellcheck disable=SC2046 # words are meant
+    # shellcheck disable=SC2046 # word splitting is intended
     cc "$tmp/example.c" $(PKG_CONFIG_SYSROOT_DIR=$dest \
         pkg-config --cflags --libs mrail-plan) -o "$tmp/example" \
         >"$tmp/out" 2>&1 &&
@@ -117,7 +119,7 @@ else
     skip 'pkg-config' 'it is not installed'
 fi
 
-# Folders that are this package's own.
+# Directories that belong to this package alone
 find "$dest" ! -type d \( -name mrail-uct.so -o -name mca_hook_mrail.so -o -name plan.h \
     -o -name mrail-soft -o -path '*/doc/*' \) -exec dirname {} + |
     sort -u >"$tmp/folders"
@@ -132,8 +134,8 @@ left=$(while read -r folder; do
     [ ! -d "$folder" ] || echo "$folder"
 done <"$tmp/folders")
 if [ -s "$tmp/folders" ] && [ -z "$left" ]; then
-    ok 'make uninstall leaves none of its own folders'
+    ok 'make uninstall removes its own directories'
 else
-    not_ok 'make uninstall leaves none of its own folders' "$left"
+    not_ok 'make uninstall removes its own directories' "$left"
 fi
 finish

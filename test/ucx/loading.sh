@@ -10,16 +10,16 @@ other=$libs/other_ucx.so
 on_rails 1 2 0 env UCX_TLS=mrail,self LD_PRELOAD="$other:$shim" \
     "$ucx_info" -d -t mrail >"$tmp/log" 2>&1
 status=$?
-expect_count 'another UCX: one sentence names both versions' "$tmp/log" \
+expect_count 'another UCX: one message names both versions' "$tmp/log" \
     "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
 expect_none 'another UCX: no transport' "$tmp/log" 'Transport: mrail$'
 if [ $status = 0 ]; then
-    ok 'another UCX: the process lives'
+    ok 'another UCX: the process continues'
 else
-    not_ok 'another UCX: the process lives' "exit status $status" "$tmp/log"
+    not_ok 'another UCX: the process continues' "exit status $status" "$tmp/log"
 fi
 LD_PRELOAD="$other:$shim" "$ucx_info" -v >"$tmp/log" 2>&1
-expect_none 'another UCX: silent when nobody asks for mrail' "$tmp/log" mrail
+expect_none 'another UCX: silent unless mrail is requested' "$tmp/log" mrail
 
 mkdir "$tmp/copy"
 cp "$shim" "$tmp/copy/libuct_mrail.so.0"
@@ -57,13 +57,13 @@ if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
     mkdir "$tmp/none"
     to_mpirun="$to_mpirun --pmixmca mca_base_component_path $tmp/none"
 fi
-# job LOG ARGS...: two ranks on two emulated nodes; ARGS go to mpirun.  Sets
-# status.
+# job LOG ARGS...: runs two ranks on two emulated nodes. ARGS go to mpirun.
+# Sets status.
 job()
 {
     log=$1
     shift
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     timeout 60 "$MPIRUN" --oversubscribe -np 2 $to_mpirun "$@" \
         "$build/mrail-soft" --session "$session-mpi" \
         --nodes 2 --rails 2 -- "$build/mpi_sendrecv" "$seconds" \
@@ -79,9 +79,9 @@ expect_none 'UCX_TLS alone: nothing else is on the wire' "$tmp/log" \
     'tcp/|sysv/|posix/|cma/'
 
 job "$tmp/log" --mca pml ucx -x UCX_TLS=mrail,self -x LD_PRELOAD="$other"
-expect_count 'another UCX: one sentence a node' "$tmp/log" \
+expect_count 'another UCX: one message per node' "$tmp/log" \
     "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
-expect 'another UCX: the job goes on' "$tmp/log" '^ring ok'
+expect 'another UCX: the job continues' "$tmp/log" '^ring ok'
 if [ $status = 0 ]; then
     ok 'another UCX: exit status 0'
 else
@@ -89,20 +89,20 @@ else
 fi
 
 job "$tmp/log" -x UCX_TLS=mrail,self -x MRAIL_UCT_PATH=/nonexistent
-expect_count 'a wrong MRAIL_UCT_PATH is said' "$tmp/log" \
+expect_count 'a wrong MRAIL_UCT_PATH is reported' "$tmp/log" \
     'set MRAIL_UCT_PATH' 1
-expect 'a wrong MRAIL_UCT_PATH: the job goes on' "$tmp/log" '^ring ok'
+expect 'a wrong MRAIL_UCT_PATH: the job continues' "$tmp/log" '^ring ok'
 
 job "$tmp/log" --mca pml ob1 -x UCX_TLS=mrail,self -x UCX_LOG_LEVEL=info
 expect 'the user'"'"'s pml is respected' "$tmp/log" '^ring ok'
 expect_none 'the user'"'"'s pml is respected: no mrail' "$tmp/log" 'ep_cfg'
 
 job "$tmp/log" -x UCX_LOG_LEVEL=info
-expect 'without UCX_TLS the hook does nothing' "$tmp/log" '^ring ok'
-expect_none 'without UCX_TLS the hook says nothing' "$tmp/log" 'mrail: '
+expect 'without UCX_TLS, the hook does nothing' "$tmp/log" '^ring ok'
+expect_none 'without UCX_TLS, the hook prints nothing' "$tmp/log" 'mrail: '
 
 job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_NET_DEVICES=eth77
-expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
+expect_count 'UCX_NET_DEVICES: reported once per node' "$tmp/log" \
     'UCX_NET_DEVICES=eth77 leaves its device out' 1
 
 # ---- a lost peer ends the job ----
@@ -110,8 +110,8 @@ expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
 seconds=40
 job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
-# The rails go down when the job has them and is under way: by its packets, as a
-# busy machine takes its time.
+# The rails go down when the job uses them. Its packets show that, because a
+# busy machine may be slow to start a job.
 is_under_way()
 {
     "$soft" status --session "$session-mpi" --json 2>&1 |
@@ -122,11 +122,11 @@ await 20 is_under_way || bail_out 'the job is not under way after 20 s'
 start=$(date +%s)
 wait $job
 took=$(($(date +%s) - start))
-expect 'all rails down: one line says why the job ends' "$tmp/log" \
+expect 'all rails down: one message says why the job ends' "$tmp/log" \
     'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 \([a-z ]*\), soft[01]:1 \([a-z ]*\); the job ends'
-expect 'all rails down: it names the cause' "$tmp/log" \
+expect 'all rails down: the message names the cause' "$tmp/log" \
     'lost a peer for good .*soft[01]:1 \((port down|requests failed)\)'
-expect_none 'all rails down: it says of no rail that it was not used' \
+expect_none 'all rails down: no rail is reported as unused' \
     "$tmp/log" 'lost a peer for good .*\(never used\)'
 if [ $took -lt 25 ]; then
     ok 'all rails down: the job ends within seconds'
@@ -134,5 +134,5 @@ else
     not_ok 'all rails down: the job ends within seconds' "it took $took s" \
         "$tmp/log"
 fi
-expect_none 'all rails down: nothing pretends success' "$tmp/log" '^ring ok'
+expect_none 'all rails down: success is not reported' "$tmp/log" '^ring ok'
 finish

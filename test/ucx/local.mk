@@ -7,7 +7,7 @@ EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
 if HAVE_UCX
 TESTS += $(UCX_SCRIPT_TESTS)
 
-# A shared object, not installed: -rpath makes libtool build one.
+# A shared object that is not installed. -rpath makes libtool build one.
 check_LTLIBRARIES += other_ucx.la
 other_ucx_la_SOURCES = test/ucx/other_ucx.c
 other_ucx_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \

@@ -1,6 +1,6 @@
 /*
- * Messages of many sizes travel around all ranks, once or for SECONDS; rank 0
- * prints "ring ok".
+ * Messages of many sizes travel around all ranks, once or for SECONDS. Rank 0
+ * then prints "ring ok".
  *
  *     mpi_sendrecv [SECONDS]
  */
@@ -14,7 +14,7 @@
 
 static char *out, *in;
 
-/* Number of wrong bytes in one round. */
+/* Runs one round. Returns the number of wrong bytes. */
 static int round_trip(int rank, int size)
 {
     int from = (rank + size - 1) % size;

@@ -1,5 +1,5 @@
 /*
- * Interposed before UCX: makes a process believe that another UCX is loaded.
+ * Interposed before UCX. It makes a process believe that another UCX is loaded.
  */
 #include "config.h"
 

@@ -1,14 +1,14 @@
 #!/bin/sh
 # ucx_perftest between two emulated nodes with four rails: every kind of
-# operation of UCP, with nothing but mrail on the wire.
+# operation of UCP, with mrail as the only transport.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
-port=$((10000 + $$ % 20000)) # the kernel itself hands out ports from 32768 on
+port=$((10000 + $$ % 20000)) # the kernel itself assigns ports from 32768 on
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
-# A ucx_perftest that was built with MPI (Debian 13) would take itself for a job
-# of one rank.
+# A ucx_perftest that was built with MPI (Debian 13) would take itself for a
+# job of one rank.
 no_mpi=
 if "$ucx_perftest" -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>'; then
     no_mpi=yes
@@ -25,7 +25,7 @@ side()
         >"$log_" 2>&1 </dev/null
 }
 
-# The next port that nobody has.
+# Picks the next unused port.
 next_port()
 {
     while :; do
@@ -58,7 +58,7 @@ pair()
     fi
 }
 
-# uct NAME ARGS...: UCT itself, one operation as it is.
+# uct NAME ARGS...: runs a single operation of UCT.
 uct()
 {
     name_=$1
@@ -66,7 +66,7 @@ uct()
     pair "$name_" -d mrail:1 -x mrail "$@"
 }
 
-# refused TEST...: UCT operations that mrail does not have.
+# refused TEST...: UCT operations that mrail does not have must be refused.
 refused()
 {
     for test in "$@"; do
@@ -78,7 +78,8 @@ refused()
     done
 }
 
-# alone NAME ARGS...: a process talks to itself, by mrail and not by "self".
+# alone NAME ARGS...: a process communicates with itself, over mrail and not
+# over "self".
 alone()
 {
     name=$1
@@ -100,7 +101,7 @@ pair 'tag bandwidth, 4 KB' -t tag_bw -s 4096 -n 2000
 pair 'tag bandwidth, 64 KB' -t tag_bw -s 65536 -n 500
 pair 'tag bandwidth, 4 MB' -t tag_bw -s 4194304 -n 20
 pair 'synchronous tag' -t tag_sync_lat -s 1000 -n 300
-pair 'two buffers a message' -t tag_lat -s 4096,100000 -n 50
+pair 'two buffers per message' -t tag_lat -s 4096,100000 -n 50
 pair 'AM latency, 8 bytes' -t ucp_am_lat -s 8 -n 500
 pair 'AM bandwidth, 64 KB' -t ucp_am_bw -s 65536 -n 300
 pair 'AM bandwidth, 1 MB' -t ucp_am_bw -s 1048576 -n 50
@@ -118,11 +119,11 @@ pair 'emulated atomics: compare and swap' -t ucp_cswap -s 8 -n 200
 pair 'synchronous tag bandwidth' -t tag_sync_bw -s 65536 -n 200
 pair 'unexpected messages' -t tag_lat -U -s 2048 -n 300
 pair 'scattered buffers' -t tag_bw -D iov,iov -s 1000,30000,5 -n 200
-pair 'stream, data as it comes' -t stream_bw -r recv_data -s 4096 -n 500
+pair 'stream, data as it arrives' -t stream_bw -r recv_data -s 4096 -n 500
 pair 'error handling' -t tag_bw -e -s 65536 -n 300
-pair 'asleep: tag latency' -t tag_lat -E sleep -s 8 -n 300
-pair 'asleep: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
-# Not "put": its target sleeps for ever, on every transport.
+pair 'sleeping: tag latency' -t tag_lat -E sleep -s 8 -n 300
+pair 'sleeping: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
+# "put" is left out, because its target sleeps forever, with every transport.
 for layout in short shortiov bcopy zcopy; do
     uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300
     uct "UCT AM bandwidth, $layout" -t am_bw -D $layout -s 128 -n 1000
@@ -134,7 +135,7 @@ done
 uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
 uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
 refused add_lat add_mr fadd swap cswap
-# The switch of UCX 1.13, then that of later ones.
+# The option of UCX 1.13, then that of later versions.
 UCX_WARN_UNUSED_ENV_VARS=n UCX_MRAIL_RCACHE=n
 export UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE
 pair 'registered at each use: UCX_MRAIL_RCACHE=n' -t tag_bw -s 1048576 -n 50

@@ -22,6 +22,6 @@ expect 'mrail info shows what a port can do' "$tmp/info" \
 timeout 60 "$build/mrail-soft" --session "$session-info" \
     --rails 4 --rate "$rates" -- "$build/mrail-info" --json \
     >"$tmp/json" 2>&1
-expect 'mrail info --json, too' "$tmp/json" \
+expect 'mrail info --json shows what a port can do' "$tmp/json" \
     '"soft3".*"rate_bits_per_s": 100000000000, "current_bits_per_s": 3200000000,'
 finish

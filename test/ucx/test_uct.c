@@ -165,7 +165,7 @@ static void test_key_of_another_version(void **state)
     assert_true(uct_rkey_unpack(side.component, key, &bundle) < 0);
 }
 
-/* An address of another version is unreachable; no crash. */
+/* An address of another version is unreachable, and does not cause a crash. */
 static void test_address_of_another_version(void **state)
 {
     uint8_t device[SIDE_ADDR_MAX], iface[SIDE_ADDR_MAX];

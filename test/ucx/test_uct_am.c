@@ -10,7 +10,7 @@
 
 typedef struct seq_message {
     uint64_t seq;
-    size_t length; /* of the pattern */
+    size_t length; /* length of the pattern */
 } seq_message_t;
 
 static uint64_t next_seq;
@@ -134,7 +134,7 @@ static ucs_status_t send_pending(uct_pending_req_t *req)
     return UCS_OK;
 }
 
-/* Sends until there are no resources: the peer does not poll. */
+/* Sends until resources run out, because the peer does not poll. */
 static void fill_up(void)
 {
     seq_message_t message = {0, 1000};
@@ -168,8 +168,8 @@ void test_pending_keeps_order(void **state)
         assert_int_equal(uct_ep_pending_add(side.ep, &pending[i].super, 0),
                          UCS_OK);
     }
-    /* No later message may overtake pending ones, whether there are resources
-     * or not. */
+    /* No later message may overtake pending ones, whether or not there are
+     * resources. */
     late.seq = next_seq;
     assert_int_equal(uct_ep_am_bcopy(side.ep, SIDE_AM_SEQ, pack_seq, &late, 0),
                      UCS_ERR_NO_RESOURCE);
@@ -192,7 +192,7 @@ static void count_purged(uct_pending_req_t *req, void *arg)
 
 typedef struct passing {
     uct_pending_req_t super;
-    uct_ep_h ep; /* another endpoint, with a request of its own */
+    uct_ep_h ep; /* another endpoint, with its own request */
     ucs_status_t status;
     int ran;
 } passing_t;

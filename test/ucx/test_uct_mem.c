@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 
 /*
- * A software device reads memory by its virtual address. So it would deliver
- * new bytes through a stale registration; a NIC would not. These tests also
- * compare the packed key, which identifies the registration: after an unmap it
- * must differ.
+ * A software device reads memory by its virtual address. It would therefore
+ * deliver the new bytes even through a stale registration, whereas a NIC would
+ * not. These tests also compare the packed key, which identifies the
+ * registration. After an unmap, it must differ.
  */
 typedef struct packed_key {
     uint8_t bytes[SIDE_RKEY_MAX];
@@ -44,7 +44,8 @@ void test_cache_keeps_registration(void **state)
 }
 #endif
 
-/* Same address, new pages: an earlier registration must not be used. */
+/* The address is the same but the pages are new, so an earlier registration
+ * must not be used. */
 void test_source_remapped(void **state)
 {
     enum { SIZE = 1 << 20 };

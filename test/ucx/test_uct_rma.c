@@ -238,8 +238,8 @@ void test_iov_with_stride(void **state)
 
 /* ---- order and completion ---- */
 
-/* PUTs on all rails, a fence, then a message: a process that receives the
- * message sees the data. */
+/* PUTs on all rails, a fence, and a message. A process that receives the
+ * message must see the data. */
 void test_fence_orders_visibility(void **state)
 {
     enum { SIZE = 1 << 20, ROUNDS = 60 };
@@ -303,7 +303,7 @@ void test_iface_flush(void **state)
     RETRY(status, uct_iface_flush(side.iface, 0, &done.super));
     finish(status, &done);
     assert_int_equal(ask(SIDE_OP_CHECK, 77, 0, SIZE), 1);
-    /* Without a completion: repeat until done. */
+    /* Without a completion, repeat until the flush is done. */
     PROGRESS_UNTIL(uct_iface_flush(side.iface, 0, NULL) == UCS_OK);
     PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
     uct_md_mem_dereg(side.md, memh);
@@ -311,7 +311,7 @@ void test_iface_flush(void **state)
     free(buffer);
 }
 
-/* A completion that several operations share is counted down once per
+/* A completion that several operations share is counted down once for each
  * operation. */
 void test_shared_completion(void **state)
 {

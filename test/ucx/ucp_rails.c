@@ -1,8 +1,8 @@
 /*
- * The list of rails for another library of a UCX process: the symbol
- * uct_mrail_rails of libuct_mrail.so.0, looked up as a collective component
- * does. Four software rails of 100, 200, 300 and 400 MB/s. Prints "ok - NAME"
- * lines.
+ * The list of rails for another library of a UCX process. The test looks up the
+ * symbol uct_mrail_rails of libuct_mrail.so.0 as a collective component does.
+ * There are four software rails of 100, 200, 300 and 400 MB/s. Prints "ok -
+ * NAME" lines.
  */
 #include "config.h"
 #include "uct/mrail_rails.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 
 #define NUM_RAILS 4
-#define UNIT 12500000.0 /* bytes per second: unit of port rates */
+#define UNIT 12500000.0 /* bytes per second; the unit of port rates */
 #define WAIT_S 10
 
 static uct_mrail_rails_func_t ask;
@@ -74,7 +74,8 @@ static void pause_ms(long ms)
     nanosleep(&ts, NULL);
 }
 
-/* Waits until the rail has these values. 0: it does not reach them. */
+/* Waits until the rail has these values. Returns 0 if it does not reach
+ * them. */
 static int becomes(unsigned index, double speed, int is_up)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -108,11 +109,11 @@ static void check_names(void)
                (rails[i].gid[14] == i + 1) && rails[i].is_up &&
                ((i == 0) || (rails[i].subnet > rails[i - 1].subnet));
     }
-    result("their names, addresses and leaves", good, "not as they are");
+    result("their names, addresses and leaves", good, "they differ");
     for (unsigned i = 0; good && (i < count); ++i) {
         good = (rails[i].live_in == 0) && (rails[i].live_out == 0);
     }
-    result("nothing is known of what they give", good, "it is");
+    result("their live bandwidth is unknown", good, "it is known");
 }
 
 static void check_changes(void)
@@ -124,18 +125,21 @@ static void check_changes(void)
     }
     result("speeds are those of the rails", good, "they are not");
     ctl("--rail 2 egress=50M");
-    result("a rail that is slower out", becomes(2, 4 * UNIT, 1), "no");
+    result("a rail that is slower in the outgoing direction",
+           becomes(2, 4 * UNIT, 1), "no");
     ctl("--rail 2 ingress=25M");
-    result("a rail that is slower in", becomes(2, 2 * UNIT, 1), "no");
+    result("a rail that is slower in the incoming direction",
+           becomes(2, 2 * UNIT, 1), "no");
     ctl("--rail 2 egress=max ingress=1M");
-    result("a rail that is slow in alone", becomes(2, UNIT, 1), "no");
+    result("a rail that is slow only in the incoming direction",
+           becomes(2, UNIT, 1), "no");
     ctl("--rail 2 rate=max");
-    result("a rail without a cap", becomes(2, 1000 * UNIT, 1), "no");
+    result("a rail without a limit", becomes(2, 1000 * UNIT, 1), "no");
     ctl("--node 0 --rail 1 down");
     result("a port goes down", becomes(1, 16 * UNIT, 0), "no");
-    result("... alone", becomes(0, 8 * UNIT, 1), "no");
+    result("the other ports stay up", becomes(0, 8 * UNIT, 1), "no");
     ctl("--node 0 --rail 1 up");
-    result("it comes up", becomes(1, 16 * UNIT, 1), "no");
+    result("the port comes up", becomes(1, 16 * UNIT, 1), "no");
 }
 
 static void *ask_on(void *arg)
@@ -151,7 +155,7 @@ static void *ask_on(void *arg)
     return NULL;
 }
 
-/* Another thread queries while the engine is created and destroyed. */
+/* Another thread queries the list while the engine is created and destroyed. */
 static void check_end(void)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -164,7 +168,8 @@ static void check_end(void)
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     pthread_join(thread, NULL);
-    result("asked while the engine comes and goes", bad == 0, "%u wrong", bad);
+    result("queries while the engine is created and destroyed", bad == 0,
+           "%u wrong", bad);
     result("no engine, no rails", ask(rails) == 0, "there are some");
 }
 
@@ -182,7 +187,7 @@ int main(void)
         printf("not ok - the symbol is found: %s\n", dlerror());
         return 1;
     }
-    result("before there is an engine", ask(rails) == 0, "there are rails");
+    result("before the engine exists", ask(rails) == 0, "there are rails");
     context = open_context();
     check_names();
     check_changes();

@@ -1,6 +1,6 @@
 /*
- * Two processes whose UCX workers sleep until an event, and two UCX contexts in
- * each. No process polls, no event is missed, and all contexts of a process
+ * Two processes whose UCX workers sleep until an event, with two UCX contexts
+ * in each. No process polls, no event is missed, and all contexts of a process
  * share its lanes. Prints "ok - NAME" lines.
  */
 #include "config.h"
@@ -36,7 +36,7 @@ static int num_failed;
 static port_t ports[NUM_CONTEXTS];
 static unsigned num_sleeps;
 
-/* The parent reports the results of both. */
+/* The parent reports the results of both processes. */
 static void result(const char *name, int good, const char *format, ...)
 {
     va_list list;
@@ -71,7 +71,7 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* CPU time of all threads of the process. */
+/* Returns the CPU time of all threads of the process. */
 static double cpu_s(void)
 {
     struct rusage usage;
@@ -121,7 +121,7 @@ static void port_connect(port_t *port, int fd)
     must(ucp_ep_create(port->worker, &params, &port->ep), "ucp_ep_create");
 }
 
-/* Sleeps as ucp_worker_arm(3) describes, until the request is complete. */
+/* Sleeps, as ucp_worker_arm(3) describes, until the request is complete. */
 static void finish(port_t *port, ucs_status_ptr_t request, const char *what)
 {
     struct pollfd event = {.fd = port->fd, .events = POLLIN};
@@ -164,7 +164,7 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
     return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
 }
 
-/* Both processes wait here for each other, asleep. */
+/* Both processes wait for each other here, asleep. */
 static void meet(port_t *port)
 {
     char in, out = 1;
@@ -188,13 +188,13 @@ static void test_idle(port_t *port)
         begun = now_s();
         finish(port, post_recv(port, &byte, 1), "wait a second");
         cpu = cpu_s() - cpu;
-        result("who waits for a message uses no processor",
+        result("a process that waits for a message uses no CPU time",
                (now_s() - begun > 0.9) && (cpu < 0.02), "%.3f s in %.3f s", cpu,
                now_s() - begun);
     }
     meet(port);
     if (is_parent) {
-        result("who waits for a message uses no processor", 1, "");
+        result("a process that waits for a message uses no CPU time", 1, "");
     }
 }
 
@@ -220,15 +220,16 @@ static void test_large(port_t *port)
         finish(port, request, "receive 4 MB");
         good &= (memcmp(in, want, LARGE) == 0);
     }
-    result("4 MB both ways, asleep: data", good, "wrong bytes");
-    result("4 MB both ways: somebody slept", num_sleeps != 0, "%u sleeps",
+    result("4 MB both ways, asleep: the data is right", good, "wrong bytes");
+    result("4 MB both ways: a process slept", num_sleeps != 0, "%u sleeps",
            num_sleeps);
     free(out);
     free(in);
     free(want);
 }
 
-/* More small messages than the peer has buffers for, while it sleeps. */
+/* Sends more small messages than the peer has buffers for, while the peer
+ * sleeps. */
 static void test_many(port_t *port)
 {
     enum { COUNT = 2000 };
@@ -253,11 +254,11 @@ static void test_many(port_t *port)
         }
     }
     meet(port);
-    result("2000 messages without room for them", wrong == 0, "%u out of order",
-           wrong);
+    result("2000 messages without enough buffers", wrong == 0,
+           "%u out of order", wrong);
 }
 
-/* Progresses until nothing is left, arms, and sleeps. */
+/* Progresses until no work is left, arms, and sleeps. */
 static void fall_asleep(port_t *port)
 {
     do {
@@ -266,8 +267,8 @@ static void fall_asleep(port_t *port)
     } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
 }
 
-/* The first context polls and so receives the second context's
- * messages. */
+/* The first context polls, and so also receives the messages of the second
+ * one. */
 static void test_taken_by_other(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
@@ -286,25 +287,26 @@ static void test_taken_by_other(void)
         fall_asleep(&ports[1]);
         begun = now_s();
         while (!woken && (now_s() - begun < 2)) {
-            /* Arming consumes the event of the channel that they share. */
+            /* Arming consumes the event of the channel that the two contexts
+             * share. */
             if (ucp_worker_progress(ports[0].worker) == 0) {
                 (void)ucp_worker_arm(ports[0].worker);
             }
             woken = (poll(&event, 1, 0) == 1);
         }
-        result("taken by another context's progress: woken", woken,
+        result("event taken by another context's progress: woken", woken,
                "not within two seconds");
         finish(&ports[1], request, "of the second");
     }
     meet(&ports[1]);
     if (is_parent) {
-        result("taken by another context's progress: woken", 1, "");
+        result("event taken by another context's progress: woken", 1, "");
     }
 }
 
 /* Both contexts sleep. The first one is woken and arms again, which consumes
- * the event of the channel, and then does not poll. The second one must be
- * woken, too. */
+ * the event of the channel. It does not poll after that. The second one must
+ * still be woken. */
 static int steal_and_wait(void)
 {
     struct pollfd first = {.fd = ports[0].fd, .events = POLLIN};
@@ -342,7 +344,7 @@ static void test_stolen(void)
     }
 }
 
-/* The same, where the second context waits for send resources. */
+/* As in the previous test, but the second context waits for send resources. */
 static void test_room_stolen(void)
 {
     enum { COUNT = 2000 };
@@ -378,13 +380,13 @@ static void test_room_stolen(void)
     }
     meet(&ports[1]);
     if (is_parent) {
-        result("room reported to another context's arming: woken",
+        result("send resources reported to another context: woken",
                (missed == 0) && (sleeps != 0), "%u of %u sleeps", missed,
                sleeps);
     }
 }
 
-/* A process leaves only when the other one knows that all data have arrived.
+/* A process leaves only when the other one knows that all data has arrived.
  * Until then it continues to reply. */
 static void leave_together(int fd)
 {

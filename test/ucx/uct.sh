@@ -7,7 +7,8 @@
 need_built test_uct
 export CMOCKA_MESSAGE_OUTPUT=TAP MRAIL_UCT_PATH="$shim"
 
-# uct WHAT RAILS [FILTER]: the results of cmocka; WHAT names the settings.
+# uct WHAT RAILS [FILTER]: prints the results of cmocka. WHAT names the
+# settings.
 uct()
 {
     what=$1 rails=$2
@@ -24,16 +25,16 @@ uct ', no registration cache' 4 'test_*re*ed'
 unset UCX_MRAIL_RCACHE
 uct '' 1
 
-# The send queue runs out before the credits do.
+# The send queue must run out before the credits do.
 UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_QUEUE_LEN=16
 export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 uct ', a short send queue' 2 'test_am_in_order'
 uct ', a short send queue' 2 'test_pending*'
 unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 
-# Packets of one NIC are delayed.  Packets of another NIC must not overtake them
+# Packets of one NIC are delayed. Packets of another NIC must not overtake them
 # across a fence.
-# shellcheck disable=SC2016 # the inner shell's
+# shellcheck disable=SC2016 # expanded by the inner shell
 run_program '4 rails, one late: ' on_rails 2 4 0 sh -c '
     "$0" ctl --session "$1" --rail 2 delay=300 &&
     exec "$2" test_fence_orders_visibility' \

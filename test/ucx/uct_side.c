@@ -86,7 +86,7 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
-    /* Not by LD_PRELOAD: that would load it into every helper process, and
+    /* LD_PRELOAD would load the library into every helper process as well, and
      * those are not built with the sanitizers that it may need. */
     if (getenv("MRAIL_UCT_PATH") != NULL &&
         dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
@@ -264,7 +264,7 @@ static int obey(side_t *side, side_message_t *message)
 
 /* ---- addresses ---- */
 
-/* Packs both addresses, one after the other, into `data`. */
+/* Packs both addresses into `data`, one after the other. */
 static int pack_address(side_t *side, side_message_t *message)
 {
     size_t device = side->attr.device_addr_len;
@@ -347,7 +347,8 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* 1: a message; 0: nothing yet; -1: the other process has ended. */
+/* Returns 1 for a message, 0 if there is none yet, or -1 if the other process
+ * has ended. */
 static int receive(side_t *side, side_message_t *message)
 {
     ssize_t ret = recv(side->fd, message, sizeof(*message), MSG_DONTWAIT);

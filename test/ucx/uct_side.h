@@ -1,6 +1,6 @@
 /*
- * One side of a UCT test: the opened transport, and the peer process that
- * executes commands from a socket. Public UCT only.
+ * One side of a UCT test: the opened transport, and the peer process, which
+ * executes commands from a socket. It uses public UCT only.
  */
 #ifndef TEST_UCX_UCT_SIDE_H
 #define TEST_UCX_UCT_SIDE_H
@@ -14,9 +14,10 @@
 #define SIDE_RKEY_MAX 1024
 #define SIDE_ADDR_MAX 256
 
-/* A sequence number, then a pattern with that seed. */
+/* The message has a sequence number, followed by a pattern with that seed. */
 #define SIDE_AM_SEQ 1
-/* A side_check_t: is the pattern in the receiver's buffer now? */
+/* The message is a side_check_t, which asks whether the pattern is in the
+ * receiver's buffer. */
 #define SIDE_AM_CHECK 2
 
 typedef struct side {
@@ -29,17 +30,17 @@ typedef struct side {
     uct_iface_h iface;
     uct_iface_attr_t attr;
     uct_ep_h ep;
-    int fd;       /* to the other process */
-    int pid;      /* of the peer */
+    int fd;       /* socket to the other process */
+    int pid;      /* pid of the peer */
     int num_lost; /* calls of the error handler */
     ucs_status_t lost_status;
 
-    /* the other side reads and writes it */
+    /* The other side reads and writes this buffer. */
     uint8_t *buffer;
     size_t size;
     uct_mem_h memh;
 
-    /* of received messages */
+    /* Counters of received messages. */
     uint64_t num_seq;      /* SIDE_AM_SEQ, in order */
     uint64_t num_disorder; /* wrong number or wrong bytes */
     uint64_t num_checks;
@@ -51,25 +52,25 @@ typedef struct side_check {
 } side_check_t;
 
 typedef enum side_op {
-    SIDE_OP_HELLO,  /* addresses; the reply, too */
+    SIDE_OP_HELLO,  /* addresses, in both the command and the reply */
     SIDE_OP_BUFFER, /* arg 0: size; reply: address, packed key */
-    SIDE_OP_REMAP,  /* unmaps the buffer and maps it again at the same
-                     * address */
-    SIDE_OP_FILL,   /* seed, offset, length */
-    SIDE_OP_CHECK,  /* seed, offset, length; reply: 1 if the pattern is there */
-    SIDE_OP_STATS,  /* reply: num_seq, num_disorder, num_checks, num_wrong */
-    SIDE_OP_PAUSE,  /* arg 0: milliseconds without progress */
+    /* Unmaps the buffer and maps it again at the same address. */
+    SIDE_OP_REMAP,
+    SIDE_OP_FILL,  /* seed, offset, length */
+    SIDE_OP_CHECK, /* seed, offset, length; reply: 1 if the pattern is there */
+    SIDE_OP_STATS, /* reply: num_seq, num_disorder, num_checks, num_wrong */
+    SIDE_OP_PAUSE, /* arg 0: milliseconds without progress */
     SIDE_OP_QUIT,
 } side_op_t;
 
 typedef struct side_message {
-    uint32_t op; /* side_op_t; UINT32_MAX: the command failed */
+    uint32_t op; /* side_op_t, or UINT32_MAX if the command failed */
     uint32_t length;
     uint64_t arg[4];
     uint8_t data[SIDE_RKEY_MAX];
 } side_message_t;
 
-/* Byte i of pattern `seed`. */
+/* Returns byte i of pattern `seed`. */
 static inline uint8_t side_pattern(uint64_t seed, uint64_t i)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15ull + (i >> 3) * 0xbf58476dull;
@@ -80,16 +81,18 @@ void side_fill(uint8_t *buffer, uint64_t seed, uint64_t offset, size_t length);
 int side_has(const uint8_t *buffer, uint64_t seed, uint64_t offset,
              size_t length);
 
-/* Opens component, md, worker and iface. 0, or -1 after a message on stderr. */
+/* Opens the component, md, worker and iface. Returns 0, or -1 after a message
+ * on stderr. */
 int side_open(side_t *side);
 void side_close(side_t *side);
 
 /* Starts this program as the peer on emulated node 1, and sets side->fd. */
 int side_spawn(side_t *side, const char *program);
-/* The peer's loop: executes commands until SIDE_OP_QUIT. */
+/* Runs the peer's loop, which executes commands until SIDE_OP_QUIT. */
 int side_serve(side_t *side);
 
-/* Sends a command and progresses the worker until the reply. -1: none. */
+/* Sends a command and progresses the worker until the reply arrives. Returns -1
+ * if there is no reply. */
 int side_ask(side_t *side, side_message_t *message);
 
 /* Creates endpoints in both directions. */

@@ -1,5 +1,6 @@
 /*
- * Shared by the UCT tests: the opened side, commands to the peer, completions.
+ * Shared by the UCT tests: the opened side, commands to the peer, and
+ * completions.
  */
 #ifndef TEST_UCX_UCT_TESTS_H
 #define TEST_UCX_UCT_TESTS_H
@@ -14,13 +15,14 @@
 
 #include <cmocka.h>
 
-/* Before UCP had a registration cache, the md needed one. */
+/* UCP had no registration cache at first, so the md needed one. */
 #define UCT_HAS_MD_RCACHE                                                      \
     (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
 
 extern side_t side;
 
-/* A command that the peer must execute. Returns argument 0 of the reply. */
+/* Sends a command that the peer must execute. Returns argument 0 of the
+ * reply. */
 uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
 
 /* ---- the peer's buffer ---- */
@@ -31,7 +33,8 @@ typedef struct remote {
     uct_rkey_bundle_t rkey;
 } remote_t;
 
-/* `op` is SIDE_OP_BUFFER or SIDE_OP_REMAP. */
+/* Executes SIDE_OP_BUFFER or SIDE_OP_REMAP at the peer, and fills in
+ * `remote`. */
 void remote_take(side_op_t op, uint64_t size, remote_t *remote);
 void remote_release(remote_t *remote);
 
@@ -55,19 +58,21 @@ void done_init(done_t *done, int count);
         }                                                                      \
     } while (0)
 
-/* Repeats an operation while resources are missing. */
+/* Repeats an operation while resources are lacking. */
 #define RETRY(_status, _operation)                                             \
     PROGRESS_UNTIL(((_status) = (_operation)) != UCS_ERR_NO_RESOURCE)
 
-/* Ends an operation with `done`: at once, or with its completion. */
+/* Sets `done` when an operation has ended, either at once or by its
+ * completion. */
 void finish(ucs_status_t status, done_t *done);
 void flush_ep(void);
 
-/* Registers for all access; fails the test otherwise. */
+/* Registers a buffer for all kinds of access. Fails the test if that is
+ * impossible. */
 uct_mem_h reg(void *buffer, size_t length);
 
-/* PUT or GET of the whole buffer, until complete; `offset` in the peer's
- * buffer. */
+/* Executes a PUT or GET of the whole buffer until it is complete. `offset` is
+ * in the peer's buffer. */
 void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
            const remote_t *remote, uint64_t offset);
 

@@ -1,5 +1,5 @@
 /* Helpers of the tests of switch rules: options, and texts that are written and
- * read back. The caller frees texts. */
+ * read back. The caller frees the texts. */
 #ifndef MRAIL_TEST_ACL_TEXTS_H
 #define MRAIL_TEST_ACL_TEXTS_H
 
@@ -7,11 +7,11 @@
 
 #define ACL_TEST_UPLINKS 256
 
-/* What acl_test_options() points to. */
+/* The uplinks of acl_test_options(). */
 extern mrail_acl_uplink_t acl_test_uplinks[ACL_TEST_UPLINKS];
 extern char acl_test_next_hops[ACL_TEST_UPLINKS][16];
 
-/* A leaf with the next hops 10.9.0.1, 10.9.1.1, ... */
+/* Returns the options of a leaf with the next hops 10.9.0.1, 10.9.1.1, ... */
 mrail_acl_t acl_test_options(unsigned num);
 
 char *acl_test_text(const mrail_acl_t *acl, mrail_acl_dialect_t dialect);
@@ -29,7 +29,8 @@ typedef struct acl_test_check {
 acl_test_check_t acl_test_check(mrail_acl_dialect_t dialect, const char *text,
                                 unsigned num_uplinks, unsigned leaf_uplinks);
 
-/* Fails the test unless `text` has `part`, or has it not. */
+/* acl_test_has() fails the test unless `text` contains `part`, and
+ * acl_test_lacks() fails it if `text` does. */
 void acl_test_has(const char *text, const char *part);
 void acl_test_lacks(const char *text, const char *part);
 

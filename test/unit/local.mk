@@ -101,7 +101,8 @@ test_health_SOURCES = test/unit/test_health.c
 test_health_LDADD = $(RAIL_TEST_LIBS)
 endif
 
-# mrail plan.  With the planner itself: its allocations fail, too.
+# mrail plan. It is linked with the planner itself, so that the planner's
+# allocations also fail.
 if HAVE_CMOCKA
 PLAN_TEXT_TESTS = test_plan_text test_plan_demand
 check_PROGRAMS += $(PLAN_TEXT_TESTS)
@@ -119,7 +120,7 @@ test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
-# Relays.  test_shm_pool's subject is a file.
+# Relays. test_shm_pool tests a file.
 if HAVE_CMOCKA
 check_PROGRAMS += test_shm_pool
 TESTS += test_shm_pool
@@ -137,7 +138,7 @@ test_relay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc \
     -Wl,--wrap=realloc
 endif
 
-# Decisions that all ranks of a planned exchange make identically.
+# Decisions that all ranks of a planned exchange must make identically.
 if HAVE_CMOCKA
 check_PROGRAMS += test_coll
 TESTS += test_coll

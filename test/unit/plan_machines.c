@@ -20,7 +20,8 @@ void set_rails(mrail_plan_topo_t *topo, double capacity)
     }
 }
 
-/* One rank per rail of each node, by node. Pairwise links of `gpu` if > 0. */
+/* Makes one rank per rail of each node, node by node, and pairwise links of
+ * `gpu` if that is positive. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
 {
     mrail_plan_topo_t *topo;
@@ -40,7 +41,7 @@ mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
     return topo;
 }
 
-/* The same with a switch in each node. */
+/* As bound(), but with a switch in each node. */
 mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up)
 {
     mrail_plan_topo_t *topo = bound(nodes, rails, 0);
@@ -51,7 +52,7 @@ mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up)
     return topo;
 }
 
-/* One rank per node, which reaches all rails. */
+/* Makes one rank per node, which reaches all rails. */
 mrail_plan_topo_t *free_ranks(unsigned nodes, unsigned rails)
 {
     mrail_plan_topo_t *topo;
@@ -113,19 +114,19 @@ void assert_near(double is, double wanted, double part)
     }
 }
 
-/* The minimum congestion is known. */
+/* Checks the plan against the minimum congestion, which is known. */
 mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least)
 {
     mrail_plan_summary_t s = summary_of(plan);
 
     assert_true(s.congestion_bound <= least * (1 + 1e-9));
-    assert_true(s.congestion >= least * (1 - 1e-6)); /* pieces are whole
-                                                      * bytes */
+    /* Pieces are whole bytes. */
+    assert_true(s.congestion >= least * (1 - 1e-6));
     assert_true(s.congestion <= least * (1 + GAP) * (1 + 1e-6));
     return s;
 }
 
-/* Plans one demand on a new topology. The plan stays. */
+/* Plans one demand on a new topology. The caller destroys the plan. */
 mrail_plan_t *plan_one(mrail_plan_topo_t *topo, uint32_t from, uint32_t to,
                        uint64_t bytes)
 {

@@ -16,9 +16,9 @@
 
 /* ---- The paper ---- */
 
-/* The listing of [CTCCL] 4.1, of which the paper prints the first two and the last
- * of eight. Its next hops leave four addresses out: the leaf has ports 51 to 54
- * to one spine and 59 to 62 to the other. */
+/* The listing of [CTCCL] 4.1. The paper prints the first two and the last of
+ * its eight parts. Its next hops leave out four addresses, because the leaf has
+ * ports 51 to 54 to one spine and 59 to 62 to the other. */
 static const char printed[] =
     "ip access-list extended udf1\n"
     "  10 permit udp any range 49152 51199 any eq 4791\n"
@@ -91,7 +91,7 @@ static void test_paper_as_printed(void **state)
     acl.as_printed = 1;
     text = acl_test_text(&acl, MRAIL_ACL_IOS);
     assert_string_equal(text, printed);
-    /* A switch would take this form differently, and the check says so. */
+    /* A switch would read this form differently, and the check says so. */
     check = acl_test_check(MRAIL_ACL_IOS, text, 8, 1);
     assert_int_equal(check.ret, -ERANGE);
     assert_int_equal(check.report.num_unmapped, 8);
@@ -99,7 +99,8 @@ static void test_paper_as_printed(void **state)
     free(text);
 }
 
-/* The default: the same lines, but for the blank, between comments. */
+/* By default, the text has the same lines without the blank, between
+ * comments. */
 static void test_paper_by_default(void **state)
 {
     mrail_acl_t acl = paper_options();
@@ -130,7 +131,8 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     acl_test_check_t check;
 
     if (mrail_acl_validate_dialect(acl, dialect, why, sizeof(why)) != 0) {
-        /* Only NVUE has fewer marks than a switch has uplinks. */
+        /* NVUE is the only dialect with fewer marks than a switch can have
+         * uplinks. */
         assert_int_equal(dialect, MRAIL_ACL_NVUE);
         assert_true(acl->num_uplinks > 31);
         acl_test_has(why, "NVUE marks each uplink with a DSCP");
@@ -146,7 +148,8 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     assert_int_equal(check.report.num_rules,
                      acl->num_uplinks * acl->leaf_uplinks);
     assert_int_equal(check.report.num_targets, acl->num_uplinks);
-    /* As many uplinks as next hops is the same. */
+    /* With 0, the check takes the number of next hops, so the result is the
+     * same. */
     assert_int_equal(acl_test_check(dialect, text, 0, acl->leaf_uplinks).ret,
                      0);
     free(text);
@@ -200,7 +203,7 @@ static void test_three_tiers(void **state)
     }
 }
 
-/* The ports of a lane are in the range of its uplinks, at both tiers. */
+/* The port of a lane is in the range of its uplinks, in both tiers. */
 static void test_ranges_have_the_lanes(void **state)
 {
     (void)state;
@@ -223,7 +226,8 @@ static void test_ranges_have_the_lanes(void **state)
     }
 }
 
-/* A rule set of a fabric with other segments than the lanes'. */
+/* The rule set is for a fabric whose segments differ from those of the
+ * lanes. */
 static void test_other_uplinks(void **state)
 {
     mrail_acl_t acl = acl_test_options(6);
@@ -265,7 +269,7 @@ static void test_dscp(void **state)
     }
 }
 
-/* Drop mode: what makes it, which fall-through lacks. */
+/* The lines that implement drop mode; in fall-through mode they are absent. */
 static void test_failure_modes(void **state)
 {
     static const char *const words[] = {
@@ -284,7 +288,8 @@ static void test_failure_modes(void **state)
         acl.failure = MRAIL_ACL_DROP;
         with = acl_test_text(&acl, (mrail_acl_dialect_t)d);
         if (d == MRAIL_ACL_SONIC) {
-            /* It cannot fall through, and says so where JSON can. */
+            /* SONiC cannot fall through. The text says so where JSON permits
+             * it. */
             acl_test_has(without, "SONiC keeps the rule");
             acl_test_lacks(with, "SONiC keeps the rule");
         } else {
@@ -331,7 +336,7 @@ static void test_ports_and_prefixes(void **state)
     }
 }
 
-/* Undo names all that the rules made. */
+/* Undo names everything that the rules have made. */
 static void test_undo(void **state)
 {
     static const char *const local[] = {"10.0.8.0/22"};
@@ -368,7 +373,8 @@ static void test_undo(void **state)
     }
 }
 
-/* Two leaves with two links each: links 1 and 2 of both share a VRF. */
+/* Two leaves have two links each. Links 1 of both share a VRF, and so do links
+ * 2. */
 static void test_vrfs(void **state)
 {
     static const char *const ports[] = {"p1", "p2", "p3", "p4"};
@@ -405,7 +411,7 @@ static void test_vrfs(void **state)
     acl_test_has(why, "3 ports, 2 links to each leaf");
 }
 
-/* A switch refuses the placeholder, and the check counts it as no uplink. */
+/* A switch refuses the placeholder. The check treats it as a missing uplink. */
 static void test_placeholders(void **state)
 {
     mrail_acl_t acl = acl_test_options(3);

@@ -1,5 +1,5 @@
-/* Rule sets that mrail_acl_check() reads back: good ones, faults in them, and texts
- * that it cannot read. */
+/* Rule sets that mrail_acl_check() reads back: correct ones, faulty ones, and
+ * texts that it cannot read. */
 #include "config.h"
 #include "acl_texts.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- Faults in rule sets ---- */
 
-/* Removes the line that has `part`. */
+/* Removes the line that contains `part`. */
 static char *without_line(const char *text, const char *part)
 {
     char *copy = strdup(text), *at = strstr(copy, part), *end;
@@ -30,7 +30,7 @@ static char *without_line(const char *text, const char *part)
     return copy;
 }
 
-/* Replaces `from`, which has the length of `to`. */
+/* Replaces `from` by `to`, which has the same length. */
 static char *replaced(const char *text, const char *from, const char *to)
 {
     char *copy = strdup(text), *at = strstr(copy, from);
@@ -41,7 +41,7 @@ static char *replaced(const char *text, const char *from, const char *to)
     return copy;
 }
 
-/* Of each dialect: the line of the third of four segments, and its ports. */
+/* For each dialect, the line of the third of four segments, and its ports. */
 static const char *const third[] = {
     [MRAIL_ACL_IOS] = "range 57344 61439",
     [MRAIL_ACL_EOS] = "range 57344 61439",
@@ -63,8 +63,8 @@ static const char *const shorter[] = {
     [MRAIL_ACL_NVUE] = "source-port 57344-61429",
     [MRAIL_ACL_LINUX] = "sport 57344-61429",
 };
-/* The line without which the third segment has no uplink. SONiC's line has the
- * ports, too. */
+/* The line without which the third segment has no uplink. In SONiC, that line
+ * also contains the ports. */
 static const char *const way[] = {
     [MRAIL_ACL_IOS] = "set ip next-hop 10.9.2.1",
     [MRAIL_ACL_EOS] = "set nexthop 10.9.2.1",
@@ -141,7 +141,7 @@ static void test_no_uplink(void **state)
     }
 }
 
-/* One next hop for two segments. */
+/* One next hop serves two segments. */
 static void test_shared_uplink(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -196,7 +196,8 @@ static void is_good(mrail_acl_dialect_t dialect, unsigned uplinks_num,
     }
 }
 
-/* A running configuration: other order, other lists, no sequence numbers. */
+/* A running configuration has another order, other lists, and no sequence
+ * numbers. */
 static void test_hand_written_ios(void **state)
 {
     (void)state;
@@ -420,7 +421,7 @@ static void test_malformed_others(void **state)
               "mark: '$m' is not a number");
 }
 
-/* Rules of one dialect are none of another. */
+/* Rules of one dialect are not valid in another one. */
 static void test_wrong_dialect(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -433,7 +434,7 @@ static void test_wrong_dialect(void **state)
             acl_test_check_t check =
                 acl_test_check((mrail_acl_dialect_t)e, text, 4, 1);
 
-            /* The lists of IOS and EOS are alike; without a map there is no
+            /* The lists of IOS and EOS are alike, but without a map there is no
              * uplink. */
             if (d == e) {
                 assert_int_equal(check.ret, 0);
@@ -467,7 +468,7 @@ static void test_zero_byte_and_length(void **state)
     acl_test_has(why, "longer than");
 }
 
-/* Findings beside holes and overlaps. */
+/* Findings other than holes and overlaps. */
 static void test_other_findings(void **state)
 {
     acl_test_check_t check;
@@ -525,8 +526,8 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once: the check reports it and leaks nothing. 80 uplinks
- * need a second step of growth in each array; NVUE has marks for 32. */
+/* Every allocation fails once. The check reports it and leaks nothing. 80
+ * uplinks make each array grow a second time. NVUE has marks for only 32. */
 static void test_every_allocation(void **state)
 {
     (void)state;
@@ -551,7 +552,8 @@ static void test_every_allocation(void **state)
             }
         }
         assert_int_equal(ret, 0);
-        /* The copy, matches, owners and targets; arrows but for SONiC. */
+        /* The copy, matches, owners and targets, and the arrows except in
+         * SONiC. */
         assert_true(n - 1 > ((d == MRAIL_ACL_SONIC) ? 5u : 6u));
         fclose(stream);
         free(text);

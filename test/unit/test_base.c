@@ -1,4 +1,4 @@
-/* Sequence arithmetic, codec, pool, rng: src/base. */
+/* Sequence arithmetic, codec, pool and random numbers: src/base. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /*
- * Live bandwidth of a rail: the estimate by hand, and flows over a link in
- * virtual time. The test chooses rate, peers and polls.
+ * Live bandwidth of a rail: the estimate for values set by hand, and flows over
+ * a link in virtual time. The test chooses the rate, the peers and the polls.
  */
 #include "config.h"
 #include "telemetry/capacity.h"
@@ -62,14 +62,14 @@ static void test_noise(void **state)
     }
 }
 
-/* Three windows in a row lower the estimate, of several peers or of the peer
- * that had the highest sample. */
+/* Three windows in a row lower the estimate, if they are of several peers or of
+ * the peer that had the highest sample. */
 static void test_down(void **state)
 {
     see(100, 1, 0);
-    assert_true(see(80, 1, 0) == 100); /* the first window of the three */
+    assert_true(see(80, 1, 0) == 100); /* the first of the three windows */
     assert_true(see(60, 0, 1) == 100);
-    assert_true(see(55, 1, 0) == 60); /* the best of the other windows */
+    assert_true(see(55, 1, 0) == 60); /* the highest of the other windows */
     see(40, 0, 1);
     see(40, 0, 1);
     assert_true(see(58, 1, 0) > 59);
@@ -78,7 +78,7 @@ static void test_down(void **state)
     assert_true(see(40, 0, 1) == 40);
 }
 
-/* For a quarter of a second, a low rate may be the fault of a slow peer. */
+/* For a quarter of a second, a slow peer may be the cause of a low rate. */
 static void test_doubt(void **state)
 {
     see(100, 1, 0);
@@ -87,7 +87,8 @@ static void test_doubt(void **state)
     }
     assert_true(see(45, 2, 0) == 50);
     see(100, 1, 0);
-    for (unsigned i = 0; i < 100; ++i) { /* a better window now and then */
+    /* A better window every now and then. */
+    for (unsigned i = 0; i < 100; ++i) {
         double live = see((i % 20) ? 50 : 100, (i % 20) ? 2 : 1, 0);
 
         assert_true((i == 0) || (live > 70));
@@ -102,7 +103,7 @@ static void test_peer_of_highest_sample(void **state)
     see(50, 2, 0);
     see(50, 2, 0);
     assert_true(see(50, 2, 0) == 50);
-    see(25, 0, 0); /* windows of both peers, alternately */
+    see(25, 0, 0); /* alternate windows of both peers */
     see(25, 0, 0);
     assert_true(see(25, 0, 0) == 50);
     fresh(NULL);
@@ -128,26 +129,26 @@ static void test_expires(void **state)
 
 typedef struct lane {
     uint64_t peer;
-    double limit;        /* bytes per second of the peer; 0: none */
+    double limit;        /* limit of the peer in bytes per second; 0: none */
     unsigned depth;      /* segments kept in flight; 0: none */
     double served;       /* bytes served of the oldest segment */
-    unsigned num_posted; /* segments in flight, ... */
-    unsigned num_ready;  /* ... and how many of them are complete but not
-                          * polled */
+    unsigned num_posted; /* segments in flight */
+    /* Segments in flight that are complete but not polled. */
+    unsigned num_ready;
     uint16_t count;
 } lane_t;
 
 typedef struct link {
     mrail_tele_flow_t flow;
     lane_t lanes[LANES_MAX];
-    uint16_t peers[LANES_MAX + 1]; /* chunks in flight, by peer */
+    uint16_t peers[LANES_MAX + 1]; /* chunks in flight of each peer */
     unsigned num_lanes;
     double rate;
     double segment;     /* bytes */
     mrail_ns_t look_ns; /* time between polls */
     mrail_ns_t next_ns;
     mrail_ns_t now_ns;
-    int posts_first; /* posts before it polls */
+    int posts_first; /* 1 if the process posts before it polls */
     unsigned batch;  /* completions per poll */
 } link_t;
 
@@ -173,8 +174,8 @@ static int link_start(void **state)
     return 0;
 }
 
-/* Lanes share the link equally; what a limited lane cannot take goes to the
- * others. */
+/* Lanes share the link equally. The other lanes use what a limited lane cannot
+ * take. */
 static void link_serve(void)
 {
     double left = l.rate * STEP / MRAIL_NS_PER_SEC;
@@ -263,7 +264,7 @@ static double live(void)
     return (double)mrail_tele_flow_live(&l.flow, l.now_ns) / RATE;
 }
 
-/* Lowest and highest estimate in the meantime. */
+/* The lowest and the highest estimate during a run. */
 typedef struct range {
     double low, high;
 } range_t;
@@ -352,8 +353,8 @@ static void test_idle(void **state)
     assert_true(live() == 0);
 }
 
-/* A slow peer does not lower the estimate while another peer gets more, or got
- * more recently. Alone for long, it does. */
+/* A slow peer does not lower the estimate while another peer gets more or
+ * recently got more. If the slow peer is alone for a long time, it does. */
 static void test_slow_peer(void **state)
 {
     lanes(2, 4);
@@ -374,8 +375,8 @@ static void test_slow_peer(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* The peer with the highest sample gets less. No other peer was tried, so it
- * counts. */
+/* The peer with the highest sample gets less. No other peer was tried, so this
+ * lowers the estimate. */
 static void test_peer_slows_down(void **state)
 {
     lanes(1, 4);
@@ -385,7 +386,7 @@ static void test_peer_slows_down(void **state)
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A process that polls when all segments are complete, and posts before or
+/* A process that polls only when all segments are complete, and posts before or
  * after the poll. */
 static void test_late_polls(void **state)
 {
@@ -403,7 +404,7 @@ static void test_late_polls(void **state)
     }
 }
 
-/* Late polls, with work for longer. */
+/* The polls are late, but the work lasts longer. */
 static void test_rare_polls(void **state)
 {
     lanes(1, 12); /* 3 MB: 3 ms */
@@ -412,8 +413,8 @@ static void test_rare_polls(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
 }
 
-/* With few bytes in flight, latency is the limit, not the rail. The slow link
- * stands for latency. */
+/* With few bytes in flight, the limit is latency rather than the rail. The slow
+ * link stands for latency. */
 static void test_latency(void **state)
 {
     l.segment = 8192;
@@ -429,10 +430,10 @@ static void test_latency(void **state)
     lanes(1, 2);
     assert_near(run(500 * MS).low, 1, 0.08);
     run(600 * MS);
-    assert_true(live() == 0); /* it does not keep the estimate alive either */
+    assert_true(live() == 0); /* nor does it keep the estimate valid */
 }
 
-/* Such intervals within others are skipped. */
+/* If the intervals that latency limits lie within others, they are skipped. */
 static void test_latency_in_between(void **state)
 {
     for (unsigned i = 0; i < 50; ++i) {
@@ -452,7 +453,7 @@ static void test_latency_in_between(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* All lanes stop, and no poll comes before they are complete. */
+/* Stops all lanes. No poll comes before their work is complete. */
 static void stop_unseen(void)
 {
     l.next_ns = l.now_ns + 8 * MS;
@@ -460,8 +461,8 @@ static void stop_unseen(void)
     run(10 * MS);
 }
 
-/* Peer 3 had the whole rate. Then other peers get less, possibly by their
- * fault. */
+/* One peer had the whole rate. Other peers then get less, possibly because they
+ * are slow. */
 static void begin_doubt(unsigned who)
 {
     lanes(3, 0);
@@ -472,8 +473,8 @@ static void begin_doubt(unsigned who)
     run(6 * MS);
 }
 
-/* The lanes are not saturated together: the second one runs dry at each
- * segment. */
+/* The lanes are not saturated at the same time, because the second one runs dry
+ * after each segment. */
 static void test_not_all_the_time(void **state)
 {
     for (unsigned i = 0; i < 2; ++i) {
@@ -499,14 +500,14 @@ static void test_lanes_of_one_peer(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
     l.lanes[1].depth = 0;
     run(40 * MS);
-    l.lanes[1].peer = 2; /* the same, with two peers */
+    l.lanes[1].peer = 2; /* the same test with two peers */
     l.lanes[1].depth = 4;
     run(100 * MS);
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A window of several runs: several peers in one run and one peer in the other,
- * or different peers. */
+/* A window of several runs, with several peers in one run and one peer in the
+ * other, or with different peers. */
 static void test_runs_of_others(void **state)
 {
     begin_doubt(3);
@@ -534,7 +535,7 @@ static void test_runs_of_others(void **state)
     }
 }
 
-/* The same in one run, without a pause. */
+/* Different peers in one run, without a pause. */
 static void test_one_after_the_other(void **state)
 {
     begin_doubt(1);
@@ -594,7 +595,7 @@ static void test_long_segments(void **state)
     assert_near(live(), 0.1, 0.05);
 }
 
-/* All work was posted at the start. */
+/* All work was posted at the start, so the lane only drains. */
 static void test_only_drains(void **state)
 {
     lanes(1, 60);
@@ -618,8 +619,8 @@ static void test_bursts(void **state)
     }
 }
 
-/* One segment on each of many lanes: all complete together, which yields no
- * rate. */
+/* One segment is posted on each of many lanes. All complete together, which
+ * yields no rate. */
 static void test_all_at_once(void **state)
 {
     for (unsigned i = 0; i < 100; ++i) {
@@ -637,7 +638,7 @@ static void test_failures(void **state)
 
     lanes(2, 4);
     run(100 * MS);
-    /* Segments of a lane that fails, without bytes. */
+    /* Segments of a lane that fails carry no bytes. */
     for (unsigned i = 0; i < 100; ++i) {
         mrail_tele_flow_post(&l.flow, &count, &peer, 1000000, l.now_ns);
     }

@@ -1,5 +1,5 @@
-/* Decisions that all ranks of a planned exchange make identically: agreement
- * rounds, topology, and the path of each byte. */
+/* Decisions that all ranks of a planned exchange must make identically:
+ * agreement rounds, topology, and the path of each byte. */
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
@@ -21,7 +21,7 @@
 
 /* ---- mode ---- */
 
-/* Number of agreement rounds in `calls` calls. */
+/* Returns the number of agreement rounds in `calls` calls. */
 static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
                                  int is_large)
 {
@@ -41,7 +41,7 @@ static void test_small_calls_seldom_agree(void **state)
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
-    /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
+    /* Rounds take place in calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
     assert_int_equal(agreement_rounds(&mode, 135, 0), 8);
     assert_int_equal(agreement_rounds(&mode, 65 * 100, 0), 100);
     assert_true(mca_coll_mrail_mode_is_backed_off(&mode));
@@ -53,7 +53,7 @@ static void test_large_calls_agree(void **state)
 
     mca_coll_mrail_mode_init(&mode);
     assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
-    /* Small calls in between do not stop agreement rounds. */
+    /* Small calls in between do not stop the agreement rounds. */
     for (unsigned i = 0; i < 100; ++i) {
         assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
                          MCA_COLL_MRAIL_PATIENCE);
@@ -76,7 +76,7 @@ static void test_large_calls_are_detected(void **state)
     assert_false(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
-/* A rank without a large demand learns of it from other ranks. */
+/* A rank without a large demand learns of one from the other ranks. */
 static void test_states_stay_equal(void **state)
 {
     mca_coll_mrail_mode_t modes[3];
@@ -104,7 +104,7 @@ static void test_states_stay_equal(void **state)
 
 /* ---- topology ---- */
 
-/* Ranks in blocks over nodes; ranks take rails round-robin. */
+/* Ranks are placed on nodes in blocks, and take rails round-robin. */
 static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
@@ -149,7 +149,7 @@ static void test_rank_places(void **state)
     const char *why;
 
     fill_rank_entries(entries, 3, 4, 3);
-    entries[11].leaf[0] = 20; /* a leaf of its own */
+    entries[11].leaf[0] = 20; /* its own leaf */
     entries[1].node = entries[11].node;
     assert_int_equal(
         mca_coll_mrail_topology_create(entries, 12, 1, &topology, &why), 0);
@@ -179,7 +179,8 @@ static void test_unsupported_topologies(void **state)
     entries[5].version = 6;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
-    entries[7].version = entries[6].version = 0; /* equal, but not valid */
+    /* Equal to each other, but not valid. */
+    entries[7].version = entries[6].version = 0;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
     fill_rank_entries(entries, 2, 4, 4);
@@ -229,11 +230,11 @@ static void test_share_of_the_rails(void **state)
     entries[7].speed = 200000000;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 0), 200000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 7), 100000);
-    entries[6].node = entries[0].node; /* 5 ranks on that node, 3 on the
-                                        * other */
+    /* Five ranks are on that node and three on the other. */
+    entries[6].node = entries[0].node;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 6), 160000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 4), 266666);
-    entries[2].speed = 0; /* a rank with unknown rate counts as a rank */
+    entries[2].speed = 0; /* a rank with an unknown rate still counts */
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 2), 1);
     entries[2].speed = UINT64_MAX;
     assert_true(mca_coll_mrail_inflight_bytes(entries, 8, 2) > 1ull << 50);
@@ -279,7 +280,7 @@ static void test_inflight_limit(void **state)
 {
     assert_int_equal(window_of(0, 0, 0), 200000);
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
-    /* Long exchanges have no window: 2.1 MB. */
+    /* Long exchanges, here of 2.1 MB, have no window. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
     /* One message is much larger than the others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
@@ -391,7 +392,7 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
     }
 }
 
-/* All bytes of a pair take the direct path or a flow, each once. Both ends
+/* All bytes of a pair take the direct path or a flow, each byte once. Both ends
  * agree on the direct part. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
@@ -492,8 +493,7 @@ static void test_all_bytes_are_sent_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* Changed records have no plan until one is made. After a failure there is none
- * either. */
+/* Changed records have no plan until one is made, and none after a failure. */
 static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -513,8 +513,8 @@ static void test_no_plan(void **state)
     assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
-        set_rail(words_of(&job, i), 0); /* all rails of the first node are
-                                         * down */
+        /* All rails of the first node are down. */
+        set_rail(words_of(&job, i), 0);
     }
     assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
@@ -527,7 +527,7 @@ static void test_no_plan(void **state)
     job_cleanup(&job);
 }
 
-/* Ranks have different views of a rail: the lowest one counts. */
+/* If ranks have different views of a rail, the lowest one counts. */
 static void test_views_of_a_rail(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -555,13 +555,13 @@ static void test_views_of_a_rail(void **state)
     for (size_t i = 0; i < job.schedule[0]->num_sends; ++i) {
         uint32_t peer = job.schedule[0]->sends[i].peer;
 
-        assert_true(peer < 4); /* this rail carries nothing */
+        assert_true(peer < 4); /* the rail of rank 0 carries nothing */
     }
     job_cleanup(&job);
 }
 
-/* Bytes on the direct path from rank 0 to rank 4, of a single demand of 40
- * MB. */
+/* Returns the bytes on the direct path from rank 0 to rank 4, for a single
+ * demand of 40 MB. */
 static uint64_t direct_of(job_t *job)
 {
     const mca_coll_mrail_schedule_entry_t *send;
@@ -575,7 +575,8 @@ static uint64_t direct_of(job_t *job)
     return (send != NULL) ? send->bytes : 0;
 }
 
-/* A rail carries its live capacity, summed over the ranks that share it. */
+/* A rail is planned with its live capacity, summed over the ranks that share
+ * it. */
 static void test_live_capacities(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -590,11 +591,13 @@ static void test_live_capacities(void **state)
     }
     words_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Half of the rail for each of two busy ranks: the whole rail. */
+    /* Each of two busy ranks gets half of the rail, so together they have the
+     * whole rail. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* A quarter each: other traffic has the other half. 33 : 67. */
+    /* Each gets a quarter, because other traffic has the other half. The ratio
+     * is 33 : 67. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
@@ -602,7 +605,7 @@ static void test_live_capacities(void **state)
     words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* At the receiver it does. */
+    /* At the receiver, it does matter. */
     words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);

@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #define PEERS 40
-#define ROUND (20 * MRAIL_NS_PER_MS) /* between two probes or two tries */
+#define ROUND (20 * MRAIL_NS_PER_MS) /* time between two probes or two tries */
 
-/* The device completes `count` datagrams of a rail. */
+/* Makes the device complete `count` datagrams of a rail. */
 static void send_some(unsigned rail, unsigned count)
 {
     while ((count-- != 0) &&
@@ -32,7 +32,8 @@ static void send_all(void)
     }
 }
 
-/* Takes all send buffers of the rail: the device keeps the datagrams. */
+/* Takes all send buffers of the rail, because the device keeps the
+ * datagrams. */
 static void fill(unsigned index)
 {
     mrail_rail_t *rail = &engine->rails[index];
@@ -72,7 +73,7 @@ static mrail_health_state_t health(unsigned who, unsigned slot)
 
 /* ---- many peers ---- */
 
-/* Each peer replies at once to all messages since the last call. */
+/* Makes each peer reply at once to all messages since the last call. */
 static unsigned answer(unsigned *seen)
 {
     unsigned count = 0;
@@ -90,7 +91,7 @@ static unsigned answer(unsigned *seen)
 }
 
 /* A pause of the process makes all lanes suspect at once. The device sends only
- * two datagrams of a rail per round. */
+ * two datagrams per rail and round. */
 static void test_slow_device_condemns_no_path(void **state)
 {
     unsigned seen, answered = 0;
@@ -116,12 +117,12 @@ static void test_slow_device_condemns_no_path(void **state)
     for (unsigned i = 0; i < PEERS * LANES; ++i) {
         assert_int_equal(health(i / LANES, i % LANES), MRAIL_HEALTH_UP);
     }
-    assert_int_equal(answered, PEERS * LANES); /* one probe each */
+    assert_int_equal(answered, PEERS * LANES); /* one probe for each lane */
     send_all();
 }
 
-/* On a fast device, completed send buffers are reused at once. The first suspicion of
- * a peer also probes its other lanes, for comparison. */
+/* On a fast device, completed send buffers are reused at once. The first
+ * suspicion of a peer also probes its other lanes, for comparison. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;
@@ -150,7 +151,7 @@ static unsigned probes(unsigned slot)
     return count;
 }
 
-/* The time limit of a probe starts when it leaves. */
+/* The time limit of a probe starts when the probe leaves. */
 static void test_probe_waits_for_a_buffer(void **state)
 {
     start(64);
@@ -255,7 +256,8 @@ static void test_unneeded_probe(void **state)
     assert_int_equal(probes(1), 0);
 }
 
-/* A device that completes nothing for longer is not waited for. The other one works. */
+/* The engine does not wait for a device that completes nothing for some time.
+ * The other device works. */
 static void test_dead_device_is_condemned(void **state)
 {
     unsigned seen;
@@ -383,7 +385,7 @@ static void test_fail_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* The reply to the peer is late, but neither lost nor repeated. */
+/* The reply to the peer is late, but it is neither lost nor repeated. */
 static void test_confirm_waits_for_a_buffer(void **state)
 {
     mrail_ctl_msg_t msg;

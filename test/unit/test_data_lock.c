@@ -19,21 +19,21 @@ typedef struct shared {
     int inside; /* threads that hold the lock; at most 1 */
     int overlaps;
     int stop;       /* atomic */
-    uint64_t calls; /* of the first caller; atomic */
+    uint64_t calls; /* calls of the first caller; atomic */
 } shared_t;
 
 static void count_one(shared_t *shared)
 {
     shared->overlaps += (shared->inside++ != 0);
     ++shared->count;
-    /* Sometimes longer than a barrier. */
+    /* Some critical sections last longer than a barrier. */
     for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
     }
     --shared->inside;
 }
 
 /* Lets the first caller leave and enter again, so that the other thread meets
- * it in all places. */
+ * it at every point. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
@@ -46,8 +46,9 @@ static void let_call(const shared_t *shared)
 static void *call(void *arg)
 {
     shared_t *shared = arg;
-    uint64_t calls = 0; /* calls of this thread; of two threads, either one's
-                         * calls show progress */
+    /* Calls of this thread. With two threads, the calls of either one show
+     * progress. */
+    uint64_t calls = 0;
 
     while (!__atomic_load_n(&shared->stop, __ATOMIC_RELAXED)) {
         int token;

@@ -23,8 +23,8 @@ static void test_agreed(void **state)
     assert_int_equal(engine->counters.lanes_evicted, 1);
 }
 
-/* The peer used the lane until it confirmed. A copy of its message waits for an
- * iface that does not poll. */
+/* The peer used the lane until it confirmed the eviction. A copy of its message
+ * waits for an iface that does not poll. */
 static void test_inbox_keeps_no_lane(void **state)
 {
     uint32_t seq;
@@ -66,7 +66,7 @@ static void test_full_inbox_keeps_lane(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* The same for a buffer that waits to be reposted with others. */
+/* A buffer that waits to be reposted with others keeps its lane. */
 static void test_batch_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -113,7 +113,8 @@ static void test_restored_and_requested(void **state)
 
 static int lane_is_there;
 
-/* No assertion here: it would leave with the lock held. */
+/* A failed assertion would leave with the lock held, so the result is
+ * stored. */
 static void lane_goes(void)
 {
     mrail_peer_t *peer = peer_of(0);
@@ -131,7 +132,7 @@ static void lane_goes(void)
     lane_is_there = (peer->lanes[1] != NULL);
 }
 
-/* A callback polls while the lane of its message is evicted. */
+/* A callback polls while the lane of its message is being evicted. */
 static void test_callback_keeps_lane(void **state)
 {
     start(64);
@@ -183,7 +184,7 @@ static void test_used_is_not_idle(void **state)
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 
-/* The process itself gets an idle lane, as any other peer. */
+/* The process itself gets an idle lane, like any other peer. */
 static void test_self(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -229,7 +230,7 @@ static void test_departed_peer_frees_lanes(void **state)
     }
 }
 
-/* Lets time pass. The peer answers the liveness check if `lives`. */
+/* Lets time pass. If `lives` is set, the peer answers the liveness check. */
 static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -248,7 +249,8 @@ static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
     }
 }
 
-/* A peer that died silently is not asked for ever. Its QPs become available. */
+/* A peer that died silently is not asked indefinitely. Its QPs become
+ * available. */
 static void test_silent_peer(void **state)
 {
     start(64);
@@ -286,7 +288,7 @@ static void test_slow_peer(void **state)
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
-    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* no request now */
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* no request is pending now */
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
@@ -301,7 +303,7 @@ static void make_key(void)
     uint8_t packed[256];
 
     assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
-    mrail_rkey_pack(mem, packed); /* the peer's memory looks the same */
+    mrail_rkey_pack(mem, packed); /* the peer's memory has the same layout */
     assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
 }
 
@@ -366,7 +368,7 @@ static void test_only_lane_takes_unsplit_work(void **state)
     drop_key();
 }
 
-/* With only work in flight, the lane leaves. */
+/* If all its work is in flight, the lane leaves. */
 static void test_only_lane_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -386,7 +388,7 @@ static void test_only_lane_leaves(void **state)
     drop_key();
 }
 
-/* Failed lanes left more to replay than the lane has room for. */
+/* Failed lanes left more work to replay than the lane has room for. */
 static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
@@ -433,7 +435,7 @@ static void test_only_lane_takes_replayed_work(void **state)
     drop_key();
 }
 
-/* Another lane exists: it takes the rest. */
+/* Another lane exists, and takes the rest of the work. */
 static void test_one_of_two_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -450,7 +452,7 @@ static void test_one_of_two_leaves(void **state)
     drop_key();
 }
 
-/* Both lanes are evicted: one of them takes the rest. */
+/* Both lanes are evicted. One of them takes the rest of the work. */
 static void test_one_of_two_evicted_stays(void **state)
 {
     mrail_peer_t *peer;
@@ -497,7 +499,7 @@ static void assert_stays(unsigned slot)
     assert_int_equal(peer->num_am, 1);
 }
 
-/* Only lane 1 carries messages; lane 2 could take all other work. */
+/* Only lane 1 carries messages. Lane 2 could take all other work. */
 static void leave_lanes_1_and_2(void)
 {
     start(64);
@@ -518,7 +520,7 @@ static void test_last_for_messages_stays(void **state)
     assert_int_equal(engine->counters.lanes_kept, 1);
 }
 
-/* The same when the peer requests the eviction. */
+/* The last lane for messages also stays if the peer requests the eviction. */
 static void test_last_for_messages_is_refused(void **state)
 {
     leave_lanes_1_and_2();
@@ -529,8 +531,8 @@ static void test_last_for_messages_is_refused(void **state)
                      MRAIL_REASON_IN_USE);
 }
 
-/* Both evictions are requested at once. When the first lane has gone, the other
- * is the last. */
+/* Both evictions are requested at once. After the first lane has gone, the
+ * other one is the last. */
 static void test_one_of_two_for_messages_stays(void **state)
 {
     mrail_peer_t *peer;

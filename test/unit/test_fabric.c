@@ -1,4 +1,5 @@
-/* Fabrics as text: src/fabric/fabric*.c. Accepted, refused, out of memory. */
+/* Fabrics as text: src/fabric/fabric*.c. Tests accepted and refused text, and
+ * failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"
 
@@ -50,7 +51,7 @@ static const mrail_fabric_node_t *node_of(const mrail_fabric_t *fabric,
     return &fabric->nodes[node];
 }
 
-/* Each link is where both of its nodes say. */
+/* Checks that each link is in the lists of both of its nodes. */
 static void check_ports(const mrail_fabric_t *fabric)
 {
     for (uint32_t i = 0; i < fabric->num_links; ++i) {
@@ -66,7 +67,8 @@ static void check_ports(const mrail_fabric_t *fabric)
     }
 }
 
-/* [CTCCL] 4.1: two rails a host, eight uplinks a leaf, four to each spine. */
+/* [CTCCL] 4.1: two rails per host, and eight uplinks per leaf, four to each
+ * spine. */
 static void test_two_tiers(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(ctccl);
@@ -108,15 +110,15 @@ static void test_three_tiers(void **state)
     assert_false(mrail_fabric_is_above(fabric, spine, far));
     assert_true(mrail_fabric_is_above(fabric, near, near));
     assert_false(mrail_fabric_is_above(fabric, near, far));
-    /* Blocks of four hosts: the last four are on the last leaf. */
+    /* With blocks of four hosts, the last four are on the last leaf. */
     assert_string_equal(fabric->nodes[fabric->links[last->up[0]].upper].name,
                         "x4");
     assert_int_equal(node_of(fabric, "x4")->num_down, 4);
     mrail_fabric_destroy(fabric);
 }
 
-/* In two tiers an index is the host part, as the transport finds it by itself;
- * below cores the NICs of a pod are counted. */
+/* In two tiers, an index is the host part of the address, as the transport
+ * finds it by itself. Below cores, the NICs of a pod are counted. */
 static void test_indices(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(ctccl);
@@ -200,7 +202,7 @@ static void test_addresses(void **state)
 #define HEAD "host h1 h2\nleaf l1 l2\nspine s1 s2\n"
 #define EDGE "link h1 l1 1MB\nlink h2 l2 1MB\n"
 
-/* The line and the reason of each refusal. */
+/* Each refusal, with its line and reason. */
 static void test_refusals(void **state)
 {
     static const struct {
@@ -227,7 +229,7 @@ static void test_refusals(void **state)
         {HEAD "link h1 l1 1MB twice\n", "t:4: 'twice' is not a link option: "},
         {HEAD "link h[1-2] l[1-2],s1 1MB block\n",
          "t:4: 2 nodes in blocks over 3 nodes: "},
-        /* Loops. */
+        /* Loops */
         {HEAD EDGE "link l1 l2 1MB\n",
          "t:6: a link from leaf 'l1' to leaf 'l2': a link goes one tier up"},
         {HEAD EDGE "link s1 s2 1MB\n",
@@ -235,7 +237,7 @@ static void test_refusals(void **state)
         {HEAD EDGE "link h1 s1 1MB\n",
          "t:6: a link from host 'h1' to spine 's1': "},
         {HEAD "link l1 h1 1MB\n", "t:4: a link from leaf 'l1' to host 'h1': "},
-        /* Missing links. */
+        /* Missing links */
         {HEAD "link h1 l1 1MB\nlink l1,l2 s1,s2 1MB\n",
          "t:1: host 'h2' has no link to a leaf"},
         {HEAD EDGE "link l1,l2 s1 1MB\n",
@@ -245,7 +247,7 @@ static void test_refusals(void **state)
         {HEAD EDGE "link l1 s1,s2 1MB\nlink l2 s2 1MB\n",
          "t:6: 's1' does not reach leaf 'l2', which leaf 'l1' reaches by "
          "other uplinks: a link is missing"},
-        /* Addresses. */
+        /* Addresses */
         {HEAD "address h1 l1 10.0.0.2\n",
          "t:4: there is no link from 'h1' to 'l1': its line must come first"},
         {HEAD EDGE "address h1 l1 10.0.0\n",
@@ -286,7 +288,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* 1,024 hosts, 64 leaves, 64 spines: the papers' largest fabric. */
+/* 1,024 hosts, 64 leaves and 64 spines make up the papers' largest fabric. */
 static void test_large(void **state)
 {
     mrail_fabric_t *fabric =
@@ -331,7 +333,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails_now() ? NULL : __real_realloc(old, size);
 }
 
-/* Every n-th allocation fails once; nothing leaks (under ASan). */
+/* Every n-th allocation fails once, and nothing leaks (under ASan). */
 static void test_out_of_memory(void **state)
 {
     int n = 0, ret;

@@ -1,6 +1,6 @@
 /*
- * The end of a failed lane. Completions of its chunks run without a lock, and
- * the peer may leave at the same time.
+ * The end of a failed lane. The completions of its chunks run without a lock,
+ * and the peer may leave at the same time.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -51,8 +51,8 @@ static void put(mrail_ep_t *ep)
 
 /* ---- completions ---- */
 
-/* PUTs and a message after them on the only lane, which fails. The device
- * flushes the PUTs. */
+/* Posts PUTs, and a message after them, on the only lane, which then fails. The
+ * device flushes the PUTs. */
 static void lose_puts(unsigned count)
 {
     mrail_ep_t *ep;
@@ -79,7 +79,7 @@ static void create_endpoint(void)
     assert_non_null(ep_to(1));
 }
 
-/* The message has arrived, so the PUT before it has arrived, too. */
+/* The message has arrived, and so has the PUT before it. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -118,8 +118,8 @@ static void leave_and_progress(void)
     progress();
 }
 
-/* The callback of the first completion ends the peer. The second one completes
- * once. */
+/* The callback of the first completion ends the peer. The second completion
+ * must be reported once. */
 static void test_completion_ends_the_peer(void **state)
 {
     lose_puts(2);
@@ -469,8 +469,8 @@ static void test_refused_message_fails_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has processed the peer's BYE. The data path has not run
- * since: it waited for the lock. */
+/* The control thread has processed the peer's BYE, but the data path has not
+ * run since, because it waited for the lock. */
 static void leave_unseen(void)
 {
     bye(0);
@@ -524,8 +524,8 @@ static void test_leaves_when_lane_is_drained(void **state)
     end_peer();
 }
 
-/* The fate of the failed lane's bytes is unknown: a flush of a peer that leaves
- * fails. */
+/* The fate of the failed lane's bytes is unknown, so a flush to a peer that
+ * leaves must fail. */
 static void test_leaves_when_flush_waits(void **state)
 {
     mrail_ep_t *ep;

@@ -1,4 +1,4 @@
-/* Throttling on rails: the division compared with the optimum, and periods. */
+/* Throttling on rails: periods, and the division compared with the optimum. */
 #include "config.h"
 #include "rail/fair_share.h"
 
@@ -41,9 +41,9 @@ static void draw(case_t *c, uint64_t seed)
     }
 }
 
-/* Minimum time. Each subset of rails limits the peers that reach no other
- * rails; the maximum over the subsets is the minimum (Gale's condition for a
- * flow). */
+/* Returns the minimum time. Each subset of rails limits the peers that reach no
+ * other rails. The maximum over the subsets is the minimum time (Gale's
+ * condition for a flow). */
 static double least(const case_t *c)
 {
     double worst_s = 0;
@@ -62,7 +62,7 @@ static double least(const case_t *c)
     return worst_s;
 }
 
-/* All bytes of a class are on its own rails. */
+/* Checks that all bytes of a class are on its own rails. */
 static void check_parts(const case_t *c, uint64_t seed)
 {
     for (unsigned i = 0; i < c->num_classes; ++i) {
@@ -108,7 +108,7 @@ static void test_divide(void **state)
 /* ---- periods ---- */
 
 #define ALL 0xfu
-#define SOME 0xdu /* rail 1 is not among them */
+#define SOME 0xdu /* all rails except rail 1 */
 
 typedef struct {
     mrail_fair_share_t fair_share;
@@ -128,8 +128,9 @@ static void sharing_init(sharing_t *t)
     }
 }
 
-/* Runs `count` periods. The rails move `part` of their rates, for peers that
- * reach all and peers that reach some rails, with these queued bytes. */
+/* Runs `count` periods. In each, the rails move `part` of their rates, and the
+ * given bytes are queued for peers that reach all rails and for peers that
+ * reach some. */
 static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
                         uint64_t some)
 {
@@ -150,8 +151,8 @@ static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
     }
 }
 
-/* Bytes that one class may post on the rail, in chunks, per `bytes` of the
- * other. */
+/* Returns the bytes that one class may post on the rail, in chunks, for `bytes`
+ * of the other class. */
 static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
@@ -168,7 +169,7 @@ static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
     return (double)posted;
 }
 
-#define LONG 25 /* periods: longer than a measurement */
+#define LONG 25 /* periods, longer than a measurement */
 
 /* Peers that reach the same rails are never throttled. */
 static void test_equal_rates(void **state)
@@ -182,7 +183,7 @@ static void test_equal_rates(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* Without known rates, no class is throttled. */
+/* While the rates are unknown, no class is throttled. */
 static void test_unknown(void **state)
 {
     sharing_t t;
@@ -193,8 +194,9 @@ static void test_unknown(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* 44.8 MB for three rails, 33.6 MB for all four. The class that reaches rail 1
- * has 14 of 58.8 MB on each other rail: 14 for 44.8 of the bottleneck class. */
+/* 44.8 MB are for three rails and 33.6 MB for all four. On each rail other than
+ * rail 1, the class that reaches rail 1 has 14 of 58.8 MB, which is 14 for 44.8
+ * of the bottleneck class. */
 static void test_held(void **state)
 {
     sharing_t t;
@@ -202,8 +204,8 @@ static void test_held(void **state)
 
     sharing_init(&t);
     sharing_run(&t, 1, 1, 11200000, 11200000);
-    assert_true(t.fair_share.ratio[t.all][0] <
-                0); /* first the rail is measured */
+    /* The rail must be measured first. */
+    assert_true(t.fair_share.ratio[t.all][0] < 0);
     sharing_run(&t, LONG, 1, 11200000, 11200000);
     assert_int_equal(t.fair_share.active, 1);
     for (unsigned r = 0; r < 4; ++r) {
@@ -218,7 +220,7 @@ static void test_held(void **state)
     }
 }
 
-/* Peers with fewer rails have less work there than their fair share. */
+/* Peers with fewer rails have less work than their fair share there. */
 static void test_incast(void **state)
 {
     sharing_t t;
@@ -229,7 +231,7 @@ static void test_incast(void **state)
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A rail that would idle is released, for longer each time. */
+/* A rail that would idle is released, for a longer time on each occasion. */
 static void test_let_go(void **state)
 {
     unsigned held = 0;
@@ -247,7 +249,7 @@ static void test_let_go(void **state)
     if ((held < 3) || (held > 100)) {
         fail_msg("held back in %u of 1000 turns", held);
     }
-    /* When it can be filled, the class is throttled again. */
+    /* Once the class can fill the rail, it is throttled again. */
     sharing_run(&t, 1200, 1, 11200000, 11200000);
     held = 0;
     for (unsigned i = 0; i < 100; ++i) {
@@ -257,7 +259,7 @@ static void test_let_go(void **state)
     assert_int_equal(held, 100);
 }
 
-/* The class that needs the rail posts nothing: other classes still get a
+/* The class that needs the rail posts nothing. Other classes still get a
  * minimum. */
 static void test_least(void **state)
 {
@@ -278,7 +280,7 @@ static void test_least(void **state)
 }
 
 /* With more classes than entries, no class is throttled and nothing is written
- * out of bounds. With fewer classes it works again. */
+ * out of bounds. With fewer classes, throttling works again. */
 static void test_too_many(void **state)
 {
     sharing_t t;

@@ -1,7 +1,7 @@
 /*
  * A lost device (IBV_EVENT_DEVICE_FATAL) returns no request. The other rails
- * take the work, and no further call uses the device. A rail whose completion
- * queue or shared receive queue fails is treated as lost.
+ * take over the work, and no further call uses the device. A rail whose
+ * completion queue or shared receive queue fails is treated as lost.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -14,13 +14,13 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#define PUTS 40 /* of 64 kB each */
+#define PUTS 40 /* each of 64 kB */
 
 static uint8_t memory[1 << 16];
 static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
 
-/* The lane's device completes nothing; the others do. */
+/* The device of the lost rail completes nothing, but the others do. */
 static void work_without(const mrail_rail_t *gone)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -40,7 +40,7 @@ static void lose(mrail_rail_t *rail)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Two lanes with PUTs in flight. */
+/* Creates a peer with two lanes that have PUTs in flight. */
 static mrail_peer_t *busy(void)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
@@ -75,7 +75,7 @@ static void end(void)
     mrail_mem_dereg(mem);
 }
 
-/* The same after the loss. */
+/* Checks that the other lane completes the work after the loss. */
 static void others_work(mrail_peer_t *peer)
 {
     mrail_lane_t *lane = peer->lanes[1];
@@ -85,7 +85,7 @@ static void others_work(mrail_peer_t *peer)
     work_without(rail);
     assert_int_equal(rail->fatal, 1);
     assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
-    assert_int_equal(lane->closed, 0); /* earlier bytes may just be arriving */
+    assert_int_equal(lane->closed, 0); /* earlier bytes may still arrive */
     assert_non_null(lane->qp);
     run_control(20 * MRAIL_NS_PER_MS);
     work_without(rail);
@@ -110,7 +110,8 @@ static void test_others_take_its_work(void **state)
     others_work(peer);
 }
 
-/* ibv_poll_cq() < 0: no posted request ever completes. */
+/* If ibv_poll_cq() returns a negative value, no posted request ever
+ * completes. */
 static void test_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
@@ -165,8 +166,8 @@ static void test_srq_error(void **state)
     others_work(peer);
 }
 
-/* The peer's reply comes after the loss of its rail. The device may still
- * connect a QP, but nothing would complete. */
+/* The peer's reply comes after its rail is lost. The device may still connect a
+ * QP, but nothing would complete. */
 static void test_no_lane_joins(void **state)
 {
     mrail_rail_t *rail;
@@ -214,7 +215,7 @@ static void test_not_requested_again(void **state)
     end();
 }
 
-/* The last lane: operations in flight fail at once. */
+/* With the last lane lost, operations in flight fail at once. */
 static void test_last_one(void **state)
 {
     mrail_peer_t *peer = busy();
@@ -259,13 +260,13 @@ static void leave(int before)
     end();
 }
 
-/* The peer leaves while the device has its requests. */
+/* The peer leaves while the device still has its requests. */
 static void test_peer_leaves(void **state)
 {
     leave(1);
 }
 
-/* The same, and then the device is lost. */
+/* As in the previous test, but the device is lost after that. */
 static void test_peer_has_left(void **state)
 {
     leave(0);

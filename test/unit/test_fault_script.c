@@ -149,7 +149,7 @@ static const struct {
     {"at 0.00000000001s down", "t:1: '0.00000000001s' is too fine for a"},
     {"at 99999999999999999999s down", "t:1: '99999999999999999999s' is too "
                                       "large for a time"},
-    /* 2^64 ns and a little more. */
+    /* 2^64 ns and slightly more */
     {"at 18446744074s down", "t:1: '18446744074s' is too large"},
     {"at 0.5000000000s down", "t:1: '0.5000000000s' is too fine"},
     {"at 86401s down", "t:1: '86401s' is too large"},
@@ -239,7 +239,7 @@ static void test_refused(void **state)
     expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is not text");
 }
 
-/* A long path leaves room for the message: only its end is shown. */
+/* A long path leaves room for the message, because only its end is shown. */
 static void test_long_name(void **state)
 {
     sroce_fault_script_t *script;
@@ -396,7 +396,8 @@ static void test_for_is_undone(void **state)
     rails_stop(&r);
 }
 
-/* Steps that overlap: the latest one wins, then the one before it reappears. */
+/* If steps overlap, the latest one wins. When it ends, the one before it
+ * reappears. */
 static void test_overlap(void **state)
 {
     rails_t r = {0};
@@ -437,7 +438,7 @@ static void test_every(void **state)
     assert_true(sroce_fault_timeline_done(r.tl));
     rails_stop(&r);
 
-    /* Late calls lose nothing. */
+    /* Late calls lose no step. */
     memset(&r, 0, sizeof(r));
     rails_start(&r, "at 1ms for 1ms every 4ms rail 1 down");
     assert_int_equal(sroce_fault_timeline_run(r.tl, 9 * MS), 10 * MS);
@@ -474,7 +475,8 @@ static void test_counts(void **state)
     assert_int_equal(r.errors[2], 1);
     sroce_fault_timeline_sent(r.tl, 2, 0, 2047, 7 * MS);
     assert_int_equal(r.errors[2], 1);
-    /* Two thresholds at once are one action, and both count. */
+    /* Two thresholds that are reached at once cause one action, and both
+     * count. */
     sroce_fault_timeline_sent(r.tl, 2, 0, 3072, 7 * MS);
     assert_int_equal(r.errors[2], 2);
     sroce_fault_timeline_sent(r.tl, 2, 0, 4095, 7 * MS);
@@ -486,8 +488,8 @@ static void test_counts(void **state)
     sroce_fault_timeline_sent(r.tl, 2, 0, 1u << 20, 7 * MS);
     assert_int_equal(r.errors[2], 4);
     assert_false(sroce_fault_timeline_counts(r.tl));
-    assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 still drops
-                                                    * acknowledgements */
+    /* Rail 1 still drops acknowledgements. */
+    assert_false(sroce_fault_timeline_done(r.tl));
     sroce_fault_timeline_run(r.tl, 8 * MS);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 0);
     assert_true(sroce_fault_timeline_done(r.tl));
@@ -506,10 +508,10 @@ static void test_clear(void **state)
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP], 0);
-    assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777); /* the value at
-                                                          * creation */
+    /* The value at creation. */
+    assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP], 1000000);
-    /* clear ended the `for`, too. */
+    /* The action `clear` has also ended the `for`. */
     assert_true(sroce_fault_timeline_done(r.tl));
     sroce_fault_timeline_restore(r.tl);
     assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 5000);
@@ -517,7 +519,7 @@ static void test_clear(void **state)
     rails_stop(&r);
 }
 
-/* One step ends and another begins at the same time: the order of lines is
+/* If one step ends when another begins, the order of their lines is
  * irrelevant. */
 static void test_same_instant(void **state)
 {
@@ -535,8 +537,8 @@ static void test_same_instant(void **state)
 
 /* ---- Out of memory ---- */
 
-static unsigned allocations_left; /* allocations before a failure; 0: none
-                                   * fails */
+/* Allocations before the failing one; 0: none fails. */
+static unsigned allocations_left;
 
 static int fails(void)
 {
@@ -572,7 +574,7 @@ char *__wrap_strdup(const char *text)
     return fails() ? NULL : __real_strdup(text);
 }
 
-/* Every allocation fails once: parsing reports it and returns nothing. */
+/* Every allocation fails once. Parsing reports it and returns nothing. */
 static void test_no_memory(void **state)
 {
     static const char text[] = "at 1ms down\nat 2ms up\nat 3ms clear\n";
@@ -608,13 +610,13 @@ static void test_no_memory(void **state)
             break;
         }
     }
-    assert_int_equal(n, 6); /* five of them */
+    assert_int_equal(n, 6); /* five of the allocations fail */
     sroce_fault_script_destroy(script);
 }
 
 /* ---- The manual page ---- */
 
-/* Appends the names and values of a line, without macros and brackets. */
+/* Appends the names and values in a line, without macros and brackets. */
 static void add_words(char *out, size_t size, const char *line, size_t length)
 {
     char copy[128], *save = NULL;
@@ -633,7 +635,8 @@ static void add_words(char *out, size_t size, const char *line, size_t length)
     }
 }
 
-/* The page lists all actions with their values, in the order of the table. */
+/* The manual page lists all actions with their values, in the order of the
+ * table. */
 static void test_man_page(void **state)
 {
     static char page[1 << 16];

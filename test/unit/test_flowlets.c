@@ -1,4 +1,4 @@
-/* Numbers of flowlets: src/orchestrator/flowlets.c, against the tables of
+/* Numbers of flowlets: src/orchestrator/flowlets.c, compared with the tables of
  * [ParaLet], enumeration, and random throws. */
 #include "config.h"
 
@@ -25,8 +25,9 @@
 
 /*
  * [ParaLet], Table 3. The paper's last two rows lose digits because they
- * subtract Phi from 1: at 8 it prints 1.501e15, which is 2^53/6, the next double
- * below 1. The right value is 1.607e15. At 7 it prints 7.813e11 for 7.81364e11.
+ * subtract Phi from 1: at 8 it prints 1.501e15, which is 2^53/6, the next
+ * double below 1. The right value is 1.607e15. At 7 it prints 7.813e11 for
+ * 7.81364e11.
  */
 static void test_table_3(void **state)
 {
@@ -69,9 +70,9 @@ static void test_quantile(void **state)
 }
 
 /*
- * [ParaLet] 5.2: slowdown 2 needs 36 flowlets with 10^9 nodes, as the paper says.
- * For 10^5 nodes the paper prints "about 25", which is the row z = 5 of Table 3.
- * z is 4.265 there, so 19 are enough.
+ * [ParaLet] 5.2: a slowdown of 2 needs 36 flowlets with 10^9 nodes, as the
+ * paper says. For 10^5 nodes the paper prints "about 25", which is the row z =
+ * 5 of Table 3. The value of z is 4.265 there, so 19 are enough.
  */
 static void test_count(void **state)
 {
@@ -99,7 +100,7 @@ static void test_size(void **state)
                 UINT64_MAX);
 }
 
-/* All n^(n m) ways to throw n m balls into n bins. */
+/* Enumerates all n^(n m) ways to throw n m balls into n bins. */
 static double enumerated(unsigned n, unsigned m)
 {
     unsigned balls = n * m, place[16] = {0};
@@ -137,7 +138,7 @@ static void test_exact_is_the_enumeration(void **state)
     }
 }
 
-/* Seeded throws; 4 standard errors of the mean are below 1 %. */
+/* Random throws with a seed. Four standard errors of the mean are below 1 %. */
 static void test_exact_is_the_mean_of_throws(void **state)
 {
     static const struct {
@@ -166,8 +167,8 @@ static void test_exact_is_the_mean_of_throws(void **state)
     }
 }
 
-/* Equation (1) takes a quantile of one path for the mean of the fullest path. It is
- * too low by 13 % with 4 flowlets, and by less with more. */
+/* Equation (1) uses a quantile of one path for the mean of the fullest path. It
+ * is too low by 13 % with 4 flowlets, and by less with more. */
 static void test_equation_1_is_near(void **state)
 {
     double before = 1;

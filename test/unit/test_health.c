@@ -1,5 +1,5 @@
-/* The transition table of src/rail/health.c, and invariants of all
- * sequences. */
+/* The transition table of src/rail/health.c, and invariants of all sequences of
+ * events. */
 #include "config.h"
 #include "rail/health.h"
 
@@ -29,7 +29,7 @@ static mrail_health_action_t at(mrail_health_t *health,
     return mrail_health_event(health, &params, event, ms * MS);
 }
 
-/* Lets deadlines pass up to `ms`. Returns the last action. */
+/* Lets deadlines pass for up to `ms`. Returns the last action. */
 static mrail_health_action_t wait(mrail_health_t *health, uint64_t ms,
                                   int others_answer, unsigned *count_p)
 {
@@ -55,7 +55,7 @@ static void test_error_retires(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
-    /* Further flushed requests and the peer's notice change nothing. */
+    /* Further flushed requests, and the peer's notice, change nothing. */
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6), MRAIL_HEALTH_NOTHING);
@@ -90,15 +90,15 @@ static void test_port_down_retires(void **state)
     assert_int_equal(count, 1);
 }
 
-/* A completion may stem from before the port failed. Only a port event, or the
- * answer to a later probe, counts. */
+/* A completion may date from before the port failed. Only a port event or the
+ * answer to a later probe counts. */
 static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
     unsigned count;
 
     mrail_health_init(&health, 0);
-    at(&health, MRAIL_HEALTH_STALLED, 9); /* also from the suspect state */
+    at(&health, MRAIL_HEALTH_STALLED, 9); /* also in the suspect state */
     at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 11),
                      MRAIL_HEALTH_NOTHING);
@@ -106,7 +106,7 @@ static void test_port_down_persists(void **state)
     assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
 }
 
-/* No path answers: this one is probed and may recover. */
+/* No path answers, so this one is probed and may recover. */
 static void test_port_down_alone(void **state)
 {
     mrail_health_t health;
@@ -122,7 +122,7 @@ static void test_port_down_alone(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
 }
 
-/* Datagrams get through, requests do not. */
+/* Datagrams get through, but requests do not. */
 static void test_stuck_retires(void **state)
 {
     mrail_health_t health;
@@ -148,7 +148,7 @@ static void test_stall_needs_probes(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_STALLED, 100),
                      MRAIL_HEALTH_PROBE);
     assert_int_equal(wait(&health, 159, 1, &count), MRAIL_HEALTH_PROBE);
-    assert_int_equal(count, 2); /* the first and the second one are lost */
+    assert_int_equal(count, 2); /* the first and the second probe are lost */
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
     assert_int_equal(wait(&health, 160, 1, &count), MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
@@ -166,7 +166,7 @@ static void test_congestion_retires_nothing(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 60001),
                      MRAIL_HEALTH_RESUME);
-    /* The count starts anew. */
+    /* The count starts again. */
     at(&health, MRAIL_HEALTH_STALLED, 60100);
     wait(&health, 60159, 1, &count);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
@@ -188,15 +188,15 @@ static void test_comes_back(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 103),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
-    /* The peer may be first. */
+    /* The peer may be the first to retire the path. */
     at(&health, MRAIL_HEALTH_CQE_ERROR, 200);
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 210),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
 }
 
-/* A port that was down for an hour is in use soon after it returns. Until then
- * probes become rare. */
+/* A port that was down for an hour is used again soon after it returns. Until
+ * then, probes become rare. */
 static void test_returning_port_is_not_kept_waiting(void **state)
 {
     mrail_health_t health;
@@ -206,7 +206,8 @@ static void test_returning_port_is_not_kept_waiting(void **state)
     at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     wait(&health, 3600000, 1, &count);
     assert_true(count < 3600000 / 1600 * 4 + 100);
-    at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000); /* also while it is probed */
+    /* Also while the path is being probed. */
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000);
     assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 3600100),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(health.due_ns, 3600100 * MS);
@@ -234,14 +235,14 @@ static void test_flapping_is_damped(void **state)
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
-/* Without another path the back-off is shorter. */
+/* Without another path, the back-off is shorter. */
 static void test_single_path_backs_off_less(void **state)
 {
     mrail_health_t health;
 
     mrail_health_init(&health, 0);
     mrail_health_expedite(&health, 50 * MS);
-    assert_true(health.due_ns == MRAIL_NS_NEVER); /* it is up */
+    assert_true(health.due_ns == MRAIL_NS_NEVER); /* the path is up */
     for (unsigned i = 0; i < 4; ++i) {
         at(&health, MRAIL_HEALTH_CQE_ERROR, 1000 * i);
         at(&health, MRAIL_HEALTH_TIMEOUT, 1000 * i + 900);
@@ -258,7 +259,7 @@ static void test_single_path_backs_off_less(void **state)
     assert_int_equal(health.due_ns, 5350 * MS);
 }
 
-/* Random events in random order. */
+/* Applies random events in random order. */
 static void test_random_walks(void **state)
 {
     for (uint64_t seed = 1; seed <= 2000; ++seed) {
@@ -295,7 +296,7 @@ static void test_random_walks(void **state)
                 (health.state == MRAIL_HEALTH_UP)) {
                 assert_true(action != MRAIL_HEALTH_NOTHING);
             }
-            /* Every state has a deadline, except the wait for the answer to
+            /* Every state has a deadline, except the wait for an answer to
              * RESTORE. */
             assert_true((health.due_ns != MRAIL_NS_NEVER) ||
                         (health.state == MRAIL_HEALTH_UP) ||

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A refused request is repeated late, when a lane is available. The peer has
- * forgotten it and gets the lane with a new request. */
+/* A refused request arrives again, late, when a lane is available. The peer has
+ * forgotten that request, and gets the lane with a new one. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -24,12 +24,12 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
     (void)let_go(0);
     confirm_all(0);
-    assert_null(peer_of(0)->lanes[2]); /* it was requested, too */
+    assert_null(peer_of(0)->lanes[2]); /* lane 2 was also requested */
     sent.num_msgs = 0;
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_null(peer_of(1)->lanes[1]);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    /* Not for lack of resources: a new request is welcome. */
+    /* The reason is not a lack of QPs, so the peer may send a new request. */
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
@@ -37,8 +37,9 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);
 }
 
-/* The peer abandoned its request for one of this end that crossed it. The late
- * request is accepted; then the peer sends a new one. */
+/* The peer abandoned its request in favour of a request of this end that
+ * crossed it. The late request is accepted, and then the peer sends a new
+ * one. */
 static void test_abandoned_request(void **state)
 {
     start(64);
@@ -52,7 +53,7 @@ static void test_abandoned_request(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
-/* All messages of an epoch arrive again, late. */
+/* All messages of an epoch arrive a second time, late. */
 static void test_repeated_epoch(void **state)
 {
     start(64);
@@ -66,16 +67,16 @@ static void test_repeated_epoch(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* An end requests further lanes only after a first lane was up. That one may
- * have failed, and the pending one may be a later one. Only LANE_READY proves
- * that it is up. */
+/* The peer requests further lanes only after a first lane was up. That first
+ * lane may have failed, and the pending one may be a later one. Only LANE_READY
+ * proves that it is up. */
 static void test_first_is_not_ready(void **state)
 {
     start(64);
     say_hello(0);
     say_lane(0, MRAIL_CTL_LANE_REQ, 0, 12, 5);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* requested before */
-    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* ... or after it */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* requested before slot 0 */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* requested after slot 0 */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
     progress();
     assert_int_equal(peer_of(0)->up_mask, 1 << 1);
@@ -88,7 +89,7 @@ static void test_first_is_not_ready(void **state)
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* The peer requested a lane and stays silent afterwards. That does not fail the
+/* The peer requested a lane and is silent afterwards. That does not fail the
  * peer. */
 static void test_lane_not_wanted(void **state)
 {
@@ -107,7 +108,8 @@ static void test_lane_not_wanted(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A late request of an earlier epoch: the peer uses the present one. */
+/* A request of an earlier epoch arrives late. The peer uses the current
+ * epoch. */
 static void test_earlier_epoch(void **state)
 {
     mrail_lane_t *lane;
@@ -142,7 +144,8 @@ static void test_next_epoch(void **state)
     sent.num_msgs = 0;
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    assert_non_null(last(MRAIL_CTL_EVICT)); /* asked again at once */
+    /* The peer is asked again at once. */
+    assert_non_null(last(MRAIL_CTL_EVICT));
     assert_int_equal(last(MRAIL_CTL_EVICT)->seq, seq);
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();

@@ -1,7 +1,8 @@
 /*
- * Lane requests that do not succeed at once. They cover the rails of requests
- * and replies, a device that does not connect a QP, a refusing peer, and time
- * limits. Two rails make two pairs: src_rail is the rail of a message.
+ * Lane requests that do not succeed at once. The tests cover the rails of
+ * requests and replies, a device that does not connect a QP, a peer that
+ * refuses, and time limits. Two rails make two pairs; src_rail is the rail of a
+ * message.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -20,7 +21,7 @@
 #define FAIL_RTR 1
 #define FAIL_RTS 2
 
-/* The peer is known, and a first lane is requested. */
+/* Makes the peer known, and requests a first lane. */
 static const mrail_ctl_msg_t *ask_first(void)
 {
     start(64);
@@ -32,7 +33,7 @@ static const mrail_ctl_msg_t *ask_first(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The first lane is up, the second one is requested. */
+/* Connects the first lane, and requests the second one. */
 static const mrail_ctl_msg_t *ask_second(void)
 {
     start(64);
@@ -43,7 +44,7 @@ static const mrail_ctl_msg_t *ask_second(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The peer's reply to a LANE_REQ, over the given rail. */
+/* Returns the peer's reply to a LANE_REQ. */
 static mrail_ctl_msg_t answer_to(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t msg;
@@ -96,8 +97,8 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     }
 }
 
-/* The request decides the order of rails before it is refused, whichever call
- * of the device fails. */
+/* The request sets the order of rails before it is refused, whichever call of
+ * the device fails. */
 static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
@@ -124,11 +125,11 @@ static void test_refusal_uses_pair_of_request(void **state)
         rebased += (peer_of(0)->base != base);
     }
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
-    assert_int_equal(rebased, 2); /* RTR, RTS */
+    assert_int_equal(rebased, 2); /* in RTR and in RTS */
     assert_true(refused >= 4);
 }
 
-/* The request may come over another rail, before the port went down. */
+/* The request may come over another rail, or before the port went down. */
 static void test_down_port_accepts_no_lane(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -167,8 +168,8 @@ static void test_agreed_base_pair_stays(void **state)
     connect_lanes(0, 1);
     base = peer_of(0)->base;
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
-    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* the pair of slot
-                                                            * 0 */
+    /* The pair of slot 0. */
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base;
     hear(0, 0, &msg);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
@@ -179,8 +180,8 @@ static void test_agreed_base_pair_stays(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* Only an end that had a first lane requests further ones. So the first lane of
- * this end is abandoned, and its slot is free. */
+/* Only an end that has had a first lane requests further ones. The first lane
+ * of this end is therefore abandoned, and its slot is free. */
 static void test_further_request_replaces_first(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -214,8 +215,8 @@ static void test_hello_reply_uses_same_rail(void **state)
     }
 }
 
-/* A peer with receive buffers of another size gets an answer, so that it
- * detects the difference, too. No lane is opened. */
+/* A peer with receive buffers of another size gets an answer, so that it also
+ * detects the difference. No lane is opened. */
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
@@ -233,7 +234,7 @@ static void test_hello_with_other_segment_size(void **state)
 
 /* ---- HELLO ---- */
 
-/* The reply to the peer's HELLO may be lost: then the peer does not know this
+/* If the reply to the peer's HELLO was lost, the peer does not know this
  * end. */
 static void test_hello_with_repeated_request(void **state)
 {
@@ -257,8 +258,8 @@ static void test_no_hello_with_further_request(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
 }
 
-/* The rail in the subnet of the peer's address may not reach it. From the fifth
- * try on, every other one takes any rail. */
+/* The rail in the subnet of the peer's address may not reach the peer. From the
+ * fifth try on, every other try takes any rail. */
 static void test_hello_tries_any_rail(void **state)
 {
     unsigned seen = 0;
@@ -340,13 +341,13 @@ static void further_not_connected(unsigned fail_in)
     say(0, &rep);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
-    /* Messages of the peer about the lane do not count before it is closed. */
+    /* Until the lane is closed, the peer's messages about it have no effect. */
     say(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
     say_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
-    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing has
-                                                         * arrived */
+    /* Nothing has arrived. */
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39);
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
     assert_int_equal(lane->epoch, rep.lane.epoch);
@@ -394,7 +395,8 @@ static void test_refused_first_lane_is_requested_again(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
 }
 
-/* Lets time pass; requests get this reply. Returns the number of LANE_REQs. */
+/* Lets time pass, and answers requests with `reply`. Returns the number of
+ * LANE_REQs. */
 static unsigned pass_time(mrail_ns_t how_long,
                           void (*reply)(const mrail_ctl_msg_t *))
 {
@@ -425,7 +427,7 @@ static void reply_no_resources(const mrail_ctl_msg_t *req)
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
 }
 
-/* The same for half a minute, without a flood of requests. */
+/* The peer refuses for half a minute, without a flood of requests. */
 static void test_first_lane_refused_for_long(void **state)
 {
     unsigned count;
@@ -439,8 +441,8 @@ static void test_first_lane_refused_for_long(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* The peer reaps the lane that it accepted, and reports it. Then this end fails
- * again. */
+/* The peer reaps the lane that it accepted, and reports that. Then this end
+ * fails again. */
 static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t rep = answer_to(req);
@@ -463,7 +465,7 @@ static void test_first_lane_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* A requester with a deferred request waits. */
+/* A requester whose request was deferred waits. */
 static void test_first_lane_deferred_for_long(void **state)
 {
     mrail_ctl_msg_t req = *ask_first();
@@ -504,7 +506,7 @@ static void assert_reported(uint16_t epoch, unsigned rail)
     sent.num_msgs = 0;
 }
 
-/* The peer accepted an abandoned request. */
+/* The peer accepts an abandoned request. */
 static void test_reply_to_abandoned_request(void **state)
 {
     mrail_ctl_msg_t rep;
@@ -515,13 +517,13 @@ static void test_reply_to_abandoned_request(void **state)
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
     say_on(0, 1, &rep);
     assert_reported(7, 1);
-    /* The peer has a lane of its own here, for which both would wait. */
+    /* The peer also requests a lane here, for which both ends would wait. */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     say_on(0, 0, &rep);
     assert_reported(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
-    /* No report about a lane in use. */
+    /* A lane in use is not reported. */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
     sent.num_msgs = 0;
@@ -553,8 +555,9 @@ static int put_something(mrail_ep_t *ep)
     return ret;
 }
 
-/* The failure is not reported while a peer's lanes are drained. An MPI library
- * would end the job at the error of operations that it starts meanwhile. */
+/* The failure is not reported while a peer's lanes are being drained. An MPI
+ * library would end the job if operations that it starts meanwhile returned an
+ * error. */
 static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
@@ -564,8 +567,8 @@ static void test_failure_is_reported_first(void **state)
     ep = ep_to(0);
     assert_int_equal(send_something(ep), 0);
     mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
-    mrail_iface_progress(ifaces[0]); /* earlier operations are still in
-                                      * flight */
+    /* Earlier operations are still in flight. */
+    mrail_iface_progress(ifaces[0]);
     assert_int_equal(peer_of(0)->dead, 1);
     assert_false(ep->failure_reported);
     assert_int_equal(send_something(ep), -EAGAIN);
@@ -583,7 +586,7 @@ static void peer_end_has_failed(const mrail_ctl_msg_t *request)
     const mrail_ctl_msg_t *req;
 
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 77,
-                  (uint16_t)(first.lane.epoch + 2)); /* not this one */
+                  (uint16_t)(first.lane.epoch + 2)); /* another epoch */
     say(0, &msg);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 78, first.lane.epoch);
@@ -632,7 +635,8 @@ static void test_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* The peer never replies about a further lane: other lanes carry the work. */
+/* The peer never replies about a further lane, so other lanes carry the
+ * work. */
 static void test_further_never_answered(void **state)
 {
     (void)ask_second();
@@ -650,7 +654,7 @@ static void test_liveness_check_has_full_timeout(void **state)
     connect_lanes(0, 1);
     ep = ep_to(0);
     assert_int_equal(mrail_ep_check(ep), 0);
-    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 */
+    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 s */
     assert_int_equal(peer_of(0)->failed, 0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->probe_request});
@@ -910,8 +914,8 @@ static void test_bye_uses_every_pair(void **state)
     assert_int_equal(rails, 3);
 }
 
-/* Without the epoch, the peer would fail a lane that was closed in good order,
- * and suspect its path. */
+/* If the reply had no epoch, the peer would fail a lane that was closed
+ * properly, and suspect its path. */
 static void test_late_reply_of_earlier_epoch(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(ask_second());
@@ -925,12 +929,12 @@ static void test_late_reply_of_earlier_epoch(void **state)
     sent.num_msgs = 0;
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
-    rep.lane.epoch += 2; /* an abandoned one */
+    rep.lane.epoch += 2; /* the epoch of an abandoned request */
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* This end wants no lane: that does not fail the peer. */
+/* If this end needs no lane, a silent peer does not fail. */
 static void test_not_wanted(void **state)
 {
     start(64);

@@ -1,6 +1,6 @@
 /*
  * Lanes that share an uplink move to other source ports (move_lane.c): the
- * evidence that starts a move, the steps of the QP, and what a peer may ask for.
+ * evidence that starts a move, the steps of the QP, and the requests of a peer.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -32,7 +32,8 @@ static void unlock(void)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Two rails with two lanes each; slots 0 and 2 are on one pair of rails. */
+/* Two rails have two lanes each. Slots 0 and 2 are on the same pair of
+ * rails. */
 static void begin(size_t uplinks)
 {
     start(64);
@@ -44,7 +45,7 @@ static void begin(size_t uplinks)
     unlock();
 }
 
-/* A window in which a lane was busy and did `bytes`. */
+/* Simulates a window in which a lane was busy and carried `bytes`. */
 static void work(unsigned slot, unsigned direction, uint64_t bytes)
 {
     lane_of(slot)->work[direction].bytes += bytes;
@@ -60,7 +61,8 @@ static void end_window(void)
     unlock();
 }
 
-/* Windows in which slot 2 is slower than slot 0, until something happens. */
+/* Runs windows in which slot 2 is slower than slot 0, until the counter
+ * changes. */
 static unsigned windows_until(unsigned direction, const uint64_t *counter,
                               unsigned most)
 {
@@ -86,7 +88,7 @@ static void test_slow_lane_moves(void **state)
     for (unsigned slot = 0; slot < LANES; ++slot) {
         before[slot] = lane_of(slot)->sport;
     }
-    /* The first windows only confirm. */
+    /* The first windows only confirm the difference. */
     assert_in_range(
         windows_until(MRAIL_OP_PUT, &engine->counters.lanes_moved, 6), 3, 5);
     assert_int_not_equal(lane_of(2)->sport, before[2]);
@@ -107,7 +109,7 @@ static void test_rules_keep_ports(void **state)
     assert_null(peer_of(0)->moves);
 }
 
-/* The sender of the data is the peer: it has to move. */
+/* The peer sends the data, so it has to move the lane. */
 static void slow_read(uint64_t slow, uint64_t others, unsigned like)
 {
     unsigned before = 0;
@@ -131,13 +133,15 @@ static void test_slow_read_asks_the_peer(void **state)
     slow_read(FAST * 2 / 3, FAST, MRAIL_MOVE_RANDOM);
 }
 
-/* Other peers use the rail, so it may be full: the path of lane 0 is the emptiest. */
+/* Other peers use the rail, so it may be full. The path of lane 0 is then the
+ * emptiest. */
 static void test_very_slow_read_asks_for_a_copy(void **state)
 {
     slow_read(FAST / 3, FAST, 0);
 }
 
-/* The lanes have the rail for themselves, and it is not full: a path may be unused. */
+/* The lanes have the rail to themselves and it is not full, so another path may
+ * be unused. */
 static void test_very_slow_read_of_an_idle_rail(void **state)
 {
     slow_read(FAST / 3, 0, MRAIL_MOVE_RANDOM);
@@ -164,14 +168,14 @@ static void test_peer_asks(void **state)
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 1);
     assert_int_not_equal(lane_of(1)->sport, before);
-    /* Not again at once. */
+    /* A second request at once has no effect. */
     before = lane_of(1)->sport;
     ask(1);
     assert_int_equal(lane_of(1)->sport, before);
     fake_now_ns += WINDOW;
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 2);
-    /* No lane there. */
+    /* There is no lane in these slots. */
     ask(LANES);
     ask(MRAIL_MAX_SLOTS);
     ask(UINT16_MAX);
@@ -179,7 +183,8 @@ static void test_peer_asks(void **state)
     assert_int_equal(engine->counters.lanes_moved, 2);
 }
 
-/* "As that lane" means its path, so both are on the same rails, with another port. */
+/* "As that lane" means the path of that lane. It applies only on the same rails
+ * and from another port. Otherwise the lane moves to a random port. */
 static void test_peer_asks_for_a_copy(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
@@ -215,8 +220,8 @@ static void ask_seq(mrail_ctl_type_t type, uint32_t seq)
     say(0, &msg);
 }
 
-/* The peer has seen no gain, so the lane goes back. A MOVE that was lost, or that is
- * not the last one, has nothing to undo. */
+/* The peer has seen no gain, so the lane moves back. A MOVE_BACK for a MOVE
+ * that was lost, or that is not the last one, has nothing to undo. */
 static void test_peer_takes_it_back(void **state)
 {
     uint16_t first, second;
@@ -246,7 +251,7 @@ static void test_rules_ignore_the_peer(void **state)
     assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
 }
 
-/* The path changes when the send queue is drained, and not before. */
+/* The path changes once the send queue is drained, and not before. */
 static void test_drains_first(void **state)
 {
     uint16_t before;
@@ -280,7 +285,8 @@ static void test_does_not_drain(void **state)
     assert_int_equal(lane_of(1)->state, MRAIL_LANE_UP);
 }
 
-/* The device refuses the first step, or the new path: ports stay, lanes too. */
+/* If the device refuses the first step or the new path, the lanes stay up with
+ * their ports. */
 static void test_device_refuses(void **state)
 {
     for (unsigned step = 1; step <= 2; ++step) {
@@ -309,8 +315,8 @@ static void test_device_refuses(void **state)
     start(64);
 }
 
-/* A QP in error, before its completions were polled: no move, and no conclusion
- * about the device. */
+/* A QP is in error, but its completions have not been polled. The lane does not
+ * move, and the engine draws no conclusion about the device. */
 static void test_qp_in_error(void **state)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -323,7 +329,7 @@ static void test_qp_in_error(void **state)
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
 
-/* The same between the steps. */
+/* The QP enters the error state between the steps. */
 static void test_qp_in_error_while_draining(void **state)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -338,7 +344,7 @@ static void test_qp_in_error_while_draining(void **state)
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
 
-/* A lane that fails in the middle is given up like any other. */
+/* A lane that fails in the middle of a move is closed like any other. */
 static void test_fails_while_draining(void **state)
 {
     begin(MRAIL_SIZE_AUTO);

@@ -1,7 +1,7 @@
 /*
- * The telemetry page: readers get consistent copies, during writes and after
- * the process was killed. Any other file in the directory is recognised and
- * harms neither readers nor the writer.
+ * The telemetry page. Readers get consistent copies, both during writes and
+ * after the process was killed. Any other file in the directory is recognised,
+ * and harms neither readers nor the writer.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -132,8 +132,8 @@ static void test_text(void **state)
 
 /* ---- processes ---- */
 
-/* A child that creates a page, writes `writes` times (0: for ever) and
- * waits. */
+/* Starts a child that creates a page, updates it `writes` times (0: forever)
+ * and waits. */
 static pid_t child(unsigned writes, char *name, size_t size)
 {
     int ready[2];
@@ -194,7 +194,7 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process ends after fork(). Its child lives on and does not use mrail. */
+/* A process ends after fork(). Its child lives on, but does not use mrail. */
 static void test_child_of_the_ended(void **state)
 {
     char name[128], byte = 0;
@@ -213,7 +213,7 @@ static void test_child_of_the_ended(void **state)
         if (fork() == 0) {
             close(stay[1]);
             (void)!write(ready[1], &byte, 1);
-            (void)!read(stay[0], &byte, 1); /* until the test ends */
+            (void)!read(stay[0], &byte, 1); /* waits until the test ends */
             mrail_page_remove(file);        /* not a file of this process */
             (void)!write(ready[1], &byte, 1);
             _exit(0);
@@ -235,7 +235,7 @@ static void test_child_of_the_ended(void **state)
     close(ready[1]);
 }
 
-/* A copy that mixes two updates would have different lanes. */
+/* The lanes of a copy that mixed two updates would differ. */
 static void test_copies_hold_together(void **state)
 {
     char name[128], text[32];
@@ -243,7 +243,7 @@ static void test_copies_hold_together(void **state)
     uint64_t last = 0, changes = 0, torn = 0, copies;
     mrail_ns_t end_ns = mrail_clock_now() + 30 * MRAIL_NS_PER_SEC;
 
-    /* On a busy machine the writer may have to wait for a core. */
+    /* On a busy machine, the writer may have to wait for a core. */
     for (copies = 0;
          (copies < COPIES) || ((changes <= 10) && (mrail_clock_now() < end_ns));
          ++copies) {
@@ -322,7 +322,7 @@ static void put_file(const void *data, size_t size)
     close(fd);
 }
 
-/* A complete page in a file without a process. */
+/* Writes a complete page to a file that belongs to no process. */
 static void put_whole(mrail_page_t *page)
 {
     mrail_page_file_t *file = create();
@@ -360,7 +360,7 @@ static void test_other_versions(void **state)
     ++page.head.version;
     put_file(&page, sizeof(page));
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
-    /* A shorter file. */
+    /* The file is shorter than a page. */
     put_file(&page, sizeof(page) / 2);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
     --page.head.version;
@@ -380,8 +380,8 @@ static void test_no_file(void **state)
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
     assert_int_equal(mrail_page_clean(dir, 0), 0);
     unlink(path);
-    assert_int_equal(mkfifo(path, 0600), 0); /* opening it must not wait for a
-                                              * writer */
+    /* Opening it must not wait for a writer. */
+    assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
     assert_int_equal(mrail_page_clean(dir, 0), 0);
 }
@@ -409,7 +409,7 @@ static void test_foreign(void **state)
     assert_int_equal(WEXITSTATUS(status), MRAIL_PAGE_FOREIGN);
 }
 
-/* Random bytes: numbers stay in range, and text has no control characters. */
+/* In random bytes, numbers stay in range and text has no control characters. */
 static void test_any_bytes(void **state)
 {
     static mrail_page_t page;

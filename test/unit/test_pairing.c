@@ -1,4 +1,4 @@
-/* Rail pairing, subnets, parameters: the pure parts of src/rail. */
+/* Rail pairing, subnets and parameters: the pure parts of src/rail. */
 #include "config.h"
 #include "rail/pairing.h"
 
@@ -50,8 +50,8 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
 }
 
-/* Rail 0 of the address first; then each other rail once, before any
- * repeats. */
+/* Rail 0 of the address is tried first. Each other rail follows once, before
+ * any repeats. */
 static void test_first_tries(void **state)
 {
     const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
@@ -70,8 +70,8 @@ static void test_first_tries(void **state)
     assert_int_equal(seen, 7);
 }
 
-/* Rails without a common subnet may be routed: eventually all pairs are
- * tried. */
+/* Rails without a common subnet may be reachable by routing, so all pairs are
+ * tried in the end. */
 static void test_tries_reach_every_pair(void **state)
 {
     mrail_rng_t rng;
@@ -102,7 +102,7 @@ static void test_tries_reach_every_pair(void **state)
     }
 }
 
-/* Both ends compute the same list, with sides exchanged, for any input. */
+/* Both ends compute the same list, with the sides exchanged, for any input. */
 static void test_symmetric(void **state)
 {
     mrail_rng_t rng;
@@ -149,7 +149,7 @@ static void test_subnets(void **state)
     uint64_t subnet, subnet2;
     unsigned host;
 
-    /* A loopback address has a prefix of 8, so all rails would be on one
+    /* A loopback address has a prefix of 8, which would put all rails on one
      * leaf. */
     ipv4_gid(gid, 127, 9, 3, 2);
     assert_int_equal(mrail_discovery_subnet(gid, -1, 8, &subnet, &host), 24);
@@ -157,18 +157,18 @@ static void test_subnets(void **state)
     ipv4_gid(other, 127, 9, 4, 2);
     mrail_discovery_subnet(other, -1, 8, &subnet2, &host);
     assert_true(subnet != subnet2);
-    /* An actual prefix is used. */
+    /* A prefix from the system is used. */
     mrail_discovery_subnet(gid, -1, 16, &subnet, &host);
     mrail_discovery_subnet(other, -1, 16, &subnet2, &host);
     assert_true(subnet == subnet2);
     assert_int_equal(host, 4 * 256 + 2);
-    /* The configuration has precedence. */
+    /* The configuration takes precedence. */
     assert_int_equal(mrail_discovery_subnet(gid, 32, 16, &subnet, &host), 32);
     assert_int_equal(host, 0);
     mrail_discovery_subnet(gid, 0, 16, &subnet, &host);
     mrail_discovery_subnet(other, 0, 16, &subnet2, &host);
     assert_true(subnet == subnet2);
-    /* IPv6: the upper half is the subnet. */
+    /* For IPv6, the upper half is the subnet. */
     memset(gid, 0xfd, sizeof(gid));
     memcpy(other, gid, sizeof(gid));
     other[15] = 7;
@@ -188,7 +188,8 @@ static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
     strncpy(last_line, text, sizeof(last_line) - 1);
 }
 
-/* Times in the format of UCX; the exponent of the verbs timeout rounds up. */
+/* Times have the format of UCX. The exponent of the verbs timeout is rounded
+ * up. */
 static void check_times(void)
 {
     static const struct {
@@ -327,7 +328,7 @@ static void test_unknown_params(void **state)
 {
     static const struct {
         char text[96];
-        const char *name, *nearest; /* NULL: known */
+        const char *name, *nearest; /* NULL: the name is known */
     } cases[] = {
         {"UCX_MRAIL_LANES_PER_RAIL=2", NULL, NULL},
         {"UCX_MRAIL_RCACHE_MAX_SIZE=1", NULL, NULL},

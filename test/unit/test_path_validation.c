@@ -1,7 +1,7 @@
 /*
- * A lane on a path that had failed carries one READ before other work
- * (docs/decisions/0009-path-validation-by-read.md). And the order of requests
- * if only some lanes are available after a failure.
+ * A lane on a path that has failed carries one READ before other work
+ * (docs/decisions/0009-path-validation-by-read.md). The tests also cover the
+ * order of requests if only some lanes are available after a failure.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -20,7 +20,7 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* The data path runs; the device completes nothing. */
+/* Runs the data path, while the device completes nothing. */
 static void look(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -28,7 +28,7 @@ static void look(void)
     }
 }
 
-/* Lanes 0 and 1 are up; lane 0 fails and is connected again. */
+/* Lanes 0 and 1 are up. Lane 0 fails and is connected again. */
 static mrail_lane_t *connect_anew(void)
 {
     start(64);
@@ -43,7 +43,7 @@ static mrail_lane_t *connect_anew(void)
     return peer_of(0)->lanes[0];
 }
 
-/* The path has not failed before. */
+/* A path that has not failed before needs no validation. */
 static void test_first_epoch_needs_none(void **state)
 {
     start(64);
@@ -73,10 +73,11 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     assert_int_equal(lane->validation, MRAIL_PATH_VALIDATION_NONE);
-    assert_int_equal(peer_of(0)->paths[0].stalls, 0); /* a new suspicion */
+    /* The next suspicion starts from zero. */
+    assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
 
-/* Only the lane waits for the READ. */
+/* Only the lane waits for the READ. A flush does not. */
 static void test_flush_does_not_wait_for_it(void **state)
 {
     (void)connect_anew();
@@ -98,7 +99,7 @@ static void test_read_fails(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A device whose timers end late or never. */
+/* The READ never returns, on a device whose timers end late or never. */
 static void test_read_does_not_come_back(void **state)
 {
     mrail_lane_t *lane = connect_anew();
@@ -126,7 +127,7 @@ static void test_read_is_not_posted(void **state)
     assert_int_equal(peer_of(0)->up_mask, 2);
 }
 
-/* A lane under validation takes no work: the peer is unreachable, and other
+/* A lane under validation takes no work, so the peer is unreachable and other
  * lanes are requested. */
 static void test_lane_under_validation_carries_no_work(void **state)
 {
@@ -164,12 +165,13 @@ static void test_turn_rotates(void **state)
     break_lanes(0, 1);
     assert_int_equal(mrail_ctl_turn(peer, 0), 1);
     assert_int_equal(mrail_ctl_turn(peer, 1), 0);
-    /* Lanes without messages come later. */
+    /* Lanes that carry no messages come later. */
     assert_int_equal(mrail_ctl_turn(peer, 2), 2);
     assert_int_equal(mrail_ctl_turn(peer, 3), 3);
 }
 
-/* One lane is available. Both are wanted, and one has just failed. */
+/* Only one lane is available. Both are requested, and one of them has just
+ * failed. */
 static void test_other_pair_is_requested_first(void **state)
 {
     mrail_peer_t *peer;
@@ -182,7 +184,7 @@ static void test_other_pair_is_requested_first(void **state)
     confirm_broken(0, 0, 0);
     before = count_sent(MRAIL_CTL_LANE_REQ);
     peer->requested_slots = 2;
-    peer->no_room_mask = 0;     /* none was available until now */
+    peer->no_room_mask = 0;     /* no lane was available until now */
     peer->paths[0].restore = 1; /* its probes are answered */
     mrail_ctl_work(peer);
     run_control(0);

@@ -1,6 +1,6 @@
 /*
  * Probes take the path of the lanes. A port returns with another GID table.
- * Paths before the first lane, and next to a single lane.
+ * Paths exist before the first lane, and next to a single lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -23,7 +23,7 @@ static const struct ibv_ah_attr *handle(unsigned slot)
     return fake_ah_attr(peer_of(0)->paths[slot].ah);
 }
 
-/* The last probe of the path; NULL: none. */
+/* Returns the last probe of the path, or NULL if there is none. */
 static const mrail_ctl_msg_t *last_probe(unsigned slot)
 {
     for (unsigned i = sent.num_msgs; i-- != 0;) {
@@ -75,7 +75,7 @@ static void test_probe_reply_uses_source_port(void **state)
     assert_int_equal(handle(1)->grh.flow_label, mrail_ports_flow_label(SPORT));
 }
 
-/* A value from the peer is never used as an index unchecked. */
+/* A value from the peer is never used as an index without a check. */
 static void test_any_path_is_answered(void **state)
 {
     start(64);
@@ -98,7 +98,7 @@ static void test_gid_has_moved(void **state)
     pair = peer_of(0)->pair_ah[peer_of(0)->base];
     assert_non_null(pair);
 
-    /* The GID is missing: nothing changes. */
+    /* While the GID is missing, nothing changes. */
     fake_ports[0].num_gids = 0;
     mrail_paths_readdress(engine, &engine->rails[0]);
     assert_int_equal(engine->rails[0].attr.gid_index, 0);
@@ -113,7 +113,7 @@ static void test_gid_has_moved(void **state)
             assert_null(peer_of(0)->pair_ah[i]);
         }
     }
-    run_control(25 * MRAIL_NS_PER_MS); /* the probe again */
+    run_control(25 * MRAIL_NS_PER_MS); /* the probe is sent again */
     assert_int_equal(handle(0)->grh.sgid_index, 2);
     assert_int_equal(engine->rails[1].attr.gid_index, 0);
 }
@@ -133,8 +133,8 @@ static void port_down(unsigned rail)
 
 /* ---- the first lane ---- */
 
-/* Health belongs to the rails of a path. Another lane number has these rails
- * after the peer has chosen its base pair first. */
+/* Health belongs to the rails of a path. If the peer chooses its base pair
+ * first, these rails get another lane number. */
 static void test_health_goes_with_the_rails(void **state)
 {
     struct ibv_ah *ah;
@@ -143,9 +143,9 @@ static void test_health_goes_with_the_rails(void **state)
     start(64);
     engine->next_base = 0;
     say_hello(0);
-    port_down(1); /* slots 1 and 3 */
+    port_down(1); /* affects slots 1 and 3 */
     mrail_path_event(peer_of(0), 2, MRAIL_HEALTH_STALLED, fake_now_ns);
-    ah = peer_of(0)->paths[2].ah; /* of its probe */
+    ah = peer_of(0)->paths[2].ah; /* address handle of its probe */
     assert_non_null(ah);
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     msg.lane.src_rail = msg.lane.dst_rail = 1;
@@ -158,7 +158,7 @@ static void test_health_goes_with_the_rails(void **state)
     assert_int_equal(health(3), MRAIL_HEALTH_SUSPECT);
     assert_ptr_equal(peer_of(0)->paths[3].ah, ah);
     assert_null(peer_of(0)->paths[2].ah);
-    /* Slots 2 and 3 had different causes. */
+    /* Slots 2 and 3 had different causes of failure. */
     assert_string_equal(peer_of(0)->paths[2].cause, "port down");
     assert_string_equal(peer_of(0)->paths[3].cause, "nothing comes back");
 }
@@ -180,7 +180,7 @@ static void test_stale_probe_reply(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-/* The description of rails of a lost peer has their present state. */
+/* The description of the rails of a lost peer shows their current state. */
 static void test_describes_rails(void **state)
 {
     char text[512];
@@ -197,8 +197,8 @@ static void test_describes_rails(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));
-    assert_non_null(strstr(text, "(no answer)")); /* the other one was probed,
-                                                   * too */
+    /* The other rail was also probed. */
+    assert_non_null(strstr(text, "(no answer)"));
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     port_down(1 - peer_of(0)->lanes[0]->rail->index);
     mrail_ep_describe(ep, text, sizeof(text));
@@ -206,7 +206,7 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(port down)"));
 }
 
-/* The first lane does not wait for a path: any other one will do. */
+/* The first lane does not wait for a path, because any other one will do. */
 static void test_first_lane_takes_an_open_path(void **state)
 {
     start(64);
@@ -224,7 +224,7 @@ static void test_first_lane_takes_an_open_path(void **state)
 
 /* ---- a single lane ---- */
 
-/* Lets time pass; probes of the slots in the mask are answered. */
+/* Lets time pass. Probes of the slots in the mask are answered. */
 static void answer_probes(mrail_ns_t how_long, unsigned slots)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -269,25 +269,25 @@ static void alone_and_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* The peer is alive, so the path is at fault. */
+/* The peer is alive, so the path is the cause. */
 static void test_single_lane_other_rail_replies(void **state)
 {
     alone_and_stalled();
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 1);
-    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT); /* not yet */
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT); /* still suspect */
     answer_probes(60 * MRAIL_NS_PER_MS, 1u << 1);
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
     progress();
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
 }
 
-/* The peer may be silent: the path is not blamed. */
+/* The peer may be silent, so the path is not blamed. */
 static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();
     answer_probes(2 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
-    assert_in_range(probes(1), 50, 110); /* probed each time */
+    assert_in_range(probes(1), 50, 110); /* probed every time */
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 0);
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     progress();
@@ -304,7 +304,7 @@ static void two_and_one_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* Being up is no evidence: an idle lane would be up without its path. */
+/* Being up is no evidence. An idle lane would also be up without its path. */
 static void test_other_lane_without_reply(void **state)
 {
     two_and_one_stalled();

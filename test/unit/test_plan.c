@@ -14,10 +14,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* ---- known results
- * --------------------------------------------------------- */
+/* ---- known results ---- */
 
-/* 4 GB over four rails of 1 GB/s; all bytes except those of the own rail pass
+/* 4 GB over four rails of 1 GB/s. All bytes except those on the own rail cross
  * two relays. */
 static void test_hot_pair(void **state)
 {
@@ -34,7 +33,8 @@ static void test_hot_pair(void **state)
         assert_int_equal(pieces[i].rail_in, rail);
         assert_int_equal(pieces[i].relay_out, (rail == 0) ? NONE : rail);
         assert_int_equal(pieces[i].relay_in, (rail == 0) ? NONE : 4 + rail);
-        assert_near((double)pieces[i].bytes, G, 0.07); /* 3 x 2 % elsewhere */
+        /* 3 x 2 % may go elsewhere. */
+        assert_near((double)pieces[i].bytes, G, 0.07);
     }
     assert_near(s.relayed, 6 * G, 0.03);
     assert_true(s.relayed_bound <= 6 * G);
@@ -70,7 +70,7 @@ static void test_page(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The links to relays limit relayed bytes: 1/4 GB/s each. */
+/* The links to relays have 1/4 GB/s each and limit the relayed bytes. */
 static void test_slow_links(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, G / 4), 0, 4, 4000000000ull);
@@ -91,7 +91,8 @@ static void test_dead_rail(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The own rail is down at the other end: one relay at either end. */
+/* The own rail is down at the other end, so each path has one relay, at either
+ * end. */
 static void test_own_rail_dead(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 100 * G);
@@ -109,7 +110,8 @@ static void test_own_rail_dead(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* From rail 0 to rail 1: one relay at either end, two over rails 2 and 3. */
+/* From rail 0 to rail 1, there is one relay at either end. Over rails 2 and 3,
+ * there are two. */
 static void test_relay_at_an_end(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 5, 4000000000ull);
@@ -127,7 +129,7 @@ static void test_relay_at_an_end(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* All relayed bytes share one link up. */
+/* All relayed bytes share one upward link. */
 static void test_switch(void **state)
 {
     mrail_plan_t *plan = plan_one(switched(2, 4, 1.5 * G), 0, 4, 4000000000ull);
@@ -144,7 +146,8 @@ static void test_switch(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Within a node: 1 GB/s directly, 1 GB/s over each of two other ranks. */
+/* Within a node, 1 GB/s is direct, and 1 GB/s goes over each of two other
+ * ranks. */
 static void test_within_a_node(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(1, 4, G), 0, 1, 3000000000ull);
@@ -189,14 +192,14 @@ static void test_uplinks(void **state)
     plan = plan_one(two_leaf_groups(0.5 * G, 0), 0, 1, 2500000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
-    plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull); /* one leaf
-                                                                  * group */
+    /* In one leaf group. */
+    plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
 }
 
 /* The reverse direction uses the uplinks of the other leaf group, which were
- * not set: no limit. */
+ * not set and so have no limit. */
 static void test_uplinks_not_set(void **state)
 {
     mrail_plan_topo_t *topo = free_ranks(2, 4);
@@ -228,7 +231,7 @@ static void test_hairpin(void **state)
     }
 }
 
-/* On different rails, and no rank can relay. */
+/* The ranks are on different rails, and no rank can relay. */
 static void test_cross_rail(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 0);
@@ -247,7 +250,7 @@ static void test_cross_rail(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Also within a node: out of one rail and into the other. */
+/* Within a node, a path can also leave by one rail and return by another. */
 static void test_cross_rail_hairpin(void **state)
 {
     mrail_plan_topo_t *topo = bound(1, 2, 0);
@@ -260,7 +263,7 @@ static void test_cross_rail_hairpin(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Rails 200, 100, 50 and 50 Gb/s. */
+/* The rails have 200, 100, 50 and 50 Gb/s. */
 static void test_unequal_rails(void **state)
 {
     static const double capacity[] = {25 * G, 12.5 * G, 6.25 * G, 6.25 * G};
@@ -283,7 +286,7 @@ static void test_unequal_rails(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* 1 MB stays on the direct path, a byte more does not. */
+/* 1 MB stays on the direct path, but one byte more does not. */
 static void test_small_demand(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 4, 1000000);
@@ -303,8 +306,7 @@ static void test_small_demand(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- no influence
- * ---------------------------------------------------------- */
+/* ---- no influence ---- */
 
 static void test_scale(void **state)
 {
@@ -349,7 +351,7 @@ static void test_nothing_to_plan(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The same topology, built in two orders. */
+/* The same topology is built in two orders. */
 static void test_order_of_calls(void **state)
 {
     static const mrail_plan_demand_t demands[] = {{0, 3, 500000000},

@@ -49,7 +49,8 @@ static size_t make(const char *spec, unsigned num_ranks, uint64_t seed,
     return num;
 }
 
-/* Demands are ordered, unique, not empty, and for another rank. */
+/* Checks that demands are ordered, unique, not empty, and never for the sender
+ * itself. */
 static void make_matrix(matrix_t *matrix, const char *spec, unsigned num_ranks,
                         uint64_t seed)
 {
@@ -94,7 +95,8 @@ static uint64_t column_sum(const matrix_t *matrix, unsigned to)
     return sum;
 }
 
-/* Bytes of the rank that receives most, in thousandths of the mean. */
+/* Returns the bytes of the rank that receives most, in thousandths of the
+ * mean. */
 static uint64_t peak(const matrix_t *matrix)
 {
     uint64_t most = 0, all = 0;
@@ -108,7 +110,7 @@ static uint64_t peak(const matrix_t *matrix)
 
 /* ---- Patterns ---- */
 
-/* Each rank sends exactly its size; rounding loses nothing. */
+/* Each rank sends exactly its size, and rounding loses nothing. */
 static void test_sums(void **state)
 {
     static const char *const specs[] = {
@@ -134,7 +136,7 @@ static void test_sums(void **state)
     }
 }
 
-/* The rows of `mrail bench`. */
+/* Compares with the rows of `mrail bench`. */
 static void test_hotspot(void **state)
 {
     for (unsigned one = 0; one < 2; ++one) {
@@ -169,7 +171,8 @@ static void test_one_rank(void **state)
     }
 }
 
-/* Powers with whole and half exponents are known; weights decrease. */
+/* Powers with integer and half-integer exponents are known. Weights
+ * decrease. */
 static void test_zipf_weights(void **state)
 {
     const uint64_t one = (uint64_t)1 << 40;
@@ -188,7 +191,7 @@ static void test_zipf_weights(void **state)
                 power *= i + 1;
             }
             off = (double)w[i] * power / (double)one - 1;
-            /* Beyond this, one more is cut off. */
+            /* Beyond this index, the next weight is cut off as well. */
             assert_true(w[i] >= 1);
             assert_true(w[i] < (1u << 20) || (off < 1e-6 && off > -1e-6));
         }
@@ -208,8 +211,8 @@ static void test_zipf_weights(void **state)
     }
 }
 
-/* A larger exponent gives more to the most popular rank; the seed selects
- * it. */
+/* A larger exponent gives more to the most popular rank, which the seed
+ * selects. */
 static void test_skew(void **state)
 {
     static const char *const values[] = {"0", "0.4", "0.8", "1.2", "2"};
@@ -233,7 +236,7 @@ static void test_skew(void **state)
             }
             last = peak(&m);
         }
-        /* 1000 is the mean. */
+        /* The mean is 1000. */
         assert_true(last > 3000);
     }
 }
@@ -242,18 +245,18 @@ static void test_moe(void **state)
 {
     matrix_t m;
 
-    /* As many experts as a token uses: each rank gets each token once. */
+    /* With as many experts as a token uses, each rank gets each token once. */
     make_matrix(&m, "moe:k=8,experts=8,tokens=10,hidden=100,skew=3", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         for (unsigned to = 0; to < 8; ++to) {
             assert_int_equal(m.bytes[from][to], (from == to) ? 0 : 1000);
         }
     }
-    /* Two experts on one rank: the token goes there once. */
+    /* If two experts are on one rank, the token goes there once. */
     make_matrix(&m, "moe:k=4,experts=4,tokens=10,hidden=100", 2, 3);
     assert_int_equal(m.bytes[0][1], 1000);
     assert_int_equal(m.bytes[1][0], 1000);
-    /* One expert per token: every token has a place. */
+    /* With one expert per token, every token has exactly one destination. */
     make_matrix(&m, "moe:k=1,tokens=1000,hidden=1k,skew=0", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         uint64_t sum = row_sum(&m, from);
@@ -261,7 +264,7 @@ static void test_moe(void **state)
         assert_int_equal(sum % 1024, 0);
         assert_true(sum < 1000 * 1024 && sum > 750 * 1024);
         for (unsigned to = 0; to < 8; ++to) {
-            /* 125 of 1000 each; six standard deviations are 63. */
+            /* The mean is 125 of 1000, and six standard deviations are 63. */
             assert_true(from == to || (m.bytes[from][to] > 62 * 1024 &&
                                        m.bytes[from][to] < 188 * 1024));
         }
@@ -280,7 +283,7 @@ static void test_stencil(void **state)
     assert_int_equal(m.bytes[3][2], 10);
     assert_int_equal(m.bytes[4][5], 50);
     assert_int_equal(m.bytes[5][0], 0);
-    /* Five rows of six. */
+    /* Five rows of six ranks. */
     make_matrix(&m, "stencil:boundary=3,size=10", 30, 1);
     assert_int_equal(m.num, 2 * (5 * 5 + 4 * 6));
     assert_int_equal(m.bytes[7][8], 10);
@@ -290,7 +293,7 @@ static void test_stencil(void **state)
     assert_int_equal(m.bytes[5][6], 0);
     assert_int_equal(row_sum(&m, 0), 60);
     assert_int_equal(row_sum(&m, 14), 40);
-    /* A prime number of ranks is a line. */
+    /* A prime number of ranks forms a line. */
     make_matrix(&m, "stencil", 7, 1);
     assert_int_equal(m.num, 12);
 }
@@ -340,7 +343,7 @@ static void test_golden(void **state)
 {
     static const struct {
         const char *spec;
-        uint64_t digest; /* of 48 ranks, seed 2026 */
+        uint64_t digest; /* for 48 ranks and seed 2026 */
     } golden[] = {
         {"uniform", UINT64_C(0x5dfb42f207140be2)},
         {"hotspot", UINT64_C(0x98cb4bc0063dad20)},
@@ -509,7 +512,7 @@ static void test_make_refused(void **state)
 }
 
 /* The help text has each pattern and parameter. Its defaults are those of the
- * bare pattern. */
+ * pattern without parameters. */
 static void check_help(void *arg, const char *line)
 {
     unsigned *kinds = arg;
@@ -521,7 +524,7 @@ static void check_help(void *arg, const char *line)
     }
     snprintf(spec, sizeof(spec), "%s", line + strspn(line, " "));
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
-    /* A value without a number appears as "=N". */
+    /* Remove the parameters without a default, which appear as "=N". */
     while ((n = strstr(spec, "=N")) != NULL) {
         char *begin = n;
 

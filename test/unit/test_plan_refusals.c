@@ -1,6 +1,6 @@
 /*
- * src/orchestrator/plan.h: refused input and its effects, generations, and a
- * failure of every allocation.
+ * src/orchestrator/plan.h: refused input and its effects, generations, and
+ * failures of every allocation.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Linked with --wrap: only calls of the planner and of this test come here. */
+/* Linked with --wrap, so that only calls of the planner and of this test come
+ * here. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -54,8 +55,7 @@ void *__wrap_aligned_alloc(size_t align, size_t size)
     return fails() ? NULL : __real_aligned_alloc(align, size);
 }
 
-/* ---- generations
- * ----------------------------------------------------------- */
+/* ---- generations ---- */
 
 static const mrail_plan_demand_t one[] = {{0, 4, 4000000000ull}};
 static const mrail_plan_demand_t two[] = {{0, 5, 3000000000ull},
@@ -75,13 +75,13 @@ static void test_generation(void **state)
     assert_int_equal(mrail_plan_make(plan, bad, 1, 8, NULL, 0), -EINVAL);
     assert_true(summary_of(plan).hash == hash);
     assert_int_equal(mrail_plan_make(plan, two, 2, 7, NULL, 0), 0);
-    assert_true(summary_of(plan).hash == hash); /* 8 failed */
+    assert_true(summary_of(plan).hash == hash); /* generation 8 has failed */
     assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
     assert_true(summary_of(plan).hash != hash);
     assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
     hash = summary_of(plan).hash;
     assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
-    assert_true(summary_of(plan).hash != hash); /* 0 was the last */
+    assert_true(summary_of(plan).hash != hash); /* the last generation was 0 */
     hash = summary_of(plan).hash;
     assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
     assert_int_equal(mrail_plan_make(plan, two, 2, 0, NULL, 0), 0);
@@ -104,8 +104,7 @@ static void test_discard_warm_start(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- refused input
- * --------------------------------------------------------- */
+/* ---- refused input ---- */
 
 static void test_topo_refuses(void **state)
 {
@@ -170,7 +169,8 @@ static void test_refusals_leave_no_trace(void **state)
     mrail_plan_destroy(other);
 }
 
-/* Pairwise links or a switch, not both; up to the maximum. */
+/* A node has pairwise links or a switch, but not both, up to the maximum
+ * number. */
 static void test_limits(void **state)
 {
     mrail_plan_topo_t *topo = switched(1, 4, G);
@@ -276,10 +276,9 @@ static void test_self_needs_no_path(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- every allocation fails once
- * ------------------------------------------- */
+/* ---- every allocation fails once ---- */
 
-/* Repeats until it succeeds. Failures must change nothing. */
+/* Repeats the call until it succeeds. Failures must change nothing. */
 #define UNTIL(_call)                                                           \
     do {                                                                       \
         int _ret = (_call);                                                    \
@@ -310,7 +309,8 @@ static mrail_plan_topo_t *stubborn_topo(void)
     return topo;
 }
 
-/* Hash of the last plan: an earlier failure has no influence. */
+/* Returns the hash of the last plan, on which an earlier failure has no
+ * influence. */
 static uint64_t plan_all(unsigned fail_at)
 {
     mrail_plan_demand_t many[56];

@@ -27,7 +27,7 @@ static mrail_plan_topo_t *topo_of(const char *text)
 
 /* ---- Topologies ---- */
 
-/* A link that must exist once. */
+/* Returns a link, which must exist once. */
 static mrail_plan_link_t link_of(const mrail_plan_t *plan,
                                  mrail_plan_link_kind_t kind, unsigned a,
                                  unsigned b)
@@ -50,7 +50,8 @@ static mrail_plan_link_t link_of(const mrail_plan_t *plan,
     return found;
 }
 
-/* Bytes per second. 0: down or absent. */
+/* Returns the capacity in bytes per second, which is 0 if the link is down or
+ * absent. */
 static double capacity_of(const mrail_plan_topo_t *topo,
                           mrail_plan_link_kind_t kind, unsigned a, unsigned b)
 {
@@ -145,7 +146,7 @@ static void test_ranks(void **state)
                 {1, 2},
                 {1, 0},
                 {1, 2},
-                /* The fifth rank of its node: rails repeat. */
+                /* The fifth rank of its node, so rails repeat. */
                 {1, 1},
                 {1, 2}};
     mrail_plan_topo_t *topo = topo_of("nodes 3\nrails 3\n"
@@ -204,7 +205,8 @@ static void test_leaf_groups(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* Plans rank 0 to rank 1. 0 or an error; bytes_p: planned bytes. */
+/* Plans rank 0 to rank 1. Returns 0 or an error. bytes_p receives the planned
+ * bytes. */
 static int plan_one(const char *text, double *bytes_p)
 {
     mrail_plan_demand_t demand = {0, 1, 1000};
@@ -320,7 +322,7 @@ static const struct {
     {SIZED "rail 0 0 1001TB", "t:3: '1001TB' is out of range"},
     {SIZED "rail 0 0 99999999999999999999999B", "t:3: '99999999999999999999999B"
                                                 "' is out of range"},
-    /* 2^64 bits and a little more. */
+    /* 2^64 bits and slightly more */
     {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is out of range"},
     {SIZED "rail 0 0 18446744073709551616GB", "t:3: '18446744073709551616GB' "
                                               "is out of range"},
@@ -469,7 +471,7 @@ static void test_long_name(void **state)
 
 /* ---- Topologies: round trip ---- */
 
-/* Writes the links of a topology as equivalent text. */
+/* Writes the links of a topology as text with the same meaning. */
 static void write_topo(const mrail_plan_topo_t *topo, FILE *stream)
 {
     static const char *const forms[] = {[MRAIL_PLAN_RAIL_OUT] = "rail",
@@ -534,7 +536,7 @@ static void same_links(const mrail_plan_topo_t *a, const mrail_plan_topo_t *b)
     mrail_plan_destroy(plan_b);
 }
 
-/* Random topologies of one leaf group: read, written, read again. */
+/* Random topologies of one leaf group are read, written, and read again. */
 static void test_there_and_back(void **state)
 {
     mrail_rng_t rng;
@@ -696,7 +698,7 @@ static void test_demands_refused(void **state)
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Demands in any order and in pieces: sums in rising order of pairs. */
+/* Demands in any order and in parts give sums, in rising order of pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;
@@ -766,7 +768,7 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once: reading reports it, returns nothing and leaks
+/* Every allocation fails once. Reading reports it, returns nothing and leaks
  * nothing. */
 static void test_every_allocation(void **state)
 {

@@ -14,8 +14,8 @@
 
 static unsigned polled;
 
-/* A flood: another batch is always ready. It ends some time, or the test would
- * not. */
+/* A flood, in which another batch is always ready. It must end, because
+ * otherwise the test would not. */
 static int flood_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     for (int i = 0; i < n; ++i) {
@@ -108,7 +108,7 @@ static int send_one(mrail_rail_t *rail)
     return mrail_rail_ud_send(rail, NULL, 1, "", 1);
 }
 
-/* The device has all send buffers. */
+/* Returns a rail whose send buffers are all at the device. */
 static mrail_rail_t *full_rail(fixture_t *fixture)
 {
     mrail_rail_t *rail = &fixture->rail;

@@ -1,6 +1,6 @@
 /*
- * The list of rails of this process: order, speeds, states. Also: the counters
- * include every large chunk, whatever its result.
+ * The list of rails of this process: order, speeds and states. The counters
+ * must include every large chunk, whatever its result.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -28,7 +28,7 @@ static void ask(void)
     assert_int_equal(mrail_rails_now(rails), NUM_RAILS);
 }
 
-/* The first test, in the state of a new process. */
+/* The first test, which runs in the state of a new process. */
 static void test_no_engine(void **state)
 {
     assert_int_equal(mrail_rails_now(rails), 0);
@@ -62,7 +62,7 @@ static void test_order(void **state)
     engine->rails[0].attr.subnet = 1ull << 40;
     engine->rails[1].attr.subnet = 7;
     assert_order(1);
-    engine->rails[0].attr.subnet = 7; /* by address */
+    engine->rails[0].attr.subnet = 7; /* found by address */
     assert_order(0);
     engine->rails[1].attr.gid[0] = 0;
     engine->rails[0].attr.gid[0] = 1;
@@ -92,8 +92,8 @@ static void test_is_up(void **state)
     assert_true(rails[1].is_up && !rails[0].is_up);
 }
 
-/* Port queries come every 100 ms. Fields that a port does not answer keep their
- * value. */
+/* Port queries take place every 100 ms. Fields that a port does not report keep
+ * their value. */
 static void test_speed(void **state)
 {
     uint64_t rate_bps;
@@ -117,13 +117,13 @@ static void test_speed(void **state)
     ask();
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(rails[0].speed, 5 * GBPS / 2);
-    /* UCX and the scheduler have another rate. */
+    /* UCX and the scheduler use another rate. */
     assert_int_equal(engine->rails[0].attr.rate_bps, rate_bps);
     assert_int_not_equal(rate_bps, 10 * 8 * GBPS);
     fake_ports_reset();
 }
 
-/* Two lanes on different rails. */
+/* Connects two lanes on different rails. */
 static void connect_two(void)
 {
     uint8_t packed[256];
@@ -225,7 +225,7 @@ static void test_broken_lane(void **state)
     finish();
 }
 
-/* One segment completes every half millisecond, alternately on each rail. */
+/* One segment completes every half millisecond, on each rail alternately. */
 static void test_live(void **state)
 {
     uint64_t bytes = 0, before;

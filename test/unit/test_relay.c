@@ -1,7 +1,7 @@
 /*
- * src/relay: each role separately; refused chunks, which must not be written;
- * early chunks of the next exchange; reuse of slots; errors of every operation;
- * corrupt shared memory.
+ * src/relay: each role separately, refused chunks (which must not be written),
+ * early chunks of the next exchange, reuse of slots, errors of every operation,
+ * and corrupt shared memory.
  */
 #include "config.h"
 #include "../property/relay_model.h"
@@ -37,7 +37,7 @@ static mrail_relay_stats_t stats_of(uint32_t rank)
     return stats;
 }
 
-/* Two nodes: ranks 0, 1, 2 and 3, 4. */
+/* Places ranks 0, 1, 2 on one node and ranks 3, 4 on another. */
 static void place(void)
 {
     static const unsigned per_node[] = {3, 2, 0};
@@ -47,7 +47,7 @@ static void place(void)
     w.exchanges[0].hash = w.exchanges[1].hash = 42;
 }
 
-/* One flow from rank 0 over these relays. */
+/* Makes one flow from rank 0 over these relays. */
 static void make_one(uint32_t relay_out, uint32_t relay_in, uint32_t to,
                      uint64_t bytes)
 {
@@ -117,7 +117,7 @@ static void test_to_oneself(void **state)
     model_cleanup(&w);
 }
 
-/* The last chunk is shorter on the network, too. The end of a send frees its
+/* The last chunk is also shorter on the network. The end of a send frees its
  * slot. */
 static void test_direct(void **state)
 {
@@ -146,7 +146,8 @@ static void test_direct(void **state)
     model_cleanup(&w);
 }
 
-/* The sender is done when all slots are handed over. They become free later. */
+/* The sender is done when all slots are handed over. The slots become free
+ * later. */
 static void test_relay_out(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -173,8 +174,8 @@ static void test_relay_out(void **state)
     model_cleanup(&w);
 }
 
-/* Chunks received by relay_in stay in its own slots until the receiver takes
- * them. */
+/* Chunks that relay_in has received stay in its own slots until the receiver
+ * takes them. */
 static void test_relay_in(void **state)
 {
     make_one(NONE, 4, 3, 3 * CHUNK);
@@ -214,7 +215,7 @@ static void test_both_relays(void **state)
     model_cleanup(&w);
 }
 
-/* One chunk per receiver in turn, starting with the next rank. */
+/* Each receiver in turn gets one chunk, starting with the next rank. */
 static void test_turns(void **state)
 {
     static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
@@ -352,7 +353,8 @@ static void corrupt(char *payload, const corruption_t *corruption)
     memcpy(at, &value, corruption->size);
 }
 
-/* A rank that finds this header in a slot fails, at once and permanently. */
+/* Checks that a rank that finds this header in a slot fails, at once and
+ * permanently. */
 static void refuses(uint32_t rank)
 {
     int ret = 0;
@@ -428,7 +430,7 @@ static void test_lies_of_relay_in(void **state)
     }
 }
 
-/* The second chunk twice: a chunk must not repeat. */
+/* The second chunk arrives twice, but a chunk must not repeat. */
 static void test_chunk_twice(void **state)
 {
     static const corruption_t again = LIE(offset, -(int)CHUNK);
@@ -442,7 +444,8 @@ static void test_chunk_twice(void **state)
     model_cleanup(&w);
 }
 
-/* A chunk after the last one of a flow, in place of another flow's chunk. */
+/* A chunk after the last one of a flow arrives in place of another flow's
+ * chunk. */
 static void test_chunk_too_many(void **state)
 {
     mrail_relay_header_t header;
@@ -479,7 +482,7 @@ static void test_message_lengths(void **state)
     }
 }
 
-/* A correct header of a flow that takes another path. */
+/* The header is valid, but for a flow that takes another path. */
 static void test_wrong_way(void **state)
 {
     mrail_relay_header_t *headers[2];
@@ -582,7 +585,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(0, 5, NONE, NONE, 0, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 5, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 5, 3, 0, 1), -EINVAL);
-    /* A relay that is an end, or is on the other node. */
+    /* The relay is an end of the flow, or is on the other node. */
     assert_int_equal(begin_flow(0, 0, 0, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(3, 0, NONE, 3, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 4, NONE, 3, 0, 1), -EINVAL);
@@ -590,7 +593,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(3, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(4, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(1, 0, NONE, 1, 3, 0, 1), -EINVAL);
-    /* Relays of a flow within a node: of this node or of the other one. */
+    /* A flow within a node has relays, of this node or of the other one. */
     assert_int_equal(begin_flow(0, 0, 1, NONE, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 1, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 3, 0, NONE, 4, 0, 1), -EINVAL);
@@ -600,7 +603,7 @@ static void test_impossible_flows(void **state)
                      -EINVAL);
     assert_true(mrail_relay_done(relay_of(0)));
     assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
-    /* A flow that does not pass this rank. */
+    /* The flow does not pass through this rank. */
     assert_int_equal(begin_flow(2, 0, NONE, 1, 3, 0, 1), 0);
     assert_true(mrail_relay_done(relay_of(2)));
     model_cleanup(&w);
@@ -717,7 +720,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails() ? NULL : __real_realloc(old, size);
 }
 
-/* Each allocation fails once, without effect. */
+/* Each allocation fails once, without any effect. */
 static void test_no_memory(void **state)
 {
     mrail_relay_t *relay = NULL;
@@ -763,7 +766,7 @@ static void test_no_memory(void **state)
 
 /* ---- errors of operations ---- */
 
-/* Rank `rank` fails at once with the error of its operation. */
+/* Checks that rank `rank` fails at once, with the error of its operation. */
 static void fails_with(uint32_t rank, int error)
 {
     int ret = 0;
@@ -838,7 +841,8 @@ static void test_hostile_slots(void **state)
     }
 }
 
-/* An in-slot: its owner receives into it and never sends from it. */
+/* An in-slot is corrupted. Its owner receives into it and never sends from
+ * it. */
 static void test_hostile_in_slot(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -852,7 +856,7 @@ static void test_hostile_in_slot(void **state)
     model_cleanup(&w);
 }
 
-/* The same slot during its send, with the header of the next chunk. */
+/* The slot is corrupted during its send, with the header of the next chunk. */
 static void test_hostile_slot_twice(void **state)
 {
     static const corruption_t next = LIE(offset, CHUNK);
@@ -867,7 +871,8 @@ static void test_hostile_slot_twice(void **state)
     model_cleanup(&w);
 }
 
-/* Slots in use are marked free: this rank knows its own sends and receives. */
+/* Slots in use are marked as free. This rank still knows its own sends and
+ * receives. */
 static void test_hostile_states(void **state)
 {
     mrail_relay_t *relay;
@@ -895,7 +900,7 @@ static void test_hostile_states(void **state)
 
 static unsigned num_garbage;
 
-/* Some random bytes may look valid: only their place matters. */
+/* Some random bytes may look valid, so only their position matters. */
 static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
                 size_t length)
 {
@@ -908,7 +913,7 @@ static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
     return 0;
 }
 
-/* Random bytes anywhere, except in private memory of other ranks. */
+/* Writes random bytes anywhere, except to the private memory of other ranks. */
 static void scribble(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);

@@ -1,6 +1,6 @@
 /*
- * Replay after lanes failed, and the credit that is reserved for it. Two
- * messages: the first one on lane 0, the second one on lane 1.
+ * Replay after lanes have failed, and the credit that is reserved for it. There
+ * are two messages, the first one on lane 0 and the second one on lane 1.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -22,7 +22,7 @@ static size_t pack(void *dest, void *arg)
     return LENGTH;
 }
 
-/* The peer requests the lane of a slot and grants so many credits. */
+/* The peer requests the lane of a slot and grants this many credits. */
 static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
 {
     mrail_ctl_msg_t msg;
@@ -35,7 +35,7 @@ static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
     progress();
 }
 
-/* The lane of the n-th unacknowledged message. */
+/* Returns the lane of the n-th unacknowledged message. */
 static const mrail_lane_t *lane_of(unsigned n)
 {
     const mrail_tx_t *tx;
@@ -64,8 +64,8 @@ static void send_two(uint16_t credits)
     progress();
 }
 
-/* A message of the peer acknowledges the first `ack` messages and grants
- * credits on a lane. */
+/* Delivers a message of the peer that acknowledges the first `ack` messages and
+ * grants credits on a lane. */
 static void deliver_ack(unsigned slot, uint32_t ack, uint16_t credit)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
@@ -84,8 +84,8 @@ static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
     progress();
 }
 
-/* The first message may be missing, too: its lane is not drained. The only
- * credit is reserved for it. */
+/* The first message may also be missing, because its lane is not drained. The
+ * only credit is reserved for it. */
 static void test_last_credit_waits_for_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -120,7 +120,8 @@ static void test_other_credits_do_not_wait(void **state)
     assert_int_equal(mrail_lane_credits(peer_of(0)->lanes[1]), 1);
 }
 
-/* The first message is on the lane that takes the second one: nothing waits. */
+/* The first message is on the lane that takes the second one, so nothing
+ * waits. */
 static void test_last_credit_behind_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -137,7 +138,7 @@ static void test_last_credit_behind_the_first(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
-/* The first message has arrived, though its lane has failed. */
+/* The first message has arrived, although its lane has failed. */
 static void test_last_credit_behind_an_arrival(void **state)
 {
     mrail_lane_t *lane;
@@ -154,7 +155,7 @@ static void test_last_credit_behind_an_arrival(void **state)
 }
 
 /* There are few buffers for messages without credit. The next one must find a
- * buffer, even when all credits of the peer are used. */
+ * buffer, even if the peer has used all its credits. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
 {
     unsigned rail;
@@ -164,7 +165,8 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     rail = peer_of(0)->lanes[0]->rail->index;
     message(0, 0, 0);
     mrail_iface_progress(ifaces[0]);
-    assert_int_equal(engine->num_repost[rail], 1); /* waits for more */
+    /* The buffer waits for others. */
+    assert_int_equal(engine->num_repost[rail], 1);
     deliver_ack(0, 0, 8);
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(engine->num_repost[rail], 0);
@@ -180,8 +182,8 @@ static void send_all(mrail_ep_t *ep)
     assert_int_equal(ret, -EAGAIN);
 }
 
-/* A credit-blocked sender asks on the lane with the smallest window, one lane
- * at a time. */
+/* A credit-blocked sender asks on the lane with the smallest window, and on one
+ * lane at a time. */
 static void test_credit_blocked_on_smallest_window(void **state)
 {
     const mrail_lane_t *first, *second;
@@ -198,11 +200,11 @@ static void test_credit_blocked_on_smallest_window(void **state)
     assert_int_equal(second->am_sent, 4 - MRAIL_REPLAY_CREDITS);
     assert_true(second->credit_blocked);
     assert_false(first->credit_blocked);
-    /* Reported once, with the next message on that lane. */
+    /* Credits are reported once, with the next message on that lane. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_false(second->credit_blocked);
-    /* The other lane has the smaller window now. */
+    /* The other lane now has the smaller window. */
     send_all(ep);
     assert_true(first->am_sent < second->am_sent);
     assert_true(first->credit_blocked);

@@ -15,11 +15,11 @@
 #define MAX_LANES 8
 #define MAX_SEGS 512
 
-/* Lanes that serve chunks one after the other at a fixed rate. */
+/* A model of lanes that serve chunks one after the other at a fixed rate. */
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
-    double rate[MAX_LANES]; /* bytes/s; 0: stalled */
+    double rate[MAX_LANES]; /* bytes/s; 0 if stalled */
     struct {
         size_t length;
         mrail_ns_t post_ns, done_ns;
@@ -30,8 +30,9 @@ typedef struct {
     uint64_t sent[MAX_LANES];
     unsigned chunks;
     mrail_ns_t now_ns;
-    uint32_t poll_ns;   /* maximum time between polls; 0: continuous */
-    uint32_t stall_ppm; /* polls in ppm that are 1 to 11 ms late */
+    uint32_t poll_ns; /* maximum time between polls; 0: continuous */
+    /* Proportion of polls, in ppm, that are 1 to 11 ms late. */
+    uint32_t stall_ppm;
     mrail_rng_t rng;
 } model_t;
 
@@ -69,7 +70,8 @@ static void model_post(model_t *m, unsigned i, size_t length)
     ++m->chunks;
 }
 
-/* The lane whose oldest chunk completes next. MAX_LANES: none will complete. */
+/* Returns the lane whose oldest chunk completes next, or MAX_LANES if none will
+ * complete. */
 static unsigned model_next(const model_t *m)
 {
     unsigned best = MAX_LANES;
@@ -94,8 +96,8 @@ static void model_complete(model_t *m, unsigned best)
             --m->num_queued[best] * sizeof(m->queue[best][0]));
 }
 
-/* Advances to the first poll that sees completions, and processes them. 0:
- * there will be none. */
+/* Advances to the first poll that finds completions, and processes them.
+ * Returns 0 if there will be none. */
 static int model_step(model_t *m)
 {
     unsigned next = model_next(m);
@@ -122,7 +124,8 @@ static int model_step(model_t *m)
     return 1;
 }
 
-/* Time to move `total` bytes, from the first post to the last completion. */
+/* Returns the time to move `total` bytes, from the first post to the last
+ * completion. */
 static mrail_ns_t model_transfer(model_t *m, size_t total)
 {
     const mrail_sched_params_t params = {0};
@@ -199,7 +202,7 @@ static void test_random_rates(void **state)
     }
 }
 
-/* Mean over seeds, relative to the sum of the rates. */
+/* Checks the mean over seeds, relative to the sum of the rates. */
 static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
 {
     const double rates[] = {200e6, 100e6, 50e6, 50e6};
@@ -225,7 +228,7 @@ static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
 }
 
 /* After a pause of the process, a poll finds more completions than the window
- * has samples. Lanes have work for about as long: little is lost. */
+ * has samples. Lanes had work for about as long, so little is lost. */
 static void test_stalls(void **state)
 {
     check_polls(100000, 1000, 0.98);
@@ -233,11 +236,11 @@ static void test_stalls(void **state)
 }
 
 /*
- * The interval between polls exceeds the window. A poll sees only the work that
- * was done before the lane ran dry. The interval t is uniform in [0, p] ms, and a
- * lane has work for 10 ms. The busy fraction is E(min(t, 10)) / E(t), which is
- * 20 / p - 100 / p^2: 0.89 for 15 ms, and 0.56 for 30 ms. The limits allow 10 %
- * for start and end.
+ * The interval between polls exceeds the window. A poll finds only the work
+ * that was done before the lane ran dry. The interval t is uniform in [0, p]
+ * ms, and a lane has work for 10 ms. The busy fraction is E(min(t, 10)) / E(t),
+ * which is 20 / p - 100 / p^2: 0.89 for 15 ms, and 0.56 for 30 ms. The limits
+ * allow 10 % for the start and the end.
  */
 static void test_rare_polls(void **state)
 {
@@ -247,8 +250,9 @@ static void test_rare_polls(void **state)
     check_polls(30000000, 0, 0.46);
 }
 
-/* An operation of `length` bytes on idle lanes with measured rates: one chunk
- * for each, sizes in part[]. 0: another split. */
+/* Splits an operation of `length` bytes on idle lanes with measured rates. Each
+ * lane gets one chunk, with its size in part[]. Returns 0 if the split is
+ * different. */
 static int cut(const double *rates, unsigned count, size_t length,
                int has_rules, size_t *part)
 {
@@ -283,7 +287,7 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
 }
 
 /* Random differences of measured rates do not change the equal split. Larger
- * ones do, and a faster lane gets its part in several chunks. */
+ * differences do, and a faster lane gets its part in several chunks. */
 static void test_equal_parts(void **state)
 {
     const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
@@ -301,9 +305,9 @@ static void test_equal_parts(void **state)
         }
     }
     assert_true(cut_evenly(slower, 4, 700000, part));
-    assert_in_range(part[3], 90000, 110000); /* a seventh */
+    assert_in_range(part[3], 90000, 110000); /* one seventh */
     assert_false(cut_evenly(quick, 4, 700000, part));
-    /* Large operations only on lanes with slow and equal rates. */
+    /* On slow lanes, only large operations need equal rates. */
     assert_false(cut_evenly(slower, 4, 2 << 20, part));
     assert_false(cut_evenly(alone, 4, 2 << 20, part));
     assert_true(cut_evenly(alone, 4, 1 << 20, part));
@@ -314,8 +318,8 @@ static void test_equal_parts(void **state)
     assert_int_equal(mrail_sched_equal_split(5, 4), 2);
 }
 
-/* With port rules, equal parts load all uplinks equally, also if rates differ by
- * chance. A lane at less than half the rate of another has a fault. */
+/* With port rules, equal parts load all uplinks equally, even if rates differ
+ * by chance. A lane with less than half the rate of another one has a fault. */
 static void test_equal_parts_with_rules(void **state)
 {
     const double noisy[] = {2.5e6, 4.1e6, 3.8e6, 4.4e6};
@@ -330,7 +334,7 @@ static void test_equal_parts_with_rules(void **state)
     assert_false(cut(slower, 4, 2 << 20, 1, part));
 }
 
-/* A lane stops: the others take all that it has not started. */
+/* A lane stops. The others take all that it has not started. */
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
@@ -360,7 +364,7 @@ static void test_lagging_lane(void **state)
                 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
 
-/* Splitting is useless for a single lane. */
+/* For a single lane, splitting is useless. */
 static void test_only_lane(void **state)
 {
     const double rate = 1e9;
@@ -375,7 +379,7 @@ static void test_only_lane(void **state)
     assert_int_equal(
         mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &chunk), 0);
     assert_int_equal(chunk, MRAIL_SCHED_CHUNK_ALONE);
-    /* A slow lane must be measured: 10 ms at 50 MB/s. */
+    /* A slow lane must have been measured: 10 ms at 50 MB/s. */
     for (unsigned i = 1; i <= MRAIL_TELE_WINDOW; ++i) {
         mrail_sched_done(&m.lane[0], 1000000, (i - 1) * 20000000ull,
                          i * 20000000ull);

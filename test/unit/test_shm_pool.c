@@ -34,7 +34,7 @@ static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* A mask that no other process uses marks the pools of this test. */
+/* A mask that no other process uses. It marks the pools of this test. */
 #define MASK 0200
 
 static int count(void)
@@ -109,8 +109,8 @@ static void test_shapes_out_of_range(void **state)
     refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095});
 }
 
-/* Each buffer of each rank has a page-aligned place of its own within the pool,
- * and its header does not overlap the buffer before it. */
+/* Each buffer of each rank is page-aligned, within the pool, and separate. Its
+ * header does not overlap the buffer before it. */
 static void test_layout(void **state)
 {
     mrail_relay_shape_t shape = {3, 5, 7, 12288};
@@ -141,7 +141,7 @@ static void test_layout(void **state)
     free(base);
 }
 
-/* The largest shape has a valid size, on 64 bits. */
+/* The largest shape has a valid size on 64 bits. */
 static void test_largest(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -261,13 +261,13 @@ static void test_other_length(void **state)
     assert_int_equal(attach(), -EINVAL);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(attach(), -EINVAL);
-    /* The right length, but no content. */
+    /* The file has the right length, but no content. */
     assert_int_equal(truncate(path, (off_t)pool.size), 0);
     assert_int_equal(attach(), -EINVAL);
     destroy();
 }
 
-/* The same length, too. */
+/* The other shape has the same length. */
 static void test_other_shape(void **state)
 {
     mrail_relay_shape_t shape = small;
@@ -312,7 +312,7 @@ static void test_no_file(void **state)
     destroy();
 }
 
-/* A full file system, as far as a process can have its own. */
+/* The file system is full, as far as a process can simulate that. */
 static void test_full(void **state)
 {
     struct rlimit before, limit;
@@ -333,7 +333,8 @@ static void test_full(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* More than any /dev/shm holds: refused at creation, not at the first write. */
+/* The pool is larger than any /dev/shm. It is refused at creation, not at the
+ * first write. */
 static void test_too_large(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -349,7 +350,7 @@ static void test_too_large(void **state)
     assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);
 }
 
-/* A process was killed before it unlinked its pool: the next creator unlinks
+/* A process was killed before it unlinked its pool. The next creator unlinks
  * it. Pools of live processes stay. */
 static void test_killed(void **state)
 {

@@ -1,6 +1,7 @@
 /*
- * Exchanges in flow-level simulation: src/fabric/simulate.c, pattern.c, bundle.c.
- * Known results, the figures of the papers at their scale, and determinism.
+ * Exchanges in flow-level simulation: src/fabric/simulate.c, pattern.c and
+ * bundle.c. The tests cover known results, the figures of the papers at their
+ * scale, and determinism.
  */
 #include "config.h"
 
@@ -34,7 +35,8 @@ static mrail_fabric_t *fabric_of(const char *text)
     return fabric;
 }
 
-/* hosts on leaves in blocks, a link from each leaf to each spine, 100 MB/s. */
+/* Makes a fabric of leaves and spines. Hosts are on leaves in blocks, and each
+ * leaf has a link of 100 MB/s to each spine. */
 static mrail_fabric_t *leaf_spine(unsigned leaves, unsigned spines,
                                   unsigned hosts)
 {
@@ -69,7 +71,7 @@ typedef struct outcome {
     double time_s, bound_s;
     mrail_sim_load_t load, after;
     uint64_t num_flows;
-    double sum_bytes; /* that left hosts */
+    double sum_bytes; /* bytes that left hosts */
 } outcome_t;
 
 static outcome_t run(const mrail_fabric_t *fabric, const char *pattern,
@@ -129,7 +131,7 @@ static mrail_sim_params_t params_of(mrail_sim_method_t method, unsigned lanes,
 
 /* ---- Known results ---- */
 
-/* Seven hosts send to one: the receiver's link is the limit. */
+/* Seven hosts send to one, so the receiver's link is the limit. */
 static void test_incast(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 2, 8);
@@ -145,7 +147,7 @@ static void test_incast(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Inside a leaf every method reaches the lower bound, and no uplink is used. */
+/* Inside a leaf, every method reaches the lower bound and uses no uplink. */
 static void test_rack_local(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 4, 16);
@@ -161,7 +163,8 @@ static void test_rack_local(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Two flows on one uplink, by the same source port: half the rate each. */
+/* Two flows with the same source port are on one uplink, at half the rate
+ * each. */
 static void test_stock_ports_collide(void **state)
 {
     mrail_fabric_t *fabric =
@@ -177,7 +180,8 @@ static void test_stock_ports_collide(void **state)
 
 /* ---- The papers' scale ---- */
 
-/* [Ethereal], 256 hosts: the time of ideal spraying, and ECMP is slower. */
+/* [Ethereal], 256 hosts: Ethereal takes the time of ideal spraying, and ECMP is
+ * slower. */
 static void test_ethereal_is_spraying(void **state)
 {
     static const char *const patterns[] = {"alltoall", "shift:16", "shift:100",
@@ -199,7 +203,7 @@ static void test_ethereal_is_spraying(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* [CTCCL] 4.1: port rules load eight uplinks equally from one lane on. */
+/* [CTCCL] 4.1: port rules load eight uplinks equally, even with one lane. */
 static void test_dnlb_is_even(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
@@ -214,7 +218,8 @@ static void test_dnlb_is_even(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* [CTCCL], Fig. 7: an uplink fails; rules that drop keep the others equal. */
+/* [CTCCL], Fig. 7: if an uplink fails, rules that drop keep the others
+ * equal. */
 static void test_failed_uplink(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
@@ -233,16 +238,17 @@ static void test_failed_uplink(void **state)
     assert_true(drop.after.mean > 0.8);
     ASSERT_NEAR(drop.sum_bytes, 16 * 64 * MB, 1e-9);
     ASSERT_NEAR(through.sum_bytes, 16 * 64 * MB, 1e-9);
-    /* Both are slower than without the failure, by no more than one in seven. */
+    /* Both are slower than without the failure, but by no more than one
+     * seventh. */
     assert_true(drop.time_s > drop.bound_s);
     assert_true(drop.time_s < drop.bound_s * 8 / 7. * 1.01);
     assert_true(through.time_s < through.bound_s * 8 / 7. * 1.05);
     mrail_fabric_destroy(fabric);
 }
 
-/* [ParaLet] 4.1: n hosts of a leaf choose among n uplinks for each of m flows; the
- * fullest uplink is that of balls in bins. One leaf sends, to as many leaves as
- * hosts, so that no other link is full. */
+/* [ParaLet] 4.1: n hosts of a leaf choose among n uplinks for each of m flows.
+ * The fullest uplink is that of balls in bins. One leaf sends to as many leaves
+ * as it has hosts, so that no other link is full. */
 static void test_slowdown_is_balls_in_bins(void **state)
 {
     enum { N = 16, SEEDS = 400 };
@@ -300,7 +306,7 @@ static void test_patterns(void **state)
     static const struct {
         const char *text;
         uint32_t num;
-        uint32_t from, to; /* of the first message, by host */
+        uint32_t from, to; /* of the first message, as host indices */
     } cases[] = {{"ring", 8, 0, 1},        {"shift:3", 8, 0, 3},
                  {"alltoall", 56, 0, 1},   {"doubling", 8, 0, 1},
                  {"ring@odd", 4, 1, 3},    {"alltoall@4-6", 6, 4, 5},
@@ -330,7 +336,7 @@ static void test_patterns(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Both rails carry half of each message. */
+/* Each of the two rails carries half of each message. */
 static void test_rails(void **state)
 {
     mrail_fabric_t *fabric = fabric_of("host h[1-4]\nleaf l[1-2]\n"

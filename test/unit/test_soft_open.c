@@ -1,4 +1,4 @@
-/* Replacements of libc's open(): they pass the mode on only if a file may be
+/* Replacements of libc's open(), which pass the mode on only if a file may be
  * created. dlsym() is wrapped and returns functions of this test. */
 #include "config.h"
 
@@ -55,7 +55,7 @@ void *__wrap_dlsym(void *handle, const char *name)
                                            : __real_dlsym(handle, name);
 }
 
-/* A caller with another value in the third argument register. */
+/* Calls open() with another value in the third argument register. */
 static mode_t mode_of(int flags)
 {
     int (*volatile plain)(const char *, int, ...) = open;
@@ -84,8 +84,8 @@ static mode_t mode_of(int flags)
 static void test_mode(void **state)
 {
     assert_int_equal(mode_of(O_RDWR | O_TMPFILE), 0640);
-    assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640); /* a directory:
-                                                        * refused */
+    /* A directory, which is refused. */
+    assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640);
 }
 
 static void test_no_mode(void **state)

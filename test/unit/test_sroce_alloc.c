@@ -1,4 +1,5 @@
-/* Every allocation of the core fails once: no leak, no partial object. */
+/* Every allocation of the core fails once. There must be no leak and no partial
+ * object. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -11,7 +12,8 @@
 
 #include "softroce/core/sroce.h"
 
-/* Linked with --wrap: only calls of the core and of this test come here. */
+/* Linked with --wrap, so that only calls of the core and of this test come
+ * here. */
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
@@ -59,8 +61,8 @@ static const sroce_dev_params_t params = {
     .max_mtu = IBV_MTU_1024,
     .ops = {no_cq_event, no_async_event, no_qp_active, NULL}};
 
-/* 0 if all objects were created. ENOMEM if one was not: then it leaves nothing,
- * and the others can be destroyed. */
+/* Returns 0 if all objects were created. Returns ENOMEM if one was not. In that
+ * case nothing of it is left, and the others can be destroyed. */
 static int make_everything(void)
 {
     struct ibv_srq_attr sa = {.max_wr = 16, .max_sge = 1};
@@ -129,7 +131,8 @@ static void test_every_allocation(void **state)
         countdown = n;
         ret = make_everything();
         if (countdown != 0) {
-            assert_int_equal(ret, 0); /* no allocation was left to fail */
+            /* The last run has no allocation left to fail. */
+            assert_int_equal(ret, 0);
             break;
         }
         assert_int_equal(ret, ENOMEM);

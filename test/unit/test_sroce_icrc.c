@@ -14,7 +14,7 @@
 #include "softroce/core/icrc.h"
 #include "softroce/core/sroce.h"
 
-/* By the definition. */
+/* Computes the CRC by its definition. */
 static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t length)
 {
     while (length-- > 0) {
@@ -28,7 +28,7 @@ static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t length)
 
 static void test_check_value(void **state)
 {
-    /* Check value of CRC-32: "123456789" gives 0xCBF43926. */
+    /* The check value of CRC-32: "123456789" gives 0xCBF43926. */
     assert_int_equal(~sroce_crc32(~0u, "123456789", 9), 0xcbf43926u);
 }
 
@@ -60,7 +60,7 @@ static void test_powers(void **state)
 
         assert_int_equal(sroce_crc32_mul(12345, on),
                          crc_bitwise(12345, zeros, n));
-        /* The inverse: x^-n. */
+        /* The inverse, x^-n. */
         assert_int_equal(
             sroce_crc32_mul(on, sroce_crc32_x_pow(UINT32_MAX - 8 * n)),
             1u << 31);
@@ -85,7 +85,7 @@ static void test_incremental(void **state)
     }
 }
 
-/* The pseudo packet of the specification, bit by bit. */
+/* Builds the pseudo packet of the specification, bit by bit. */
 static uint32_t icrc_by_definition(uint16_t ip_id, uint32_t src, uint32_t dst,
                                    uint16_t sport, const uint8_t *bth,
                                    uint32_t length)

@@ -1,4 +1,4 @@
-/* QP state transitions, attributes, limits; edge cases of CQs, SRQs and
+/* QP state transitions, attributes and limits, and edge cases of CQs, SRQs and
  * keys. */
 #include "config.h"
 
@@ -33,7 +33,7 @@ static const int all_masks[] = {IBV_QP_CUR_STATE,
                                 IBV_QP_CAP,
                                 IBV_QP_DEST_QPN};
 
-/* A required attribute, and an illegal one. */
+/* A legal transition, with a required and an illegal attribute. */
 typedef struct move {
     enum ibv_qp_state from;
     enum ibv_qp_state to;
@@ -41,7 +41,7 @@ typedef struct move {
     int wrong;
 } move_t;
 
-/* Written from ibv_modify_qp(3), not from qp_moves.c. */
+/* Written from ibv_modify_qp(3), independently of qp_moves.c. */
 static const move_t rc_legal[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT,
      IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, IBV_QP_AV},
@@ -118,8 +118,8 @@ static void check_every_move(enum ibv_qp_type type)
                 check_legal(type, m);
                 continue;
             }
-            /* RESET and ERR are always legal. Others never are, whatever the
-             * attributes. */
+            /* Transitions to RESET and ERR are always legal. Any other
+             * transition outside the list is not, whatever the attributes. */
             for (unsigned bits = 0; bits < 2000; ++bits) {
                 int mask = IBV_QP_STATE | (int)(mrail_mix64(bits) & 0x1fffff);
                 int ok = (to == IBV_QPS_RESET) || (to == IBV_QPS_ERR);
@@ -212,7 +212,7 @@ static void test_posting_by_state(void **state)
     assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), EINVAL);
     net_qp_to(qp, IBV_QPS_ERR);
     net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
-    /* In ERR all work is accepted and flushed. */
+    /* In ERR, all work is accepted and flushed. */
     wr.wr_id = 9;
     assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), 0);
     assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), 0);
@@ -245,7 +245,7 @@ static void test_invalid_requests(void **state)
     wr.num_sge = 1;
     sge[0].length = 7;
     assert_int_equal(sroce_qp_post_send(w.side[0].qp[0], &wr, &bad), EINVAL);
-    /* The first request is posted, the second one is returned in bad_wr. */
+    /* The first request is posted, and the second one is returned in bad_wr. */
     wr.opcode = IBV_WR_SEND;
     wr.num_sge = 0;
     wr.next = &second;
@@ -339,8 +339,8 @@ static void test_keys(void **state)
     net_cleanup(&w);
 }
 
-/* With a secret, no key reveals another one. Keys work, grow and are reused
- * late, as without. */
+/* With a secret, no key reveals another one. As without a secret, keys work,
+ * grow and are reused late. */
 static void test_secret_keys(void **state)
 {
     sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_count = 4};
@@ -379,7 +379,8 @@ static void test_secret_keys(void **state)
     sroce_sim_destroy(sim);
 }
 
-/* A resize keeps pending completions. A destroyed QP leaves none in its CQs. */
+/* A resize keeps pending completions. A QP that is destroyed leaves none in its
+ * CQs. */
 static void test_cq_contents(void **state)
 {
     net_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
@@ -435,7 +436,7 @@ static void test_srq_resize(void **state)
     net_cleanup(&w);
 }
 
-/* The heap compared with a list: set, lower, delete, in random order. */
+/* Compares the heap with a list: set, lower and delete, in random order. */
 static void test_timer_heap(void **state)
 {
     enum { NUM = 300 };

@@ -11,8 +11,9 @@
 
 #define NOW (1000 * MRAIL_NS_PER_SEC)
 
-/* Reserved without a limit, returned with one. The limiter was never used: its
- * time must not go below zero, which would be the far future. */
+/* Bytes are reserved without a limit and returned with one. The limiter was
+ * never used. Its time must not go below zero, which would be the far
+ * future. */
 static void test_refund_of_uncapped(void **state)
 {
     sroce_bucket_t bucket;

@@ -1,7 +1,7 @@
 /*
  * Idle time and stalled time (stall_detect.c). Only in the second case does the
- * network cause a drop in throughput. Also: when a stall makes a path suspect,
- * and when it retires its lane.
+ * network cause a drop in throughput. The tests also cover when a stall makes a
+ * path suspect, and when it retires its lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -34,7 +34,7 @@ static void tick(mrail_ns_t after_ns)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Two lanes after a tick. */
+/* Connects two lanes, and lets one tick pass. */
 static void begin(void)
 {
     uint8_t packed[256];
@@ -42,7 +42,7 @@ static void begin(void)
     start(64);
     connect_lanes(0, 2);
     assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
-    mrail_rkey_pack(mem, packed); /* the peer's memory looks the same */
+    mrail_rkey_pack(mem, packed); /* the peer's memory has the same layout */
     assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
     mrail_stall_begin(engine);
     tick(TICK);
@@ -51,7 +51,7 @@ static void begin(void)
     assert_int_equal(lane_of(0)->stalled_ns, 0);
 }
 
-/* Ends the test with its work in flight. */
+/* Completes all work in flight, at the end of a test. */
 static void end(void)
 {
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer_of(0)->ops);
@@ -71,7 +71,7 @@ static void put(size_t length)
                      -EINPROGRESS);
 }
 
-/* The slot that a small PUT uses; and the other one. */
+/* Returns the slot that a small PUT uses. */
 static unsigned busy_slot(void)
 {
     assert_true((lane_of(0)->sched.inflight != 0) !=
@@ -113,7 +113,7 @@ static void test_no_completion(void **state)
     end();
 }
 
-/* The path becomes suspect meanwhile; stalled time continues. */
+/* The path becomes suspect in the meantime, but stalled time continues. */
 static void test_no_completion_for_long(void **state)
 {
     unsigned busy;
@@ -129,8 +129,8 @@ static void test_no_completion_for_long(void **state)
     end();
 }
 
-/* More work than the lanes have room for: each interval has completions, and
- * each tick has work in flight. */
+/* There is more work than the lanes have room for. Each interval has
+ * completions, and each tick has work in flight. */
 static void test_progress(void **state)
 {
     begin();
@@ -150,7 +150,7 @@ static void test_progress(void **state)
     end();
 }
 
-/* All completed since the last tick: that interval is unknown. */
+/* All work has completed since the last tick, so that interval is unknown. */
 static void test_all_completed(void **state)
 {
     unsigned busy;
@@ -166,7 +166,8 @@ static void test_all_completed(void **state)
 }
 
 /* The send of a message has no completion, and a peer with nothing to send need
- * not acknowledge it: neither idle nor stalled. The READ after it decides. */
+ * not acknowledge it. The lane is therefore neither idle nor stalled, until the
+ * READ after the message decides. */
 static void test_messages(void **state)
 {
     int byte = 1;
@@ -213,14 +214,14 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Answers the first probe of the path that is out. */
+/* Answers the first outstanding probe of the path. */
 static void answer_probe(unsigned slot)
 {
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->paths[slot].probes[0]});
 }
 
-/* Ticks until the lane is suspect. Its probe is answered. */
+/* Counts the ticks until the lane is suspect. Its probe is answered. */
 static unsigned ticks_to_suspicion(unsigned slot)
 {
     for (unsigned i = 1; i < 200; ++i) {
@@ -241,7 +242,7 @@ static void complete_on(const mrail_lane_t *lane)
     mrail_iface_progress(ifaces[0]);
 }
 
-/* Chunks complete one by one: each tick has work in flight, and no chunk is
+/* Chunks complete one by one. Each tick has work in flight, and no chunk takes
  * long. */
 static void move_for(unsigned busy, unsigned ticks)
 {
@@ -257,24 +258,24 @@ static void move_for(unsigned busy, unsigned ticks)
     }
 }
 
-/* A slow path gets more time after each suspicion. After a while without stalls
- * it gets less again. */
+/* A slow path gets more time after each suspicion. After a while without
+ * stalls, it gets less again. */
 static void test_suspicion_expires(void **state)
 {
     unsigned busy;
 
     busy = begin_busy();
     assert_int_equal(ticks_to_suspicion(busy), 3);
-    assert_int_equal(ticks_to_suspicion(busy), 3); /* at 6 */
-    assert_int_equal(ticks_to_suspicion(busy), 6); /* at 12 */
+    assert_int_equal(ticks_to_suspicion(busy), 3); /* at tick 6 */
+    assert_int_equal(ticks_to_suspicion(busy), 6); /* at tick 12 */
     move_for(busy, 20);                            /* half a second */
     assert_int_equal(ticks_to_suspicion(busy), 24);
-    move_for(busy, 60); /* one and a half */
+    move_for(busy, 60); /* 1.5 s */
     assert_int_equal(ticks_to_suspicion(busy), 3);
     end();
 }
 
-/* A busy lane that needs 100 ms for its work in flight. */
+/* Makes a lane busy that needs 100 ms for its work in flight. */
 static unsigned begin_slow(void)
 {
     unsigned busy = begin_busy();
@@ -285,7 +286,8 @@ static unsigned begin_slow(void)
     return busy;
 }
 
-/* The measured rate says how long the work takes: four times that is no wonder. */
+/* The measured rate says how long the work takes. Four times as long is not
+ * suspicious yet. */
 static void test_slow_lane(void **state)
 {
     unsigned busy = begin_slow();
@@ -294,7 +296,8 @@ static void test_slow_lane(void **state)
     end();
 }
 
-/* A lane without a rate, behind 100 ms of work of other lanes on its rail. */
+/* A lane without a rate waits behind 100 ms of work of other lanes on its
+ * rail. */
 static void test_new_lane_behind_others(void **state)
 {
     unsigned busy = begin_busy();
@@ -307,7 +310,8 @@ static void test_new_lane_behind_others(void **state)
     end();
 }
 
-/* Its probes wait in the same queue. Any answer shows that the path works. */
+/* The probes of the path wait in the same queue. Any answer shows that the path
+ * works. */
 static void test_late_answer(void **state)
 {
     unsigned busy = begin_slow();
@@ -326,7 +330,8 @@ static void test_late_answer(void **state)
     end();
 }
 
-/* Deadlines are met to a millisecond. */
+/* Runs the control thread every millisecond, so that deadlines are met to a
+ * millisecond. */
 static void run_for(unsigned ms)
 {
     for (unsigned i = 0; i < ms; ++i) {
@@ -334,7 +339,7 @@ static void run_for(unsigned ms)
     }
 }
 
-/* ... while the other path answers each probe at once. */
+/* As run_for(), but the other path answers each probe at once. */
 static void run_with_answers(unsigned other, unsigned ms)
 {
     for (unsigned i = 0; i < ms; ++i) {
@@ -345,7 +350,7 @@ static void run_with_answers(unsigned other, unsigned ms)
     }
 }
 
-/* The lane has done work before, in no time. */
+/* Starts a small PUT on a lane that has done work before, in almost no time. */
 static unsigned begin_used(void)
 {
     unsigned busy = begin_busy();
@@ -364,7 +369,7 @@ static void begin_suspect(unsigned busy)
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
 }
 
-/* A peer that has no time answers on no path. */
+/* A peer that has no time does not answer on any path. */
 static void test_silent_peer(void **state)
 {
     unsigned busy = begin_used();
@@ -378,8 +383,8 @@ static void test_silent_peer(void **state)
     end();
 }
 
-/* Its answers come at once when it has time again, those of other paths perhaps
- * first. */
+/* The answers come together when the peer has time again, possibly those of
+ * other paths first. */
 static void test_answers_in_a_burst(void **state)
 {
     unsigned busy = begin_used();
@@ -395,7 +400,7 @@ static void test_answers_in_a_burst(void **state)
 }
 
 /* Both paths were silent. The other one worked again after 200 ms, so this one
- * may need as much. */
+ * may take as long. */
 static void test_shared_silence(void **state)
 {
     unsigned busy = begin_used();
@@ -427,7 +432,7 @@ static void test_new_path_is_silent(void **state)
     end();
 }
 
-/* The other path answers at once, this one never. */
+/* The other path answers at once, but this one never does. */
 static void test_one_path_is_silent(void **state)
 {
     unsigned busy = begin_used();
@@ -440,15 +445,15 @@ static void test_one_path_is_silent(void **state)
     end();
 }
 
-/* Datagrams are answered, requests of this lane are not. The other lane is idle
- * and gets a READ, which completes. */
+/* Datagrams are answered, but requests of this lane are not. The other lane is
+ * idle and gets a READ, which completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;
 
     busy = begin_busy();
     sent.num_reads = 0;
-    while (ticks < 24) { /* at 3, 6, 12, 24 */
+    while (ticks < 24) { /* at ticks 3, 6, 12 and 24 */
         ticks += ticks_to_suspicion(busy);
     }
     assert_int_equal(ticks, 24);
@@ -474,7 +479,7 @@ static void test_stuck(void **state)
     end();
 }
 
-/* No request completes: no lane is worse than another. */
+/* If no request completes on any lane, no lane is worse than another. */
 static void test_not_stuck_alone(void **state)
 {
     unsigned busy, suspected = 0;
@@ -493,7 +498,7 @@ static void test_not_stuck_alone(void **state)
     end();
 }
 
-/* A completed WRITE that may not be visible yet, on a lane that is held. */
+/* A WRITE has completed but may not be visible yet, and its lane is held. */
 static void test_flush_with_held_lane(void **state)
 {
     mrail_ep_t *ep;
@@ -511,14 +516,15 @@ static void test_flush_with_held_lane(void **state)
     mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
-    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1); /* as any send does */
+    /* Any send does the same. */
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1);
     assert_int_equal(sent.num_reads, 0);
     assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
     progress();
     assert_int_equal(sent.num_reads, 0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->paths[busy].probes[0]});
-    if (health(busy) != MRAIL_HEALTH_UP) { /* a reply from before */
+    if (health(busy) != MRAIL_HEALTH_UP) { /* the reply is from before */
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PROBE_REPLY,
                          fake_now_ns);
@@ -533,8 +539,8 @@ static void test_flush_with_held_lane(void **state)
     end();
 }
 
-/* The same on a lane that is being closed. Once closed at both ends, it is
- * visible. */
+/* As in the previous test, but the lane is being closed. Once it is closed at
+ * both ends, the WRITE is visible. */
 static void test_flush_with_closing_lane(void **state)
 {
     mrail_ep_t *ep;
@@ -560,8 +566,8 @@ static void test_flush_with_closing_lane(void **state)
     end();
 }
 
-/* One flush has posted the READ. Another flush, or polling, must not complete
- * before the READ. */
+/* One flush has posted the READ. Another flush, with or without a completion,
+ * must not complete before the READ. */
 static void test_flush_behind_another_read(void **state)
 {
     mrail_ep_t *ep;

@@ -21,7 +21,7 @@ typedef struct {
 } other_t;
 
 static mrail_engine_t engine;
-static other_t others[2]; /* 0: on all rails, 1: not on rail 1 */
+static other_t others[2]; /* the first on all rails, the second not on rail 1 */
 static mrail_ns_t now_ns;
 
 static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
@@ -81,8 +81,8 @@ static void run(unsigned count)
     }
 }
 
-/* Bit r: the lane of rail r may be used after enough posts to spend all
- * tokens. */
+/* Returns a mask in which bit r is set if the lane of rail r may be used after
+ * enough posts to spend all tokens. */
 static unsigned usable(other_t *other)
 {
     mrail_fair_share_t *fair_share = mrail_throttle_fair_share(&other->peer);
@@ -133,7 +133,7 @@ static void test_same_rails(void **state)
     assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
-/* A peer without work, or with only undivided work, throttles no other peer. */
+/* A peer without work, or with undivided work only, throttles no other peer. */
 static void test_no_work(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);

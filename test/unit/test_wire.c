@@ -176,7 +176,7 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < length; ++i) {
             buf[i] = (uint8_t)mrail_rng_next(&rng);
         }
-        if (length > 3) { /* mostly pass the check of the magic number */
+        if (length > 3) { /* most messages pass the check of the magic number */
             buf[0] = 0x6d;
             buf[1] = 0x52;
             buf[2] = MRAIL_WIRE_VERSION;
@@ -202,7 +202,7 @@ static void test_addresses_fit_ucx(void **state)
     uint8_t buf[64];
     unsigned version;
 
-    /* Constant sizes, whatever the number of rails and the kind of GID. */
+    /* Sizes are constant, whatever the number of rails and the kind of GID. */
     assert_true(MRAIL_DEVICE_ADDR_SIZE <= MRAIL_DEVICE_ADDR_MAX);
     assert_true(MRAIL_IFACE_ADDR_SIZE <= MRAIL_IFACE_ADDR_MAX);
 
@@ -233,7 +233,8 @@ static void fill_more(mrail_wire_iface_addr_t *addr, unsigned count, int ipv4)
     }
 }
 
-/* Five more rails fit with mapped IPv4 addresses, two with others. */
+/* Five more rails fit with mapped IPv4 addresses, and two with other
+ * addresses. */
 static void test_address_names_further_rails(void **state)
 {
     uint8_t buf[MRAIL_IFACE_ADDR_SIZE];
@@ -257,7 +258,7 @@ static void test_address_names_further_rails(void **state)
         }
     }
     fill_more(&in, 2, 1);
-    in.more[1].gid[0] = 0xfd; /* one that is not mapped */
+    in.more[1].gid[0] = 0xfd; /* an address that is not mapped */
     mrail_iface_addr_encode(&in, buf);
     assert_int_equal(mrail_iface_addr_decode(&out, buf, &version), 0);
     assert_memory_equal(out.more[0].gid, in.more[0].gid, 16);

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The rules of mrail acl for Linux on both leaves, in place of the fabric's own: each
-# uplink carries its segment of an MPI_Alltoallv over the kernel's devices.  The same
-# job on plain ECMP follows.  Loads are printed only: the exchange is short, and its
-# lanes pull chunks, so faster lanes carry more.
+# The rules of mrail acl for Linux replace the fabric's own on both leaves.
+# Each uplink must carry its segment of an MPI_Alltoallv over the kernel's
+# devices. The same job follows on plain ECMP. Loads are only printed, because
+# the exchange is short and its lanes pull chunks, so faster lanes carry more.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 # shellcheck source=test/vm/mpi-lib.sh
 . "${top:?}/test/vm/mpi-lib.sh"
 
-# rules LEAF [OPTION]: what mrail acl prints for the leaf.
+# rules LEAF [OPTION]: prints the rules of mrail acl for the leaf.
 rules()
 {
     leaf=$1
@@ -32,7 +32,8 @@ on_leaves()
     done
 }
 
-# own_rules add|del: the fabric's own rules, which come first.
+# own_rules add|del: adds or deletes the fabric's own rules, which take
+# precedence.
 own_rules()
 {
     for l in 1 2; do
@@ -46,8 +47,9 @@ own_rules()
     done
 }
 
-# exchange NAME: the job, and in $log/NAME.sent for each leaf:
-# "LEAF BYTES BYTES BYTES BYTES BUSIEST", the last in parts per thousand of the mean.
+# exchange NAME: runs the job. $log/NAME.sent gets a line for each leaf, "LEAF
+# BYTES BYTES BYTES BYTES BUSIEST". The last is in parts per thousand of the
+# mean.
 exchange()
 {
     for l in 1 2; do
@@ -75,11 +77,12 @@ exchange()
     done <"$log/$1.sent"
 }
 
-# Uplinks count 14 bytes more for each packet, and ARP.  Packets come between the two
-# readings.  A lane on a wrong uplink would differ by a chunk at least.
+# Uplinks count 14 more bytes for each packet, and ARP. Packets may arrive
+# between the two readings. A lane on a wrong uplink would make a difference of
+# at least a chunk.
 by_rules()
 {
-    # shellcheck disable=SC2016 # awk's
+    # shellcheck disable=SC2016 # variables of awk
     awk 'FNR == NR { for (s = 1; s <= 4; ++s) sent[++all] = $(s + 1); next }
         /counter packets/ {
             sub(/.*counter packets /, "")
@@ -90,7 +93,7 @@ by_rules()
         END { exit bad || n != 8 }' "$log/acl.sent" "$log/nft"
 }
 
-result "the fabric's own rules go" 'ip rule del failed' own_rules del
+result "the fabric's own rules are deleted" 'ip rule del failed' own_rules del
 result 'both leaves take the rules of mrail acl' \
     "$(last "$log/rules1.err")$(last "$log/rules2.err")" on_leaves rules
 exchange acl
@@ -99,7 +102,7 @@ for l in 1 2; do
 done >"$log/nft" 2>&1
 result 'each uplink carries the bytes of its rule, both ways' \
     "$(paste -sd ';' "$log/acl.sent")" by_rules
-result 'their undo is accepted' \
+result 'both leaves accept their undo rules' \
     "$(last "$log/undo1.err")$(last "$log/undo2.err")" on_leaves undo --undo
 exchange ecmp
 result "the fabric's own rules are back" 'ip rule add failed' own_rules add

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Failures: a queue pair in error, a host's link down, a spine down. A verbs
-# program sees the events, and an MPI job on the transport continues.
+# Failures: a queue pair in error, the link of a host down, a spine down. A
+# verbs program gets the events, and an MPI job on the transport continues.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 # shellcheck source=test/vm/mpi-lib.sh
 . "${top:?}/test/vm/mpi-lib.sh"
 
-# The port is seen to go and to come back.
+# The program must report that the port goes down and comes up.
 "$build/vm_events" port rxe2 >"$log/port" 2>&1 &
 watcher=$!
 await 5 grep -q ready "$log/port"
@@ -20,7 +20,7 @@ result 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
 end $watcher
 
 # host_back HOST: restores the routes and neighbours that the link of a host of
-# leaf 1 lost, as fabric.sh set them.
+# leaf 1 has lost, as fabric.sh set them.
 host_back()
 {
     own=$(address_of "$1")
@@ -42,7 +42,7 @@ host_back()
 }
 host_back 2
 
-# both MODE PORT: both ends of vm_events MODE, on hosts 4 and 2.
+# both MODE PORT: runs both ends of vm_events MODE, on hosts 4 and 2.
 both()
 {
     timeout 60 "$build/vm_events" "$1" rxe4 listen "$2" >"$log/$1.listen" \
@@ -66,16 +66,17 @@ host_back 2
 result 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
-# In the middle of a job: hosts 1 and 2 have sent 1 MB, and send as much after it.
+# The middle of a job is when hosts 1 and 2 have sent 1 MB and will send as
+# much again.
 middle=1000000
-# Into $sent: bytes that hosts 1 and 2 have sent.
+# Sets $sent to the bytes that hosts 1 and 2 have sent.
 sum_sent()
 {
     read -r sent </sys/class/net/r1/statistics/tx_bytes
     read -r more </sys/class/net/r2/statistics/tx_bytes
     sent=$((sent + more))
 }
-# shellcheck disable=SC2317 # by await
+# shellcheck disable=SC2317 # called by await
 has_sent()
 {
     sum_sent
@@ -91,7 +92,7 @@ fault()
     sent_before=$sent
     await 40 has_sent && "$@" && sum_sent && echo $sent >"$log/$name.sent"
 )
-# was_middle NAME: to be said when the job has ended.
+# was_middle NAME: call it when the job has ended.
 was_middle()
 {
     sum_sent
@@ -101,22 +102,24 @@ was_middle()
         [ $((sent - ${at:-sent})) -gt $middle ]
 }
 
-# A spine fails under a job: its ports take the others, all data is right.
+# A spine fails during a job. The other spines take its ports, and all data is
+# right.
 fault spine-down "$vm/fabric.sh" spine 1 down &
 checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$build/mpi_exchange" --until "$log/spine-down.sent" --bytes 1000000
 was_middle spine-down
 "$vm/fabric.sh" spine 1 up
 
-# A queue pair fails under a job, by shim, thrice; each time after the first it
-# is the QP of a lane that came back, for each rail has but one.
+# A shim fails a queue pair three times during a job. After the first time, it
+# is always the QP of a lane that has been restored, because each rail has only
+# one.
 status=0
 job requests-fail 60 2 -x ERRORS="$build/.libs/libtest-errors.so" \
     -x MRAIL_TEST_ERROR_LOG="$log/errors" -x MRAIL_TEST_ERROR_TIMES=3 \
     -x MRAIL_TEST_ERROR_STATUS=12,2,13 -x MRAIL_TEST_ERROR_AFTER=15 \
     -x UCX_MRAIL_LANES_PER_RAIL=1 -- \
     "$build/mpi_exchange" --seconds 3 --bytes 600000 || status=$?
-result 'requests fail under a job: all data is right' \
+result 'requests fail during a job: all data is right' \
     "exit status $status: $(last "$log/requests-fail.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/requests-fail.out")" = 1 ]
 for cause in 'transport retry counter exceeded' 'local QP operation error' \
@@ -124,34 +127,34 @@ for cause in 'transport retry counter exceeded' 'local QP operation error' \
     result "by a $cause" "$(paste -sd ';' "$log/errors")" \
         grep -qE "^rxe3 qp 0x[0-9a-f]+: $cause\$" "$log/errors"
 done
-# The event of a QP in error may be there before its completion is looked at.
+# The event of a QP in error may arrive before its completion is polled.
 result 'the rail and the cause are named' \
     "$(last "$log/requests-fail.out")" grep -qE \
     'rxe3:1: lane .* fails \((transport retry counter exceeded|last WQE reached)' \
     "$log/requests-fail.out"
-result 'its lane came back' "$(last "$log/requests-fail.out")" \
+result 'its lane is restored' "$(last "$log/requests-fail.out")" \
     [ "$(grep -c 'rxe3:1: a lane is up again' "$log/requests-fail.out")" -ge 2 ]
-result 'each was a lane given up' \
+result 'each error closed a lane' \
     "$(grep -o '"lanes_failed": [0-9]*' "$log/requests-fail.stats/1.json")" \
     grep -qE '"lanes_failed": ([3-9]|[1-9][0-9])' \
     "$log/requests-fail.stats/1.json"
 
-# A rail fails under a job: the other rail takes over its work.
+# A rail fails during a job. The other rail takes over its work.
 fault rail-down ip link set r2 down &
 status=0
 job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \
     --bytes 1000000 || status=$?
 was_middle rail-down
 host_back 2
-result 'a rail fails under a job: all data is right' \
+result 'a rail fails during a job: all data is right' \
     "exit status $status: $(last "$log/rail-down.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/rail-down.out")" = 1 ]
-result 'its lanes were closed, and what they had sent again' \
+result 'its lanes were closed, and their work was replayed' \
     "$(last "$log/rail-down.out")" \
     grep -q '"lanes_failed": [1-9]' "$log/rail-down.stats"/*.json
 
-# Both rails of a process fail: the job ends, soon and with a sentence.
-# shellcheck disable=SC2317 # by fault
+# Both rails of a process fail. The job ends soon, with a message.
+# shellcheck disable=SC2317 # called by fault
 both_down()
 {
     ip link set r2 down && ip link set r1 down
@@ -167,16 +170,17 @@ echo "exit status $status" >>"$log/rails-down.out"
 took=$(($(cut -d . -f 1 /proc/uptime) - began))
 host_back 1
 host_back 2
-result 'all rails fail under a job: it ends within 40 s' \
+result 'all rails fail during a job: it ends within 40 s' \
     "exit status $status after $took s" \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
 cat "$log/rails-down.out" "$log/rails-down.err" \
     "$log/rails-down.stats"/*.err >"$log/rails-down.said"
-result 'it says that the peer cannot be reached' \
+result 'a message says that the peer cannot be reached' \
     "$(last "$log/rails-down.said")" \
     grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
     "$log/rails-down.said"
-result 'and which rails led there, and that the job ends' "$(last "$log/rails-down.said")" \
+result 'a message names the rails to the peer and says that the job ends' \
+    "$(last "$log/rails-down.said")" \
     grep -qE \
     'lost a peer for good.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
     "$log/rails-down.said"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Packets on the wire: each lane has the UDP source port that mrail computed, in both
-# directions and for acknowledgements, and the uplinks carry the ports of their segment.  Two NICs on a leaf with two lanes each, four
-# uplinks: DNLB gives every uplink one lane.
+# Packets on the wire. Each lane has the UDP source port that mrail computed,
+# in both directions and for acknowledgements, and the uplinks carry the ports
+# of their segment. Two NICs on a leaf have two lanes each, and the leaf has
+# four uplinks, so DNLB gives every uplink one lane.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -33,7 +34,7 @@ end "$wire2"
 result 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
     [ "$(cat "$log/wire1" "$log/wire2" | grep -c ' lost 0$')" = 2 ]
 
-# The lanes as the ranks wrote them down: "ADDRESS QPN SPORT".
+# The lanes as the ranks recorded them: "ADDRESS QPN SPORT".
 for h in 1 2 3 4; do
     echo "rxe$h $(address_of $h)"
 done >"$log/addresses"
@@ -41,7 +42,7 @@ cat "$log/two-lanes.stats"/*.json | tr -d '",{}' |
     awk '$1 == "peer:" { print $6, $10, $12 }' |
     awk 'FNR == NR { addr[$1] = $2; next } { print addr[$1], $2, $3 }' \
         "$log/addresses" - >"$log/lanes"
-# shellcheck disable=SC2016 # awk's
+# shellcheck disable=SC2016 # variables of awk
 result 'each rank has four lanes, one in each segment of the ports' \
     "$(paste -sd ';' "$log/lanes")" awk '
     { ++n[substr($1, 1, 7) " " int(($3 - 49152) / 4096)]; ++all }
@@ -50,8 +51,8 @@ result 'each rank has four lanes, one in each segment of the ports' \
         exit all != 8
     }' "$log/lanes"
 
-# Every packet to a lane has the lane's port. Each lane saw both kinds: requests
-# in one direction, answers in the other.
+# Every packet to a lane must have the port of the lane. Each lane must have
+# had both requests in one direction and answers in the other.
 awk '
     FNR == NR { port[$1 " " $2] = $3; next }
     $1 == "flow" && $11 == 0 {
@@ -73,7 +74,7 @@ awk '
 result 'requests and acknowledgements have the port of their lane' \
     "$(head -n 1 "$log/wrong")" [ ! -s "$log/wrong" ]
 
-# Bytes that each uplink sent are those of the flows of its segment.
+# The bytes that each uplink sent must be those of the flows of its segment.
 for leaf in 1 2; do
     awk -v leaf=$leaf '
         FILENAME ~ /before/ { for (s = 1; s <= 4; ++s) before[s] = $s; next }
@@ -86,7 +87,7 @@ for leaf in 1 2; do
         }
         END {
             for (s = 1; s <= 4; ++s) {
-                # ARP between leaf and spine is all that may come on top.
+                # Only ARP between leaf and spine may come on top.
                 if (sent[s] < want[s] || sent[s] > want[s] + 1000 ||
                     want[s] < 100000) {
                     print "uplink " s ": " sent[s] " bytes, of its ports " \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A busy queue pair moves to other source ports, by SQD, and so to other
-# uplinks: nothing is lost, and the wire shows the ports.
+# A busy queue pair moves to other source ports, by SQD, and thus to other
+# uplinks. Nothing is lost, and the wire shows the ports.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -10,7 +10,7 @@ ports='49153 54000 58000 65000' # one in each segment
 ip netns exec leaf1 "$build/vm_wire" h1 >"$log/wire" 2>&1 &
 wire=$!
 await 5 grep -q ready "$log/wire"
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 timeout 40 "$build/vm_repath" rxe3 listen 7001 $ports >"$log/listen" 2>&1 &
 server=$!
 status=0
@@ -20,7 +20,7 @@ timeout 40 "$build/vm_repath" rxe1 127.0.0.1 7001 $ports >"$log/connect" 2>&1 ||
 wait $server || status=$?
 end $wire
 "$vm/fabric.sh" uplinks 1 >"$log/after"
-result 'a busy queue pair moves by SQD: every message once, in order, whole' \
+result 'a busy queue pair moves by SQD: each message arrives once, in order and whole' \
     "$(last "$log/connect"); $(last "$log/listen")" [ $status = 0 ]
 
 seen()
@@ -29,14 +29,14 @@ seen()
         '$1 == "flow" && $2 == from && $column > 0 { print $4 }' "$log/wire" |
         paste -sd ' '
 }
-result 'its requests take the ports in turn' \
+result 'the requests use the ports in turn' \
     "on the wire: $(seen 10.10.1.2 7)" \
     [ "$(seen 10.10.1.2 7)" = "$ports" ]
-result 'so do its acknowledgements' "on the wire: $(seen 10.10.2.2 9)" \
+result 'the acknowledgements use the ports in turn' "on the wire: $(seen 10.10.2.2 9)" \
     [ "$(seen 10.10.2.2 9)" = "$ports" ]
 paste -d ' ' "$log/before" "$log/after" | awk '{
         for (s = 1; s <= 4; ++s) if ($(s + 4) - $s < 1000000) exit 1
     }'
-result 'each uplink carried a part' \
+result 'each uplink carried part of the traffic' \
     "$(cat "$log/before"), then $(cat "$log/after")" [ $? = 0 ]
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The software device against the kernel's on one wire: softroce in the
-# namespace "soft", 10.99.1.1; rdma_rxe as rxew, 10.99.1.2.  No code of ours is
-# at both ends.
+# The software device and the kernel's device on one wire: softroce in the
+# namespace "soft", 10.99.1.1, and rdma_rxe as rxew, 10.99.1.2. At most one end
+# of each test is code of this tree.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -16,8 +16,8 @@ rule add pref 5 iif w0 lookup local
 neigh replace 10.99.1.1 dev w0 lladdr 02:00:00:00:09:01
 neigh replace 10.99.1.2 dev w0 lladdr 02:00:00:00:09:02
 END
-# Segments of a burst would be seen as one packet here: let the sender's
-# stack cut them before the wire, as a NIC does.
+# The segments of a burst would be captured as one packet here. Let the
+# sender's stack split them before the wire, as a NIC does.
 ip -n soft -batch - <<'END'
 addr add 10.99.1.1/24 dev s0
 link set s0 up
@@ -26,11 +26,11 @@ neigh replace 10.99.1.2 dev s0 lladdr 02:00:00:00:09:02
 link set s0 gso_max_segs 1
 END
 rdma link add rxew type rxe netdev w0
-# rdma_rxe has 512 KB under way and knows nothing of the software device's
-# credit: let the socket hold that.
+# rdma_rxe has 512 KB in flight and does not know the credit of the software
+# device, so the socket must hold that much.
 echo 4194304 >/proc/sys/net/core/rmem_max
 
-# soft COMMAND...: runs it on a software rail, with ICRC as $icrc says.
+# soft COMMAND...: runs it on a software rail, with ICRC as set by $icrc.
 icrc=on
 soft()
 {
@@ -39,8 +39,8 @@ soft()
         -- "$@"
 }
 
-# ends NAME SERVER CLIENT: two shell commands; $port is new.  0 if both end
-# well.  Logs in $log/NAME.server and .client.
+# ends NAME SERVER CLIENT: runs two shell commands, with a new $port. Succeeds
+# if both do. Logs are in $log/NAME.server and $log/NAME.client.
 ends()
 {
     eval "$2" >"$log/$1.server" 2>&1 &
@@ -52,7 +52,8 @@ ends()
     return $ends_status
 }
 
-# data NAME OPTION...: vm_data; the kernel's end listens, the soft one prints.
+# data NAME OPTION...: runs vm_data. The kernel's end listens, and the software
+# end prints.
 data()
 {
     data_name=$1
@@ -88,7 +89,7 @@ for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
         }'
 done
 ip -n soft link set s0 gso_max_segs 64
-# Bursts; the first burst had the small ones.
+# Messages in bursts. The small ones were in the first run.
 data 'up to 16 MB' --rc --min 65535 --timeout 15
 
 note 'programs we did not write'
@@ -102,7 +103,7 @@ else
 fi
 for program in ib_write_bw ib_read_bw; do
     settings='-s 4096 -n 200'
-    # It takes the other end's limit for its own.
+    # ib_read_bw takes the limit of the other end for its own.
     [ $program != ib_read_bw ] || settings="$settings -o 8"
     port=$((port + 1))
     options="-F -p $port $settings"
@@ -126,22 +127,22 @@ for program in ib_write_bw ib_read_bw; do
     fi
 done
 
-# 1 % of the packets are lost, both ways.
+# 1 % of the packets are lost, in both directions.
 tc qdisc add dev w0 root netem loss 1%
 tc -n soft qdisc add dev s0 root netem loss 1%
 data '1 % loss' --rc --max 1048576 --timeout 15
-# 1 % have a bit flipped: only the ICRC can see it.
+# 1 % of the packets have a flipped bit, which only the ICRC can detect.
 tc qdisc change dev w0 root netem corrupt 1%
 tc -n soft qdisc change dev s0 root netem corrupt 1%
 data '1 % damaged' --rc --max 1048576 --timeout 15
 tc qdisc del dev w0 root
 tc -n soft qdisc del dev s0 root
 
-# That the kernel looks at all: without ICRCs it takes nothing.
+# Make sure that the kernel checks ICRCs: without them it must accept nothing.
 icrc=off
 port=$((port + 1))
 options='--rc --max 64 --timeout 14'
-# shellcheck disable=SC2086 # words are wanted
+# shellcheck disable=SC2086 # word splitting is intended
 {
     timeout 40 "$build/vm_data" rxew 10.99.1.1 $port $options >/dev/null 2>&1 &
     other=$!
@@ -149,7 +150,7 @@ options='--rc --max 64 --timeout 14'
         >"$log/off" 2>"$log/off.err"
 }
 end $other
-result 'without ICRCs the kernel takes nothing' \
+result 'without ICRCs, the kernel accepts no packet' \
     "$(last "$log/off")$(last "$log/off.err")" \
     grep -q 'retry counter exceeded' "$log/off.err"
 finish

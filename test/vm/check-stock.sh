@@ -1,12 +1,13 @@
 #!/bin/sh
-# The peer: Open MPI on stock UCX (rc_v) on the same devices.  Where this does
-# not run, the ground is at fault, not the transport.
+# The baseline: Open MPI on stock UCX (rc_v) on the same devices. If this does
+# not run, the test environment is the cause, not the transport.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 
-# rdma_rxe puts no network type into UD completions, so UCX must not look; and
-# its GID 0 is link-local.  Long receive queues take long to register here.
+# rdma_rxe puts no network type into UD completions, so UCX must not read it.
+# Its GID 0 is link-local. Long receive queues take a long time to register
+# here.
 status=0
 timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
     --mca pml_ucx_tls any --mca pml_ucx_devices any \

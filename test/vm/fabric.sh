@@ -32,7 +32,8 @@ address_of()
     echo "10.10.$(leaf_of "$1").$((2 + ($1 + 1) % 2))"
 }
 
-# in_ns NAMESPACE COMMAND...: for its batch; "host" is the first namespace.
+# in_ns NAMESPACE COMMAND...: adds the command to the batch of the namespace.
+# "host" is the first namespace.
 in_ns()
 {
     name=$1
@@ -40,7 +41,7 @@ in_ns()
     echo "$*" >>"$batch/$name"
 }
 
-# Neighbours are written down: nothing here waits for ARP.
+# Neighbours are set statically, so that nothing waits for ARP.
 host()
 {
     leaf=$(leaf_of "$1")
@@ -52,7 +53,7 @@ host()
     in_ns host addr add "$addr/24" dev "r$1"
     in_ns host link set "r$1" up
     in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr "$leaf_mac"
-    # UCX and rdma_cm ask for the hardware address of the own address, too.
+    # UCX and rdma_cm also ask for the hardware address of the own address.
     in_ns host neigh replace "$addr" dev "r$1" lladdr "$mac"
     in_ns host rule add pref 5 iif "r$1" lookup local
     for other in 1 2 3 4; do
@@ -77,15 +78,15 @@ link()
     in_ns "spine$2" route add "10.10.$1.0/24" via "$net.1"
 }
 
-# The route of segment S; the kernel drops it when the link goes down, and then
-# ECMP, in the main table, has the packet.
+# The route of segment S. The kernel drops it when the link goes down, and ECMP
+# in the main table then takes over.
 segment_route()
 {
     echo "route replace 10.10.$((3 - $1)).0/24" \
         "via 10.20.$(($1 * 10 + $2)).2 table $((100 + $2))"
 }
 
-# ECMP over the uplinks SPINE...
+# Sets ECMP over the uplinks SPINE...
 ecmp_route()
 {
     leaf=$1
@@ -153,7 +154,7 @@ fabric_up()
     rdma -b "$batch/devices"
 }
 
-# All others are up.
+# All other links are up.
 spine()
 {
     spine=$1 state=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Process 1 of the machine: sets up, runs the checks, switches off.  Its output
-# is the second serial port, which is contrib/vm's standard output.
+# Process 1 of the machine: sets it up, runs the checks, and powers off. Its
+# output is the second serial port, which is contrib/vm's standard output.
 set -u
 # shellcheck source=/dev/null
 . /vm/env
@@ -56,12 +56,12 @@ for check in ${checks:-perftest stock mpi ports acl repath events soft}; do
     status=0
     timeout -k 5 200 "$top/test/vm/check-$check.sh" || status=$?
     [ $status -le 1 ] ||
-        echo "not ok - $check runs to its end: exit status $status"
+        echo "not ok - $check ends normally: exit status $status"
     echo "        $check: $(($(cut -d . -f 1 /proc/uptime) - began)) s"
 done
 dmesg >/vm/log/dmesg
 if grep -E 'BUG:|WARNING:|Oops|Call Trace' /vm/log/dmesg >/vm/log/oops; then
-    echo "not ok - the kernel is content: $(head -n 1 /vm/log/oops)"
+    echo "not ok - the kernel reports no error: $(head -n 1 /vm/log/oops)"
 fi
 echo "vm: the end"
 off

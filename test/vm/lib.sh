@@ -1,32 +1,34 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the checks in the machine: what test/lib.sh has, and more.  Each check
+# Sourced by the checks in the machine. It extends test/lib.sh. Each check
 # leaves its logs in /vm/log, which is build/vm/share/log outside.
 #
-# From the environment: top, build, stage (test/vm/guest.sh).
+# The environment provides top, build and stage (test/vm/guest.sh).
 
 : "${top:?}" "${build:?}" "${stage:?}"
 # shellcheck source=test/lib.sh
 . "$top/test/lib.sh"
-# Each process of a job would load libraries of X11, OpenCL and XML by it.
+# Otherwise each process of a job would load the libraries of X11, OpenCL and
+# XML.
 export HWLOC_PLUGINS_PATH=/nowhere
 vm=$top/test/vm
 log=/vm/log/$(basename "$0" .sh)
 mkdir -p "$log"
 
-# end PROCESS: it is stopped and waited for, without a word of the shell's.
+# end PROCESS: stops a process and waits for it, without a message from the
+# shell.
 end()
 {
     kill "$1" 2>/dev/null
     wait "$1" 2>/dev/null
 }
 
-# Progress, with the time.
+# Prints the progress, with the time.
 note()
 {
     printf '# [%4.0fs]   %s\n' "$(cut -d ' ' -f 1 /proc/uptime)" "$*"
 }
 
-# result NAME WHY COMMAND...: ok if the command succeeds.
+# result NAME WHY COMMAND...: reports ok if the command succeeds.
 result()
 {
     what=$1 why=$2
@@ -38,20 +40,21 @@ result()
     fi
 }
 
-# last FILE: the last line with a message, as the reason of a failure.
+# last FILE: prints the last line with a message, as the reason of a failure.
 last()
 {
     grep -v '^[[:space:]]*$' "$1" 2>/dev/null | tail -n 1 | cut -c 1-160
 }
 
-# listens_in NAMESPACE PORT: a process of the namespace listens on the TCP port.
+# listens_in NAMESPACE PORT: succeeds if a process of the namespace listens on
+# the TCP port.
 listens_in()
 {
     hex=$(printf ':%04X 0+:0000 0A' "$2")
     ip netns exec "$1" grep -qE "$hex" /proc/net/tcp /proc/net/tcp6
 }
 
-# address_of HOST, as in fabric.sh
+# address_of HOST: as in fabric.sh.
 address_of()
 {
     echo "10.10.$((($1 + 1) / 2)).$((2 + ($1 + 1) % 2))"

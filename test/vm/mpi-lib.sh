@@ -3,14 +3,14 @@
 
 : "${stage:?}" "${log:?}" "${vm:?}"
 mrail=$stage/bin/mrail
-# Ranks wait for each other on two emulated processors: yield.
+# Ranks wait for each other on two emulated processors, so they yield.
 export OMPI_MCA_mpi_yield_when_idle=1
-# mpirun talks to its ranks over an interface that stays up.
+# mpirun communicates with its ranks over an interface that stays up.
 export OMPI_MCA_oob_tcp_if_include=lo
 
-# job NAME SECONDS NP [RUN OPTION...] -- PROGRAM [ARG...]: an MPI job on the
-# transport, two nodes.  Logs in $log/NAME.{out,err}, counters in
-# $log/NAME.stats.  The exit status is mpirun's.
+# job NAME SECONDS NP [RUN OPTION...] -- PROGRAM [ARG...]: runs an MPI job on
+# the transport, on two nodes. Logs are in $log/NAME.{out,err}, and counters in
+# $log/NAME.stats. The exit status is that of mpirun.
 job()
 {
     name=$1 seconds=$2 np=$3
@@ -24,14 +24,14 @@ job()
     note "$name"
     rm -rf "$log/$name.stats"
     mkdir "$log/$name.stats"
-    # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2086 # word splitting is intended
     STATS=$log/$name.stats timeout -k 5 "$seconds" "$mrail" run -np "$np" \
         -x UCX_TLS=mrail,self -x UCX_MRAIL_UPLINKS=4 -x STATS \
         --oversubscribe $options -- "$vm/rank.sh" "$@" >"$log/$name.out" 2>"$log/$name.err"
 }
 
-# checked_job as job: the programs print their own results; then that there is
-# nothing on stderr and that the transport carried all ranks.
+# checked_job: as job, for programs that print their own results. Also checks
+# that stderr is empty and that the transport carried all ranks.
 checked_job()
 {
     status=0

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Usage: rank.sh COMMAND...
-# Runs COMMAND as one rank of an MPI job on two emulated nodes.  The lower half of
+# Runs COMMAND as one rank of an MPI job on two emulated nodes. The lower half of
 # the ranks uses hosts 1 and 2 of the fabric, the upper half hosts 3 and 4.
-#   STATS     folder for the counters of each rank
-#   RANK_ERR  file that also receives the rank's stderr, because mpirun may lose the
-#             last lines when it ends a job
-#   ERRORS    the library test/rail/error_shim.c, for the first device of the upper
-#             half
+#   STATS     directory for the counters of each rank
+#   RANK_ERR  file that also receives the rank's stderr, because mpirun may lose
+#             the last lines when it ends a job
+#   ERRORS    the library test/rail/error_shim.c, for the first device of the
+#             upper half
 if [ $((OMPI_COMM_WORLD_RANK * 2)) -lt "$OMPI_COMM_WORLD_SIZE" ]; then
     one=rxe1 two=rxe2
 else

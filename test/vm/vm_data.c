@@ -1,14 +1,20 @@
 /*
- * All operations between two devices, in both directions, all data checked.
+ * All operations between two devices, in both directions, with all data
+ * checked.
  *
  * usage: vm_data DEVICE listen|HOST PORT [--name PREFIX]
- *                [--min BYTES] [--max BYTES] [--rc | --ud] [--sl N] [--timeout N]
+ *                [--min BYTES] [--max BYTES] [--rc | --ud] [--sl N]
+ *                [--timeout N]
  *
- * The end with --name prints the result lines, "ok - PREFIX: WHAT"; both ends
- * have the same sizes and kind.  --rc: SEND, a run of SENDs, WRITE, WRITE with
- * immediate, READ, atomics, --min (1) to --max.  --ud: datagrams.  --sl: what
- * wc.sl must be of datagrams received here (2: IPv4, which UCX relies on).
- * --timeout: local ACK timeout exponent, 18 is one second.
+ * The end with --name prints the result lines, "ok - PREFIX: WHAT". Both ends
+ * have the same sizes and kind.
+ *
+ *   --rc       SEND, a run of SENDs, WRITE, WRITE with immediate, READ and
+ *              atomics, from --min (1) to --max bytes
+ *   --ud       datagrams
+ *   --sl       the value that wc.sl must have for datagrams received here (2
+ *              means IPv4, which UCX relies on)
+ *   --timeout  exponent of the local ACK timeout; 18 is one second
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -22,7 +28,7 @@
 #include <string.h>
 
 #define MAX_BYTES (16u << 20)
-#define GUARD 64 /* bytes before and after a message that must not change */
+#define GUARD 64 /* bytes before and after a message, which must not change */
 #define GUARD_BYTE 0xa5
 #define GRH 40
 #define QKEY 0x1234567
@@ -36,13 +42,13 @@ typedef struct data {
     vm_end_t theirs;
     uint8_t *source;   /* sent by this end, or READ from it */
     uint8_t *target;   /* received by this end, between guards */
-    struct ibv_mr *mr; /* of both, source first */
-    size_t area;       /* of each */
+    struct ibv_mr *mr; /* for both areas, source first */
+    size_t area;       /* size of each area */
     const char *name;
     uint32_t min, max;
     int ud, sl;
     uint8_t timeout; /* local ACK timeout exponent */
-    char why[200];   /* empty: no error at this end */
+    char why[200];   /* empty if this end has no error */
 } data_t;
 
 typedef void (*transfer_func_t)(data_t *d, int active, uint32_t bytes,
@@ -266,7 +272,8 @@ static uint32_t run_bytes(uint32_t i)
     return 1 + i * 283 % RUN_BYTES;
 }
 
-/* Many SENDs in flight: order, and a loss in the middle. */
+/* Sends many messages that are in flight together. Tests their order, and a
+ * loss in the middle. */
 static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     struct ibv_send_wr wr = {0};
@@ -315,7 +322,8 @@ static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
     return before;
 }
 
-/* FAA with a carry beyond 32 bits; a CSWAP that succeeds and one that fails. */
+/* A fetch-and-add with a carry beyond 32 bits, a compare-and-swap that
+ * succeeds, and one that fails. */
 static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     const uint64_t start = 0xfffffff0ull, add = 0x100000003ull;
@@ -354,8 +362,8 @@ static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
 
 /* ---- datagrams ---- */
 
-/* Source: IBA annex A17.4: the header of an IPv4 packet is in the last 20 of
- * the 40 bytes. */
+/* The header of an IPv4 packet is in the last 20 of the 40 bytes. Source: IBA
+ * annex A17.4. */
 static void check_grh(data_t *d, const struct ibv_wc *wc)
 {
     const uint8_t *ip = d->target + GUARD + 20;
@@ -440,7 +448,8 @@ static void ud_connect(data_t *d)
 
 /* ---- results ---- */
 
-/* Afterwards both ends have both results; the end with a name prints them. */
+/* Exchanges the results, so that both ends have both. The end with a name
+ * prints them. */
 static void result(data_t *d, const char *what, int from, double seconds)
 {
     char theirs[sizeof(d->why)];
@@ -499,7 +508,7 @@ static void check_rc(data_t *d)
         each_size(d, ops[i].what, ops[i].transfer, sizes,
                   sizeof(sizes) / sizeof(sizes[0]));
     }
-    if (d->min == 0) { /* these have sizes of their own */
+    if (d->min == 0) { /* these tests have their own sizes */
         each_size(d, "32 SENDs under way", do_run, once, 3);
         each_size(d, "atomics", do_atomic, once, 1);
     }

@@ -2,13 +2,14 @@
  * Errors and events of a device, as a program sees them.
  *
  * usage: vm_events port DEVICE
- *          prints "ready", then each asynchronous event's name, until killed
+ *          prints "ready", then the name of each asynchronous event, until it
+ *          is killed
  *        vm_events qp DEVICE listen|HOST PORT
- *          the listening end moves its queue pair to error while the other has
- *          requests under way; both check the completions
+ *          the listening end moves its queue pair to the error state while the
+ *          other end has requests in flight; both check the completions
  *        vm_events path DEVICE listen|HOST PORT
- *          the connecting end sends, prints "sending" and goes on until a
- *          completion is an error, at most 30 s; then checks what follows it
+ *          the connecting end sends, prints "sending", and continues until a
+ *          completion is an error, for at most 30 s; it then checks the rest
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -76,8 +77,8 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
     return attr.qp_state;
 }
 
-/* `first` is the status that ended the queue pair; the other `rest` are
- * flushed. */
+/* Checks that the `rest` requests behind the failed one complete as flushed,
+ * and that the queue pair is in the error state. */
 static void expect_flushed(vm_pair_t *pair, struct ibv_qp *qp, unsigned rest)
 {
     struct ibv_wc wc;
@@ -166,8 +167,8 @@ static void path_connects(vm_pair_t *pair, struct ibv_qp *qp)
         usleep(1000);
         post_send(qp);
     }
-    /* Linux 6.1: retries exceeded, or a local error (no route). 6.12 may flush
-     * all requests, including the first one. */
+    /* In Linux 6.1, the first status is retries exceeded or a local error (no
+     * route). 6.12 may flush all requests, including the first one. */
     if (wc.status == IBV_WC_SUCCESS) {
         vm_die("no error within 30 s");
     }

@@ -1,7 +1,7 @@
 /*
  * Two ends of a test program, each on its own device. They meet over TCP,
- * exchange their queue pairs, and proceed in step. libibverbs only: none of the
- * code under test.
+ * exchange their queue pairs, and proceed in step. They use libibverbs only,
+ * and none of the code under test.
  *
  * Any error here ends the program with a message and status 1.
  */
@@ -28,7 +28,7 @@ typedef struct vm_pair {
     union ibv_gid gid; /* the first RoCEv2 GID of an IPv4 address */
     int gid_index;
     int sock;
-    int second; /* 0: the end that listens; 1: the end that connects */
+    int second; /* 0 at the end that listens, 1 at the end that connects */
 } vm_pair_t;
 
 /* Parameters of a connection. */
@@ -40,11 +40,11 @@ typedef struct vm_path {
 
 void vm_die(const char *fmt, ...)
     __attribute__((format(printf, 1, 2), noreturn));
-/* Monotonic time. */
+/* Returns monotonic time. */
 double vm_now_s(void);
 
 void vm_pair_open(vm_pair_t *pair, const char *device);
-/* host NULL: listens for the other end. */
+/* Meets the other end. With host NULL, listens for it. */
 void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
 /* Exchanges `size` bytes with the other end. */
 void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
@@ -52,15 +52,16 @@ void vm_pair_step(vm_pair_t *pair);
 
 struct ibv_qp *vm_qp_create(vm_pair_t *pair, enum ibv_qp_type type,
                             unsigned depth);
-/* RC: to INIT, exchange of addresses, RTR, RTS. *theirs_p: the other end. */
+/* Connects an RC queue pair: moves it to INIT, exchanges addresses, and moves
+ * it to RTR and RTS. *theirs_p describes the other end. */
 void vm_qp_connect(vm_pair_t *pair, struct ibv_qp *qp, const struct ibv_mr *mr,
                    const vm_path_t *path, vm_end_t *theirs_p);
 void vm_ah_fill(const vm_pair_t *pair, const union ibv_gid *gid,
                 uint32_t flow_label, struct ibv_ah_attr *ah);
 
-/* The next completion. 0: none for `seconds`. */
+/* Waits for the next completion. Returns 0 if there is none for `seconds`. */
 int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc);
-/* The same; the completion must be a success. */
+/* As vm_cq_wait(), but the completion must be a success. */
 void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc);
 
 #endif

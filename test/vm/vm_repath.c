@@ -1,13 +1,13 @@
 /*
- * A connected queue pair moves to other UDP source ports while it is busy:
- * RTS -> SQD, new address vector in SQD, SQD -> RTS.  The receiver checks that
- * every message is there, once, in order and whole.
+ * A connected queue pair moves to other UDP source ports while it is busy: RTS
+ * to SQD, a new address vector in SQD, and SQD to RTS. The receiver checks that
+ * every message is there, once, in order and unchanged.
  *
  * usage: vm_repath DEVICE listen|HOST PORT SPORT SPORT...
  *
- * Both ends are given the same source ports, 0xC001 to 0xFFFF.  The one that
- * connects sends; when a part of the messages is on its way it moves, and has
- * the other end move too, so that acknowledgements take the same port.
+ * Both ends get the same source ports, 0xC001 to 0xFFFF. The end that connects
+ * sends. It moves when part of the messages is in flight. The other end also
+ * moves, so that acknowledgements take the same port.
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -87,7 +87,8 @@ static void move(repath_t *r, const char *port)
     }
     ibv_ack_async_event(&event);
     vm_ah_fill(&r->pair, &r->theirs.gid, label_of(port), &attr.ah_attr);
-    /* Without IBV_QP_STATE: rdma_rxe of 6.12 treats that as another drain. */
+    /* IBV_QP_STATE is left out, because rdma_rxe of 6.12 treats it as another
+     * drain. */
     ret = ibv_modify_qp(r->qp, &attr, IBV_QP_AV);
     if (ret != 0) {
         vm_die("a new path in SQD: %s", strerror(ret));
@@ -137,7 +138,8 @@ static void receive(repath_t *r)
     struct ibv_wc wc;
 
     for (uint32_t i = 0; i < all; ++i) {
-        /* Like the sender, in the middle of a port. */
+        /* Like the sender, this end moves in the middle of a port's
+         * messages. */
         if ((i % PER_PORT == PER_PORT / 2) && (i > PER_PORT)) {
             move(r, r->ports[i / PER_PORT]);
         }

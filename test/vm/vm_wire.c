@@ -1,6 +1,6 @@
 /*
- * Captures RoCEv2 packets on interfaces and lists the flows at the end: source,
- * destination, UDP source port, destination QP, and numbers of packets.
+ * Captures RoCEv2 packets on interfaces. At the end, it lists the flows with
+ * source, destination, UDP source port, destination QP, and numbers of packets.
  *
  * usage: vm_wire [--icrc] INTERFACE...
  *
@@ -9,12 +9,13 @@
  *   flow SRC DST SPORT QPN requests N responses N datagrams N bytes N
  *   icrc SRC good N bad N
  *   captured N lost N
- * --icrc: computes the invariant CRC of each packet with the software device's
- * own function and compares it. N packets of a source are first changed in one
- * bit; they are reported as "icrc SRC flipped N seen N".
  *
- * Both directions of an interface are captured. A packet that passes two of the
- * interfaces counts twice.
+ * With --icrc, it computes the invariant CRC of each packet with the software
+ * device's own function and compares it. In N packets of a source, it first
+ * flips one bit. They are reported as "icrc SRC flipped N seen N".
+ *
+ * Both directions of an interface are captured. A packet that crosses two of
+ * the interfaces counts twice.
  */
 #include "config.h"
 
@@ -77,7 +78,7 @@ static void fail(const char *what)
 
 static int open_interface(const char *name)
 {
-    /* IPv4, UDP, no options, to the RoCE port. */
+    /* Accepts IPv4 and UDP without options, to the RoCE port. */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 5),
@@ -163,7 +164,7 @@ static int icrc_matches(const uint8_t *frame, uint32_t length)
 
 static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
 {
-    /* The UDP length, because short frames are padded on a real wire. */
+    /* Uses the UDP length, because short frames are padded on a real wire. */
     uint32_t end = ETH + 20 + get16(frame + ETH + 20 + 4);
     source_t *source = source_of(src);
 
@@ -177,13 +178,13 @@ static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
     }
     if (++source->good % FLIP_EVERY == 0) {
         ++source->flipped;
-        /* Not the fifth byte of the BTH, which is masked. */
+        /* Spares the fifth byte of the BTH, which the ICRC does not cover. */
         frame[HEADERS + 5 + source->good % (end - HEADERS - 5)] ^= 1;
         source->seen += !icrc_matches(frame, end);
     }
 }
 
-/* Source: IBA 9.2, the opcodes of the BTH. */
+/* Source: IBA 9.2 (opcodes of the BTH). */
 static void count(flow_t *flow, unsigned opcode, uint64_t bytes)
 {
     if ((opcode >> 5) == 3) {

@@ -225,8 +225,8 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
 
 /*
  * Finds the WQE that a READ or atomic response belongs to. Earlier SENDs and
- * WRITEs complete first, which leaves that WQE at the tail. NULL: drop the
- * response.
+ * WRITEs complete first, which leaves that WQE at the tail. Returns NULL if the
+ * response must be dropped.
  */
 static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
 {

@@ -392,7 +392,7 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
            SROCE_ICRC_BYTES;
 }
 
-/* 1 if a packet of `bytes` to this destination can join the run. */
+/* Returns 1 if a packet of `bytes` to this destination can join the run. */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
 /* Starts a packet and returns where in the scratch memory its header goes. */
@@ -454,9 +454,9 @@ void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_resp_reset(sroce_qp_t *qp);
-/* UDP bytes of the next response packet. A response must be due. */
+/* Returns the UDP bytes of the next response packet. A response must be due. */
 uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
-/* Roughly what is left of that response, at most SROCE_RUN_BYTES. */
+/* Returns roughly the bytes left of that response, at most SROCE_RUN_BYTES. */
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
 int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
@@ -464,7 +464,8 @@ int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
 /* Moves a receive WQE into qp->resp. Returns 0 if the receive queue is
  * empty. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
-/* Copies into the taken receive WQE. Return value as for sroce_sg_scatter(). */
+/* Copies into the taken receive WQE. Returns the same values as
+ * sroce_sg_scatter(). */
 int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode, enum ibv_wc_status status,

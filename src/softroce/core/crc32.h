@@ -11,9 +11,10 @@
  */
 uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length);
 
-/* a * b mod P. Polynomials are bit-reflected: x^0 is the highest bit. */
+/* Returns a * b mod P. Polynomials are bit-reflected: x^0 is the highest
+ * bit. */
 uint32_t sroce_crc32_mul(uint32_t a, uint32_t b);
-/* x^n mod P. Because P is primitive, x^-n is x^(UINT32_MAX - n). */
+/* Returns x^n mod P. Because P is primitive, x^-n is x^(UINT32_MAX - n). */
 uint32_t sroce_crc32_x_pow(uint32_t n);
 
 #endif

@@ -4,9 +4,9 @@
  * different paths.
  *
  * The device's write delay postpones placement. Any later write to host memory
- * by the same device, such as a completion, places all earlier WRITEs first. So
- * does a READ or atomic, which must not overtake WRITEs. Nothing orders two
- * devices: that is up to a multi-rail transport.
+ * by the same device, such as a completion, places all earlier WRITEs first. A
+ * READ or atomic also does so, because it must not overtake WRITEs. Nothing
+ * orders two devices: that is up to a multi-rail transport.
  */
 #include "config.h"
 #include "softroce/core/core.h"

@@ -1,6 +1,6 @@
 /*
- * A device: its tables, and the checks a received packet must pass before a QP
- * processes it.
+ * A device: its tables, and the checks that a received packet must pass before
+ * a QP processes it.
  */
 #include "config.h"
 
@@ -132,7 +132,7 @@ static int rx_icrc_ok(sroce_dev_t *dev, const sroce_rxpkt_t *pkt)
                                     pkt->length, &iov, 1));
 }
 
-/* 1 if a QP in this state may receive a request or a response. */
+/* Returns 1 if a QP in this state may receive a request or a response. */
 static int rx_state_ok(const sroce_qp_t *qp, int response)
 {
     switch (qp->state) {

@@ -175,7 +175,8 @@ static inline uint32_t sroce_mtu_bytes(enum ibv_mtu mtu)
     return 128u << mtu;
 }
 
-/* Number of packets in a message of `length` bytes, at least one. */
+/* Returns the number of packets in a message of `length` bytes, at least
+ * one. */
 static inline uint32_t sroce_num_pkts(uint32_t length, unsigned mtu_shift)
 {
     return (length == 0)

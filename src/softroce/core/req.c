@@ -35,7 +35,7 @@ static uint32_t req_in_flight(const sroce_req_t *req)
     return (uint32_t)mrail_psn_diff(req->psn_next, req->psn_una) - req->rd_psns;
 }
 
-/* 1 if the QP's limits allow the first packet of this WQE. */
+/* Returns 1 if the QP's limits allow the first packet of this WQE. */
 static int req_may_start(const sroce_qp_t *qp, const sroce_swqe_t *wqe)
 {
     const sroce_req_t *req = &qp->req;
@@ -136,9 +136,9 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
 /* ---- Packets ---- */
 
 /*
- * 1 if the packet must request an acknowledgement. The requester asks for one
- * where it would otherwise stall (on the last queued packet, and before the
- * window fills up) and every ACKREQ_PKTS packets.
+ * Returns 1 if the packet must request an acknowledgement. The requester asks
+ * for one where it would otherwise stall (on the last queued packet, and before
+ * the window fills up) and every ACKREQ_PKTS packets.
  */
 static int req_wants_ack(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {

@@ -150,7 +150,7 @@ static int resp_done(sroce_qp_t *qp, const sroce_rx_t *rx, uint32_t psns)
 
 /* ---- SEND, WRITE ---- */
 
-/* 1 if the payload length is legal for this opcode. */
+/* Returns 1 if the payload length is legal for this opcode. */
 static int resp_length_ok(const sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     uint32_t mtu = 1u << qp->mtu_shift;
@@ -468,7 +468,7 @@ static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
     return 0;
 }
 
-/* 1 if a SEND or WRITE packet continues the message in progress. */
+/* Returns 1 if a SEND or WRITE packet continues the message in progress. */
 static int resp_sequence_ok(const sroce_resp_t *resp, uint16_t flags)
 {
     if (flags & SROCE_OPF_FIRST) {

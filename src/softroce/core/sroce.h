@@ -122,7 +122,8 @@ void sroce_dev_destroy(sroce_dev_t *dev);
  * NIC's posted writes may behave in the same way. 0: no delay. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
-/* Counters that the owner may add to, under the same serialisation. */
+/* Returns the counters. The owner may add to them, under the same
+ * serialisation. */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
 /*
@@ -157,8 +158,8 @@ typedef struct sroce_rxpkt {
  * so that acknowledgements coalesce.
  */
 int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
-/* Destination QPN of a packet, for demultiplexing, or UINT32_MAX if the packet
- * is too short. */
+/* Returns the destination QPN of a packet, for demultiplexing, or UINT32_MAX if
+ * the packet is too short. */
 uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 
 /* ---- Transmit ---- */
@@ -251,15 +252,15 @@ int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * `access` is IBV_ACCESS_*. EINVAL: remote write or atomic without local write.
- * With these keys, `addr` is accessed at address `iova`. A key contains a
- * generation as well as an index, so that the key of a destroyed MR does not
- * come back soon.
+ * `access` is IBV_ACCESS_*. With the keys of the MR, `addr` is accessed at
+ * address `iova`. A key contains a generation as well as an index, so that the
+ * key of a destroyed MR does not come back soon. Returns EINVAL for remote
+ * write or atomic access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
 int sroce_mr_destroy(sroce_mr_t *mr);
-/* The lkey, which equals the rkey. */
+/* Returns the lkey, which equals the rkey. */
 uint32_t sroce_mr_key(const sroce_mr_t *mr);
 
 /* ---- Completion queues ---- */
@@ -285,14 +286,14 @@ unsigned sroce_cq_pending(const sroce_cq_t *cq); /* unpolled entries */
 /* Raises attr->max_wr and max_sge to what was allocated. */
 int sroce_srq_create(sroce_pd_t *pd, struct ibv_srq_attr *attr, void *user,
                      sroce_srq_t **srq_p);
-/* Sets IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. EINVAL: max_wr is below the number
- * posted. */
+/* Sets IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. Returns EINVAL if max_wr is below the
+ * number posted. */
 int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
                      int attr_mask);
 void sroce_srq_query(const sroce_srq_t *srq, struct ibv_srq_attr *attr);
 int sroce_srq_destroy(sroce_srq_t *srq); /* EBUSY while a QP uses it */
-/* As ibv_post_srq_recv: ENOMEM (full) or EINVAL; *bad_wr is the first WR that
- * was not posted. */
+/* As ibv_post_srq_recv. Returns ENOMEM (full) or EINVAL; *bad_wr is the first
+ * WR that was not posted. */
 int sroce_srq_post_recv(sroce_srq_t *srq, struct ibv_recv_wr *wr,
                         struct ibv_recv_wr **bad_wr);
 
@@ -314,17 +315,17 @@ int sroce_qp_create(sroce_pd_t *pd, sroce_qp_params_t *params,
 /* Also removes the QP's completions from its CQs, as kernel drivers do. */
 void sroce_qp_destroy(sroce_qp_t *qp);
 
-/* EINVAL: illegal transition or attributes (qp_moves.c), or a value out of
- * range. */
+/* Returns EINVAL for an illegal transition or attribute (qp_moves.c), or for a
+ * value out of range. */
 int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
                     int attr_mask);
 /* Returns all attributes; there is no mask. */
 void sroce_qp_query(const sroce_qp_t *qp, struct ibv_qp_attr *attr);
 
-/* As ibv_post_send: EINVAL or ENOMEM (queue full); *bad_wr is the first WR that
- * was not posted. Opcodes: RC: SEND, SEND_WITH_IMM, RDMA_WRITE,
- * RDMA_WRITE_WITH_IMM, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD; UD:
- * SEND and SEND_WITH_IMM. */
+/* As ibv_post_send. Returns EINVAL or ENOMEM (queue full); *bad_wr is the first
+ * WR that was not posted. Opcodes of RC: SEND, SEND_WITH_IMM, RDMA_WRITE,
+ * RDMA_WRITE_WITH_IMM, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD.
+ * Opcodes of UD: SEND and SEND_WITH_IMM. */
 int sroce_qp_post_send(sroce_qp_t *qp, struct ibv_send_wr *wr,
                        struct ibv_send_wr **bad_wr);
 int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
@@ -346,10 +347,10 @@ sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 /* ---- ICRC ---- */
 
 /*
- * ICRC of a RoCEv2 packet over IPv4 with DF set and identification 0. `iov`
- * holds the `udp_bytes` - 4 bytes from the BTH to the pad, where udp_bytes is
- * the UDP payload with the ICRC. The ICRC goes on the wire least significant
- * byte first. Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
+ * Returns the ICRC of a RoCEv2 packet over IPv4 with DF set and identification
+ * 0. `iov` holds the `udp_bytes` - 4 bytes from the BTH to the pad, where
+ * udp_bytes is the UDP payload with the ICRC. The ICRC goes on the wire least
+ * significant byte first. Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
  */
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
                     uint32_t udp_bytes, const struct iovec *iov,

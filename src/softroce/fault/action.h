@@ -18,13 +18,14 @@ typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */
     SROCE_FAULT_BLACKHOLE_TX, /* 1: sent packets are lost, without an event */
-    SROCE_FAULT_BLACKHOLE_RX, /* 1: the same for received packets */
-    SROCE_FAULT_PAUSE,        /* 1: packets wait; none is lost */
-    SROCE_FAULT_DELAY,        /* microseconds */
-    SROCE_FAULT_DUPLICATE,    /* ppm */
-    SROCE_FAULT_REORDER,      /* ppm, and sroce_fault_span_us() */
-    SROCE_FAULT_CORRUPT,      /* ppm */
-    SROCE_FAULT_EGRESS,       /* bytes per second, 0: no cap */
+    /* 1: received packets are lost, without an event. */
+    SROCE_FAULT_BLACKHOLE_RX,
+    SROCE_FAULT_PAUSE,     /* 1: packets wait; none is lost */
+    SROCE_FAULT_DELAY,     /* microseconds */
+    SROCE_FAULT_DUPLICATE, /* ppm */
+    SROCE_FAULT_REORDER,   /* ppm, and sroce_fault_span_us() */
+    SROCE_FAULT_CORRUPT,   /* ppm */
+    SROCE_FAULT_EGRESS,    /* bytes per second, 0: no cap */
     SROCE_FAULT_INGRESS,
     SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
@@ -37,7 +38,7 @@ typedef enum sroce_fault_setting {
 #define SROCE_FAULT_ALL_STATES (SROCE_FAULT_BIT(SROCE_FAULT_NUM_STATES) - 1)
 #define SROCE_FAULT_MAX_US 10000000u /* maximum of a delay or a span */
 
-/* A value of SROCE_FAULT_REORDER: probability and maximum delay. */
+/* Returns a value of SROCE_FAULT_REORDER: probability and maximum delay. */
 static inline uint64_t sroce_fault_reorder(uint32_t ppm, uint32_t span_us)
 {
     return ((uint64_t)span_us << 32) | ppm;

@@ -23,13 +23,13 @@ typedef enum sroce_fault_note {
 } sroce_fault_note_t;
 
 typedef struct sroce_fault_ops {
-    /* A rail's current value, or with healthy != 0, its value at the rail's
-     * creation (used for clear). */
+    /* Returns a rail's current value, or with healthy != 0, its value at the
+     * rail's creation (used for clear). */
     uint64_t (*get)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                   uint64_t value);
-    /* A step starts or ends on rail `dev`, or on all its rails
+    /* Reports that a step starts or ends on rail `dev`, or on all its rails
      * (SROCE_FAULT_ALL_DEVS). May be NULL. */
     void (*note)(void *arg, mrail_ns_t at_ns, const sroce_fault_step_t *step,
                  unsigned dev, sroce_fault_note_t note);
@@ -55,7 +55,7 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 
 /* Reports how much a rail has sent in total since the start. Returns the same
- * as run(). */
+ * as sroce_fault_timeline_run(). */
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);

@@ -39,8 +39,8 @@ typedef struct sroce_daemon {
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
-    mrail_ns_t alone_ns;   /* since when there are only watchers; 0: others
-                            * exist */
+    /* Time since when there are only watchers; 0: other connections exist. */
+    mrail_ns_t alone_ns;
     /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
@@ -157,7 +157,7 @@ static int sroce_daemon_welcome(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Refuses a JOIN: it gets no slot. */
+/* Refuses a JOIN, which then gets no slot. */
 static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
                                int status)
 {

@@ -28,16 +28,17 @@
 #include "softroce/host/session.h"
 
 typedef enum sroce_daemon_op {
-    SROCE_DAEMON_HOLD = 1, /* keeps the session alive until the last copy of the
-                            * connection is closed */
-    SROCE_DAEMON_USER,     /* as HOLD; the sending process owns the slots */
-    SROCE_DAEMON_JOIN,     /* dev: request a slot */
-    SROCE_DAEMON_BOUND,    /* dev, slot, with the new socket, or without one if
-                            * none was made */
-    SROCE_DAEMON_LEAVE,    /* dev, slot */
-    SROCE_DAEMON_NOTIFY,   /* in: notify all users; out: settings have
-                            * changed */
-    SROCE_DAEMON_WATCH     /* does not keep the session alive; ends with it */
+    /* Keeps the session alive until the last copy of the connection is
+     * closed. */
+    SROCE_DAEMON_HOLD = 1,
+    SROCE_DAEMON_USER, /* as HOLD; the sending process owns the slots */
+    SROCE_DAEMON_JOIN, /* dev: request a slot */
+    /* dev and slot, with the new socket, or without one if none was made. */
+    SROCE_DAEMON_BOUND,
+    SROCE_DAEMON_LEAVE, /* dev, slot */
+    /* Received: notify all users. Sent: settings have changed. */
+    SROCE_DAEMON_NOTIFY,
+    SROCE_DAEMON_WATCH /* does not keep the session alive; ends with it */
 } sroce_daemon_op_t;
 
 typedef struct sroce_daemon_msg {
@@ -55,21 +56,21 @@ typedef struct sroce_daemon_msg {
 } sroce_daemon_msg_t;
 
 /*
- * Server. Once it accepts connections, it writes one byte to ready_fd and
- * closes ready_fd. It runs until the session has been unused for 200 ms, then
- * closes `hold` and returns an exit status.
+ * For the server. Once it accepts connections, it writes one byte to ready_fd
+ * and closes ready_fd. It runs until the session has been unused for 200 ms,
+ * then closes `hold` and returns an exit status.
  */
 int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);
 
-/* Client. Returns the descriptor of an accepted connection, or -errno. -ENOENT
- * and -ECONNREFUSED mean that there is no session daemon or that it is
+/* For clients. Returns the descriptor of an accepted connection, or -errno.
+ * -ENOENT and -ECONNREFUSED mean that there is no session daemon or that it is
  * ending. */
 int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
 
-/* Sends or receives one message. *fd_p is set to the descriptor that came with
- * it, or to -1; fd_p may be NULL. Returns 0 or -errno; -EPIPE: the session
- * daemon is gone. */
+/* Send or receive one message. *fd_p is set to the descriptor that came with
+ * it, or to -1; fd_p may be NULL. Both return 0 or -errno. -EPIPE means that
+ * the session daemon is gone. */
 int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd);
 int sroce_daemon_recv(int conn, sroce_daemon_msg_t *msg, int *fd_p, int flags);
 

@@ -39,7 +39,8 @@ int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd)
 }
 
 /* Takes the descriptor from a message and returns it, or -1 if there is none.
- * CMSG_SPACE rounds up, so that two may fit in the buffer: a pair is closed. */
+ * CMSG_SPACE rounds up, so that the buffer may hold two. Both are then
+ * closed. */
 static int sroce_daemon_take_fd(struct msghdr *mh)
 {
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(mh);

@@ -22,7 +22,7 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
 /* Restarts the random numbers of all processes on the rail from this seed. */
 void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed);
 
-/* Total traffic that all processes on the rail have sent. */
+/* Gets the total traffic that all processes on the rail have sent. */
 void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
                      uint64_t *bytes_p);
 

@@ -242,7 +242,7 @@ static inline sroce_host_pd_t *sroce_host_pd(struct ibv_pd *pd)
     return MRAIL_CONTAINER_OF(pd, sroce_host_pd_t, ibv);
 }
 
-/* NULL if the device is outside the session (-1). */
+/* Returns NULL if the device is outside the session (-1). */
 static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
 {
     return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
@@ -261,8 +261,8 @@ static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
             SROCE_RAIL_PAUSE) != 0;
 }
 
-/* The receive-buffer cost of a run of packets with `length` bytes of UDP
- * payload in total. The sender and the receiver compute the same value. */
+/* Returns the receive-buffer cost of a run of packets with `length` bytes of
+ * UDP payload in total. The sender and the receiver compute the same value. */
 static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 {
     int64_t credit = length + (int64_t)num_pkts * SROCE_HOST_PKT_OVERHEAD;
@@ -328,8 +328,8 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
-/* Number of packets that the kernel has dropped at the receive socket
- * (SO_MEMINFO). */
+/* Returns the number of packets that the kernel has dropped at the receive
+ * socket (SO_MEMINFO). */
 uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
@@ -342,8 +342,8 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* The same for a queue pair, which waits its turn if credit is short. Small
- * packets do not wait. */
+/* As sroce_credit_take(), but for a queue pair, which waits its turn if credit
+ * is short. Small packets do not wait. */
 unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                 uint32_t seg_bytes, unsigned num,
                                 mrail_ns_t now_ns);
@@ -362,7 +362,8 @@ void sroce_tx_activate(sroce_host_qp_t *qp);
 void sroce_tx_finish(sroce_host_qp_t *qp);
 void sroce_tx_remove(sroce_host_qp_t *qp); /* before destroying */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* Time of the next packet to send. MRAIL_NS_NEVER: nothing is waiting. */
+/* Returns the time of the next packet to send, or MRAIL_NS_NEVER if nothing is
+ * waiting. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 

@@ -200,7 +200,8 @@ typedef struct sroce_session_params {
  * '.', and does not start with '.'. */
 int sroce_session_name_check(const char *name);
 
-/* Path of the session's file or, with the suffix ".sock", of its socket. */
+/* Writes the path of the session's file or, with the suffix ".sock", of its
+ * socket. */
 void sroce_session_path(const char *name, const char *suffix, char *path,
                         size_t max);
 
@@ -263,7 +264,8 @@ static inline unsigned sroce_session_dev_index(const sroce_session_t *session,
     return (unsigned)(dev - session->devs);
 }
 
-/* Index of the device with this address (network byte order), or -1. */
+/* Returns the index of the device with this address (network byte order), or
+ * -1. */
 int sroce_session_find(const sroce_session_t *session, uint32_t addr);
 
 #endif

@@ -72,7 +72,7 @@ MRAIL_EXPORT const char *ibv_get_device_name(struct ibv_device *device)
     return device->name;
 }
 
-/* Locally administered, and unique within the session. */
+/* Returns a locally administered GUID that is unique within the session. */
 static __be64 sroce_dev_guid(const sroce_host_dev_t *dev)
 {
     return htobe64(0x02000000ull << 32 | ntohl(dev->sdev->addr));
@@ -196,8 +196,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
-/* The lower of the rates in the two directions. As with a switch, it may change
- * while jobs run without raising an event. */
+/* Returns the lower of the rates in the two directions. As with a switch, it
+ * may change while jobs run without raising an event. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
     uint64_t egress = sdev->egress.rate_bytes_per_s;

@@ -54,7 +54,8 @@ static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 /* ---- Packets ---- */
 
-/* The sum over both rails: each end of the path adds its own faults. */
+/* Returns the sum over both rails, because each end of the path adds its own
+ * faults. */
 static uint32_t both_ppm(const fault_node_t *from, const fault_node_t *to,
                          sroce_fault_setting_t setting)
 {

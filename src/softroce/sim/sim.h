@@ -57,7 +57,7 @@ uint32_t sroce_sim_ip(const sroce_sim_t *sim, unsigned node);
 /* Sets the port state. A node whose port is down neither sends nor receives. */
 void sroce_sim_port_set(sroce_sim_t *sim, unsigned node, int up);
 
-/* The link between two nodes. Tests may change it at any time. */
+/* Returns the link between two nodes. Tests may change it at any time. */
 sroce_sim_link_t *sroce_sim_link(sroce_sim_t *sim, unsigned from, unsigned to);
 void sroce_sim_link_all(sroce_sim_t *sim, const sroce_sim_link_t *link);
 void sroce_sim_filter(sroce_sim_t *sim, sroce_sim_filter_func_t func,
@@ -75,8 +75,8 @@ mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
  */
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails);
-/* Hash of all deliveries so far: time, node, first header bytes and length.
- * Equal runs yield equal hashes. */
+/* Returns a hash of all deliveries so far: time, node, first header bytes and
+ * length. Equal runs yield equal hashes. */
 uint64_t sroce_sim_trace(const sroce_sim_t *sim);
 
 /* Sends a packet from source address `src_ip` to node `to`. */
@@ -88,8 +88,8 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* Runs the events of the next instant. Returns 0 if no event is left. */
 int sroce_sim_step(sroce_sim_t *sim);
-/* The same, but not past `until_ns`. Returns 0 if there is no event before
- * then; the clock is at `until_ns` in that case. */
+/* As sroce_sim_step(), but not past `until_ns`. Returns 0 if there is no event
+ * before then; the clock is at `until_ns` in that case. */
 int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 
 /* Calls sroce_qp_destroy() and removes the QP from the node's run list. */
@@ -97,9 +97,9 @@ void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp);
 
 /* Takes the oldest async event. Returns 0 if there is none. */
 int sroce_sim_event_get(sroce_sim_t *sim, sroce_sim_event_t *event_p);
-/* Number of CQ events on the node. */
+/* Returns the number of CQ events on the node. */
 unsigned sroce_sim_cq_events(const sroce_sim_t *sim, unsigned node);
-/* Packets delivered to devices so far. */
+/* Returns the number of packets delivered to devices so far. */
 uint64_t sroce_sim_delivered(const sroce_sim_t *sim);
 
 #endif

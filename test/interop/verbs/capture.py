@@ -1,8 +1,11 @@
-"""Every kind of packet once, and whether tshark has seen it.
+"""Sends each kind of packet once and checks that tshark saw it.
 
-capture.py run EXPECTED     in a session: traffic; writes what must be seen
+capture.py run EXPECTED     run in a session: sends the packets and writes a
+                            description of them to EXPECTED
+capture.py fields           prints the tshark field names
 capture.py check EXPECTED SEEN
-                            SEEN: tshark's fields, see FIELDS, one packet a line
+                            compares; SEEN: tshark's fields (see FIELDS), one
+                            packet per line
 Opcodes: InfiniBand Architecture Specification volume 1, 9.2.1; syndromes:
 9.7.5.1.
 """
@@ -16,7 +19,7 @@ import pyverbs.enums as e
 from pyverbs.addr import AH
 from vlib import (QKEY, Pair, ah_attr, atomic_wr, rdma_wr, send_wr)
 
-# tshark's field names, and the names used here.
+# tshark's field names and the names used here.
 FIELDS = {'infiniband.bth.opcode': 'opcode', 'infiniband.bth.destqp': 'qp',
           'infiniband.bth.psn': 'psn', 'infiniband.bth.se': 'se',
           'infiniband.aeth.syndrome': 'syndrome', 'infiniband.immdt': 'imm',
@@ -37,7 +40,7 @@ RNR_NAK, NAK_SEQ, NAK_INV, NAK_ACCESS, NAK_OP = 0x20, 0x60, 0x61, 0x62, 0x63
 
 
 class Script:
-    """Posts requests of one pair and writes down what each looks like."""
+    """Posts requests on one pair and records the packets expected for each."""
 
     def __init__(self, pair, psn):
         self.pair = pair
@@ -58,7 +61,7 @@ class Script:
         self.pair.ends(self.pair.a.scq, [(1, status)])
 
     def message(self, wr, opcodes, imm=None, rkey=None, length=None, se=0):
-        """A SEND or WRITE of several packets, and its acknowledgement."""
+        """Posts a SEND or WRITE whose packets have these opcodes."""
         for i, opcode in enumerate(opcodes):
             more = {'se': se if i == len(opcodes) - 1 else 0}
             if i == 0 and rkey is not None:
@@ -117,7 +120,7 @@ def reads_and_atomics(s):
 
 
 def not_ready(s):
-    """The receive comes later: an RNR NAK, and the packet again."""
+    """The receive is posted late: an RNR NAK, then the packet again."""
     pair = s.pair
     s.answer(ACK, s.psn, syndrome=RNR_NAK)
     s.packet(SEND_ONLY)
@@ -175,7 +178,7 @@ def ud():
 
 
 def lossy():
-    """Some packets are lost: a NAK for a sequence error somewhere."""
+    """Some packets are lost, which must cause a sequence-error NAK."""
     soft = os.environ['MRAIL_TEST_SOFT']
     with Pair() as pair:
         subprocess.run([soft, 'ctl', 'loss=100000'], check=True)
@@ -202,8 +205,8 @@ def number(text):
 
 
 def raw(text):
-    """Bytes, once for each place that names them; pyverbs does not turn
-    immediate data into network order."""
+    """The first of the comma-separated occurrences, in host order, because
+    pyverbs does not convert immediate data to network order."""
     return int.from_bytes(bytes.fromhex(text.split(',')[0]),
                           sys.byteorder) if text else None
 
@@ -258,7 +261,8 @@ def check(expected, seen):
         g for g in got if g['opcode'] is None])
     failed |= result('every_packet_is_seen_by_itself', [
         g for g in got if g['udp'] > 1100])
-    # A NIC's ports for RoCE.  The kernel numbers the segments of a run.
+    # NICs use these source ports for RoCE.  The kernel numbers the segments
+    # of one UDP_SEGMENT send.
     failed |= result('ports_and_identification', [
         g for g in got if not 0xc000 <= g['sport'] <= 0xffff or g['id'] > 63])
     failed |= result('every_packet_has_an_icrc', [

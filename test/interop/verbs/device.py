@@ -1,9 +1,9 @@
-"""What the device says of itself, and what it refuses.
+"""What the device reports about itself, and what it refuses.
 
 Source: ibv_query_device(3), ibv_query_device_ex(3), ibv_query_port(3),
 ibv_query_gid(3), ibv_query_gid_table(3), ibv_query_pkey(3), and the pages of
-each call that a device need not have: those fail with EOPNOTSUPP or ENOSYS
-and nothing else happens.
+the optional calls.  An unsupported call fails with EOPNOTSUPP or ENOSYS and
+has no other effect.
 """
 import errno
 
@@ -52,7 +52,7 @@ def a_device_can_be_opened_twice():
 
 @test
 def limits_are_real():
-    """What the device says it can, it can; one more is refused."""
+    """Each reported limit can be reached; one more is refused."""
     with End() as end:
         attr = end.ctx.query_device()
         for name in ('max_qp', 'max_qp_wr', 'max_sge', 'max_cq', 'max_cqe',
@@ -106,7 +106,7 @@ def port():
 
 @test
 def gids():
-    """All ways give the same GID: an IPv4-mapped one, RoCE v2."""
+    """All query calls return the same GID, IPv4-mapped and for RoCE v2."""
     with End() as end:
         gid = str(end.ctx.query_gid(1, 0))
         assert gid.startswith('0000:0000:0000:0000:0000:ffff:7f'), gid
@@ -146,7 +146,7 @@ def pkeys():
 
 @test
 def device_ex():
-    """ibv_query_device_ex() falls back; what is not there is zero."""
+    """ibv_query_device_ex() falls back; absent features are reported as 0."""
     with End() as end:
         attr = end.ctx.query_device_ex()
         check('ports', attr.orig_attr.phys_port_cnt, 1)
@@ -177,7 +177,7 @@ def no_extended_qp():
 
 @test
 def a_plain_qp_through_the_extended_call():
-    """Falls back to ibv_create_qp()."""
+    """The extended call falls back to ibv_create_qp()."""
     with End() as end:
         attr = QPInitAttrEx(
             qp_type=e.IBV_QPT_RC, scq=end.scq, rcq=end.rcq, pd=end.pd,
@@ -219,7 +219,7 @@ def no_direct_memory():
         try:
             DM(end.ctx, AllocDmAttr(length=4096))
         except PyverbsError:
-            return  # pyverbs asks for the device's amount first: 0
+            return  # pyverbs first queries the device's amount, which is 0
         raise AssertionError('direct memory was allocated')
 
 
@@ -252,7 +252,7 @@ def no_advice():
 
 @test
 def no_import():
-    """Another process's objects: there is no kernel that knows them."""
+    """No kernel holds the objects, so no other process can import them."""
     with End() as end:
         refused(NOT_THERE, MR, end.pd, handle=1)
         refused(NOT_THERE, PD, end.ctx, handle=1)
@@ -280,7 +280,7 @@ def no_ece():
 
 @test
 def data_in_order():
-    """ibv_query_qp_data_in_order(3): 1, or 0 where nothing is promised."""
+    """ibv_query_qp_data_in_order(3): 1, or 0 without a guarantee."""
     with End() as end:
         got = end.make_qp().query_data_in_order(e.IBV_WR_RDMA_WRITE)
         assert got in (0, 1), got

@@ -1,4 +1,4 @@
-"""Work requests that fail: the status at both ends, what follows, the events.
+"""Failing work requests: the status at both ends and the effects that follow.
 
 Source: ibv_poll_cq(3) (only wr_id, status, qp_num and vendor_err are valid in
 a failed completion), InfiniBand Architecture Specification volume 1, 9.9
@@ -35,9 +35,9 @@ def in_error(qp):
 
 
 def fails(pair, wr, status, remote=None):
-    """The request fails so; the queue pair is in error; the next is flushed.
-    `remote`: what the peer's receive 77 completes with, None: it is flushed
-    or none was posted."""
+    """The request fails with `status`, the queue pair enters the error state,
+    and the next request is flushed.  `remote`: the status of the peer's
+    receive 77, or None if that receive is flushed or was not posted."""
     pair.a.qp.post_send(wr)
     pair.ends(pair.a.scq, [(wr.wr_id, status)])
     in_error(pair.a.qp)
@@ -197,7 +197,7 @@ def receive_into_memory_without_local_write():
 
 @test
 def receive_with_a_wrong_lkey_that_is_not_reached():
-    """The keys of bytes that nothing is written to do not matter."""
+    """The key of an SGE to which nothing is written is not checked."""
     with Pair() as pair:
         pair.recv(pair.b, 77, sges=[pair.b.sge(64),
                                     pair.b.sge(100, 0, NO_KEY)])
@@ -254,7 +254,7 @@ def remote_operation_over_the_end():
 
 @test
 def long_remote_operation_over_the_end():
-    """Its first packets would fit: still nothing is written."""
+    """The first packets would fit, but nothing is written."""
     for opcode in (WRITE, READ):
         remote_error(lambda p, op=opcode: rdma_wr(p.a, p.b, op, length=65536,
                                                   remote=8))
@@ -350,7 +350,7 @@ def a_peer_that_has_no_receive():
             pair.a.qp.post_send(send_wr(pair.a, wr_id=2))
             pair.ends(pair.a.scq, [(1, RNR), (2, FLUSH)])
             in_error(pair.a.qp)
-            # The peer only waited.
+            # RNR NAKs do not affect the peer's state.
             check('peer', pair.b.qp.query(e.IBV_QP_STATE)[0].qp_state,
                   e.IBV_QPS_RTS)
 
@@ -363,8 +363,8 @@ def write_with_immediate_needs_a_receive():
 
 
 @test
-def rnr_retry_7_waits_for_ever():
-    """Far longer than 7 times the RNR timer."""
+def rnr_retry_7_waits_forever():
+    """The wait is far longer than 7 times the RNR timer."""
     with Pair(rnr_retry=7, min_rnr_timer=1) as pair:
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
         pair.nothing(pair.a.scq, wait_s=0.1)
@@ -375,8 +375,8 @@ def rnr_retry_7_waits_for_ever():
 
 @test
 def the_local_ack_timeout_is_kept():
-    """9.7.6.1.3: 4.096 us * 2^timeout at least, four times that at most (a
-    loaded machine may add to it), and so for each retry."""
+    """9.7.6.1.3: each attempt waits at least 4.096 us * 2^timeout and at most
+    four times that (longer on a loaded machine)."""
     wait_s = 4.096e-6 * (1 << 12)
     with Pair(timeout=12, retry_cnt=3) as pair:
         pair.b.qp.close()
@@ -397,7 +397,7 @@ def timeout_0_is_none():
 
 @test
 def the_rnr_timer_is_kept():
-    """9.7.5.2.8, code 20 is 10.24 ms: not asked again before."""
+    """9.7.5.2.8: no retry before the timer expires; code 20 is 10.24 ms."""
     with Pair(rnr_retry=1, min_rnr_timer=20) as pair:
         begun = time.monotonic()
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
@@ -440,8 +440,9 @@ def everything_is_flushed_in_order():
 
 
 @test
-def unsignalled_requests_are_flushed_too():
-    """An error completes whatever its signalling; success before it not."""
+def unsignalled_requests_are_flushed():
+    """An error always produces a completion; an unsignalled success does
+    not."""
     with Pair(sig_all=0) as pair:
         pair.recv(pair.b, 70)
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1, flags=0))
@@ -474,7 +475,7 @@ def posted_in_error_is_flushed():
 
 @test
 def after_reset_nothing_is_left():
-    """Reset drops what is queued and what was completed, and works again."""
+    """Reset drops queued requests and completions; the pair is then usable."""
     with Pair() as pair:
         pair.recv(pair.a, 1)
         move(pair.a.qp, e.IBV_QPS_ERR, 0)
@@ -563,7 +564,7 @@ def too_much_inline():
 
 @test
 def an_sge_of_2_to_the_31():
-    """More than the port's max_msg_sz."""
+    """The length exceeds the port's max_msg_sz."""
     with Pair() as pair:
         assert pair.a.ctx.query_port(1).max_msg_sz < 1 << 31
         cannot_post(pair.a.qp, send_wr(pair.a, length=1 << 31))
@@ -590,7 +591,7 @@ def an_atomic_of_another_size():
 
 @test
 def reads_without_depth():
-    """max_rd_atomic 0: the queue pair can have no READ outstanding."""
+    """With max_rd_atomic 0, no READ may be outstanding."""
     with Pair(rd_atomic=0) as pair:
         cannot_post(pair.a.qp, rdma_wr(pair.a, pair.b, READ, length=8))
         cannot_post(pair.a.qp, atomic_wr(pair.a, pair.b, FADD, 1))

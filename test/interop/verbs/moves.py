@@ -1,6 +1,7 @@
-"""Every state move of a queue pair, with every attribute given and missing.
+"""Every state transition of a queue pair, with each attribute present and
+absent.
 
-Source: ibv_modify_qp(3) (what must be given), InfiniBand Architecture
+Source: ibv_modify_qp(3) (required attributes), InfiniBand Architecture
 Specification volume 1, 11.2.5.2 "Modify Queue Pair", the table of required
 and optional attributes.  Any state may go to RESET and to ERR (10.3.1).
 """
@@ -25,7 +26,7 @@ MIG = e.IBV_QP_PATH_MIG_STATE
 RNR = e.IBV_QP_MIN_RNR_TIMER
 NOTIFY = e.IBV_QP_EN_SQD_ASYNC_NOTIFY
 
-# (from, to): (must be given, may be given)
+# (from, to): (required attributes, optional attributes)
 RC_MOVES = {
     (RESET, TO_INIT): (PKEY | PORT | ACCESS, 0),
     (TO_INIT, TO_INIT): (0, PKEY | PORT | ACCESS),
@@ -54,7 +55,7 @@ ATTRS = [1 << bit for bit in range(1, 21)]  # CUR_STATE .. DEST_QPN
 
 
 class Mover:
-    """One queue pair, brought to any state again and again."""
+    """One queue pair that is brought to any state, repeatedly."""
 
     def __init__(self, qp_type):
         self.type = qp_type
@@ -86,7 +87,7 @@ class Mover:
         check('state', NAMES[self.state()], NAMES[state])
 
     def to_sqe(self):
-        """A send that fails here: a UD queue pair goes to SQE."""
+        """A send with a local error moves a UD queue pair to SQE."""
         from pyverbs.addr import AH
         from vlib import ah_attr
         wr = send_wr(self.end, sges=[self.end.sge(8, 0, lkey=0x7fffff00)])
@@ -115,7 +116,8 @@ def must_be_refused(mover, old, new, mask):
 
 
 def one_move(mover, moves, old, new):
-    """Every attribute for one pair of states; returns how many calls."""
+    """Tries every attribute for one transition.  Returns the number of
+    cases."""
     rule = (0, 0) if new in (RESET, ERR) else moves.get((old, new))
     name = f'{NAMES[old]} to {NAMES[new]}'
     every = e.IBV_QP_STATE | sum(ATTRS)
@@ -191,7 +193,7 @@ def without_the_state_the_attributes_change():
 
 @test
 def values_out_of_range_are_refused():
-    """Each attribute just above what it can be."""
+    """Each value is just outside the attribute's range."""
     mover = Mover(e.IBV_QPT_RC)
     bad = {TO_RTR: [('path_mtu', 0), ('path_mtu', 6), ('dest_qp_num', 1 << 24),
                     ('max_dest_rd_atomic', 17), ('min_rnr_timer', 32)],

@@ -1,4 +1,4 @@
-"""Objects: what they need, what keeps them, how they end.
+"""Objects: what they require, what keeps them in use, and their destruction.
 
 Source: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3), ibv_create_cq(3),
 ibv_resize_cq(3), ibv_create_srq(3), ibv_modify_srq(3), ibv_query_srq(3),
@@ -46,7 +46,7 @@ def rights_that_do_not_exist():
 
 @test
 def memory_that_is_not_there():
-    """As a device that pins it says: EFAULT."""
+    """EFAULT, as from a device that pins the memory, or ENOMEM."""
     with End() as end:
         for addr, length in ((mmap.PAGESIZE, 4096), (0x7fff00000000, 4096),
                              (end.mr.buf, ENDLESS)):
@@ -58,7 +58,7 @@ def memory_that_is_not_there():
 
 @test
 def a_region_of_no_bytes():
-    """Its key is good for nothing."""
+    """The key of an empty region does not give access to any byte."""
     with Pair() as pair:
         empty = MR(pair.b.pd, 0, ALL, address=pair.b.addr())
         wr = rdma_wr(pair.a, pair.b, e.IBV_WR_RDMA_WRITE, length=1,
@@ -93,7 +93,7 @@ def rereg_is_refused_and_changes_nothing():
 
 @test
 def dereg_while_a_read_is_answered():
-    """A refusal or the data, never anything else."""
+    """The READ returns the data or is refused; no other outcome is allowed."""
     with Pair(size=1 << 20) as pair:
         for _ in range(20):
             mr = MR(pair.b.pd, 1 << 20, ALL)
@@ -165,8 +165,8 @@ def resizing_keeps_what_waits():
 
 
 @test
-def an_overrun_is_told():
-    """IBV_EVENT_CQ_ERR; what fitted can still be polled."""
+def an_overrun_is_reported():
+    """The device raises IBV_EVENT_CQ_ERR."""
     with Pair(cqe=4, wr=64) as pair:
         room = pair.a.scq.cqe
         for i in range(room + 1):
@@ -242,7 +242,7 @@ def a_wrong_change_changes_nothing():
 
 
 @test
-def the_limit_is_told_once():
+def the_limit_is_reported_once():
     with Pair(srq=True) as pair:
         for i in range(6):
             pair.recv(pair.b, i)
@@ -264,8 +264,8 @@ def the_limit_is_told_once():
 # ---- Queue pairs ----
 
 @test
-def sizes_are_told():
-    """ibv_create_qp(3): the actual values, at least what was asked for."""
+def sizes_are_reported():
+    """ibv_create_qp(3): actual values, which are at least those requested."""
     with End() as end:
         cap = QPCap(5, 6, 2, 3, 40)
         init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=end.scq, rcq=end.rcq,
@@ -280,7 +280,7 @@ def sizes_are_told():
 
 
 @test
-def with_a_shared_queue_the_own_sizes_are_ignored():
+def with_an_srq_receive_sizes_are_ignored():
     with End() as end:
         end.make_srq()
         init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=end.scq, rcq=end.rcq,
@@ -312,8 +312,8 @@ def a_completion_queue_can_be_both():
 
 
 @test
-def destroying_takes_its_completions_along():
-    """As the usual drivers do; others' stay."""
+def destroying_removes_only_own_completions():
+    """The usual drivers do this; completions of other queue pairs stay."""
     with Pair() as pair:
         second = pair.b.make_qp(scq=pair.b.scq, rcq=pair.b.rcq)
         assert second.qp_num != pair.b.qp.qp_num

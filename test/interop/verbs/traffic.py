@@ -1,4 +1,4 @@
-"""Every operation with its data, and every field of the completions.
+"""Every operation, its data and every field of its completions.
 
 Source: ibv_post_send(3), ibv_post_recv(3), ibv_poll_cq(3),
 ibv_create_ah_from_wc(3), ibv_post_srq_recv(3).
@@ -31,7 +31,7 @@ def one(pair, cq):
 
 
 def sent(pair, wr, opcode):
-    """Posts, and checks the completion of the request."""
+    """Posts a request and checks its completion."""
     pair.a.qp.post_send(wr)
     wc = one(pair, pair.a.scq)
     check('wr_id', wc.wr_id, wr.wr_id)
@@ -54,7 +54,7 @@ def received(pair, wr_id, opcode, length, imm=None):
 
 
 def around(mr, offset, data):
-    """The data is there, and nothing beside it."""
+    """The data is in place and its neighbouring bytes are unchanged."""
     check('data', mr.read(len(data), offset), data)
     check('before', mr.read(1, offset - 1), b'.')
     check('after', mr.read(1, offset + len(data)), b'.')
@@ -105,7 +105,8 @@ def write():
 
 @test
 def write_with_immediate():
-    """The receive is used up, its memory is not: byte_len is the WRITE's."""
+    """The receive is consumed but its memory is unused; byte_len is that of
+    the WRITE."""
     def run(pair, size, data):
         pair.recv(pair.b, 77, length=8, offset=50000)
         sent(pair, rdma_wr(pair.a, pair.b, WRITE_IMM, remote=64, length=size,
@@ -134,7 +135,7 @@ def word(mr, offset):
 
 @test
 def fetch_and_add():
-    """It wraps around; the old value comes back, in host order."""
+    """The sum wraps around; the old value is returned in host order."""
     with Pair() as pair:
         for old, add in ((5, 7), ((1 << 64) - 1, 2), (0, 0)):
             pair.b.mr.write(struct.pack('=Q', old), 8, 64)
@@ -160,7 +161,7 @@ def compare_and_swap():
 
 @test
 def gather_and_scatter():
-    """Odd pieces on both sides, one of them empty."""
+    """Both sides have pieces of odd sizes, one of them empty."""
     with Pair() as pair:
         data = pattern(3000, 3)
         pair.a.mr.write(data, 3000)
@@ -191,7 +192,8 @@ def a_read_scatters():
 
 @test
 def inline_data_is_taken_when_it_is_posted():
-    """ibv_post_send(3): the buffer can be reused at once, no key is needed."""
+    """ibv_post_send(3): the buffer is reusable at once, and no key is
+    needed."""
     with Pair(inline=64) as pair:
         for opcode in (SEND, WRITE):
             for flags in (0, e.IBV_SEND_FENCE):
@@ -236,7 +238,7 @@ def all_complete_where_the_queue_pair_says_so():
 
 @test
 def unsignalled_requests_do_not_fill_the_queue():
-    """A signalled completion says that what was before it is done."""
+    """A signalled completion implies that all earlier requests are done."""
     with Pair(wr=8, sig_all=0) as pair:
         for _ in range(10):
             for i in range(8):
@@ -264,7 +266,7 @@ def mixed_operations_complete_in_order():
 
 @test
 def a_fence_waits_for_reads():
-    """What a READ has brought is what the fenced SEND after it sends."""
+    """A fenced SEND sends the data that the preceding READ fetched."""
     with Pair() as pair:
         for turn in range(20):
             data = pattern(20000, turn)
@@ -301,7 +303,7 @@ def atomics_of_two_queue_pairs_add_up():
 
 @test
 def a_drained_queue_holds_what_is_posted():
-    """SQD: posted requests wait until RTS; receiving goes on."""
+    """SQD: posted requests wait until RTS; receiving continues."""
     with Pair() as pair:
         move(pair.a.qp, e.IBV_QPS_SQD, 0)
         pair.recv(pair.b, 77)
@@ -318,7 +320,7 @@ def a_drained_queue_holds_what_is_posted():
 
 @test
 def draining_can_be_seen():
-    """ibv_query_qp(3), sq_draining: requests are under way."""
+    """ibv_query_qp(3): sq_draining is set while requests are in flight."""
     with Pair() as pair:
         def draining():
             return pair.a.qp.query(e.IBV_QP_STATE)[0].sq_draining
@@ -366,7 +368,8 @@ def poll_gives_no_more_than_asked():
 
 @test
 def overlapping_regions_with_other_rights():
-    """Each key says what it allows, whatever others say of the same bytes."""
+    """Each key grants its own rights, whatever other keys grant for the same
+    bytes."""
     with Pair() as pair:
         only_read = MR(pair.b.pd, 4096, e.IBV_ACCESS_REMOTE_READ,
                        address=pair.b.addr())
@@ -406,7 +409,7 @@ def zero_based_region():
 
 @test
 def to_itself():
-    """A queue pair connected to itself."""
+    """A queue pair can be connected to itself."""
     with Pair() as pair:
         qp = pair.a.qp
         move(qp, e.IBV_QPS_RESET, 0)
@@ -430,7 +433,7 @@ def datagram(pair, ah, size, opcode=SEND, **kwargs):
 
 @test
 def datagrams():
-    """40 bytes of GRH before the data, and who sent it in the completion."""
+    """A 40-byte GRH precedes the data; the completion names the sender."""
     with Pair(e.IBV_QPT_UD, dev_b='soft1') as pair:
         mtu = 128 << pair.a.ctx.query_port(1).active_mtu
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
@@ -453,7 +456,7 @@ def datagrams():
 
 @test
 def the_ipv4_header_of_a_datagram():
-    """It is in the last 20 of the 40 bytes (annex A17.4.5.2)."""
+    """The header is in the last 20 of the 40 bytes (annex A17.4.5.2)."""
     with Pair(e.IBV_QPT_UD, dev_b='soft1') as pair:
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
             pair.recv(pair.b, 77, length=200, offset=64)
@@ -497,8 +500,8 @@ def a_datagram_to_nobody_is_dropped():
 
 
 @test
-def a_privileged_qkey_stands_for_the_own_one():
-    """10.2.5: with the high bit set the queue pair's own Q_Key is sent."""
+def a_privileged_qkey_selects_the_senders_own():
+    """10.2.5: with the high bit set, the queue pair's own Q_Key is sent."""
     with Pair(e.IBV_QPT_UD) as pair:
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
             pair.recv(pair.b, 77)
@@ -522,7 +525,7 @@ def a_datagram_without_a_receive_is_dropped():
 
 @test
 def shared_receives():
-    """Two queue pairs use one SRQ; the completion says which."""
+    """Two queue pairs use one SRQ; the completion names the queue pair."""
     with Pair(srq=True) as pair:
         from vlib import up
         second_a = pair.a.make_qp()

@@ -1,9 +1,9 @@
-"""What the pyverbs tests share: result lines, and pairs of queue pairs.
+"""Code shared by the pyverbs tests: result lines and pairs of queue pairs.
 
-Both ends of a pair live in this process, each in a context of its own; whoever
-waits polls both ends.  A test is a function with @test; its name is the result
-line's.  What the device must do is taken from the manual pages ibv_*(3) and
-the InfiniBand specification, never from src/softroce.
+Both ends of a pair are in this process, each in its own context; waiting for
+one end polls both.  A test is a function with @test; the result line shows
+the function's name.  The expected behaviour is taken from the manual pages
+ibv_*(3) and the InfiniBand specification, never from src/softroce.
 """
 import errno
 import sys
@@ -36,12 +36,12 @@ def test(func):
 
 
 def main():
-    """Runs the tests of the file; the exit status says whether all passed."""
+    """Runs all tests of the file.  Exit status 0: all passed."""
     failed = 0
     for func in _tests:
         try:
             func()
-        except Exception as problem:  # whatever it is, it is this test's
+        except Exception as problem:  # of any kind; it fails only this test
             failed += 1
             traceback.print_exc(file=sys.stdout, limit=-4)
             print(f'not ok - {func.__name__}: '
@@ -76,7 +76,7 @@ def status_name(status):
 
 
 class End:
-    """A device opened, with what every test needs on it."""
+    """An open device with the objects that every test needs."""
 
     def __init__(self, dev='soft0', cqe=256, size=65536, access=ALL):
         self.ctx = Context(name=dev)
@@ -139,7 +139,7 @@ RTS = {e.IBV_QPT_RC: (e.IBV_QP_SQ_PSN | e.IBV_QP_MAX_QP_RD_ATOMIC |
 
 
 def qp_attr(state, gid, dest_qpn, **kwargs):
-    """Attributes that suit any move."""
+    """Attributes that are valid for every state transition."""
     attr = QPAttr(qp_state=state, cur_qp_state=0, port_num=1)
     attr.pkey_index = 0
     attr.qkey = QKEY
@@ -164,7 +164,7 @@ def move(qp, state, mask, gid=None, dest_qpn=0, **kwargs):
 
 
 def up(qp, qp_type, gid, dest_qpn, to=e.IBV_QPS_RTS, **kwargs):
-    """From RESET to INIT, RTR or RTS."""
+    """Takes a queue pair from RESET to INIT, RTR or RTS."""
     steps = ((e.IBV_QPS_INIT, INIT), (e.IBV_QPS_RTR, RTR),
              (e.IBV_QPS_RTS, RTS))
     for state, masks in steps:
@@ -174,7 +174,7 @@ def up(qp, qp_type, gid, dest_qpn, to=e.IBV_QPS_RTS, **kwargs):
 
 
 class Pair:
-    """Two connected RC queue pairs, or two UD ones: .a and .b."""
+    """Two connected RC queue pairs, or two UD queue pairs: .a and .b."""
 
     def __init__(self, qp_type=e.IBV_QPT_RC, dev_b='soft0', srq=False,
                  access=ALL, mr_access=ALL, **kwargs):
@@ -195,7 +195,7 @@ class Pair:
             up(me.qp, self.type, peer.gid, peer.qp.qp_num, **kwargs)
 
     def poll(self, cq, num=1, wait_s=WAIT_S):
-        """num completions of `cq`; both ends make progress."""
+        """Waits for num completions of `cq`, with progress at both ends."""
         got = []
         end = time.monotonic() + wait_s
         while len(got) < num and time.monotonic() < end:
@@ -215,7 +215,8 @@ class Pair:
                                   f'{status_name(wcs[0].status)}')
 
     def ends(self, cq, want, wait_s=WAIT_S):
-        """The completions of `cq` are these (wr_id, status) in this order."""
+        """The next completions of `cq` must be these (wr_id, status) pairs, in
+        this order, with none after them."""
         got = [(wc.wr_id, status_name(wc.status))
                for wc in self.poll(cq, len(want), wait_s)]
         check('completions', got,
