@@ -151,8 +151,9 @@ int main(void)
         bad |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
                        "%ld RNR NAKs in %ld packets", rnr, sent);
     } else {
-        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "RNR does not occur",
-                       "%ld RNR NAKs in %ld packets", rnr, sent);
+        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES),
+                       "RNR does not occur", "%ld RNR NAKs in %ld packets", rnr,
+                       sent);
     }
     return bad;
 }
