@@ -14,6 +14,7 @@ DEVICE = 'libmrail-softroce'
 MESSAGES = (2000, 42000)
 # Large messages have more instructions, and so need fewer of them.
 FEWER_MESSAGES = (1000, 11000)
+LARGE_MESSAGE = 2048
 # As `mrail run --stock` sets them.
 SETTINGS = {'rc_v': {'UCX_RNDV_SCHEME': 'get_zcopy', 'UCX_RNDV_THRESH': '64k'}}
 CALLS = 325  # including 5 with an agreement round
@@ -38,10 +39,12 @@ def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
     messages of two runs; their difference counts.
     """
     used = bench.installation
+    # A session lives a moment longer than its processes, and refuses others.
+    session = f"bench-{bench.id}-cg{used.suffix.strip('@')}"
     for number in numbers:
         bench.run(
-            [used.mrail, 'soft', '--session', f'bench-{bench.id}-cg', '--rails',
-             '1', '--', 'sh', '-c', PRELOADED, used.version_shim, 'valgrind',
+            [used.mrail, 'soft', '--session', session, '--rails', '1', '--',
+             'sh', '-c', PRELOADED, used.version_shim, 'valgrind',
              '--fair-sched=try', '--tool=callgrind', '--separate-threads=yes',
              f'--callgrind-out-file={bench.dir}/cg.{number}', 'ucx_perftest',
              '-l', '-f', '-t', 'tag_bw', '-s', str(size), '-w', '1000', '-n',
@@ -76,8 +79,9 @@ def message_turn(bench, name, tls):
 
 def size_turn(bench, name, tls, size):
     """As message_turn(), with messages of any size."""
+    numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
     return Turn(name, lambda at: count_messages(bench, name, at, tls, size,
-                                                FEWER_MESSAGES),
+                                                numbers),
                 is_baseline=tls != 'mrail')
 
 

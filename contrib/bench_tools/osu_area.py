@@ -15,7 +15,7 @@ QUICK_SIZES = (8, 512, 2048, 8192, 65536, 1 << 20, 4 << 20)
 MILLISECONDS = 50  # of each size of a test, without the first iterations
 LIMIT_S = 600
 COUNTED_SIZES = (8, 64, 512, 1024, 2048, 8192, 16384)
-COUNTED_RUNS = 2
+COUNTED_RUNS = 3
 COUNTED_SECTION = 'Instructions of a message'
 
 
