@@ -1,8 +1,8 @@
-"""Comparison with another commit: its build, and the jobs of both builds.
+"""Compares this tree with another commit: builds it, and runs the jobs of both.
 
-Baselines are left out.  Each other job of an area runs twice in each round:
-with mrail as built now, and with the other commit as installed, which includes
-its software rails.  The programs that measure are the current ones in both.
+Baselines are left out. Each other job of an area runs twice in each round: with
+mrail as built now, and with the other commit, including its software rails.
+The measuring programs are those of this tree in both cases.
 """
 import os
 import subprocess
@@ -34,7 +34,7 @@ LAST_LINES = 20
 
 
 def commit_id(name, top=TOP):
-    """The full name of a commit.  Raises ValueError if there is none."""
+    """Returns the full name of a commit. Raises ValueError if there is none."""
     done = subprocess.run(
         ['git', '-C', str(top), 'rev-parse', '--verify', '--quiet',
          '--end-of-options', f'{name}^{{commit}}'], stdout=subprocess.PIPE,
@@ -45,7 +45,7 @@ def commit_id(name, top=TOP):
 
 
 def install(commit, say):
-    """Builds and installs a commit in build/against/COMMIT, or finds it there.
+    """Builds and installs a commit in build/against/COMMIT, unless it is there.
 
     Raises ValueError, with the end of the log, if it cannot be built.
     """
@@ -68,7 +68,7 @@ def install(commit, say):
 
 
 def two_turns(bench, turn):
-    """The job with mrail as built now, and with the other commit."""
+    """Returns the job with mrail as built now, and with the other commit."""
     def measure_with(installation):
         def measure(at):
             with bench.using(installation):
@@ -80,13 +80,13 @@ def two_turns(bench, turn):
 
 
 def compared_figure(item):
-    """The figure of now, compared with itself then, without a target."""
+    """Returns the figure with the other commit as its baseline, no target."""
     return item._replace(other=item.own + SUFFIX, baseline='then', ratio=None,
                          value=None, wanted=None)
 
 
 def compared(bench, block):
-    """A block of an area, with the jobs and figures of both builds."""
+    """Returns a block of an area with the jobs and figures of both builds."""
     turns = [both for turn in block.turns if not turn.is_baseline
              for both in two_turns(bench, turn)]
 
@@ -99,7 +99,10 @@ def compared(bench, block):
 
 
 def compared_area(area, commit):
-    """An area that compares with bench.against; its notes are of baselines."""
+    """Returns an area that compares with bench.against.
+
+    The notes of the area describe its baselines, and so are left out.
+    """
     return area._replace(
         title=f'mrail now, compared with {commit[:12]}; a ratio above 1: now is '
               'more', notes=(),
@@ -108,7 +111,7 @@ def compared_area(area, commit):
 
 
 def changes(figures, better):
-    """Lines: the figures whose 95 % interval excludes 1.
+    """Returns lines about the figures whose 95 % interval excludes 1.
 
     better: {name of a figure: 'more' or 'less'}.
     """

@@ -27,8 +27,8 @@ Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine)
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), osu (a quarter of an hour:
-operations of MPI by size, and instructions of a message), paths (half an hour: the fabrics of the papers, simulated and in a
+(seconds), osu (a quarter of an hour: MPI operations by size, and instructions
+per message), paths (half an hour: the fabrics of the papers, simulated and in a
 lab; also draws build/bench/paths.svg), readme (two minutes: the data of
 README.md's figure). These times apply to five runs on two idle processors. The
 time left is shown during the run.
@@ -46,9 +46,10 @@ ratios, and [LOW, HIGH] its 95 % interval.
   --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
   --quick              osu: fewer sizes (five minutes)
   --against COMMIT     builds COMMIT in build/against and compares this tree with
-                       it instead of the baselines, without targets.  The ratio
-                       is now over then.  N is 9 without --runs, at least 6.  Areas:
-                       p2p, alltoallv (default: these two), osu, overhead.  Writes
+                       it, instead of with the baselines. The ratio is now over
+                       then. N is 9 by default, at least 6. Areas: p2p, alltoallv
+                       (default: these two), osu, overhead. Prints at the end
+                       which intervals exclude 1, and writes
                        build/bench/AREA-against.json
   --record             also writes docs/results/data/AREA.json with the machine,
                        the date, the commit and the versions, and renders

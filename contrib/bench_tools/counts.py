@@ -12,7 +12,7 @@ DEVICE = 'libmrail-softroce'
 # Connecting takes a varying number of polls. With many messages, these do not
 # matter.
 MESSAGES = (2000, 42000)
-# Large messages have more instructions, and so need fewer of them.
+# Large messages take more instructions each, so fewer are enough.
 FEWER_MESSAGES = (1000, 11000)
 LARGE_MESSAGE = 2048
 # As `mrail run --stock` sets them.
@@ -39,7 +39,7 @@ def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
     messages of two runs; their difference counts.
     """
     used = bench.installation
-    # A session lives a moment longer than its processes, and refuses others.
+    # A session outlives its processes by a moment. It refuses another version.
     session = f"bench-{bench.id}-cg{used.suffix.strip('@')}"
     for number in numbers:
         bench.run(
@@ -78,7 +78,7 @@ def message_turn(bench, name, tls):
 
 
 def size_turn(bench, name, tls, size):
-    """As message_turn(), with messages of any size."""
+    """Returns a turn as message_turn() does, for messages of any size."""
     numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
     return Turn(name, lambda at: count_messages(bench, name, at, tls, size,
                                                 numbers),

@@ -111,7 +111,7 @@ make install'''
 
 
 def on_bare(bench, turn):
-    """The job without failover and telemetry."""
+    """Returns the job on the build without failover and telemetry."""
     def measure(at):
         with bench.using(BARE_INSTALLATION):
             turn.measure(at)

@@ -1,7 +1,7 @@
-"""The area osu: operations of MPI by size, and instructions of a message.
+"""The area osu: MPI operations by message size, and instructions per message.
 
-The method is that of the OSU micro-benchmarks; test/bench/mpi_osu.c has the
-programs.  The rails have no cap, so the processors are the limit.
+The method is that of the OSU micro-benchmarks. test/bench/mpi_osu.c is the
+program. The rails have no rate limit, so the processors are the bottleneck.
 """
 from typing import NamedTuple
 
@@ -20,8 +20,11 @@ COUNTED_SECTION = 'Instructions of a message'
 
 
 class Test(NamedTuple):
-    """title: of the rows and of the section.  field, scale: of mpi_osu's object,
-    and from its unit to that of the rows."""
+    """A test of mpi_osu.
+
+    title: of its rows and sections. field: the member of mpi_osu's object.
+    scale: factor from the unit of that member to `unit`.
+    """
     name: str
     title: str
     field: str
@@ -57,7 +60,7 @@ RAILS = ((1, STOCK), (4, STOCK_4))
 
 
 def size_name(size):
-    """A size as `mrail bench` takes it: 8, 2k, 4m."""
+    """Returns a size as `mrail bench` takes it: 8, 2k, 4m."""
     for suffix, unit in (('m', 1 << 20), ('k', 1 << 10)):
         if size % unit == 0:
             return f'{size // unit}{suffix}'
@@ -77,7 +80,7 @@ def sample_name(ranks, rails, test, size):
 
 
 def osu_turn(bench, ranks, rails, tests, sizes, job):
-    """A job with several tests, of mrail or of stock UCX."""
+    """Returns a job that runs several tests on mrail or on stock UCX."""
     command = ['run', '-np', str(ranks), '--soft', f'2x{rails}']
     command += ['--stock'] if job == 'stock' else []
     command += ['--', BUILD / 'mpi_osu', ','.join(test.name for test in tests),
@@ -108,7 +111,7 @@ def osu_figures(ranks, rails, tests, sizes, baseline):
 
 
 def counted_blocks(bench, sizes):
-    """Instructions per message by size.  Counts do not vary as times do."""
+    """Returns the blocks that count instructions per message by size."""
     if not counts.can_count():
         return [Block([], section=COUNTED_SECTION,
                       note=f'instructions per message: {counts.SKIPPED}')]
@@ -138,6 +141,6 @@ def osu_blocks(bench):
 
 
 AREAS = (
-    Area('osu', 'operations of MPI by size, 2 nodes, rails without a cap; '
+    Area('osu', 'MPI operations by size, 2 nodes, rails without a rate limit; '
          'baseline: stock UCX rc_v', osu_blocks, STOCK_SETTINGS),
 )

@@ -27,8 +27,8 @@ CALM_S = 3
 class Installation(NamedTuple):
     """mrail as installed in a folder.
 
-    suffix: of the names of its samples.  runs_own_bench: `mrail bench` is that
-    of this installation.  If not, the current one runs on it.
+    suffix: appended to the names of its samples. runs_own_bench: jobs use the
+    `mrail bench` of this installation, not that of this tree.
     """
     stage: pathlib.Path
     suffix: str = ''
@@ -40,7 +40,7 @@ class Installation(NamedTuple):
 
     @property
     def version_shim(self):
-        """The file that loads the transport."""
+        """Returns the file that loads the transport."""
         return next(self.stage.rglob('libuct_mrail.so.0'))
 
 
@@ -258,7 +258,7 @@ class Bench:
 
     @contextlib.contextmanager
     def using(self, installation):
-        """Jobs of the `with` statement run this installation."""
+        """Makes the jobs of a `with` statement run this installation."""
         before, self.installation = self.installation, installation
         try:
             yield
