@@ -3,16 +3,19 @@ EXTRA_DIST += \
     .ci/run \
     contrib/bench \
     contrib/bench_tools/__init__.py \
+    contrib/bench_tools/against.py \
     contrib/bench_tools/cli.py \
     contrib/bench_tools/counts.py \
     contrib/bench_tools/exchange_areas.py \
     contrib/bench_tools/figure.py \
     contrib/bench_tools/lab_areas.py \
     contrib/bench_tools/message_areas.py \
+    contrib/bench_tools/osu_area.py \
     contrib/bench_tools/other_areas.py \
     contrib/bench_tools/path_areas.py \
     contrib/bench_tools/pages/alltoallv.md.in \
     contrib/bench_tools/pages/failover.md.in \
+    contrib/bench_tools/pages/osu.md.in \
     contrib/bench_tools/pages/overhead.md.in \
     contrib/bench_tools/pages/p2p.md.in \
     contrib/bench_tools/pages/paths.md.in \

@@ -5,26 +5,30 @@ import os
 import signal
 import sys
 
-from . import exchange_areas, message_areas, other_areas, path_areas, record
-from . import paths_picture, runner, window_picture
+from . import against, exchange_areas, message_areas, osu_area, other_areas
+from . import path_areas, paths_picture, record, runner, window_picture
 
-AREAS = {area.name: area for module in (message_areas, exchange_areas,
+AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs of the build directory, not the installed command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
+# Enough for an interval, and as many as are asked for without --runs.
+AGAINST_LEAST_RUNS, AGAINST_RUNS = 6, 9
 RESULTS = runner.TOP / 'docs' / 'results'
 SERIES = 'window-series.json'
-HELP = '''Usage: contrib/bench [--runs N] [--with-ucx-src=DIR] [--record] [AREA ...]
+HELP = '''Usage: contrib/bench [--runs N] [--with-ucx-src=DIR] [--quick] [--record] [AREA ...]
+       contrib/bench --against COMMIT [--runs N] [--quick] [AREA ...]
        contrib/bench --render [--check]
 
 Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine),
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), paths (half an hour: the fabrics of the papers, simulated and in a
+(seconds), osu (a quarter of an hour: MPI operations by size, and instructions
+per message), paths (half an hour: the fabrics of the papers, simulated and in a
 lab; also draws build/bench/paths.svg), readme (two minutes: the data of
 README.md's figure). These times apply to five runs on two idle processors. The
 time left is shown during the run.
@@ -40,6 +44,13 @@ ratios, and [LOW, HIGH] its 95 % interval.
 
   --runs N             runs of each figure
   --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
+  --quick              osu: fewer sizes (five minutes)
+  --against COMMIT     builds COMMIT in build/against and compares this tree with
+                       it, instead of with the baselines. The ratio is now over
+                       then. N is 9 by default, at least 6. Areas: p2p, alltoallv
+                       (default: these two), osu, overhead. Prints at the end
+                       which intervals exclude 1, and writes
+                       build/bench/AREA-against.json
   --record             also writes docs/results/data/AREA.json with the machine,
                        the date, the commit and the versions, and renders
   --render             without measuring: writes docs/results/AREA.md and the
@@ -77,7 +88,9 @@ def parse(arguments):
     """Parses the options. An invalid option ends the program with status 2."""
     parser = Parser(prog='contrib/bench', add_help=False, allow_abbrev=False)
     parser.add_argument('-h', '--help', action='store_true')
-    parser.add_argument('--runs', default=str(LEAST_RUNS))
+    parser.add_argument('--runs')
+    parser.add_argument('--against')
+    parser.add_argument('--quick', action='store_true')
     parser.add_argument('--with-ucx-src', default='')
     parser.add_argument('--record', action='store_true')
     parser.add_argument('--render', action='store_true')
@@ -85,11 +98,7 @@ def parse(arguments):
     parser.add_argument(PREPARED, action='store_true')
     parser.add_argument('areas', nargs='*')
     options = parser.parse_intermixed_args(arguments)
-    if not options.runs.isdigit():
-        usage_error(f'--runs {options.runs}: not a number')
-    options.runs = int(options.runs)
-    if options.runs < LEAST_RUNS:
-        usage_error(f'--runs {options.runs}: at least {LEAST_RUNS} are wanted')
+    check_runs(options)
     for area in options.areas:
         if area not in AREAS:
             usage_error(f"unknown argument '{area}'")
@@ -97,8 +106,41 @@ def parse(arguments):
         usage_error('--render takes no area and does not measure')
     if options.check and not options.render:
         usage_error('--check belongs to --render')
+    if options.quick and options.record:
+        usage_error('--quick is not for --record: all sizes are recorded')
+    if options.against is not None:
+        check_against(options)
     options.areas = options.areas or list(DEFAULT)
     return options
+
+
+def check_runs(options):
+    """Makes options.runs a number.  A wrong one ends the program."""
+    least, usual = LEAST_RUNS, LEAST_RUNS
+    if options.against is not None:
+        least, usual = AGAINST_LEAST_RUNS, AGAINST_RUNS
+    if options.runs is None:
+        options.runs = str(usual)
+    if not options.runs.isdigit():
+        usage_error(f'--runs {options.runs}: not a number')
+    options.runs = int(options.runs)
+    if options.runs < least:
+        usage_error(f'--runs {options.runs}: at least {least} are wanted')
+
+
+def check_against(options):
+    """Makes options.against the full name of a commit."""
+    if options.record or options.render:
+        usage_error('--against compares, it does not record or render')
+    for area in options.areas:
+        if area not in against.AREAS:
+            usage_error(f"--against: area '{area}' is not one of "
+                        + ', '.join(against.AREAS))
+    options.areas = options.areas or list(against.DEFAULT)
+    try:
+        options.against = against.commit_id(options.against)
+    except ValueError as error:
+        usage_error(f'--against: {error}')
 
 
 def prepare(options, arguments):
@@ -234,11 +276,22 @@ def render(check):
 def measure(options):
     """Measures the areas. Returns the exit status."""
     check_installed(options.areas)
-    bench = runner.Bench(options.runs)
+    bench = runner.Bench(options.runs, quick=options.quick)
+    areas = AREAS
+    if options.against is not None:
+        try:
+            bench.against = against.install(options.against, bench.say)
+        except ValueError as error:
+            sys.exit(f'contrib/bench: {error}')
+        areas = {name: against.compared_area(AREAS[name], options.against)
+                 for name in options.areas}
     some_failed = False
     for name in options.areas:
         bench.failed = False
-        bench.measure(AREAS[name])
+        bench.measure(areas[name])
+        if bench.against is not None:
+            for line in against.changes(bench.figures, bench.better):
+                bench.say(line)
         if name == 'window':
             draw_window(bench)
         if name == 'paths':

@@ -6,12 +6,17 @@ import shutil
 
 from . import samples
 from .figure import Figure, Sample
-from .runner import BUILD, MRAIL, Turn
+from .runner import BUILD, Turn
 
 DEVICE = 'libmrail-softroce'
 # Connecting takes a varying number of polls. With many messages, these do not
 # matter.
 MESSAGES = (2000, 42000)
+# Large messages take more instructions each, so fewer are enough.
+FEWER_MESSAGES = (1000, 11000)
+LARGE_MESSAGE = 2048
+# As `mrail run --stock` sets them.
+SETTINGS = {'rc_v': {'UCX_RNDV_SCHEME': 'get_zcopy', 'UCX_RNDV_THRESH': '64k'}}
 CALLS = 325  # including 5 with an agreement round
 SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'
 # The software device is preloaded, followed by the transport.
@@ -27,29 +32,28 @@ def can_count():
     return bool(shutil.which('valgrind') and shutil.which('ucx_perftest'))
 
 
-def version_shim(stage):
-    """Returns the file of an installation that loads the transport."""
-    return next(stage.rglob('libuct_mrail.so.0'))
+def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
+    """Counts the instructions per message: samples NAME.outside and NAME.all.
 
-
-def count_messages(bench, name, at, tls, shim):
-    """Counts the instructions per 8-byte message: samples NAME.outside and
-    NAME.all.
-
-    One process sends to itself, so that no waiting is counted.
+    One process sends to itself, so that no waiting is counted. numbers: the
+    messages of two runs; their difference counts.
     """
-    for messages in MESSAGES:
+    used = bench.installation
+    # A session outlives its processes by a moment. It refuses another version.
+    session = f"bench-{bench.id}-cg{used.suffix.strip('@')}"
+    for number in numbers:
         bench.run(
-            [MRAIL, 'soft', '--session', f'bench-{bench.id}-cg', '--rails', '1',
-             '--', 'sh', '-c', PRELOADED, shim, 'valgrind', '--fair-sched=try',
-             '--tool=callgrind', '--separate-threads=yes',
-             f'--callgrind-out-file={bench.dir}/cg.{messages}', 'ucx_perftest',
-             '-l', '-f', '-t', 'tag_bw', '-s', '8', '-w', '1000', '-n',
-             str(messages)],
-            limit_s=300, env={'UCX_TLS': tls, 'UCX_NET_DEVICES': 'all'})
-    texts = [bench.text(f'cg.{messages}-01') for messages in MESSAGES]
+            [used.mrail, 'soft', '--session', session, '--rails', '1', '--',
+             'sh', '-c', PRELOADED, used.version_shim, 'valgrind',
+             '--fair-sched=try', '--tool=callgrind', '--separate-threads=yes',
+             f'--callgrind-out-file={bench.dir}/cg.{number}', 'ucx_perftest',
+             '-l', '-f', '-t', 'tag_bw', '-s', str(size), '-w', '1000', '-n',
+             str(number)],
+            limit_s=300, env={'UCX_TLS': tls, 'UCX_NET_DEVICES': 'all',
+                              **SETTINGS.get(tls, {})})
+    texts = [bench.text(f'cg.{number}-01') for number in numbers]
     add(bench, name, at,
-        samples.instructions(texts, DEVICE, MESSAGES[1] - MESSAGES[0]))
+        samples.instructions(texts, DEVICE, numbers[1] - numbers[0]))
 
 
 def add(bench, name, at, costs):
@@ -61,15 +65,24 @@ def count_calls(bench, name, at, options):
     """Counts the instructions per MPI_Alltoallv: samples NAME.outside and
     NAME.all."""
     bench.run(
-        [MRAIL, 'run', '-np', '8', '--soft', '2x4', '--mca',
+        [bench.installation.mrail, 'run', '-np', '8', '--soft', '2x4', '--mca',
          'mpi_yield_when_idle', '1', *options, '--', 'sh', '-c', RANK_0,
          f'{bench.dir}/cg', BUILD / 'mpi_calls', '140', str(CALLS), '1024'])
     add(bench, name, at,
         samples.instructions([bench.text('cg-01')], DEVICE, CALLS))
 
 
-def message_turn(bench, name, tls, shim):
-    return Turn(name, lambda at: count_messages(bench, name, at, tls, shim))
+def message_turn(bench, name, tls):
+    return Turn(name, lambda at: count_messages(bench, name, at, tls),
+                is_baseline=tls != 'mrail')
+
+
+def size_turn(bench, name, tls, size):
+    """Returns a turn as message_turn() does, for messages of any size."""
+    numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
+    return Turn(name, lambda at: count_messages(bench, name, at, tls, size,
+                                                numbers),
+                is_baseline=tls != 'mrail')
 
 
 def figures(what, own, other, baseline, ratio=None, ratio_all=None):

@@ -66,7 +66,7 @@ def cases(hotspots, sizes):
 
 def exchange(bench, options, rate='100M'):
     """Returns the objects of one job."""
-    return bench.objects(MRAIL, 'bench', 'alltoallv', '-np', '8', '--soft', '2x4',
+    return bench.objects('alltoallv', '-np', '8', '--soft', '2x4',
                          '--rate', rate, *options.split())
 
 
@@ -108,7 +108,7 @@ def single_rail_block(bench):
                     bench.share(f'single{case.name}', found, **case.skew)
                     bench.pick(f'single{case.name}.planning', at, found,
                                'planning_overhead', 100, **case.skew)
-        return Turn(job, run)
+        return Turn(job, run, is_baseline=job == 'stock')
 
     def new_plans(at):
         """Each exchange differs from the previous one and gets a new plan."""
@@ -182,7 +182,7 @@ def bound_s_of(pair, others):
 def pair_block(bench):
     def run(at):
         before = processors()
-        text = bench.run([MRAIL, 'run', '-np', '8', '--soft', '2x4', '--rate',
+        text = bench.run([bench.installation.mrail, 'run', '-np', '8', '--soft', '2x4', '--rate',
                           '100M', '--', 'sh', '-c', LIMITED, 'sh',
                           BUILD / 'mpi_pair', '6'])
         seconds = samples.pair_seconds(text)
@@ -253,7 +253,7 @@ def sweep_block(bench, sweep):
                            1e-6, **case.skew)
                 if job == 'mrail':
                     bench.share(f'multi{case.name}', found, **case.skew)
-        return Turn(job, run, rounds)
+        return Turn(job, run, rounds, job != 'mrail')
     turns = [turn('mrail', ''), turn('linear', ALGORITHMS['linear']),
              turn('pairwise', ALGORITHMS['pairwise'], sweep.pairwise)]
     return Block(turns, lambda bench: sweep_figures(bench, sweep), sweep.rounds,
@@ -294,7 +294,8 @@ def call_blocks(bench):
         def turn(job, options, kind=kind):
             name = f'{kind}.{job}'
             return Turn(name, lambda at: counts.count_calls(bench, name, at,
-                                                            options))
+                                                            options),
+                        is_baseline=job == 'without')
         blocks.append(Block(
             [turn('with', bind), turn('without', [*bind, '--mca', 'coll',
                                                   '^mrail'])],

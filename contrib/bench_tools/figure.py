@@ -163,7 +163,10 @@ def number(value, digits=None):
     """Formats a number for the table; '-' for None."""
     if value is None:
         return '-'
-    return f'{value:.5g}' if digits is None else f'{value:.{digits}f}'
+    if digits is not None:
+        return f'{value:.{digits}f}'
+    text = f'{value:.5g}'
+    return f'{float(text):.0f}' if 'e+' in text else text
 
 
 def row(figure):

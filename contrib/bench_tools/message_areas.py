@@ -4,8 +4,8 @@ import time
 
 from . import counts, samples
 from .figure import Figure, Sample
-from .runner import (BUILD, MRAIL, TOP, Area, Block, Turn, end, load_since,
-                     processors)
+from .runner import (BUILD, MRAIL, TOP, Area, Block, Installation, Turn, end,
+                     load_since, processors)
 
 STOCK = 'stock UCX, 1 rail'
 STOCK_4 = 'stock UCX, 4 rails'
@@ -28,9 +28,9 @@ P2P_LARGE = (
 )
 
 
-def p2p(bench, options, mrail=MRAIL):
+def p2p(bench, options):
     """Returns the objects of one job of two ranks."""
-    return bench.objects(mrail, 'bench', 'p2p', '-np', '2', *options.split())
+    return bench.objects('p2p', '-np', '2', *options.split())
 
 
 def bandwidth_turns(bench, name, options, size, iterations):
@@ -43,16 +43,16 @@ def bandwidth_turns(bench, name, options, size, iterations):
                                      p2p(bench, f'{options}{extra} {own}'),
                                      'bytes_per_s', 1e-6)
     return [Turn('mrail', measure('mrail', '')),
-            Turn('stock', measure('stock', ' --stock'))]
+            Turn('stock', measure('stock', ' --stock'), is_baseline=True)]
 
 
-def small_turn(bench, job, extra='', mrail=MRAIL):
+def small_turn(bench, job, extra=''):
     """Measures the latency and rate of 8-byte messages."""
     def measure(at):
-        found = p2p(bench, f'--soft 2x1{extra} --sizes 8 --iterations 500', mrail)
+        found = p2p(bench, f'--soft 2x1{extra} --sizes 8 --iterations 500')
         bench.pick(f'latency.{job}', at, found, 'median_s', 1e6)
         bench.pick(f'rate.{job}', at, found, 'messages_per_s', 1e-3)
-    return Turn(job, measure)
+    return Turn(job, measure, is_baseline=bool(extra))
 
 
 def p2p_blocks(bench):
@@ -82,15 +82,15 @@ def instruction_block(bench):
     if not counts.can_count():
         return Block([], section=section,
                      note=f'instructions per message: {counts.SKIPPED}')
-    shim = counts.version_shim(BUILD / 'stage')
     return Block(
-        [counts.message_turn(bench, 'mrail', 'mrail', shim),
-         counts.message_turn(bench, 'stock', 'rc_v', shim)],
+        [counts.message_turn(bench, 'mrail', 'mrail'),
+         counts.message_turn(bench, 'stock', 'rc_v')],
         counts.figures('instructions per 8-byte message, UCX', 'mrail', 'stock',
                        'stock UCX'), 2, section)
 
 
 BARE = BUILD / 'bare'
+BARE_INSTALLATION = Installation(BARE / 'stage')
 BARE_OPTIONS = ('--disable-failover', '--disable-telemetry')
 
 
@@ -110,26 +110,32 @@ make install'''
                *BARE_OPTIONS], limit_s=1800, err=None)
 
 
-def large_turn(bench, job, mrail):
+def on_bare(bench, turn):
+    """Returns the job on the build without failover and telemetry."""
+    def measure(at):
+        with bench.using(BARE_INSTALLATION):
+            turn.measure(at)
+    return Turn(turn.name, measure, is_baseline=True)
+
+
+def large_turn(bench, job):
     def measure(at):
         found = p2p(bench, '--soft 2x4 --rate 100M --sizes 1m --iterations 20 '
-                    '--window 16', mrail)
+                    '--window 16')
         bench.pick(f'large.{job}', at, found, 'bytes_per_s', 1e-6)
     return Turn(f'large {job}', measure)
 
 
 def overhead_blocks(bench):
     """Measures the cost of failover and telemetry when nothing fails."""
-    build_bare(bench)
-    bare_mrail = BARE / 'stage' / 'bin' / 'mrail'
+    if bench.against is None:
+        build_bare(bench)
     section = 'Instructions of a message'
     if counts.can_count():
         # One more or less poll already makes a difference of 1 %.
         counted = Block(
-            [counts.message_turn(bench, 'own', 'mrail',
-                                 counts.version_shim(BUILD / 'stage')),
-             counts.message_turn(bench, 'bare', 'mrail',
-                                 counts.version_shim(BARE / 'stage'))],
+            [counts.message_turn(bench, 'own', 'mrail'),
+             on_bare(bench, counts.message_turn(bench, 'bare', 'mrail'))],
             counts.figures('instructions per 8-byte message, UCX', 'own', 'bare',
                            'without', 1.01, 1.01),
             max(bench.asked_runs, 9), section)
@@ -137,8 +143,8 @@ def overhead_blocks(bench):
         counted = Block([], section=section,
                         note=f'instructions per message: {counts.SKIPPED}')
     timed = Block(
-        [small_turn(bench, 'own'), small_turn(bench, 'bare', mrail=bare_mrail),
-         large_turn(bench, 'own', MRAIL), large_turn(bench, 'bare', bare_mrail)],
+        [small_turn(bench, 'own'), on_bare(bench, small_turn(bench, 'bare')),
+         large_turn(bench, 'own'), on_bare(bench, large_turn(bench, 'bare'))],
         [Figure('8 bytes, half a round trip', 'us', 'less', 'latency.own',
                 'latency.bare', 'without'),
          Figure('8 bytes, message rate', 'k/s', 'more', 'rate.own',

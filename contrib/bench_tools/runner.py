@@ -15,6 +15,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = TOP / 'build'
 STAGE = BUILD / 'stage'
 MRAIL = STAGE / 'bin' / 'mrail'
+BENCH = STAGE / 'libexec' / 'mrail' / 'mrail-bench'
 GRACE_S = 10        # from the signal that ends a job to the one that kills it
 QUIET_S = 30        # between lines of progress
 # A job with stock UCX frees more than a GB. A virtual machine returns that
@@ -23,14 +24,36 @@ QUIET_S = 30        # between lines of progress
 CALM_S = 3
 
 
+class Installation(NamedTuple):
+    """mrail as installed in a folder.
+
+    suffix: appended to the names of its samples. runs_own_bench: jobs use the
+    `mrail bench` of this installation, not that of this tree.
+    """
+    stage: pathlib.Path
+    suffix: str = ''
+    runs_own_bench: bool = True
+
+    @property
+    def mrail(self):
+        return self.stage / 'bin' / 'mrail'
+
+    @property
+    def version_shim(self):
+        """Returns the file that loads the transport."""
+        return next(self.stage.rglob('libuct_mrail.so.0'))
+
+
 class Turn(NamedTuple):
     """One job of a round: its name, and measure(round), which adds samples.
 
     rounds: the number of rounds in which the job takes part; None for all.
+    is_baseline: the job is only a comparison for mrail as built now.
     """
     name: str
     measure: Callable[[int], None]
     rounds: Optional[int] = None
+    is_baseline: bool = False
 
 
 def interleaved(turns, rounds):
@@ -69,6 +92,23 @@ class Block(NamedTuple):
     def jobs(self, runs):
         return sum(1 for _ in interleaved(
             self.turns, runs if self.rounds is None else self.rounds))
+
+
+# Options of `mrail bench`; all others are those of `mrail run`.
+BENCH_OPTIONS = {'--sizes', '--iterations', '--small-iterations', '--warmup',
+                 '--window', '--hotspot', '--dst'}
+
+
+def split_options(words):
+    """(options of `mrail run`, options of `mrail bench` for a rank)."""
+    run, own = [], []
+    words = iter(words)
+    for word in words:
+        if word in BENCH_OPTIONS:
+            own += [word, next(words)]
+        else:
+            run.append(word)
+    return run, own
 
 
 class Area(NamedTuple):
@@ -150,8 +190,12 @@ class Bench:
     """Shared by the areas: samples, figures, failures, and jobs with a time
     limit."""
 
-    def __init__(self, runs, out=sys.stdout):
+    def __init__(self, runs, out=sys.stdout, quick=False):
         self.runs = self.asked_runs = runs
+        self.quick = quick
+        self.installation = Installation(STAGE)
+        self.against = None  # an Installation, instead of baselines
+        self.better = {}     # with it: of each figure, 'more' or 'less'
         self.out = out
         self.id = os.getpid()
         self.failed = False
@@ -210,7 +254,16 @@ class Bench:
 
     def add(self, name, sample, at):
         """Adds one sample to a name, for round `at`."""
-        self.samples.setdefault(name, {})[at] = sample
+        self.samples.setdefault(name + self.installation.suffix, {})[at] = sample
+
+    @contextlib.contextmanager
+    def using(self, installation):
+        """Makes the jobs of a `with` statement run this installation."""
+        before, self.installation = self.installation, installation
+        try:
+            yield
+        finally:
+            self.installation = before
 
     def interleave(self, turns, rounds=None):
         """Measures the jobs of all rounds. The figures based on them come
@@ -259,7 +312,8 @@ class Bench:
 
     def finish(self):
         """Writes the area's JSON list."""
-        path = BUILD / 'bench' / f'{self.area}.json'
+        kind = '' if self.against is None else '-against'
+        path = BUILD / 'bench' / f'{self.area}{kind}.json'
         path.write_text(figure.as_list(self.figures), encoding='utf-8')
         self.say(f'written: {path.relative_to(TOP)}')
         self.say()
@@ -330,13 +384,20 @@ class Bench:
         try:
             item = samples.pick_object(objects, **skew)
             sample = samples.sample_of(item, 'planned')
-            self.shares.setdefault(name, []).append(sample.value)
+            self.shares.setdefault(name + self.installation.suffix, []).append(
+                sample.value)
         except ValueError as error:
             self.fail(f'{name}: {error}')
 
-    def objects(self, *command):
-        """Returns the objects of a run of `mrail bench ... --json`."""
-        return samples.bench_objects(self.run([*command, '--json']))
+    def objects(self, area, *options):
+        """Returns the objects of a run of `mrail bench AREA ... --json`."""
+        used = self.installation
+        command = [used.mrail, 'bench', area, *options, '--json']
+        if not used.runs_own_bench:
+            run, own = split_options(options)
+            command = [used.mrail, 'run', *run, '--', BENCH, area, *own,
+                       '--json']
+        return samples.bench_objects(self.run(command))
 
 
 def cpu_model():

@@ -16,6 +16,11 @@ mpi_calls_SOURCES = test/bench/mpi_calls.c
 mpi_calls_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mpi_calls_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 mpi_calls_LDADD = $(MPI_LIBS)
+noinst_PROGRAMS += mpi_osu
+mpi_osu_SOURCES = test/bench/mpi_osu.c src/tools/bench_data.c \
+    src/tools/bench.h
+mpi_osu_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_osu_LDADD = libmrail-base.la $(MPI_LIBS)
 endif
 noinst_PROGRAMS += plan_time
 plan_time_SOURCES = test/bench/plan_time.c

@@ -7,7 +7,7 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
-    test/mpi/planned.sh test/mpi/planned-life.sh \
+    test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh
 TIMING_TESTS += test/mpi/pair.sh

@@ -14,7 +14,7 @@ import unittest
 sys.dont_write_bytecode = True
 
 from bench_lines import FULL, OWN, TWENTY, evaluated, made, main  # noqa: E402
-from bench_tools import figure, samples, stats
+from bench_tools import figure, runner, samples, stats
 from bench_tools.figure import Figure, Sample
 
 SEEDS = range(1, 21)
@@ -294,6 +294,11 @@ class Figures(unittest.TestCase):
         self.assertEqual(again['what'], 'a "b", {c}')
         self.assertTrue(figure.row(again).startswith('a "b", {c} '))
 
+    def test_large_number(self):
+        """a large number of the table has no exponent"""
+        self.assertEqual([figure.number(value) for value in (146000.4, 0.25, 1e9)],
+                         ['146000', '0.25', '1000000000'])
+
     def test_significant(self):
         """numbers keep five significant digits"""
         for value, want in ((123456.7, 123460), (0.00123456, 0.0012346), (5, 5),
@@ -322,6 +327,16 @@ def profile(own, device):
     """A callgrind file with the costs of a library, a device and a call."""
     return (f'ob=(1) lib.so\nfn=(1) f\n1 {own}\ncob=(2) dev.so\ncfn=(2) g\n'
             f'calls=1 1\n1 {device}\n\nob=(2)\nfn=(2)\n1 {device}\n')
+
+
+class Options(unittest.TestCase):
+    def test_split(self):
+        """options: those of mrail bench, and those of mrail run"""
+        self.assertEqual(
+            runner.split_options('-np 8 --soft 2x4 --sizes 1m,4m --bind-rails '
+                                 '--hotspot 0.7 --mca coll ^mrail'.split()),
+            ('-np 8 --soft 2x4 --bind-rails --mca coll ^mrail'.split(),
+             '--sizes 1m,4m --hotspot 0.7'.split()))
 
 
 class Samples(unittest.TestCase):

@@ -19,9 +19,9 @@ import xml.etree.ElementTree
 sys.dont_write_bytecode = True
 
 from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
-from bench_tools import (cli, exchange_areas, lab_areas, other_areas,
-                         paths_picture, record, runner, svg, try_report,
-                         window_picture)
+from bench_tools import (against, cli, exchange_areas, lab_areas, osu_area,
+                         other_areas, paths_picture, record, runner, samples,
+                         svg, try_report, window_picture)
 from bench_tools.figure import Figure, Sample
 
 
@@ -220,7 +220,7 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'overhead', 'p2p', 'paths', 'planner',
+            'alltoallv', 'failover', 'osu', 'overhead', 'p2p', 'paths', 'planner',
             'readme', 'softroce', 'vm', 'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
@@ -249,7 +249,13 @@ class Command(unittest.TestCase):
                 (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
                 (('--nothing',), '--nothing'), (('--check',), '--render'),
                 (('--render', 'p2p'), 'no area'),
-                (('--render', '--record'), 'does not measure')):
+                (('--render', '--record'), 'does not measure'),
+                (('--quick', '--record', 'osu'), '--quick'),
+                (('--against',), '--against'),
+                (('--against', 'HEAD', '--runs', '5'), 'at least 6'),
+                (('--against', 'HEAD', 'window'), "'window'"),
+                (('--against', 'HEAD', '--record'), 'does not record'),
+                (('--against', 'no-such-commit'), "'no-such-commit'")):
             done = command(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(why, done.stderr)
@@ -261,6 +267,166 @@ class Command(unittest.TestCase):
         options = cli.parse(['window', '--runs', '9', 'planner'])
         self.assertEqual((options.areas, options.runs),
                          (['window', 'planner'], 9))
+
+    def test_against(self):
+        """contrib/bench --against: its areas and runs, and a full commit"""
+        with unittest.mock.patch.object(against, 'commit_id',
+                                        lambda name: f'id of {name}'):
+            options = cli.parse(['--against', 'HEAD~3'])
+            self.assertEqual(
+                (options.areas, options.runs, options.against),
+                (['p2p', 'alltoallv'], 9, 'id of HEAD~3'))
+            options = cli.parse(['--against', 'x', '--runs', '6', 'osu'])
+        self.assertEqual((options.areas, options.runs), (['osu'], 6))
+        self.assertLessEqual(set(against.AREAS), set(cli.AREAS))
+
+
+def compared_block(bench, folder):
+    """A block with a job, its baseline and a figure, compared with `folder`."""
+    def measure(at):
+        stage = bench.installation.stage
+        bench.add('own', Sample(6 if stage == folder else 3 + at), at)
+        bench.share('own', [{'size': 1, 'data_ok': True, 'planned': 0.5}])
+        bench.order.append((at, stage == folder))
+
+    def never(at):
+        raise ValueError('a baseline ran')
+    bench.order = []
+    bench.against = runner.Installation(folder, against.SUFFIX, False)
+    return against.compared(bench, runner.Block(
+        [runner.Turn('own', measure),
+         runner.Turn('stock', never, is_baseline=True)],
+        lambda bench: [Figure('w', 'u', 'less', 'own', 'stock', 'stock UCX',
+                              1.0, 5, 'own', 99)], section='S'))
+
+
+class Against(unittest.TestCase):
+    def test_compared(self):
+        """against: jobs of both builds, interleaved; now over then"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            block = compared_block(bench, pathlib.Path(folder))
+            self.assertEqual(block.jobs(6), 12)
+            bench.interleave(block.turns, 6)
+            bench.show(*block.figures(bench))
+        self.assertFalse(bench.failed, bench.out.getvalue())
+        self.assertEqual(bench.order[:4], [(0, False), (0, True), (1, True),
+                                           (1, False)])
+        got = bench.figures[0]
+        self.assertEqual((got['value'], got['baseline_value'], got['baseline']),
+                         (5.5, 6, 'then'))
+        self.assertEqual((got['ratio'], got['ratio_low'], got['ratio_high']),
+                         (0.917, 0.5, 1.333))
+        self.assertEqual((got['target'], got['ok'], got['planned']),
+                         (None, None, 0.5))
+        self.assertEqual(bench.better, {'w': 'less'})
+
+    def test_failed(self):
+        """against: a job that fails then leaves the installation as it was"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            block = compared_block(bench, pathlib.Path(folder))
+            now = bench.installation
+
+            def broken(at):
+                if bench.installation != now._replace(runs_own_bench=False):
+                    raise ValueError('it broke then')
+                bench.add('own', Sample(1), at)
+            turns = against.two_turns(bench, runner.Turn('own', broken))
+            bench.interleave(turns, 6)
+            bench.show(*block.figures(bench))
+        self.assertEqual(bench.installation, now)
+        self.assertTrue(bench.failed)
+        self.assertIn('it broke then', bench.out.getvalue())
+
+    def test_current_bench(self):
+        """against: the current mrail bench runs on the installation"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            seen = []
+            bench.run = lambda command: seen.append(
+                [str(word) for word in command]) or ''
+            words = ['-np', '2', '--soft', '2x1', '--sizes', '8', '--rate', 'max']
+            bench.objects('p2p', *words)
+            old = runner.Installation(pathlib.Path('/old'), '@then', False)
+            with bench.using(old):
+                bench.objects('p2p', *words)
+        self.assertEqual(seen, [
+            [str(runner.MRAIL), 'bench', 'p2p', *words, '--json'],
+            ['/old/bin/mrail', 'run', '-np', '2', '--soft', '2x1', '--rate',
+             'max', '--', str(runner.BENCH), 'p2p', '--sizes', '8', '--json']])
+
+    def test_changes(self):
+        """against: figures whose interval excludes 1, and their direction"""
+        def item(what, low, high):
+            return {'what': what, 'ratio': (low + high) / 2, 'ratio_low': low,
+                    'ratio_high': high}
+        figures = [item('time', 1.1, 1.3), item('rate', 1.1, 1.3),
+                   item('slow', 0.5, 0.7), item('same', 0.9, 1.1),
+                   {'what': 'few', 'ratio': 3}]
+        lines = against.changes(figures, {'time': 'less', 'rate': 'more',
+                                          'slow': 'more', 'same': 'more'})
+        self.assertEqual(lines, ['WORSE: time: 1.200 [1.100, 1.300]',
+                                 'better: rate: 1.200 [1.100, 1.300]',
+                                 'WORSE: slow: 0.600 [0.500, 0.700]'])
+
+    def test_commit(self):
+        """against: a name that is no commit is refused"""
+        with tempfile.TemporaryDirectory() as folder:
+            git = ['git', '-C', folder]
+            subprocess.run([*git, 'init', '-q'], check=True)
+            subprocess.run([*git, '-c', 'user.name=x', '-c', 'user.email=x',
+                            'commit', '-q', '--allow-empty', '-m', 'x'],
+                           check=True)
+            self.assertRegex(against.commit_id('HEAD', folder), r'^[0-9a-f]{40}$')
+            for name in ('HEAD~1', 'nothing', '--all', ''):
+                self.assertRaises(ValueError, against.commit_id, name, folder)
+
+    def test_build_failure(self):
+        """against: a commit that cannot be built is an error with its log"""
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            with unittest.mock.patch.multiple(against, TOP=top, BUILD=top):
+                with self.assertRaisesRegex(ValueError, 'cannot be built'):
+                    against.install('0' * 40, lambda words: None)
+
+
+class Osu(unittest.TestCase):
+    def test_sizes(self):
+        """osu: all powers of two from 1 byte to 4 MiB, as names that are read"""
+        self.assertEqual((len(osu_area.SIZES), osu_area.SIZES[-1]), (23, 4 << 20))
+        for size in osu_area.SIZES:
+            self.assertEqual(samples.size_bytes(osu_area.size_name(size)), size)
+        self.assertLess(set(osu_area.QUICK_SIZES), set(osu_area.SIZES))
+
+    def test_figures(self):
+        """osu: each figure has samples of a job, a direction and a table"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            names = {test.name for _, tests in osu_area.JOBS for test in tests}
+            objects = [{'test': name, 'size': size, 'seconds': 2e-6,
+                        'messages_per_s': 3e3, 'bytes_per_s': 4e6,
+                        'data_ok': True} for name in names
+                       for size in osu_area.SIZES]
+            bench.run = lambda *_: '\n'.join(map(json.dumps, objects))
+            with unittest.mock.patch.object(osu_area.counts, 'can_count',
+                                            lambda: False):
+                blocks = osu_area.osu_blocks(bench)
+            for block in blocks:
+                bench.interleave(block.turns, 5)
+                bench.show(*block.figures)
+        self.assertFalse(bench.failed, bench.out.getvalue()[:300])
+        self.assertEqual(len(bench.figures), 2 * 10 * 23)
+        found = {item['what']: item for item in bench.figures}
+        for what, value, target in (
+                ('latency, 1 rail, 8', 2, '<= 1.00 x baseline'),
+                ('message rate, 4 pairs, 4 rails, 2k', 3, '>= 1.00 x baseline'),
+                ('put bandwidth, 4 rails, 4m', 4, '>= 1.00 x baseline')):
+            self.assertEqual((found[what]['value'], found[what]['target']),
+                             (value, target))
+        template = (record.PAGES / 'osu.md.in').read_text()
+        text = record.page('osu', recorded(figures=bench.figures), template)
+        self.assertEqual(text.count('Not recorded.'), 1)  # instructions
 
 
 def recorded(**changes):

@@ -1,0 +1,126 @@
+"""Compares this tree with another commit: builds it, and runs the jobs of both.
+
+Baselines are left out. Each other job of an area runs twice in each round: with
+mrail as built now, and with the other commit, including its software rails.
+The measuring programs are those of this tree in both cases.
+"""
+import os
+import subprocess
+
+from .runner import BUILD, TOP, Block, Installation, Turn
+
+# Areas whose jobs are those of Bench.installation.
+AREAS = ('p2p', 'osu', 'overhead', 'alltoallv')
+DEFAULT = ('p2p', 'alltoallv')
+SUFFIX = '@then'
+# Without --enable-werror: an old commit may not know this compiler.
+BUILD_SCRIPT = '''set -eu
+top=$1 commit=$2
+mkdir -p source build
+git -C "$top" archive "$commit" | tar -x -C source
+cd source
+[ -x configure ] || ./autogen.sh
+cd ../build
+set -- --prefix="$(cd .. && pwd)/stage"
+ucx=$top/build/ucx-src
+[ ! -d "$ucx/src/uct/api" ] || set -- "$@" --with-ucx-src="$ucx"
+[ -f Makefile ] || ../source/configure "$@"
+make -j"$(getconf _NPROCESSORS_ONLN)"
+make install
+[ -x ../stage/bin/mrail ]
+touch ../installed
+'''
+LAST_LINES = 20
+
+
+def commit_id(name, top=TOP):
+    """Returns the full name of a commit. Raises ValueError if there is none."""
+    done = subprocess.run(
+        ['git', '-C', str(top), 'rev-parse', '--verify', '--quiet',
+         '--end-of-options', f'{name}^{{commit}}'], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, check=False, universal_newlines=True)
+    if done.returncode != 0:
+        raise ValueError(f"'{name}' is not a commit of this tree")
+    return done.stdout.strip()
+
+
+def install(commit, say):
+    """Builds and installs a commit in build/against/COMMIT, unless it is there.
+
+    Raises ValueError, with the end of the log, if it cannot be built.
+    """
+    folder = BUILD / 'against' / commit[:12]
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / 'installed').exists():
+        log = folder / 'log'
+        say(f'build {commit[:12]} in {folder.relative_to(TOP)}')
+        with open(log, 'wb') as file:
+            done = subprocess.run(
+                ['sh', '-c', BUILD_SCRIPT, 'against', str(TOP), commit],
+                cwd=folder, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, check=False, env=dict(os.environ))
+        if done.returncode != 0:
+            lines = log.read_text(encoding='utf-8', errors='replace')
+            raise ValueError('\n'.join(
+                [f'{commit[:12]} cannot be built; the end of {log}:',
+                 *lines.splitlines()[-LAST_LINES:]]))
+    return Installation(folder / 'stage', SUFFIX, runs_own_bench=False)
+
+
+def two_turns(bench, turn):
+    """Returns the job with mrail as built now, and with the other commit."""
+    def measure_with(installation):
+        def measure(at):
+            with bench.using(installation):
+                turn.measure(at)
+        return measure
+    now = bench.installation._replace(runs_own_bench=False)
+    return [Turn(f'{turn.name}, now', measure_with(now), turn.rounds),
+            Turn(f'{turn.name}, then', measure_with(bench.against), turn.rounds)]
+
+
+def compared_figure(item):
+    """Returns the figure with the other commit as its baseline, no target."""
+    return item._replace(other=item.own + SUFFIX, baseline='then', ratio=None,
+                         value=None, wanted=None)
+
+
+def compared(bench, block):
+    """Returns a block of an area with the jobs and figures of both builds."""
+    turns = [both for turn in block.turns if not turn.is_baseline
+             for both in two_turns(bench, turn)]
+
+    def figures(bench):
+        made = block.figures
+        made = made(bench) if callable(made) else made
+        bench.better.update({item.what: item.better for item in made})
+        return [compared_figure(item) for item in made]
+    return Block(turns, figures, block.rounds, block.section, block.note)
+
+
+def compared_area(area, commit):
+    """Returns an area that compares with bench.against.
+
+    The notes of the area describe its baselines, and so are left out.
+    """
+    return area._replace(
+        title=f'mrail now, compared with {commit[:12]}; a ratio above 1: now is '
+              'more', notes=(),
+        blocks=lambda bench: [compared(bench, block)
+                              for block in area.blocks(bench)])
+
+
+def changes(figures, better):
+    """Returns lines about the figures whose 95 % interval excludes 1.
+
+    better: {name of a figure: 'more' or 'less'}.
+    """
+    lines = []
+    for item in figures:
+        low, high = item.get('ratio_low'), item.get('ratio_high')
+        if low is None or low <= 1 <= high:
+            continue
+        is_better = (low > 1) == (better[item['what']] == 'more')
+        lines.append(f"{'better' if is_better else 'WORSE'}: {item['what']}: "
+                     f"{item['ratio']:.3f} [{low:.3f}, {high:.3f}]")
+    return lines
