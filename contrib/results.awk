@@ -6,7 +6,7 @@
 # test is the name that the driver was given, and program the name to print.
 #
 # The counts come from TEST.trs, names and reasons from TEST.log. If a program
-# has reported a failure, its bad exit status does not count as a second one.
+# has reported a failure, its failed exit status does not count as a second one.
 function add(kind, why)
 {
     printf "%s\t%s\t%s\n", kind, program, why
@@ -19,7 +19,7 @@ FILENAME ~ /\.trs$/ {
         add("pass", "")
     } else {
         ++others
-        bad = bad || ($2 != "SKIP" && $2 != "ERROR")
+        failed = failed || ($2 != "SKIP" && $2 != "ERROR")
     }
     next
 }
@@ -31,7 +31,7 @@ $1 ~ /^(FAIL|XPASS|XFAIL|ERROR|SKIP):$/ && $2 == test {
     if (kind == "SKIP:") {
         sub(/ # SKIP /, ": ")
         add("skip", $0)
-    } else if (kind != "ERROR:" || !bad || !/^exited with status/) {
+    } else if (kind != "ERROR:" || !failed || !/^exited with status/) {
         add("fail", $0)
     }
 }

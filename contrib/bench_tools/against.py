@@ -7,7 +7,7 @@ The measuring programs are those of this tree in both cases.
 import os
 import subprocess
 
-from .runner import BUILD, TOP, Block, Installation, Turn
+from .runner import BUILD, TOP, Block, Installation, Job
 
 # Areas whose jobs are those of Bench.installation.
 AREAS = ('p2p', 'osu', 'overhead', 'alltoallv')
@@ -75,8 +75,8 @@ def two_turns(bench, turn):
                 turn.measure(at)
         return measure
     now = bench.installation._replace(runs_own_bench=False)
-    return [Turn(f'{turn.name}, now', measure_with(now), turn.rounds),
-            Turn(f'{turn.name}, then', measure_with(bench.against), turn.rounds)]
+    return [Job(f'{turn.name}, now', measure_with(now), turn.rounds),
+            Job(f'{turn.name}, then', measure_with(bench.against), turn.rounds)]
 
 
 def compared_figure(item):
@@ -87,7 +87,7 @@ def compared_figure(item):
 
 def compared(bench, block):
     """Returns a block of an area with the jobs and figures of both builds."""
-    turns = [both for turn in block.turns if not turn.is_baseline
+    jobs = [both for turn in block.jobs if not turn.is_baseline
              for both in two_turns(bench, turn)]
 
     def figures(bench):
@@ -95,7 +95,7 @@ def compared(bench, block):
         made = made(bench) if callable(made) else made
         bench.better.update({item.what: item.better for item in made})
         return [compared_figure(item) for item in made]
-    return Block(turns, figures, block.rounds, block.section, block.note)
+    return Block(jobs, figures, block.rounds, block.section, block.note)
 
 
 def compared_area(area, commit):

@@ -6,7 +6,7 @@ import shutil
 
 from . import samples
 from .figure import Figure, Sample
-from .runner import BUILD, Turn
+from .runner import BUILD, Job
 
 DEVICE = 'libmrail-softroce'
 # Connecting takes a varying number of polls. With many messages, these do not
@@ -72,15 +72,15 @@ def count_calls(bench, name, at, options):
         samples.instructions([bench.text('cg-01')], DEVICE, CALLS))
 
 
-def message_turn(bench, name, tls):
-    return Turn(name, lambda at: count_messages(bench, name, at, tls),
+def message_job(bench, name, tls):
+    return Job(name, lambda at: count_messages(bench, name, at, tls),
                 is_baseline=tls != 'mrail')
 
 
 def size_turn(bench, name, tls, size):
-    """Returns a turn as message_turn() does, for messages of any size."""
+    """Returns a turn as message_job() does, for messages of any size."""
     numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
-    return Turn(name, lambda at: count_messages(bench, name, at, tls, size,
+    return Job(name, lambda at: count_messages(bench, name, at, tls, size,
                                                 numbers),
                 is_baseline=tls != 'mrail')
 

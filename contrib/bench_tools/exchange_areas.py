@@ -12,7 +12,7 @@ from typing import NamedTuple
 from . import counts, samples, stats
 from .figure import Figure, Sample
 from .message_areas import STOCK_SETTINGS
-from .runner import BUILD, MRAIL, Area, Block, Turn, load_since, processors
+from .runner import BUILD, MRAIL, Area, Block, Job, load_since, processors
 
 # Single-rail ranks. The ranks of a node reach each other through memory.
 SINGLE_RAIL = '''nodes 2
@@ -108,7 +108,7 @@ def single_rail_block(bench):
                     bench.share(f'single{case.name}', found, **case.skew)
                     bench.pick(f'single{case.name}.planning', at, found,
                                'planning_overhead', 100, **case.skew)
-        return Turn(job, run, is_baseline=job == 'stock')
+        return Job(job, run, is_baseline=job == 'stock')
 
     def new_plans(at):
         """Each exchange differs from the previous one and gets a new plan."""
@@ -118,9 +118,9 @@ def single_rail_block(bench):
                        size='16m', hotspot=0.7, to=to)
     # Planning is a fraction of the same job's time, so these jobs may follow
     # stock UCX.
-    turns = [measure('mrail', ''), Turn('new plans', new_plans),
+    jobs = [measure('mrail', ''), Job('new plans', new_plans),
              measure('stock', '--stock')]
-    return Block(turns, single_rail_figures(looked_at),
+    return Block(jobs, single_rail_figures(looked_at),
                  section='Single-rail ranks')
 
 
@@ -157,7 +157,7 @@ def unequal_block(bench):
         for case in looked_at:
             bench.pick(f'unequal.{case.to}', at, found, 'median_s',
                        1 / bounds[case], **case.skew)
-    return Block([Turn('unequal', run)], [
+    return Block([Job('unequal', run)], [
         Figure(f'unequal, dead port, 16m, {case.title}', 'x bound', 'less',
                f'unequal.{case.to}', value=1.05) for case in looked_at],
         section='Unequal rails')
@@ -191,7 +191,7 @@ def pair_block(bench):
                              ('others', [others for _, others in seconds]),
                              ('bound', [bound_s_of(*both) for both in seconds])):
             bench.add(f'pair.{name}', Sample(stats.median(values), load), at)
-    return Block([Turn('pair', run)], [
+    return Block([Job('pair', run)], [
         Figure('a pair on 4 rails, others on 2: the pair', 'MB/s', 'more',
                'pair.pair'),
         Figure('... the others', 'MB/s', 'more', 'pair.others'),
@@ -253,10 +253,10 @@ def sweep_block(bench, sweep):
                            1e-6, **case.skew)
                 if job == 'mrail':
                     bench.share(f'multi{case.name}', found, **case.skew)
-        return Turn(job, run, rounds, job != 'mrail')
-    turns = [turn('mrail', ''), turn('linear', ALGORITHMS['linear']),
+        return Job(job, run, rounds, job != 'mrail')
+    jobs = [turn('mrail', ''), turn('linear', ALGORITHMS['linear']),
              turn('pairwise', ALGORITHMS['pairwise'], sweep.pairwise)]
-    return Block(turns, lambda bench: sweep_figures(bench, sweep), sweep.rounds,
+    return Block(jobs, lambda bench: sweep_figures(bench, sweep), sweep.rounds,
                  'Multi-rail ranks')
 
 
@@ -293,7 +293,7 @@ def call_blocks(bench):
     for kind, bind in (('single-rail', ['--bind-rails']), ('multi-rail', [])):
         def turn(job, options, kind=kind):
             name = f'{kind}.{job}'
-            return Turn(name, lambda at: counts.count_calls(bench, name, at,
+            return Job(name, lambda at: counts.count_calls(bench, name, at,
                                                             options),
                         is_baseline=job == 'without')
         blocks.append(Block(
@@ -329,7 +329,7 @@ README_FIELDS = ('size', 'iterations', 'hotspot', 'median_s', 'bytes_per_s',
 def readme_blocks(bench):
     """Keeps complete objects in bench.raw, for contrib/figures.py to draw."""
     bench.raw = []
-    turns, figures = [], []
+    jobs, figures = [], []
     for ranks, job, options in README_JOBS:
         def run(at, ranks=ranks, job=job, options=options):
             found = exchange(bench, f'{options} {README_SIZES[ranks]}'
@@ -340,11 +340,11 @@ def readme_blocks(bench):
             for hotspot in (0, 0.7):
                 bench.pick(f'{ranks}.{job}.{hotspot}', at, found, 'bytes_per_s',
                            1e-6, hotspot=hotspot, to='single')
-        turns.append(Turn(f'{ranks}, {job}', run))
+        jobs.append(Job(f'{ranks}, {job}', run))
         for hotspot, words in ((0, 'evenly'), (0.7, '0.7 to rank 0')):
             figures.append(Figure(f'{ranks}, {words}: {job}', 'MB/s', 'more',
                                   f'{ranks}.{job}.{hotspot}'))
-    return [Block(turns, figures)]
+    return [Block(jobs, figures)]
 
 
 AREAS = (

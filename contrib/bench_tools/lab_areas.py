@@ -9,7 +9,7 @@ import math
 
 from . import stats
 from .figure import Figure, Sample
-from .runner import MRAIL, TOP, Block, Turn
+from .runner import MRAIL, TOP, Block, Job
 
 LIMIT_S = 240
 UPLINKS = 8
@@ -187,11 +187,11 @@ WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
 
 def testbed(lab):
     """[CTCCL] 4.2 and 4.3: loads of uplinks with and without rules."""
-    turns, figures = [], []
+    jobs, figures = [], []
     for pattern in PATTERNS:
         for route in ROUTES:
             name = f'lab.{pattern}.{route}'
-            turns.append(Turn(name, lab.exchange(name, route, LONG_S,
+            jobs.append(Job(name, lab.exchange(name, route, LONG_S,
                                                  pattern=pattern)))
         for route, words in WORDS.items():
             figures += load_figures(f'{pattern}, 8 lanes, rules',
@@ -200,7 +200,7 @@ def testbed(lab):
                                     route == 'ecmp')
     for route in ('rules', 'ecmp', 'stock'):
         name = f'lab.two.{route}'
-        turns.append(Turn(name, lab.two_jobs(name, route, LONG_S)))
+        jobs.append(Job(name, lab.two_jobs(name, route, LONG_S)))
     for route in ('ecmp', 'stock'):
         figures += [
             Figure('two jobs, one below a leaf, rules: variation', '%', 'less',
@@ -209,17 +209,17 @@ def testbed(lab):
             Figure('... time over the bound', 'x', 'less', 'lab.two.rules.time',
                    f'lab.two.{route}.time', WORDS[route],
                    value=1.05 if route == 'ecmp' else None)]
-    return Block(turns, figures, section='Lab: loads of uplinks')
+    return Block(jobs, figures, section='Lab: loads of uplinks')
 
 
 def lanes_and_nodes(lab):
     """[CTCCL] Fig. 6 b, c and e."""
-    turns, figures = [], []
+    jobs, figures = [], []
 
     def add(title, key, **job):
         for route in ('rules', 'ecmp'):
             name = f'lab.{key}.{route}'
-            turns.append(Turn(name, lab.exchange(name, route, SHORT_S, **job)))
+            jobs.append(Job(name, lab.exchange(name, route, SHORT_S, **job)))
         figures.extend(load_figures(title, f'lab.{key}.rules', f'lab.{key}.ecmp',
                                     WORDS['ecmp'], False))
 
@@ -229,15 +229,15 @@ def lanes_and_nodes(lab):
     for nodes, hosts in NODES:
         add(f'{nodes} nodes, 8 lanes, rules', f'nodes.{nodes}', np=nodes,
             hosts=hosts)
-    return Block(turns, figures, rounds=3, section='Lab: lanes and nodes')
+    return Block(jobs, figures, rounds=3, section='Lab: lanes and nodes')
 
 
 def failures(lab):
     """[CTCCL] Fig. 7."""
-    turns = [Turn(f'lab.fail.{name}',
+    jobs = [Job(f'lab.fail.{name}',
                   lab.failure(f'lab.fail.{name}', routing, SHORT_S))
              for name, routing in (('drop', 'rules-drop'), ('through', 'rules'))]
-    return Block(turns, [
+    return Block(jobs, [
         Figure('ring, an uplink fails, rules drop: spread of the other seven',
                '%', 'less', 'lab.fail.drop.spread', value=0.5),
         Figure('... their mean load', '%', 'more', 'lab.fail.drop.mean'),
@@ -286,7 +286,7 @@ def moves(lab):
         bench.add('lab.moves.first', Sample(max(ratios[:2])), at)
         bench.add('lab.moves.median', Sample(stats.median(after)), at)
         bench.add('lab.moves.most', Sample(max(after)), at)
-    return Block([Turn('lab.moves', measure)], [
+    return Block([Job('lab.moves', measure)], [
         Figure('8 lanes, 4 uplinks, first second: most over mean load', 'x',
                'less', 'lab.moves.first'),
         Figure(f'... after {SETTLED_S} s, median of a minute', 'x', 'less',

@@ -4,7 +4,7 @@ import time
 
 from . import counts, samples
 from .figure import Figure, Sample
-from .runner import (BUILD, MRAIL, TOP, Area, Block, Installation, Turn, end,
+from .runner import (BUILD, MRAIL, TOP, Area, Block, Installation, Job, end,
                      load_since, processors)
 
 STOCK = 'stock UCX, 1 rail'
@@ -33,7 +33,7 @@ def p2p(bench, options):
     return bench.objects('p2p', '-np', '2', *options.split())
 
 
-def bandwidth_turns(bench, name, options, size, iterations):
+def bandwidth_jobs(bench, name, options, size, iterations):
     """Returns one turn with mrail and one with stock UCX."""
     own = (f'--sizes {size} --iterations {iterations} --warmup 1 '
            '--window 16')
@@ -42,33 +42,33 @@ def bandwidth_turns(bench, name, options, size, iterations):
         return lambda at: bench.pick(f'{name}.{job}', at,
                                      p2p(bench, f'{options}{extra} {own}'),
                                      'bytes_per_s', 1e-6)
-    return [Turn('mrail', measure('mrail', '')),
-            Turn('stock', measure('stock', ' --stock'), is_baseline=True)]
+    return [Job('mrail', measure('mrail', '')),
+            Job('stock', measure('stock', ' --stock'), is_baseline=True)]
 
 
-def small_turn(bench, job, extra=''):
+def small_job(bench, job, extra=''):
     """Measures the latency and rate of 8-byte messages."""
     def measure(at):
         found = p2p(bench, f'--soft 2x1{extra} --sizes 8 --iterations 500')
         bench.pick(f'latency.{job}', at, found, 'median_s', 1e6)
         bench.pick(f'rate.{job}', at, found, 'messages_per_s', 1e-3)
-    return Turn(job, measure, is_baseline=bool(extra))
+    return Job(job, measure, is_baseline=bool(extra))
 
 
 def p2p_blocks(bench):
     blocks = []
     for name, options, size, iterations, title, ratio, value in P2P_LARGE:
         blocks.append(Block(
-            bandwidth_turns(bench, name, options, size, iterations),
+            bandwidth_jobs(bench, name, options, size, iterations),
             [Figure(title, 'MB/s', 'more', f'{name}.mrail', f'{name}.stock',
                     STOCK_4, ratio, value)], section='Four rails'))
     many = MANY * bench.runs + 1
     blocks.append(Block(
-        bandwidth_turns(bench, 'uncapped', '--soft 2x1', '4m', 20),
+        bandwidth_jobs(bench, 'uncapped', '--soft 2x1', '4m', 20),
         [Figure('1 rail, no cap, 4m', 'MB/s', 'more', 'uncapped.mrail',
                 'uncapped.stock', STOCK, 1.00)], many, 'One rail'))
     blocks.append(Block(
-        [small_turn(bench, 'mrail'), small_turn(bench, 'stock', ' --stock')],
+        [small_job(bench, 'mrail'), small_job(bench, 'stock', ' --stock')],
         [Figure('1 rail, no cap, 8 bytes, half a round trip', 'us', 'less',
                 'latency.mrail', 'latency.stock', STOCK, 1.05),
          Figure('1 rail, no cap, 8 bytes, message rate', 'k/s', 'more',
@@ -83,8 +83,8 @@ def instruction_block(bench):
         return Block([], section=section,
                      note=f'instructions per message: {counts.SKIPPED}')
     return Block(
-        [counts.message_turn(bench, 'mrail', 'mrail'),
-         counts.message_turn(bench, 'stock', 'rc_v')],
+        [counts.message_job(bench, 'mrail', 'mrail'),
+         counts.message_job(bench, 'stock', 'rc_v')],
         counts.figures('instructions per 8-byte message, UCX', 'mrail', 'stock',
                        'stock UCX'), 2, section)
 
@@ -115,15 +115,15 @@ def on_bare(bench, turn):
     def measure(at):
         with bench.using(BARE_INSTALLATION):
             turn.measure(at)
-    return Turn(turn.name, measure, is_baseline=True)
+    return Job(turn.name, measure, is_baseline=True)
 
 
-def large_turn(bench, job):
+def large_job(bench, job):
     def measure(at):
         found = p2p(bench, '--soft 2x4 --rate 100M --sizes 1m --iterations 20 '
                     '--window 16')
         bench.pick(f'large.{job}', at, found, 'bytes_per_s', 1e-6)
-    return Turn(f'large {job}', measure)
+    return Job(f'large {job}', measure)
 
 
 def overhead_blocks(bench):
@@ -134,17 +134,17 @@ def overhead_blocks(bench):
     if counts.can_count():
         # One more or less poll already makes a difference of 1 %.
         counted = Block(
-            [counts.message_turn(bench, 'own', 'mrail'),
-             on_bare(bench, counts.message_turn(bench, 'bare', 'mrail'))],
+            [counts.message_job(bench, 'own', 'mrail'),
+             on_bare(bench, counts.message_job(bench, 'bare', 'mrail'))],
             counts.figures('instructions per 8-byte message, UCX', 'own', 'bare',
                            'without', 1.01, 1.01),
-            max(bench.asked_runs, 9), section)
+            max(bench.requested_runs, 9), section)
     else:
         counted = Block([], section=section,
                         note=f'instructions per message: {counts.SKIPPED}')
     timed = Block(
-        [small_turn(bench, 'own'), on_bare(bench, small_turn(bench, 'bare')),
-         large_turn(bench, 'own'), on_bare(bench, large_turn(bench, 'bare'))],
+        [small_job(bench, 'own'), on_bare(bench, small_job(bench, 'bare')),
+         large_job(bench, 'own'), on_bare(bench, large_job(bench, 'bare'))],
         [Figure('8 bytes, half a round trip', 'us', 'less', 'latency.own',
                 'latency.bare', 'without'),
          Figure('8 bytes, message rate', 'k/s', 'more', 'rate.own',
@@ -206,7 +206,7 @@ def udp_limit(bench, at):
 def softroce_blocks(bench):
     def turn(program, icrc):
         name = f'{program}.{icrc}'
-        return Turn(name, lambda at: perftest(bench, name, at, program,
+        return Job(name, lambda at: perftest(bench, name, at, program,
                                               ('--icrc', icrc)))
 
     def pair(program):
@@ -219,7 +219,7 @@ def softroce_blocks(bench):
     # target therefore has more runs, interleaved with the limit.
     write = 'ib_write_bw'
     blocks = [Block(
-        [Turn('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],
+        [Job('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],
         [Figure('plain UDP, the same bursts', 'GB/s', 'more', 'limit'),
          Figure(f'{write}, ICRC off', 'GB/s', 'more', f'{write}.off', 'limit',
                 'plain UDP', None, 3), on(write, 0.70)], 2 * bench.runs + 1)]
@@ -228,7 +228,7 @@ def softroce_blocks(bench):
             pair(program),
             [Figure(f'{program}, ICRC off', 'GB/s', 'more', f'{program}.off',
                     f'{program}.on', 'ICRC on'), on(program)]))
-    loss = Turn('loss', lambda at: perftest(bench, 'loss', at, write, (), 10000))
+    loss = Job('loss', lambda at: perftest(bench, 'loss', at, write, (), 10000))
     blocks.append(Block([loss], [Figure(
         'ib_write_bw, 1 % of packets lost', 'GB/s', 'more', 'loss', None, None,
         None, 0.1)]))

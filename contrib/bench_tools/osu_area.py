@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import counts, samples
 from .figure import Figure
 from .message_areas import STOCK, STOCK_4, STOCK_SETTINGS
-from .runner import BUILD, Area, Block, Turn
+from .runner import BUILD, Area, Block, Job
 
 SIZES = tuple(1 << i for i in range(23))
 QUICK_SIZES = (8, 512, 2048, 8192, 65536, 1 << 20, 4 << 20)
@@ -94,7 +94,7 @@ def osu_turn(bench, ranks, rails, tests, sizes, job):
             for size in sizes:
                 bench.pick(f'{sample_name(ranks, rails, test, size)}.{job}', at,
                            own, test.field, test.scale, size=str(size))
-    return Turn(f'{ranks} ranks, {rails_name(rails)}, {job}', measure,
+    return Job(f'{ranks} ranks, {rails_name(rails)}, {job}', measure,
                 is_baseline=job == 'stock')
 
 
@@ -132,9 +132,9 @@ def osu_blocks(bench):
     blocks = []
     for ranks, tests in JOBS:
         for rails, baseline in RAILS:
-            turns = [osu_turn(bench, ranks, rails, tests, sizes, job)
+            jobs = [osu_turn(bench, ranks, rails, tests, sizes, job)
                      for job in ('mrail', 'stock')]
-            blocks.append(Block(turns, osu_figures(ranks, rails, tests, sizes,
+            blocks.append(Block(jobs, osu_figures(ranks, rails, tests, sizes,
                                                    baseline)))
     return blocks + counted_blocks(bench, [8, 8192] if bench.quick
                                    else COUNTED_SIZES)

@@ -5,7 +5,7 @@ import time
 
 from . import samples
 from .figure import Figure, Sample
-from .runner import (BUILD, MRAIL, TOP, Area, Block, Turn, end, load_since,
+from .runner import (BUILD, MRAIL, TOP, Area, Block, Job, end, load_since,
                      processors)
 
 # failover: a rail of the second node is disturbed while a job runs.
@@ -144,22 +144,22 @@ def fault_figures(title, fault):
 def failover_blocks(bench):
     blocks = []
     for pattern, title, size in PATTERNS:
-        turns, figures = [], []
+        jobs, figures = [], []
         for fault in FAULTS:
             name = f'{title}.{fault[0]}'
-            turns.append(Turn(name, lambda at, name=name, fault=fault,
+            jobs.append(Job(name, lambda at, name=name, fault=fault,
                               pattern=pattern, size=size:
                               disturb(bench, name, at, pattern, size, fault)))
             figures += fault_figures(title, fault)
         three = f'{title}.three'
-        turns.append(Turn(three, lambda at, name=three, pattern=pattern,
+        jobs.append(Job(three, lambda at, name=three, pattern=pattern,
                           size=size: lose_three(bench, name, at, pattern, size),
-                          bench.asked_runs))
+                          bench.requested_runs))
         figures.append(Figure(
             f'{title}, three rails gone: on the last one', 'MB/s', 'more',
-            f'{three}.last', value=95, wanted=bench.asked_runs))
-        blocks.append(Block(turns, figures))
-    stock = [Turn(f'stock {title} {fault[1]}',
+            f'{three}.last', value=95, wanted=bench.requested_runs))
+        blocks.append(Block(jobs, figures))
+    stock = [Job(f'stock {title} {fault[1]}',
                   lambda at, pattern=pattern, title=title, size=size, fault=fault:
                   stock_behaviour(bench, pattern, title, size, fault))
              for pattern, title, size in PATTERNS for fault in FAULTS]
@@ -193,7 +193,7 @@ def vm_blocks(bench):
                 raise ValueError(f'contrib/vm: no bytes of uplinks for {name}')
             bench.add(f'busiest.{name}',
                       Sample(max(map(int, spread)) / 1000), at)
-    return [Block([Turn('contrib/vm', run)], [
+    return [Block([Job('contrib/vm', run)], [
         Figure('contrib/vm, command to result', 's', 'less', 'seconds',
                value=180),
         Figure('alltoallv, busiest uplink over the mean, rules', '', 'less',
@@ -226,7 +226,7 @@ def window_blocks(bench):
                 bench.add(f'{name}.{window}', Sample(value), at)
         if at == 0:
             (bench.dir / 'series.json').write_text(text, encoding='ascii')
-    return [Block([Turn('window_figure', run)], WINDOW_FIGURES)]
+    return [Block([Job('window_figure', run)], WINDOW_FIGURES)]
 
 
 # planner: CPU time of plans. Each run yields the median of many plans.
@@ -310,7 +310,7 @@ def planner_blocks(bench):
         bench.say(GROWTH)
         bench.show(*growth_figures())
         return []
-    return [Block([Turn('plan_time', run)], small_figures() + large_figures(),
+    return [Block([Job('plan_time', run)], small_figures() + large_figures(),
                   section='Time of a plan'),
             Block([], growth, section='Growth')]
 

@@ -9,7 +9,7 @@ import time
 
 from .figure import Figure, Sample
 from .lab_areas import lab_blocks
-from .runner import MRAIL, Area, Block, Turn
+from .runner import MRAIL, Area, Block, Job
 
 LIMIT_S = 900
 LANES = (1, 2, 4, 8, 16, 32)
@@ -48,8 +48,8 @@ def testbed_blocks(bench):
             spread = 100 * (after['most'] - after['least'])
             bench.add(f'{name}.spread', Sample(spread), at)
             bench.add(f'{name}.mean', Sample(100 * after['mean']), at)
-    return [Block([Turn('lanes', lanes)], lane_figures(), section='Lanes'),
-            Block([Turn('failure', failure)], failure_figures(),
+    return [Block([Job('lanes', lanes)], lane_figures(), section='Lanes'),
+            Block([Job('failure', failure)], failure_figures(),
                   section='A failed uplink')]
 
 
@@ -98,10 +98,10 @@ def ethereal_blocks(bench):
                           Sample(1e3 * case['time_s']), at)
         return measure
 
-    turns, figures = [], []
+    jobs, figures = [], []
     for fabric, pattern, size in ETHEREAL:
         prefix = f'{fabric}.{pattern}'
-        turns.append(Turn(prefix, run(fabric, pattern, size)))
+        jobs.append(Job(prefix, run(fabric, pattern, size)))
         figures += [
             Figure(f'{fabric}, {pattern}: Ethereal', 'ms', 'less',
                    f'{prefix}.ethereal.1', f'{prefix}.spray.1',
@@ -111,7 +111,7 @@ def ethereal_blocks(bench):
         figures += [
             Figure(f'... MP-RDMA-{n}', 'ms', 'less', f'{prefix}.mprdma.{n}',
                    f'{prefix}.ethereal.1', 'Ethereal') for n in SPLITS]
-    return [Block(turns, figures, section='Ethereal')]
+    return [Block(jobs, figures, section='Ethereal')]
 
 
 def scale_blocks(bench):
@@ -119,7 +119,7 @@ def scale_blocks(bench):
         _, seconds = simulate(bench, at, 'paralet-1024', '--pattern', 'alltoall',
                               '--size', '1g', '--method', 'ecmp,ethereal')
         bench.add('dense', Sample(seconds), at)
-    return [Block([Turn('1024 hosts', measure, 1)],
+    return [Block([Job('1024 hosts', measure, 1)],
                   [Figure('1024 hosts, dense alltoall, two methods', 's', 'less',
                           'dense', value=600, wanted=1)], section='Scale')]
 

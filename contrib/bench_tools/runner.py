@@ -44,7 +44,7 @@ class Installation(NamedTuple):
         return next(self.stage.rglob('libuct_mrail.so.0'))
 
 
-class Turn(NamedTuple):
+class Job(NamedTuple):
     """One job of a round: its name, and measure(round), which adds samples.
 
     rounds: the number of rounds in which the job takes part; None for all.
@@ -56,17 +56,17 @@ class Turn(NamedTuple):
     is_baseline: bool = False
 
 
-def interleaved(turns, rounds):
-    """Yields (round, turn) in their order, and in reverse order in every other
+def interleaved(jobs, rounds):
+    """Yields (round, job) in their order, and in reverse order in every other
     round.
 
     The jobs of a pair therefore follow each other, no job is always the first
     one, and most neighbours are of the same kind.
     """
     for i in range(rounds):
-        for turn in reversed(turns) if i % 2 else turns:
-            if turn.rounds is None or i < turn.rounds:
-                yield i, turn
+        for job in reversed(jobs) if i % 2 else jobs:
+            if job.rounds is None or i < job.rounds:
+                yield i, job
 
 
 def in_words(seconds):
@@ -83,15 +83,15 @@ class Block(NamedTuple):
     returns one after the jobs have run. section: the part of the page to which
     the figures belong. note: printed before the jobs start.
     """
-    turns: list
+    jobs: list
     figures: object = ()
     rounds: Optional[int] = None
     section: Optional[str] = None
     note: Optional[str] = None
 
-    def jobs(self, runs):
+    def num_jobs(self, runs):
         return sum(1 for _ in interleaved(
-            self.turns, runs if self.rounds is None else self.rounds))
+            self.jobs, runs if self.rounds is None else self.rounds))
 
 
 # Options of `mrail bench`; all others are those of `mrail run`.
@@ -191,7 +191,7 @@ class Bench:
     limit."""
 
     def __init__(self, runs, out=sys.stdout, quick=False):
-        self.runs = self.asked_runs = runs
+        self.runs = self.requested_runs = runs
         self.quick = quick
         self.installation = Installation(STAGE)
         self.against = None  # an Installation, instead of baselines
@@ -234,20 +234,20 @@ class Bench:
         self.say(f'{area.name}: {area.title}')
         for note in area.notes:
             self.say(note)
-        self.runs = max(self.asked_runs, area.least_runs)
+        self.runs = max(self.requested_runs, area.least_runs)
         try:
             blocks = area.blocks(self)
         except (ValueError, OSError) as error:
             self.fail(f'{area.name}: {error}')
             return
         self.progress.begin(area.name,
-                            sum(block.jobs(self.runs) for block in blocks))
+                            sum(block.num_jobs(self.runs) for block in blocks))
         self.say(figure.HEADER)
         for block in blocks:
             self.section = block.section
             if block.note:
                 self.say(block.note)
-            self.interleave(block.turns, block.rounds)
+            self.interleave(block.jobs, block.rounds)
             made = block.figures
             self.show(*(made(self) if callable(made) else made))
         self.finish()
@@ -265,15 +265,15 @@ class Bench:
         finally:
             self.installation = before
 
-    def interleave(self, turns, rounds=None):
+    def interleave(self, jobs, rounds=None):
         """Measures the jobs of all rounds. The figures based on them come
         afterwards."""
         self.rounds = self.runs if rounds is None else rounds
-        for at, turn in interleaved(turns, self.rounds):
+        for at, job in interleaved(jobs, self.rounds):
             try:
-                turn.measure(at)
+                job.measure(at)
             except (ValueError, OSError) as error:
-                self.fail(f'{self.area}, {turn.name}: {error}')
+                self.fail(f'{self.area}, {job.name}: {error}')
             self.progress.step()
 
     def paired(self, own, other):

@@ -45,11 +45,11 @@ def row(title, size, label, result, baseline):
 
 
 def rows(title, texts, jobs):
-    """Returns (lines, all_good) for {suffix: output of mrail bench}."""
+    """Returns (lines, all_ok) for {suffix: output of mrail bench}."""
     results = {name: {item['size']: item for item in bench_objects(text)}
                for name, text in texts.items()}
     sizes = sorted({size for by_size in results.values() for size in by_size})
-    lines, all_good = [], bool(sizes)
+    lines, all_ok = [], bool(sizes)
     for size in sizes:
         baseline = next((results[name].get(size) for name in BASELINES
                          if name in results), None)
@@ -57,12 +57,12 @@ def rows(title, texts, jobs):
             result = results.get(name, {}).get(size)
             lines.append(row(title, size, label, result, baseline))
             if result is None or result['data_ok'] is not True:
-                all_good = False
+                all_ok = False
             elif not result['transport'].startswith(carrier):
                 lines.append(f"    this was carried by {result['transport']}, "
                              f'not by {carrier}')
-                all_good = False
-    return lines, all_good
+                all_ok = False
+    return lines, all_ok
 
 
 def rail_bytes(status, exchanges):
@@ -109,9 +109,9 @@ def main_rows(arguments):
         arguments = arguments[1:]
     title, *paths = arguments
     texts = {path.rpartition('.')[2]: read(path) for path in paths}
-    lines, all_good = rows(title, texts, jobs)
+    lines, all_ok = rows(title, texts, jobs)
     print('\n'.join(lines))
-    return 0 if all_good else 1
+    return 0 if all_ok else 1
 
 
 def main_links(arguments):

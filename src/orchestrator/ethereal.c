@@ -79,19 +79,19 @@ void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks)
 }
 
 void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
-                              mrail_ns_t now_ns, mrail_ns_t bad_ns)
+                              mrail_ns_t now_ns, mrail_ns_t retry_ns)
 {
     assert(uplink < paths->uplinks);
-    paths->bad_until_ns[uplink] = now_ns + bad_ns;
+    paths->failed_until_ns[uplink] = now_ns + retry_ns;
 }
 
-uint32_t mrail_ethereal_paths_good(const mrail_ethereal_paths_t *paths,
-                                   mrail_ns_t now_ns, uint32_t *uplinks)
+uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
+                                     mrail_ns_t now_ns, uint32_t *uplinks)
 {
     uint32_t num = 0;
 
     for (uint32_t i = 0; i < paths->uplinks; ++i) {
-        if (paths->bad_until_ns[i] <= now_ns) {
+        if (paths->failed_until_ns[i] <= now_ns) {
             uplinks[num++] = i;
         }
     }

@@ -53,20 +53,20 @@ void mrail_ethereal_bytes(const mrail_ethereal_piece_t *piece, uint64_t size,
 /* Which paths are usable. A failed path is bad until its timer expires. */
 typedef struct mrail_ethereal_paths {
     uint32_t uplinks;
-    mrail_ns_t bad_until_ns[MRAIL_ETHEREAL_MAX_UPLINKS]; /* 0: good */
+    mrail_ns_t failed_until_ns[MRAIL_ETHEREAL_MAX_UPLINKS]; /* 0: good */
 } mrail_ethereal_paths_t;
 
 void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks);
 
-/* Marks a failed path as bad until now + bad_ns. */
+/* Marks a failed path as bad until now + retry_ns. */
 void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
-                              mrail_ns_t now_ns, mrail_ns_t bad_ns);
+                              mrail_ns_t now_ns, mrail_ns_t retry_ns);
 
 /* Writes the usable uplinks in ascending order. If none is usable, writes all
  * of them, because an exchange must try some path. Returns their number, at
  * least 1. */
-uint32_t mrail_ethereal_paths_good(const mrail_ethereal_paths_t *paths,
-                                   mrail_ns_t now_ns, uint32_t *uplinks);
+uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
+                                     mrail_ns_t now_ns, uint32_t *uplinks);
 
 /* Returns a random start time of a flow in a batch, uniform in [0, max_ns]. It
  * keeps synchronised senders from causing the same incast again and again. */

@@ -27,7 +27,7 @@ static int levels_is_switched(const mrail_plan_topo_t *topo)
 }
 
 /* Returns 1 if every rank has links to all other ranks of its node. */
-static int levels_is_meshed(const mrail_plan_topo_t *topo)
+static int levels_is_pairwise(const mrail_plan_topo_t *topo)
 {
     for (uint32_t n = 0; n < topo->num_nodes; ++n) {
         const mrail_topo_node_t *node = &topo->nodes[n];
@@ -91,8 +91,8 @@ int mrail_levels_create_gpus(mrail_levels_t *levels,
     if (levels_is_switched(topo)) {
         return 0;
     }
-    return levels_is_meshed(topo) ? levels_create_pairs(levels, topo)
-                                  : -ENOTSUP;
+    return levels_is_pairwise(topo) ? levels_create_pairs(levels, topo)
+                                    : -ENOTSUP;
 }
 
 void mrail_levels_destroy_gpus(mrail_levels_t *levels)

@@ -109,7 +109,7 @@ static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
             (repath->moves != 0) ? params->min_backoff_ns : repath->backoff_ns;
     } else {
         ++repath->num_failed;
-        repath->quiet_until_ns = now_ns + repath->backoff_ns;
+        repath->backoff_until_ns = now_ns + repath->backoff_ns;
         repath->backoff_ns =
             MRAIL_MIN(2 * repath->backoff_ns, params->max_backoff_ns);
     }
@@ -147,14 +147,14 @@ static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
 {
     const mrail_repath_params_t *params = &repath->params;
     double loss = 1 - params->loss_ppm / 1e6;
-    int is_bad = repath->moves != 0 &&
-                 ((repath->counted >> repath->last_lane) & 1) &&
-                 (double)sum < (double)repath->before_sum * loss;
-    unsigned lane = is_bad ? repath->last_lane : mean->slowest;
+    int is_loss = repath->moves != 0 &&
+                  ((repath->counted >> repath->last_lane) & 1) &&
+                  (double)sum < (double)repath->before_sum * loss;
+    unsigned lane = is_loss ? repath->last_lane : mean->slowest;
     int copies =
         full && is_unequal(mean, params->copy_ppm) && lane != mean->fastest;
 
-    if (!is_bad) {
+    if (!is_loss) {
         repath->before_sum = sum;
         repath->last_lane = lane;
     }
@@ -202,11 +202,11 @@ static int check_trial(mrail_repath_t *repath, const repath_rates_t *rates,
 }
 
 typedef enum repath_verdict {
-    VERDICT_OPEN, /* more windows are needed */
-    VERDICT_BALANCED,
-    VERDICT_UNEQUAL,
-    VERDICT_SLOW, /* equal, but the sum is less than the rail carries */
-} repath_verdict_t;
+    RESULT_OPEN, /* more windows are needed */
+    RESULT_BALANCED,
+    RESULT_UNEQUAL,
+    RESULT_SLOW, /* equal, but the sum is less than the rail carries */
+} repath_result_t;
 
 /* Returns 1 if there were enough windows since the last move to be sure about a
  * difference of this size. */
@@ -222,28 +222,28 @@ static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
 
 /* `mean` is over the windows since the last move, and `last` is the last
  * window. */
-static repath_verdict_t find_verdict(mrail_repath_t *repath,
-                                     const repath_rates_t *mean,
-                                     const repath_rates_t *last,
-                                     uint64_t capacity, mrail_ns_t now_ns)
+static repath_result_t find_result(mrail_repath_t *repath,
+                                   const repath_rates_t *mean,
+                                   const repath_rates_t *last,
+                                   uint64_t capacity, mrail_ns_t now_ns)
 {
     const mrail_repath_params_t *params = &repath->params;
     int is_begun = repath->moves != 0;
     int full = is_full(repath, mean->sum / repath->seen, capacity, now_ns);
 
     if (is_begun && !is_clear(repath, mean)) {
-        return VERDICT_OPEN;
+        return RESULT_OPEN;
     }
     if (!is_begun && !is_unequal(last, params->start_ppm) && full) {
-        return VERDICT_BALANCED;
+        return RESULT_BALANCED;
     }
     if (!is_begun && ++repath->unequal < params->confirm) {
-        return VERDICT_OPEN;
+        return RESULT_OPEN;
     }
     if (is_unequal(mean, is_begun ? params->stop_ppm : params->start_ppm)) {
-        return VERDICT_UNEQUAL;
+        return RESULT_UNEQUAL;
     }
-    return full ? VERDICT_BALANCED : VERDICT_SLOW;
+    return full ? RESULT_BALANCED : RESULT_SLOW;
 }
 
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
@@ -251,7 +251,7 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
                         uint64_t capacity, mrail_repath_move_t *move_p)
 {
     repath_rates_t last, mean;
-    repath_verdict_t verdict;
+    repath_result_t result;
     uint64_t sum;
 
     if (repath->settling != 0) {
@@ -260,7 +260,7 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
     }
     last = compare_lanes(repath, bytes, saturated);
     /* A lane without a single byte has a dead path, which failover handles. */
-    if (last.num < 2 || last.least == 0 || now_ns < repath->quiet_until_ns) {
+    if (last.num < 2 || last.least == 0 || now_ns < repath->backoff_until_ns) {
         return 0;
     }
     if (repath->trial_windows != 0) {
@@ -268,17 +268,17 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
     }
     add_window(repath, bytes, saturated);
     mean = compare_lanes(repath, repath->total, saturated);
-    verdict = find_verdict(repath, &mean, &last, capacity, now_ns);
-    if (verdict == VERDICT_OPEN) {
+    result = find_result(repath, &mean, &last, capacity, now_ns);
+    if (result == RESULT_OPEN) {
         return 0;
     }
-    if (verdict == VERDICT_BALANCED ||
+    if (result == RESULT_BALANCED ||
         repath->moves >= repath->params.max_moves * mean.num) {
-        end_episode(repath, now_ns, verdict == VERDICT_BALANCED);
+        end_episode(repath, now_ns, result == RESULT_BALANCED);
         return 0;
     }
     sum = mean.sum / repath->seen;
-    return (verdict == VERDICT_UNEQUAL)
+    return (result == RESULT_UNEQUAL)
                ? move_slowest(repath, &mean, sum,
                               is_full(repath, sum, capacity, now_ns), move_p)
                : start_trial(repath, mean.slowest, sum, move_p);

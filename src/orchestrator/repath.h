@@ -94,7 +94,7 @@ typedef struct mrail_repath {
     /* All that the fabric carries, as shown by trials without a gain. */
     uint64_t known_sum;
     mrail_ns_t known_until_ns;
-    mrail_ns_t backoff_ns, quiet_until_ns;
+    mrail_ns_t backoff_ns, backoff_until_ns;
     uint64_t num_moves, num_episodes, num_failed; /* counters */
 } mrail_repath_t;
 

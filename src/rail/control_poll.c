@@ -190,7 +190,7 @@ void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
 
 /* ---- timers and lanes ---- */
 
-static int mrail_control_is_watching(const mrail_engine_t *engine)
+static int mrail_control_is_stall_checking(const mrail_engine_t *engine)
 {
     return __atomic_load_n(&engine->stall_checking, __ATOMIC_RELAXED);
 }
@@ -200,7 +200,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
 {
     mrail_ns_t next_ns = timers->keepalive_ns;
 
-    if (mrail_control_is_watching(engine)) {
+    if (mrail_control_is_stall_checking(engine)) {
         next_ns = MRAIL_MIN(next_ns, timers->stall_ns);
     }
     if (engine->page != NULL) {
@@ -214,7 +214,8 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
     mrail_data_ctl_lock(engine);
-    if (mrail_control_is_watching(engine) && (now_ns >= timers->stall_ns)) {
+    if (mrail_control_is_stall_checking(engine) &&
+        (now_ns >= timers->stall_ns)) {
         mrail_stall_tick(engine, now_ns);
         timers->stall_ns = now_ns + MRAIL_STALL_TICK;
     }
@@ -225,7 +226,7 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     }
     if (now_ns >= timers->export_ns) {
         mrail_telemetry_export(engine);
-        timers->export_ns = now_ns + (mrail_control_is_watching(engine)
+        timers->export_ns = now_ns + (mrail_control_is_stall_checking(engine)
                                           ? MRAIL_CONTROL_EXPORT_NS
                                           : MRAIL_CONTROL_EXPORT_IDLE_NS);
     }

@@ -80,7 +80,7 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     peer->tries = 0;
     if (msg->hello.seg_size != engine->config.seg_size) {
         mrail_error("peer %016llx has UCX_MRAIL_SEG_SIZE=%u, this process %zu: "
-                    "it has to be alike everywhere",
+                    "it must be equal in all processes",
                     (unsigned long long)peer->id, msg->hello.seg_size,
                     engine->config.seg_size);
         mrail_ctl_peer_failed(peer, -EPROTO);

@@ -75,10 +75,11 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* MOVE: the peer sees that this end's data on the lane shares its path. like: see
  * mrail_ctl_send_move(). */
-void mrail_move_asked(mrail_lane_t *lane, unsigned like, uint32_t seq,
-                      mrail_ns_t now_ns);
+void mrail_move_on_request(mrail_lane_t *lane, unsigned like, uint32_t seq,
+                           mrail_ns_t now_ns);
 /* MOVE_BACK: the MOVE with this number brought no gain. */
-void mrail_move_asked_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns);
+void mrail_move_on_request_back(mrail_lane_t *lane, uint32_t seq,
+                                mrail_ns_t now_ns);
 /* Continues a move; returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* Sends requests that waited for a send buffer; returns the time of the next

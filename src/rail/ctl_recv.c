@@ -162,7 +162,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
         /* This end accepted a request that the peer had given up. */
-        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "asked anew");
+        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "requested again");
         mrail_ctl_reap_lane(lane);
         mrail_ctl_put_off(lane->peer, msg);
     } else {
@@ -196,7 +196,7 @@ static void mrail_ctl_take_base(mrail_peer_t *peer,
     }
     mrail_ctl_agree_base(peer, mrail_ctl_base_of(peer, wire));
     if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_drop_request(first, "the peer asks for others");
+        mrail_ctl_drop_request(first, "the peer requests other lanes");
     }
 }
 
@@ -452,7 +452,7 @@ static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
-    lane->asked = 1;
+    lane->confirm_wanted = 1;
     lane->peer_request = msg->seq;
     if (lane->state != MRAIL_LANE_CLOSING) {
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
@@ -494,7 +494,8 @@ static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->move.slot);
 
     if (lane != NULL) {
-        mrail_move_asked(lane, msg->move.like, msg->seq, mrail_clock_now());
+        mrail_move_on_request(lane, msg->move.like, msg->seq,
+                              mrail_clock_now());
     }
 }
 
@@ -504,7 +505,7 @@ static void mrail_ctl_on_move_back(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->path.slot);
 
     if (lane != NULL) {
-        mrail_move_asked_back(lane, msg->seq, mrail_clock_now());
+        mrail_move_on_request_back(lane, msg->seq, mrail_clock_now());
     }
 }
 

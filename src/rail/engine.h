@@ -186,7 +186,7 @@ struct mrail_engine {
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* ... that are free again */
     unsigned num_lane_free;
-    mrail_ns_t scan_ns; /* time of the last search for lanes to evict */
+    mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
     unsigned num_qps;
     uint64_t qp_serial; /* of the last QP made */
     size_t sq_entries;  /* of all QPs */
@@ -341,7 +341,7 @@ void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 /* ---- throttle.c: data path, large operations ---- */
 /* Divides the rails among busy peers anew. */
-void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns);
 /* Marks lanes unusable whose rails other peers need more. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share);
@@ -349,10 +349,10 @@ void mrail_throttle_mark(mrail_peer_t *peer,
 static inline mrail_fair_share_t *mrail_throttle_fair_share(mrail_peer_t *peer)
 {
     mrail_fair_share_t *fair_share =
-        &peer->engine->fair_share[peer->share_direction];
+        &peer->engine->fair_share[peer->fair_share_direction];
 
     return (MRAIL_UNLIKELY(fair_share->active) &&
-            (peer->share_period == fair_share->period))
+            (peer->fair_share_period == fair_share->period))
                ? fair_share
                : NULL;
 }

@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two searches */
+#define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS) /* between two searches */
 #define MRAIL_EVICT_BATCH 4 /* lanes that one search asks for */
 
 /* ---- control side ---- */
@@ -38,17 +38,17 @@ static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
     if ((a == NULL) || (b == NULL)) {
         return (a == NULL) ? b : a;
     }
-    return (b->scanned < a->scanned) ? b : a;
+    return (b->used_at_search < a->used_at_search) ? b : a;
 }
 
-typedef struct mrail_evict_scan {
+typedef struct mrail_evict_search {
     mrail_lane_t *lane;   /* the best lane to evict */
     unsigned num_further; /* evictable lanes */
     unsigned num_forced;  /* ... of which some must go already */
-} mrail_evict_scan_t;
+} mrail_evict_search_t;
 
-static void mrail_evict_scan_peer(mrail_peer_t *peer, int hard, int first,
-                                  mrail_evict_scan_t *scan)
+static void mrail_evict_search_peer(mrail_peer_t *peer, int hard, int first,
+                                    mrail_evict_search_t *search)
 {
     for (unsigned slot = 1; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
@@ -60,8 +60,8 @@ static void mrail_evict_scan_peer(mrail_peer_t *peer, int hard, int first,
             (lane->state == MRAIL_LANE_FAILED)) {
             continue;
         }
-        ++scan->num_further;
-        scan->num_forced += lane->evict_forced;
+        ++search->num_further;
+        search->num_forced += lane->evict_forced;
         if ((lane->state != MRAIL_LANE_UP) || lane->evict_local ||
             lane->evict_remote) {
             continue;
@@ -69,19 +69,19 @@ static void mrail_evict_scan_peer(mrail_peer_t *peer, int hard, int first,
         if (first) {
             uint64_t used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
 
-            lane->idle = (used == lane->scanned);
-            lane->scanned = used;
+            lane->idle = (used == lane->used_at_search);
+            lane->used_at_search = used;
         }
         if (lane->idle || hard) {
-            scan->lane = mrail_evict_older(scan->lane, lane);
+            search->lane = mrail_evict_older(search->lane, lane);
         }
     }
 }
 
-static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
-                                           int first)
+static mrail_evict_search_t mrail_evict_search(mrail_engine_t *engine, int hard,
+                                               int first)
 {
-    mrail_evict_scan_t scan = {NULL, 0, 0};
+    mrail_evict_search_t search = {NULL, 0, 0};
     mrail_peer_t *peer;
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
@@ -89,36 +89,36 @@ static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
             if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
                 continue; /* the peer returns all of its lanes */
             }
-            mrail_evict_scan_peer(peer, hard, first, &scan);
+            mrail_evict_search_peer(peer, hard, first, &search);
         }
     }
-    return scan;
+    return search;
 }
 
 int mrail_evict_make_room(mrail_engine_t *engine, int hard)
 {
     mrail_ns_t now_ns = mrail_clock_now();
-    mrail_evict_scan_t scan;
+    mrail_evict_search_t search;
     int num_evicted = 0;
 
-    if (!hard && (now_ns < engine->scan_ns + MRAIL_EVICT_SCAN)) {
+    if (!hard && (now_ns < engine->evict_search_ns + MRAIL_EVICT_SEARCH)) {
         return 1;
     }
-    engine->scan_ns = now_ns;
+    engine->evict_search_ns = now_ns;
     do {
         /* The first pass marks lanes as idle; one in use is not idle in the
          * second pass. */
-        scan = mrail_evict_scan(engine, hard, num_evicted == 0);
-        if ((scan.lane == NULL) || (num_evicted == MRAIL_EVICT_BATCH) ||
-            (hard && (scan.num_forced != 0))) {
+        search = mrail_evict_search(engine, hard, num_evicted == 0);
+        if ((search.lane == NULL) || (num_evicted == MRAIL_EVICT_BATCH) ||
+            (hard && (search.num_forced != 0))) {
             break;
         }
-        scan.lane->evict_local = 1;
-        scan.lane->evict_forced = (uint8_t)hard;
-        mrail_evict_request(scan.lane);
+        search.lane->evict_local = 1;
+        search.lane->evict_forced = (uint8_t)hard;
+        mrail_evict_request(search.lane);
         ++num_evicted;
     } while (!hard);
-    return scan.num_further != 0;
+    return search.num_further != 0;
 }
 
 /* ---- data path ---- */
@@ -257,7 +257,7 @@ static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->tries = 0;
     lane->deadline_ns = 0;
     mrail_lane_set_state(lane, MRAIL_LANE_EVICTING,
-                         lane->evict_remote ? "the peer asks" : "idle");
+                         lane->evict_remote ? "the peer requests it" : "idle");
     mrail_ctl_work(peer);
     mrail_control_thread_wake(peer->engine);
 }

@@ -118,7 +118,8 @@ static void mrail_failover_close(mrail_lane_t *lane)
                      mrail_clock_now());
     __atomic_fetch_and(&peer->fail_mask, ~bit, __ATOMIC_RELAXED);
     mrail_lane_set_state(lane, MRAIL_LANE_CLOSING,
-                         lane->asked ? "the peer asks" : "failed");
+                         lane->confirm_wanted ? "the peer requests it"
+                                              : "failed");
     ++peer->engine->counters.lanes_failed;
     __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
     __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
@@ -234,7 +235,7 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
 
     if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
         /* Without a send buffer for the answer: try again at the next check. */
-        lane->closed = !lane->asked ||
+        lane->closed = !lane->confirm_wanted ||
                        (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
                                                lane->peer_request,
                                                lane->am_received) != -EAGAIN);

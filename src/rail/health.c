@@ -185,8 +185,9 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
     return move->action;
 }
 
-void mrail_health_asked(mrail_health_t *health,
-                        const mrail_health_params_t *params, mrail_ns_t now_ns)
+void mrail_health_probe_sent(mrail_health_t *health,
+                             const mrail_health_params_t *params,
+                             mrail_ns_t now_ns)
 {
     if ((health->due_ns != MRAIL_NS_NEVER) &&
         ((health->state == MRAIL_HEALTH_SUSPECT) ||

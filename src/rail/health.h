@@ -89,8 +89,9 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
                                          mrail_ns_t now_ns);
 
 /* The probe of an event leaves only now. */
-void mrail_health_asked(mrail_health_t *health,
-                        const mrail_health_params_t *params, mrail_ns_t now_ns);
+void mrail_health_probe_sent(mrail_health_t *health,
+                             const mrail_health_params_t *params,
+                             mrail_ns_t now_ns);
 
 /* No other path leads to the peer: the back-off ends by then. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);

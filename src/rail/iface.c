@@ -416,6 +416,11 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     return count;
 }
 
+uint64_t mrail_iface_activity(const mrail_iface_t *iface)
+{
+    return iface->seen_events + iface->seen_changes;
+}
+
 /* ---- life ---- */
 
 int mrail_iface_create(mrail_engine_t *engine,

@@ -147,15 +147,15 @@ struct mrail_lane {
     unsigned unbacked; /* ... the buffers that are missing then */
 
     /* eviction; see evict.c */
-    uint64_t used;        /* data: engine->total_events at the last post;
+    uint64_t used;           /* data: engine->total_events at the last post;
                               atomic */
-    uint64_t scanned;     /* control: ... at the last search */
-    uint8_t idle;         /* control: ... unused since then */
-    uint8_t evict_local;  /* control: this end evicts it */
-    uint8_t evict_remote; /* control: the peer evicts it */
-    uint8_t evict_forced; /* control: ... for a first lane: it must go */
-    uint8_t reap;         /* control: both ends have released it */
-    uint8_t last_read;    /* data: its final request is posted */
+    uint64_t used_at_search; /* control: ... at the last search */
+    uint8_t idle;            /* control: ... unused since then */
+    uint8_t evict_local;     /* control: this end evicts it */
+    uint8_t evict_remote;    /* control: the peer evicts it */
+    uint8_t evict_forced;    /* control: ... for a first lane: it must go */
+    uint8_t reap;            /* control: both ends have released it */
+    uint8_t last_read;       /* data: its final request is posted */
     /* data: values at the last check of stall_detect.c */
     uint32_t stall_done;  /* sq_done */
     uint16_t stall_am;    /* am_sent */
@@ -182,10 +182,10 @@ struct mrail_lane {
     uint8_t confirmed; /* control: ... nor at the peer ... */
     uint16_t
         peer_has; /* ... and the number of AMs that arrived there, modulo 2^16 */
-    uint8_t asked;         /* control: the peer asks for our number */
-    uint32_t peer_request; /* control: sequence number of the peer's EVICT or
+    uint8_t confirm_wanted; /* control: the peer asks for our number */
+    uint32_t peer_request;  /* control: sequence number of the peer's EVICT or
                             * FAIL */
-    uint32_t peer_refused; /* control: its last refused one */
+    uint32_t peer_refused;  /* control: its last refused one */
     int has_refused;
 };
 

@@ -41,7 +41,7 @@ typedef struct mrail_moves {
     unsigned lanes;      /* of each pair */
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
-    uint32_t asked_seq[MRAIL_MAX_SLOTS]; /* of the last MOVE for a lane */
+    uint32_t request_seq[MRAIL_MAX_SLOTS]; /* of the last MOVE for a lane */
     /* Slots whose MOVE or MOVE_BACK waits for a send buffer. */
     uint64_t move_mask;
     uint64_t back_mask;
@@ -249,15 +249,16 @@ static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
            ((lane->moved_ns == 0) || (now_ns >= lane->moved_ns + MOVE_WINDOW));
 }
 
-void mrail_move_asked(mrail_lane_t *lane, unsigned like, uint32_t seq,
-                      mrail_ns_t now_ns)
+void mrail_move_on_request(mrail_lane_t *lane, unsigned like, uint32_t seq,
+                           mrail_ns_t now_ns)
 {
     if (mrail_move_is_allowed(lane, now_ns)) {
         mrail_move_to(lane, like, seq, now_ns);
     }
 }
 
-void mrail_move_asked_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
+void mrail_move_on_request_back(mrail_lane_t *lane, uint32_t seq,
+                                mrail_ns_t now_ns)
 {
     if ((seq != 0) && mrail_move_is_allowed(lane, now_ns)) {
         mrail_move_back(lane, seq, now_ns);
@@ -342,12 +343,12 @@ static int mrail_move_send(mrail_peer_t *peer, unsigned slot)
         moves->move_mask &= ~bit;
         moves->back_mask &= ~bit;
     } else if (moves->move_mask & bit) {
-        ret = mrail_ctl_send_move(peer, moves->asked_seq[slot], slot,
+        ret = mrail_ctl_send_move(peer, moves->request_seq[slot], slot,
                                   moves->like[slot]);
         moves->move_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
     } else if (moves->back_mask & bit) {
         ret = mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK,
-                                  moves->asked_seq[slot], slot);
+                                  moves->request_seq[slot], slot);
         moves->back_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
     }
     return ret;
@@ -372,11 +373,11 @@ mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
 }
 
 /* Asks the peer, whose port it is. A request may be lost: evidence comes again. */
-static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, unsigned like)
+static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like)
 {
     mrail_moves_t *moves = peer->moves;
 
-    moves->asked_seq[slot] = ++peer->engine->ctl_seq;
+    moves->request_seq[slot] = ++peer->engine->ctl_seq;
     moves->like[slot] = (uint16_t)like;
     moves->move_mask |= 1ull << slot;
     moves->back_mask &= ~(1ull << slot);
@@ -386,7 +387,7 @@ static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, unsigned like)
 }
 
 /* MOVE may have been lost; then the peer has nothing to undo. */
-static void mrail_move_ask_back(mrail_peer_t *peer, unsigned slot)
+static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -428,10 +429,10 @@ static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                : MRAIL_MOVE_RANDOM;
     if (move.target == MRAIL_REPATH_BACK) {
         is_put ? mrail_move_back(peer->lanes[slot], 0, now_ns)
-               : mrail_move_ask_back(peer, slot);
+               : mrail_move_request_back(peer, slot);
     } else {
         is_put ? mrail_move_to(peer->lanes[slot], like, 0, now_ns)
-               : mrail_move_ask(peer, slot, like);
+               : mrail_move_request(peer, slot, like);
     }
 }
 

@@ -182,6 +182,12 @@ void mrail_iface_destroy(mrail_iface_t *iface);
 /* Makes progress on everything. Returns the number of events handled. */
 unsigned mrail_iface_progress(mrail_iface_t *iface);
 
+/* Changes with everything that may make room for an operation that got -EAGAIN:
+ * events that any iface handled, lanes that came up, and peers that failed. The
+ * caller compares it after a call of mrail_iface_progress() with the value after
+ * the call before. */
+uint64_t mrail_iface_activity(const mrail_iface_t *iface);
+
 /*
  * A file descriptor that becomes readable when an armed iface has work. It
  * belongs to the iface; do not read from it. 0 or -errno (descriptors, memory).

@@ -77,7 +77,7 @@ unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
     return count;
 }
 
-#define MRAIL_TRIES_MATCHED 4
+#define MRAIL_TRIES_PAIRED 4
 
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,
@@ -87,9 +87,9 @@ mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     unsigned count = mrail_rails_pair(local_subnets, num_local, remote_subnets,
                                       num_remote, pairs);
-    unsigned matched = MRAIL_MAX(count, MRAIL_TRIES_MATCHED), first = 0;
+    unsigned paired = MRAIL_MAX(count, MRAIL_TRIES_PAIRED), first = 0;
 
-    if ((n >= matched) && (n % 2 == 1)) {
+    if ((n >= paired) && (n % 2 == 1)) {
         n /= 2;
         return (mrail_rail_pair_t){.local = (uint8_t)(n % num_local),
                                    .remote =
@@ -98,6 +98,6 @@ mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
     while ((first < count) && (pairs[first].remote != 0)) {
         ++first;
     }
-    n = (n >= matched) ? n / 2 : n;
+    n = (n >= paired) ? n / 2 : n;
     return pairs[(first + n) % count];
 }

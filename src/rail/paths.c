@@ -274,7 +274,7 @@ static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
     if (!path->blocked) {
         mrail_health_params_t params = mrail_path_params_of(path);
 
-        mrail_health_asked(&path->health, &params, now_ns);
+        mrail_health_probe_sent(&path->health, &params, now_ns);
     }
     return path->blocked && (path->health.state != MRAIL_HEALTH_DOWN);
 }

@@ -171,9 +171,10 @@ struct mrail_peer {
     size_t uncut_bytes; /* sum over these */
     mrail_ns_t pump_ns; /* no lane has room for them before, unless a chunk
                          * completes; see mrail_rma_poll() */
-    uint8_t share;      /* its class in engine->shares[share_direction] ... */
-    uint8_t share_direction;
-    unsigned share_period; /* ... in this period */
+    uint8_t
+        fair_share_class; /* its class in engine->fair_share[fair_share_direction] ... */
+    uint8_t fair_share_direction;
+    unsigned fair_share_period; /* ... in this period */
     mrail_list_t
         flushes_pending; /* mrail_flush_t: flushes and fences, in order */
     unsigned num_fences; /* fences among them: nothing may be posted */

@@ -61,7 +61,7 @@ const char *mrail_port_control_words(const mrail_port_control_t *control)
     case MRAIL_PORT_DRIVER_UNKNOWN:
         break;
     }
-    return "asked for by flow label at connect; not known whether this driver "
+    return "requested by flow label at connect; not known whether this driver "
            "follows: capture packets to see";
 }
 
@@ -313,11 +313,11 @@ static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
 
 /* ---- All ---- */
 
-static int run_sample(const sample_t *sample, const uint16_t *asked,
+static int run_sample(const sample_t *sample, const uint16_t *requested,
                       unsigned num, mrail_port_control_t *control)
 {
     for (unsigned i = 0; i < num; ++i) {
-        int ret = sample_connect(sample, mrail_ports_flow_label(asked[i]));
+        int ret = sample_connect(sample, mrail_ports_flow_label(requested[i]));
 
         if (ret != 0) {
             return ret;
@@ -337,7 +337,7 @@ static int run_sample(const sample_t *sample, const uint16_t *asked,
 }
 
 int mrail_port_control_try(const char *device, unsigned port, int gid_index,
-                           const uint8_t gid[16], const uint16_t *asked,
+                           const uint8_t gid[16], const uint16_t *requested,
                            unsigned num, mrail_port_control_t *control_p)
 {
     mrail_port_control_t control = {.driver = ""};
@@ -355,7 +355,7 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
     ret = sample_open(&sample);
     if (ret == 0) {
         ret =
-            run_sample(&sample, asked,
+            run_sample(&sample, requested,
                        MRAIL_MIN(num, MRAIL_PORT_CONTROL_MAX_LANES), &control);
     }
     sample_close(&sample);

@@ -43,7 +43,7 @@ typedef struct mrail_port_control {
  * 0; -ENODEV: there is no such device; another -errno: a QP could not be made.
  */
 int mrail_port_control_try(const char *device, unsigned port, int gid_index,
-                           const uint8_t gid[16], const uint16_t *asked,
+                           const uint8_t gid[16], const uint16_t *requested,
                            unsigned num, mrail_port_control_t *control_p);
 
 /*

@@ -284,7 +284,7 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_fair_share_t *fair_share;
 
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
-        mrail_throttle_turn(peer->engine, now_ns);
+        mrail_throttle_poll(peer->engine, now_ns);
     }
     fair_share = mrail_throttle_fair_share(peer);
     while (op->left != 0) {
@@ -303,7 +303,7 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         }
         peer->uncut_bytes -= length;
         if (fair_share != NULL) {
-            mrail_fair_share_post(fair_share, peer->share,
+            mrail_fair_share_post(fair_share, peer->fair_share_class,
                                   peer->up[index]->rail->index, length);
         }
     }

@@ -108,7 +108,7 @@ typedef struct mrail_sched_total {
                      * equal; else 0 */
     double rate;        /* bytes/s, of all lanes that take part */
     double backlog;     /* bytes */
-    size_t equal_split; /* params->even, if it holds for these lanes */
+    size_t equal_split; /* params->equal_split, if it holds for these lanes */
 } mrail_sched_total_t;
 
 static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)

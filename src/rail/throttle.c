@@ -39,9 +39,9 @@ static void throttle_add(mrail_engine_t *engine, mrail_peer_t *peer)
 
     if (op != NULL) {
         flow = (op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
-        peer->share_direction = (uint8_t)flow;
-        peer->share_period = engine->fair_share[flow].period;
-        peer->share = (uint8_t)mrail_fair_share_add(
+        peer->fair_share_direction = (uint8_t)flow;
+        peer->fair_share_period = engine->fair_share[flow].period;
+        peer->fair_share_class = (uint8_t)mrail_fair_share_add(
             &engine->fair_share[flow], throttle_rails(peer), peer->uncut_bytes);
     }
 }
@@ -61,7 +61,7 @@ static void throttle_end_period(mrail_engine_t *engine, mrail_flow_t flow,
     mrail_fair_share_end(&engine->fair_share[flow], rails, engine->num_rails);
 }
 
-void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
+void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer;
 
@@ -98,7 +98,8 @@ void mrail_throttle_mark(mrail_peer_t *peer,
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        if (!mrail_fair_share_may(fair_share, peer->share, lane->rail->index)) {
+        if (!mrail_fair_share_may(fair_share, peer->fair_share_class,
+                                  lane->rail->index)) {
             lane->sched.usable = 0;
         }
     }

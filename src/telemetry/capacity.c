@@ -6,10 +6,10 @@
 /* ---- the estimate ---- */
 
 static void mrail_tele_capacity_set(mrail_tele_capacity_t *capacity,
-                                    double live, uint64_t who)
+                                    double live, uint64_t peer)
 {
     capacity->live = live;
-    capacity->who = who;
+    capacity->peer = peer;
     capacity->low = capacity->low_sure = 0;
     capacity->low_best = 0;
 }
@@ -23,17 +23,17 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
     }
     capacity->low_sure +=
         sample->is_several ||
-        ((sample->who != 0) && (sample->who == capacity->who));
+        ((sample->peer != 0) && (sample->peer == capacity->peer));
     /* The change may have begun during the first low window. */
     if ((capacity->low > 1) && (sample->rate > capacity->low_best)) {
         capacity->low_best = sample->rate;
-        capacity->low_who = sample->who;
+        capacity->low_peer = sample->peer;
     }
     if ((capacity->low_sure >= MRAIL_TELE_LOW_WINDOWS) ||
         ((capacity->low >= MRAIL_TELE_LOW_WINDOWS) &&
          (now_ns >= capacity->low_ns + MRAIL_TELE_DOUBT_NS))) {
         mrail_tele_capacity_set(capacity, capacity->low_best,
-                                capacity->low_who);
+                                capacity->low_peer);
     }
 }
 
@@ -47,7 +47,7 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
                  (now_ns > capacity->last_ns + MRAIL_TELE_EXPIRE_NS);
 
     if (is_new) {
-        mrail_tele_capacity_set(capacity, sample->rate, sample->who);
+        mrail_tele_capacity_set(capacity, sample->rate, sample->peer);
     } else if (above < -capacity->live / 8) {
         mrail_tele_capacity_low(capacity, sample, now_ns);
     } else {
@@ -55,7 +55,7 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
          * up to 1/8 lower counts as noise. */
         mrail_tele_capacity_set(
             capacity, capacity->live + ((above > 0) ? above / 2 : above / 8),
-            sample->who);
+            sample->peer);
     }
     capacity->last_ns = now_ns;
 }
@@ -69,7 +69,7 @@ static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     mrail_tele_rate_sample_t sample = {
         .rate = (double)sum->bytes / seconds,
         .is_several = (sum->peers > 1),
-        .who = sum->who,
+        .peer = sum->peer,
     };
 
     mrail_tele_capacity_add(&flow->capacity, &sample, now_ns);
@@ -96,7 +96,7 @@ static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
         sum->to_ns += length_ns;
         sum->bytes += run->bytes;
         sum->peers = MRAIL_MIN(sum->peers, run->peers);
-        sum->who = (sum->who == run->who) ? sum->who : 0;
+        sum->peer = (sum->peer == run->peer) ? sum->peer : 0;
     }
     flow->sum_ns = run->to_ns;
     if (sum->to_ns >= MRAIL_TELE_WINDOW_NS) {
@@ -145,14 +145,14 @@ static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
         memset(run, 0, sizeof(*run));
         run->from_ns = flow->before_ns;
         run->peers = flow->least_peers;
-        run->who = flow->who;
+        run->peer = flow->peer;
     }
     run->to_ns = flow->round_ns;
     run->bytes += flow->bytes;
     run->chunks += (unsigned)(flow->done - flow->round_done);
     run->lanes = MRAIL_MAX(run->lanes, flow->lanes);
     run->peers = MRAIL_MIN(run->peers, flow->least_peers);
-    run->who = (run->who == flow->who) ? run->who : 0;
+    run->peer = (run->peer == flow->peer) ? run->peer : 0;
     if ((run->to_ns - run->from_ns >= MRAIL_TELE_WINDOW_NS) &&
         mrail_tele_run_is_valid(run)) {
         mrail_tele_flow_keep(flow);

@@ -61,19 +61,19 @@
 /* The estimate. All zero: unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t who;       /* peer of the last non-low sample; 0: several */
+    uint64_t peer;      /* peer of the last non-low sample; 0: several */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
     unsigned low_sure;  /* low windows that no peer can have caused */
     mrail_ns_t low_ns;  /* end of the first low window */
     double low_best;    /* highest rate among the low windows after the first */
-    uint64_t low_who;   /* peer of low_best */
+    uint64_t low_peer;  /* peer of low_best */
 } mrail_tele_capacity_t;
 
 typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
     int is_several; /* several peers had work in flight the whole time */
-    uint64_t who;   /* the only peer with work in flight; 0: several */
+    uint64_t peer;  /* the only peer with work in flight; 0: several */
 } mrail_tele_rate_sample_t;
 
 /* Adds a completed window. */
@@ -88,7 +88,7 @@ typedef struct mrail_tele_run {
     unsigned chunks;
     unsigned lanes; /* maximum number of lanes with work in flight */
     unsigned peers; /* minimum number of peers with work in flight */
-    uint64_t who;   /* the only peer; 0: several */
+    uint64_t peer;  /* the only peer; 0: several */
 } mrail_tele_run_t;
 
 /* One direction of a rail. Initially all zero. */
@@ -98,7 +98,7 @@ typedef struct mrail_tele_flow {
     uint64_t inflight; /* bytes */
     uint64_t moved;    /* total bytes */
     uint64_t bytes;    /* bytes in this round */
-    uint64_t who;      /* the only peer; 0: several */
+    uint64_t peer;     /* the only peer; 0: several */
     unsigned lanes;    /* number of lanes with work in flight now */
     unsigned peers;
     unsigned least_peers; /* minimum of `peers` since the start of this round */
@@ -147,14 +147,14 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,
-                                        uint64_t moved, uint64_t who,
+                                        uint64_t moved, uint64_t peer,
                                         mrail_ns_t now_ns, int is_full)
 {
     if (now_ns > flow->round_ns) {
         mrail_tele_flow_round(flow, now_ns, is_full);
     }
-    if (who != flow->who) {
-        flow->who = (flow->bytes == 0) ? who : 0;
+    if (peer != flow->peer) {
+        flow->peer = (flow->bytes == 0) ? peer : 0;
     }
     ++flow->done;
     flow->inflight -= bytes;

@@ -111,7 +111,7 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
     (void)!pwrite(file->fd, from, size, (off_t)offset);
 }
 
-#define RING_WRITE(_file, _field)                                              \
+#define PAGE_WRITE(_file, _field)                                              \
     page_write((_file), &(_file)->page._field, sizeof((_file)->page._field),   \
                offsetof(mrail_page_t, _field))
 
@@ -120,13 +120,13 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
 static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;
-    RING_WRITE(file, head.begun);
+    PAGE_WRITE(file, head.begun);
 }
 
 static void page_end(mrail_page_file_t *file)
 {
     file->page.head.done = file->page.head.begun;
-    RING_WRITE(file, head.done);
+    PAGE_WRITE(file, head.done);
 }
 
 static void page_init(mrail_page_t *page)
@@ -302,7 +302,7 @@ void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     page_begin(file);
     page_write(file, event, sizeof(*event),
                (size_t)((char *)event - file->image));
-    RING_WRITE(file, num_events);
+    PAGE_WRITE(file, num_events);
     page_end(file);
 }
 

@@ -99,14 +99,14 @@ static unsigned count_of(const mrail_acl_report_t *report, unsigned kind)
 }
 
 static void show_summary(const char *name, const mrail_acl_report_t *report,
-                         int is_good)
+                         int is_valid)
 {
     const char *before = ": ";
 
     printf("%s: %u rule%s, %u uplink%s", name, report->num_rules,
            (report->num_rules == 1) ? "" : "s", report->num_targets,
            (report->num_targets == 1) ? "" : "s");
-    if (is_good) {
+    if (is_valid) {
         puts(
             ": each port from 49152 to 65535 goes to one uplink, exactly once");
         return;
@@ -125,7 +125,7 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
 
 /* `findings` has one line per finding. It is modified. */
 static void write_report(const char *name, mrail_acl_dialect_t dialect,
-                         const mrail_acl_report_t *report, int is_good,
+                         const mrail_acl_report_t *report, int is_valid,
                          char *findings)
 {
     mrail_json_t json = mrail_json_to(stdout);
@@ -134,7 +134,7 @@ static void write_report(const char *name, mrail_acl_dialect_t dialect,
     mrail_json_object(&json, NULL);
     mrail_json_string(&json, "file", name);
     mrail_json_string(&json, "dialect", mrail_acl_dialect_name(dialect));
-    mrail_json_bool(&json, "exactly_once", is_good);
+    mrail_json_bool(&json, "exactly_once", is_valid);
     mrail_json_uint(&json, "rules", report->num_rules);
     mrail_json_uint(&json, "uplinks", report->num_targets);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(kinds); ++i) {

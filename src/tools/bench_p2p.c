@@ -32,33 +32,35 @@ typedef struct pair {
 } pair_t;
 
 static uint64_t message_seed(const pair_t *pair, int from, int to,
-                             unsigned round, unsigned message)
+                             unsigned iteration, unsigned message)
 {
     return mrail_bench_seed((unsigned)from, (unsigned)to,
                             ((uint64_t)pair->phase << 62) ^
-                                ((uint64_t)round << 30) ^ message);
+                                ((uint64_t)iteration << 30) ^ message);
 }
 
-static void fill_window(const pair_t *pair, unsigned round)
+static void fill_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
-        mrail_bench_fill(pair->send + i * pair->size, pair->size,
-                         message_seed(pair, pair->rank, pair->peer, round, i));
+        mrail_bench_fill(
+            pair->send + i * pair->size, pair->size,
+            message_seed(pair, pair->rank, pair->peer, iteration, i));
     }
 }
 
-static int check_window(const pair_t *pair, unsigned round)
+static int check_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
         size_t bad = mrail_bench_check(
             pair->recv + i * pair->size, pair->size,
-            message_seed(pair, pair->peer, pair->rank, round, i));
+            message_seed(pair, pair->peer, pair->rank, iteration, i));
 
         if (bad != pair->size) {
-            fprintf(stderr,
-                    "mrail bench: rank %d, round %u: wrong data from rank %d "
-                    "at byte %zu of message %u of %zu bytes\n",
-                    pair->rank, round, pair->peer, bad, i, pair->size);
+            fprintf(
+                stderr,
+                "mrail bench: rank %d, iteration %u: wrong data from rank %d "
+                "at byte %zu of message %u of %zu bytes\n",
+                pair->rank, iteration, pair->peer, bad, i, pair->size);
             return 0;
         }
     }
@@ -148,14 +150,15 @@ static const kernel_t kernels[] = {
 
 enum { PING_PONG, STREAM, BOTH_WAYS };
 
-/* One round: fill, time, check. */
-static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
-                      const kernel_t *kernel, unsigned round,
-                      mrail_bench_result_t *result)
+/* One iteration: fill, time, check. */
+static void one_iteration(const pair_t *pair,
+                          const mrail_bench_options_t *options,
+                          const kernel_t *kernel, unsigned iteration,
+                          mrail_bench_result_t *result)
 {
     double time_s, slowest_s, cpu_s;
 
-    fill_window(pair, round);
+    fill_window(pair, iteration);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
     time_s = kernel->func(pair);
@@ -164,10 +167,10 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
         pair->recv[pair->size / 2] ^= 1;
     }
     if (kernel->both || !pair->lower) {
-        result->data_ok &= check_window(pair, round);
+        result->data_ok &= check_window(pair, iteration);
     }
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    if (round >= options->warmup) {
+    if (iteration >= options->warmup) {
         result->times_s[result->num_times++] = slowest_s;
         result->wall_s += slowest_s * pair->window * kernel->times;
         result->cpu_s += cpu_s;
@@ -194,7 +197,7 @@ static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
             (halves != NULL && i >= options->warmup)
                 ? halves + (size_t)(i - options->warmup) * pair->window
                 : scratch;
-        one_round(pair, options, kernel, i, result);
+        one_iteration(pair, options, kernel, i, result);
     }
     free(scratch);
     MPI_Allreduce(&result->cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM,

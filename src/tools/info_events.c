@@ -10,12 +10,13 @@
 
 static void events_print(const pages_event_t *event)
 {
-    char when[PAGES_TIME], who[PAGES_WHO];
+    char when[PAGES_TIME], process[PAGES_PROCESS];
 
     pages_time(when, sizeof(when), event->event->time_ns);
-    pages_who(who, sizeof(who), event->page);
+    pages_process(process, sizeof(process), event->page);
     printf("%s  %s%s%-10s %s\n", when, event->page->job,
-           (event->page->job[0] != '\0') ? " " : "", who, event->event->text);
+           (event->page->job[0] != '\0') ? " " : "", process,
+           event->event->text);
 }
 
 static void events_json(const pages_t *pages, const pages_event_t *events,

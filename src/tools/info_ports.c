@@ -13,7 +13,7 @@
 
 typedef struct lane_ports {
     unsigned num;
-    uint16_t asked[MAX_LANES_SHOWN];
+    uint16_t requested[MAX_LANES_SHOWN];
     int ret; /* result of creating the sample QP */
     mrail_port_control_t control;
 } lane_ports_t;
@@ -25,12 +25,12 @@ static void try_ports(const mrail_rail_attr_t *attr,
 
     ports->num = MRAIL_MIN(lanes, MAX_LANES_SHOWN);
     for (unsigned i = 0; i < ports->num; ++i) {
-        ports->asked[i] = mrail_ports_lane_nested(mrail_config_uplinks(config),
-                                                  config->spine_uplinks,
-                                                  attr->nic_index, lanes, i);
+        ports->requested[i] = mrail_ports_lane_nested(
+            mrail_config_uplinks(config), config->spine_uplinks,
+            attr->nic_index, lanes, i);
     }
     ports->ret = mrail_port_control_try(
-        attr->device, attr->port, attr->gid_index, attr->gid, ports->asked,
+        attr->device, attr->port, attr->gid_index, attr->gid, ports->requested,
         ports->num, &ports->control);
 }
 
@@ -50,7 +50,7 @@ void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     lane_ports_t ports;
 
     try_ports(attr, config, &ports);
-    ports_json(json, "source_ports", ports.asked, ports.num);
+    ports_json(json, "source_ports", ports.requested, ports.num);
     if (ports.ret != 0) {
         mrail_json_string(json, "port_error", strerror(-ports.ret));
         return;
@@ -81,16 +81,16 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
     lane_ports_t ports;
 
     try_ports(attr, config, &ports);
-    print_list((ports.num == 1) ? "source port" : "source ports", ports.asked,
-               ports.num);
+    print_list((ports.num == 1) ? "source port" : "source ports",
+               ports.requested, ports.num);
     if (ports.ret != 0) {
         printf(", not tried: %s\n", strerror(-ports.ret));
         return;
     }
     control = &ports.control;
     printf(", %s\n", mrail_port_control_words(control));
-    if (memcmp(control->got, ports.asked, ports.num * sizeof(ports.asked[0])) !=
-        0) {
+    if (memcmp(control->got, ports.requested,
+               ports.num * sizeof(ports.requested[0])) != 0) {
         print_list("the device has", control->got, ports.num);
         printf(" instead (0: a hash)\n");
     }

@@ -14,17 +14,17 @@
 #define MAX_PORTS 64 /* verbs ports, whether or not they are rails */
 #define LEAF_TEXT_MAX (INET6_ADDRSTRLEN + 12)
 
-typedef struct scan {
+typedef struct found {
     mrail_rail_attr_t attrs[MAX_PORTS];
     unsigned count;
-} scan_t;
+} discovery_t;
 
 static void remember(void *arg, const mrail_rail_attr_t *attr)
 {
-    scan_t *scan = arg;
+    discovery_t *found = arg;
 
-    if (scan->count < MAX_PORTS) {
-        scan->attrs[scan->count++] = *attr;
+    if (found->count < MAX_PORTS) {
+        found->attrs[found->count++] = *attr;
     }
 }
 
@@ -97,16 +97,16 @@ static void print_rail_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     mrail_info_ports_json(json, attr, config);
 }
 
-static void print_json(const scan_t *scan, const mrail_config_t *config)
+static void print_json(const discovery_t *found, const mrail_config_t *config)
 {
     mrail_json_t json = mrail_json_to(stdout);
 
     mrail_json_object(&json, NULL);
     mrail_json_array(&json, "rails");
-    for (unsigned i = 0; i < scan->count; ++i) {
+    for (unsigned i = 0; i < found->count; ++i) {
         mrail_json_newline(&json);
         mrail_json_object(&json, NULL);
-        print_rail_json(&json, &scan->attrs[i], config);
+        print_rail_json(&json, &found->attrs[i], config);
         mrail_json_object_end(&json);
     }
     mrail_json_newline(&json);
@@ -141,7 +141,7 @@ static void print_rail(const mrail_rail_attr_t *attr,
     mrail_info_ports(attr, config);
 }
 
-static void print_table(const scan_t *scan, const mrail_config_t *config,
+static void print_table(const discovery_t *found, const mrail_config_t *config,
                         int rails)
 {
     unsigned uplinks = mrail_config_uplinks(config);
@@ -160,13 +160,13 @@ static void print_table(const scan_t *scan, const mrail_config_t *config,
         printf("%-12s %-16s %3s  %5s  %8s  %-18s %4s  %s\n", "rail", "address",
                "gid", "mtu", "Gb/s", "leaf", "nic", "NUMA node");
     }
-    for (unsigned i = 0; i < scan->count; ++i) {
-        if (scan->attrs[i].selected) {
-            print_rail(&scan->attrs[i], config);
+    for (unsigned i = 0; i < found->count; ++i) {
+        if (found->attrs[i].selected) {
+            print_rail(&found->attrs[i], config);
         }
     }
-    for (unsigned i = 0; i < scan->count; ++i) {
-        const mrail_rail_attr_t *attr = &scan->attrs[i];
+    for (unsigned i = 0; i < found->count; ++i) {
+        const mrail_rail_attr_t *attr = &found->attrs[i];
 
         if (!attr->selected) {
             printf("%s  %s:%u: %s\n", (others++ == 0) ? "no rails:\n" : "",
@@ -191,31 +191,31 @@ void mrail_info_unknown_variables(void)
 
 int mrail_info_rails(int json)
 {
-    scan_t *scan = calloc(1, sizeof(*scan));
+    discovery_t *found = calloc(1, sizeof(*found));
     const char *net_devices = getenv("UCX_NET_DEVICES");
     mrail_config_t config;
     int rails;
 
-    if (scan == NULL) {
+    if (found == NULL) {
         mrail_tool_fail(MRAIL_INFO_VERB, "out of memory");
     }
     if (mrail_config_from_env(&config) < 0) {
-        free(scan);
+        free(found);
         return MRAIL_TOOL_FAILED; /* the parser has printed the message */
     }
     mrail_info_unknown_variables();
-    rails = mrail_rail_discover(&config, remember, scan);
+    rails = mrail_rail_discover(&config, remember, found);
     if (rails >= 0) {
         config.lanes_per_rail = mrail_config_lanes(&config, (unsigned)rails);
         if (json) {
-            print_json(scan, &config);
+            print_json(found, &config);
         } else {
-            print_table(scan, &config, rails);
+            print_table(found, &config, rails);
         }
     }
     if (rails == 0) {
         fprintf(stderr, "mrail info: no rail: %s\n",
-                (scan->count == 0)
+                (found->count == 0)
                     ? "this machine has no RDMA device; 'mrail soft --rails "
                       "4 -- mrail info' shows software rails"
                     : "no port is usable, for the reasons above");
@@ -228,6 +228,6 @@ int mrail_info_rails(int json)
                 net_devices);
     }
     mrail_config_cleanup(&config);
-    free(scan);
+    free(found);
     return (rails > 0) ? 0 : MRAIL_TOOL_FAILED;
 }

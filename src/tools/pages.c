@@ -130,7 +130,7 @@ void pages_time(char *text, size_t size, uint64_t time_ns)
              (unsigned)(time_ns % MRAIL_NS_PER_SEC / 1000));
 }
 
-void pages_who(char *text, size_t size, const mrail_page_t *page)
+void pages_process(char *text, size_t size, const mrail_page_t *page)
 {
     if (page->rank >= 0) {
         snprintf(text, size, "rank %d", page->rank);

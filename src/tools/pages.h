@@ -35,8 +35,8 @@ const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page);
 void pages_time(char *text, size_t size, uint64_t time_ns);
 
 /* Room for "rank 3", or "pid 4711" for a process without a rank. */
-#define PAGES_WHO 32
-void pages_who(char *text, size_t size, const mrail_page_t *page);
+#define PAGES_PROCESS 32
+void pages_process(char *text, size_t size, const mrail_page_t *page);
 
 /* An event and its page. */
 typedef struct pages_event {

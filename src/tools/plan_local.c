@@ -35,7 +35,7 @@ typedef struct machine {
     hwloc_topology_t hwloc;
     hwloc_obj_t rails[MAX_RAILS];
     unsigned num_rails;
-    unsigned bound[MAX_RAILS]; /* number of ranks per rail */
+    unsigned num_ranks[MAX_RAILS]; /* number of ranks per rail */
 } machine_t;
 
 static int compare_names(const void *a, const void *b)
@@ -134,12 +134,12 @@ static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
         unsigned here = distance(gpu, machine->rails[r]);
         unsigned there = distance(gpu, machine->rails[best]);
 
-        if (here < there ||
-            (here == there && machine->bound[r] < machine->bound[best])) {
+        if (here < there || (here == there && machine->num_ranks[r] <
+                                                  machine->num_ranks[best])) {
             best = r;
         }
     }
-    ++machine->bound[best];
+    ++machine->num_ranks[best];
     return best;
 }
 

@@ -224,7 +224,7 @@ static const mrail_option_t soft_ctl_options[] = {
     {"--rail", "R", "only this rail", MRAIL_OPTION_UNSIGNED, FIELD(rail), 0,
      SROCE_SESSION_MAX_RAILS - 1, NULL},
     {"--script", "FILE",
-     "plays a script to its end and prints each step (- is standard input); "
+     "runs a script to its end and prints each step (- is standard input); "
      "Ctrl-C leaves the rails as they are",
      MRAIL_OPTION_TEXT, FIELD(script), 0, 0, NULL},
     {.names = NULL}};

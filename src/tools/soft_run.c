@@ -512,7 +512,7 @@ static int soft_run_environment(const soft_run_t *run)
     return 0;
 }
 
-/* If there are several ranks, the first one plays the script. */
+/* If there are several ranks, the first one runs the script. */
 static int soft_run_script_is_mine(const soft_run_t *run)
 {
     return (run->script != NULL) && (mrail_launch_read(getenv).rank <= 0);

@@ -378,7 +378,7 @@ int soft_script_spawn(sroce_session_t *session,
     run.job_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if ((run.job_fd < 0) || (pipe2(pipe_fds, O_CLOEXEC) != 0)) {
         ret = -errno;
-        soft_complain("cannot play a script beside a command: %s",
+        soft_complain("cannot run a script beside a command: %s",
                       strerror(errno));
         return ret;
     }

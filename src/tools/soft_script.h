@@ -13,12 +13,12 @@ int soft_script_read(const char *path, sroce_fault_script_t **script_p);
 /* Checks that the session has all devices that the script names. */
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session);
-/* For `mrail soft ctl`: plays the script to its end and returns the exit
+/* For `mrail soft ctl`: runs the script to its end and returns the exit
  * status. */
 int soft_script_play(sroce_session_t *session,
                      const sroce_fault_script_t *script);
 /*
- * For `mrail soft -- CMD`: starts a process that plays the script while the
+ * For `mrail soft -- CMD`: starts a process that runs the script while the
  * calling process becomes CMD. On return, all actions that are due at the start
  * have been executed. When CMD ends, the script process restores the rails and
  * exits.

@@ -28,13 +28,13 @@ static void print_titles(FILE *stream)
 static void print_row(FILE *stream, const top_row_t *row, int first)
 {
     const mrail_page_t *page = row->item->page;
-    char who[PAGES_WHO];
+    char process[PAGES_PROCESS];
 
-    pages_who(who, sizeof(who), page);
+    pages_process(process, sizeof(process), page);
     fprintf(
         stream,
         "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu%s\n",
-        first ? who : "", page->head.pid, first ? page->program : "",
+        first ? process : "", page->head.pid, first ? page->program : "",
         row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
         (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
         row->figures.idle * 100, (unsigned long long)row->figures.outstanding,
@@ -47,7 +47,7 @@ static void print_events(FILE *stream, const pages_t *pages,
 {
     pages_event_t *events;
     unsigned count = pages_events(pages, "top", &events), kept = 0;
-    char when[PAGES_TIME], who[PAGES_WHO];
+    char when[PAGES_TIME], process[PAGES_PROCESS];
 
     for (unsigned i = 0; i < count; ++i) {
         if (top_filter_process(filter, events[i].page)) {
@@ -59,8 +59,8 @@ static void print_events(FILE *stream, const pages_t *pages,
     }
     for (unsigned i = (kept > most) ? kept - most : 0; i < kept; ++i) {
         pages_time(when, sizeof(when), events[i].event->time_ns);
-        pages_who(who, sizeof(who), events[i].page);
-        fprintf(stream, "%s  %-10s %s\n", when, who, events[i].event->text);
+        pages_process(process, sizeof(process), events[i].page);
+        fprintf(stream, "%s  %-10s %s\n", when, process, events[i].event->text);
     }
     free(events);
 }

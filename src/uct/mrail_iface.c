@@ -228,19 +228,22 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     }
 }
 
-/* Requests that found no room are repeated after an event, which may have made
- * room, and after this many polls without one: the control thread brings lanes
- * up. */
+/* Requests that found no room are repeated after something that may have made
+ * room, and after this many polls otherwise: a lane may wait for a moment to
+ * pass. */
 #define MRAIL_PENDING_POLLS 16
 
 static unsigned iface_progress(uct_iface_h tl_iface)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     unsigned count = mrail_iface_progress(iface->iface);
+    uint64_t activity = mrail_iface_activity(iface->iface);
 
     if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
         !iface->is_dispatching &&
-        ((count != 0) || (++iface->empty_polls >= MRAIL_PENDING_POLLS))) {
+        ((activity != iface->activity) ||
+         (++iface->empty_polls >= MRAIL_PENDING_POLLS))) {
+        iface->activity = activity;
         iface->empty_polls = 0;
         iface->is_dispatching = 1;
         ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch, &count);
@@ -345,6 +348,7 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
     self->overhead_s = config->overhead_s;
     self->is_dispatching = 0;
     self->empty_polls = 0;
+    self->activity = 0;
     self->dispatched = NULL;
     ucs_arbiter_init(&self->arbiter);
     status = uct_mrail_status(

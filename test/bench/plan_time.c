@@ -4,7 +4,7 @@
  * "warm" (the same demands again) and "unchanged" (the same generation).
  *
  * Topologies: rails of 50 GB/s. GPU links are pairwise with 100 GB/s ("narrow":
- * 50), or connect to a switch with 450 GB/s. "cross" adds paths between all
+ * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between all
  * rails through the spine, without uplinks, as coll/mrail plans. "own" is the
  * time for listing the pieces that one rank sends and receives. In the large
  * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
@@ -28,8 +28,8 @@
 #define MACHINES 9
 
 typedef enum kind { MULTI_RAIL, PAIRWISE, SWITCH, NARROW, CROSS_RAIL } kind_t;
-static const char *const kind_names[] = {"free", "mesh", "switch", "narrow",
-                                         "cross"};
+static const char *const kind_names[] = {"multi_rail", "pairwise", "switch",
+                                         "narrow", "cross_rail"};
 
 typedef struct machine {
     mrail_plan_topo_t *topo;

@@ -231,7 +231,7 @@ static int check_attack(attacked_t *a)
     const mrail_counters_t *c = &engine->counters;
     uint64_t refused;
     unsigned peers;
-    int bad = 0;
+    int failed = 0;
 
     pthread_mutex_lock(&engine->ctl_lock);
     refused = c->ctl_bad_format + c->ctl_bad_version + c->ctl_bad_cookie +
@@ -244,23 +244,23 @@ static int check_attack(attacked_t *a)
            (unsigned long long)c->ctl_bad_format,
            (unsigned long long)c->ctl_unexpected,
            (unsigned long long)c->rx_bad_header);
-    bad = (a->wrong != 0) || (a->job->failed != 0);
+    failed = (a->wrong != 0) || (a->job->failed != 0);
     if (a->job->rank != 0) {
-        bad |= touched(a) || (peers != RANKS - 1) || (refused == 0);
-        if (bad) {
+        failed |= touched(a) || (peers != RANKS - 1) || (refused == 0);
+        if (failed) {
             printf("# rank %u: %u wrong, %u failed, touched %d, %u peers\n",
                    a->job->rank, a->wrong, a->job->failed, touched(a), peers);
         }
-        return bad;
+        return failed;
     }
-    bad = job_say(!bad && (a->round > 2), "the data stays right",
-                  "%u wrong, %u failed, %u rounds", a->wrong, a->job->failed,
-                  a->round);
-    bad |= job_say(!touched(a), "no other memory is written", "it is");
-    bad |= job_say(peers == RANKS - 1, "no attacker becomes a peer", "%u peers",
-                   peers);
-    return bad | job_say(c->ctl_bad_cookie > 0,
-                         "messages without the cookie are counted", "0");
+    failed = job_say(!failed && (a->round > 2), "the data stays right",
+                     "%u wrong, %u failed, %u rounds", a->wrong, a->job->failed,
+                     a->round);
+    failed |= job_say(!touched(a), "no other memory is written", "it is");
+    failed |= job_say(peers == RANKS - 1, "no attacker becomes a peer",
+                      "%u peers", peers);
+    return failed | job_say(c->ctl_bad_cookie > 0,
+                            "messages without the cookie are counted", "0");
 }
 
 static int attacked_job(job_t *job)
@@ -270,7 +270,7 @@ static int attacked_job(job_t *job)
     attacked_t a = {.job = job};
     mrail_ns_t end;
     mrail_rng_t rng;
-    int bad = 0;
+    int failed = 0;
 
     job->am = on_am;
     job->arg = &a;
@@ -279,8 +279,8 @@ static int attacked_job(job_t *job)
     }
     mrail_rng_init(&rng, job->rank);
     end = mrail_clock_now() + seconds * MRAIL_NS_PER_SEC;
-    while (!bad && (mrail_clock_now() < end)) {
-        bad = one_round(&a, &rng);
+    while (!failed && (mrail_clock_now() < end)) {
+        failed = one_round(&a, &rng);
     }
     /* Other ranks may not have finished their round. */
     __atomic_add_fetch(&job->shared->word[63], 1, __ATOMIC_ACQ_REL);
@@ -288,9 +288,9 @@ static int attacked_job(job_t *job)
         mrail_iface_progress(job->iface);
         check_reported(&a);
     }
-    bad |= check_attack(&a);
+    failed |= check_attack(&a);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node_of(unsigned rank)
@@ -302,8 +302,8 @@ int main(void)
 {
     const char *text = getenv("MRAIL_ATTACK_SECONDS");
     unsigned seconds = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 5;
-    int bad = job_run(RANKS, node_of, seconds + 60, attacked_job);
+    int failed = job_run(RANKS, node_of, seconds + 60, attacked_job);
 
-    return job_say(bad == 0, "all processes succeed in time", "%d did not",
-                   bad);
+    return job_say(failed == 0, "all processes succeed in time", "%d did not",
+                   failed);
 }

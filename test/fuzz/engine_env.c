@@ -241,7 +241,7 @@ void env_end(void)
     engine->num_peers = engine->num_lanes = engine->num_dead = 0;
     engine->num_lane_free = 0;
     engine->num_departed = 0;
-    engine->scan_ns = 0;
+    engine->evict_search_ns = 0;
     engine->recall_next = 0;
     FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");
     FUZZ_CHECK((engine->ops.num_used == 0) && (engine->chunks.num_used == 0) &&

@@ -33,9 +33,9 @@ static struct ibv_mr *mr;
 static struct ibv_qp *qps[QPS];
 static uint8_t mem[BIG];
 
-static void must(int good, const char *what)
+static void must(int ok, const char *what)
 {
-    if (!good) {
+    if (!ok) {
         fprintf(stderr, "soft_credit: %s\n", what);
         exit(1);
     }

@@ -7,9 +7,9 @@
 end_t a, b;
 int failures;
 
-static void must(int good, const char *what)
+static void must(int ok, const char *what)
 {
-    if (!good) {
+    if (!ok) {
         printf("not ok - set-up: %s (errno %d)\n", what, errno);
         exit(1);
     }

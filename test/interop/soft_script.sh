@@ -8,8 +8,8 @@
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong
 
-# play LINE...: runs a script to its end. The output is in $tmp/script.
-play() {
+# run_script LINE...: runs a script to its end. The output is in $tmp/script.
+run_script() {
     printf '%s\n' "$@" |
         timeout 30 $soft ctl --session $session --script - >"$tmp/script" 2>&1
 }
@@ -45,7 +45,7 @@ try_during() {
     stress --seconds 1 &
     job=$!
     await_traffic
-    play "at 0s for 300ms rail 0 $1" || { fail "$1"; show "$tmp/script"; }
+    run_script "at 0s for 300ms rail 0 $1" || { fail "$1"; show "$tmp/script"; }
     wait $job || { fail "a job under $1"; show "$tmp/stress"; }
     moved=$(($(protocol "$2") - before))
     [ "$moved" -gt 0 ]
@@ -86,10 +86,10 @@ sent=$(counter tx_packets)
 soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/stress" 2>&1 &
 job=$!
 await_traffic
-play 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"
+run_script 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"
 wait $job || fail "a job on two rails"
 status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$tmp/0"
-play 'at 0s for 10ms rail 1 blackhole both'
+run_script 'at 0s for 10ms rail 1 blackhole both'
 status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$tmp/1"
 status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
     fail "rail 1 lost nothing"
@@ -108,7 +108,7 @@ sent=$(counter tx_packets)
 stress --seconds 2 &
 job=$!
 await_traffic
-play 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
+run_script 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
 shows '"pause": true' || fail "no pause"
 sleep 0.3 # lets a round in progress end
 # A packet from another source must also wait.
@@ -121,7 +121,7 @@ sleep 0.2
 [ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
 [ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
-play 'at 0s clear' || { fail "the script"; show "$tmp/script"; }
+run_script 'at 0s clear' || { fail "the script"; show "$tmp/script"; }
 wait $job || { fail "a job under pause"; show "$tmp/stress"; }
 [ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
@@ -130,46 +130,46 @@ healthy pause
 report "pause: no packet moves, and none is lost"
 
 # The measured throughput must stay below the rate.
-play 'at 0s rail 0 rate 20M' || fail "rate"
+run_script 'at 0s rail 0 rate 20M' || fail "rate"
 before=$(counter rx_bytes) start=$(date +%s%N)
 stress --seconds 1
 bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 [ $((bytes * 1000 / (ns / 1000000))) -le 21000000 ] ||
     fail "20 MB/s rail carried $bytes bytes in $ns ns"
-play 'at 0s clear'
+run_script 'at 0s clear'
 healthy clear
 report "rate"
 
-# A late WRITE is reported while it lasts. `for`, clear and the end of the
+# A delayed write is reported while it lasts. `for`, clear and the end of the
 # script undo it.
-play 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
+run_script 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
     { fail "write_delay"; show "$tmp/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
-play 'at 0s clear'
+run_script 'at 0s clear'
 shows '"write_delay_us": [1-9]' && fail "clear leaves write_delay"
 $soft ctl --session $session write_delay=700us || fail "ctl write_delay"
 shows '"write_delay_us": 700' || fail "ctl: write_delay is not shown"
 $soft ctl --session $session clear || fail "clear"
 shows '"write_delay_us": [1-9]' && fail "clear leaves what ctl did"
-echo 'at 0s write_delay 5ms' >"$tmp/late"
-timeout 20 $soft --session $session --script "$tmp/late" -- \
+echo 'at 0s write_delay 5ms' >"$tmp/write_delay"
+timeout 20 $soft --session $session --script "$tmp/write_delay" -- \
     sh -c "sleep 0.3; $soft status --session $session --json" \
     >"$tmp/out" 2>&1 || { fail "a command"; show "$tmp/out"; }
 grep -q '"write_delay_us": 5000' "$tmp/out" || fail "no write_delay beside a command"
 healthy "the end of a script with write_delay"
 # The caller may have ignored SIGCHLD.
-echo 'at 0s write_delay 5ms' >"$tmp/late"
+echo 'at 0s write_delay 5ms' >"$tmp/write_delay"
 timeout 20 env --ignore-signal=CHLD $soft --session $session \
-    --script "$tmp/late" -- true >"$tmp/out" 2>&1 ||
+    --script "$tmp/write_delay" -- true >"$tmp/out" 2>&1 ||
     { fail "a script with SIGCHLD ignored"; show "$tmp/out"; }
 report "write_delay"
 
 # A round trip takes 4 x 2 ms, because each packet is delayed at both ends.
-play 'at 0s rail 0 delay 2ms'
+run_script 'at 0s rail 0 delay 2ms'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
 us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 [ "${us:-0}" -ge 8000 ] || fail "a round trip of ${us:-?} us"
-play 'at 0s clear'
+run_script 'at 0s clear'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
 us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 [ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after clear"
@@ -178,7 +178,7 @@ report "delay"
 # The fault is permanent, so the program must fail with the error for a peer
 # that does not answer.
 for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
-    play "at 0s rail 0 $action"
+    run_script "at 0s rail 0 $action"
     timeout 20 $soft --session $session -- \
         ibv_rc_pingpong -p $p -d soft0 -g 0 >"$tmp/server" 2>&1 &
     server=$!
@@ -191,7 +191,7 @@ for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     { [ $got != 0 ] && [ $got != 124 ]; } || fail "$action: exit status $got"
     grep -q 'transport retry counter exceeded' "$tmp/client" "$tmp/server" ||
         { fail "$action: no such error"; show "$tmp/client"; }
-    play 'at 0s clear'
+    run_script 'at 0s clear'
     pair ibv_rc_pingpong -p $p -d soft0 -g 0
     report "permanent $action: programs fail, but not after clear"
 done
@@ -212,13 +212,13 @@ printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
 timeout 20 $soft ctl --session $session --script "$tmp/counts" \
     >"$tmp/script" 2>&1 &
-player=$!
+injector=$!
 await 3 says '2 steps' "$tmp/script"
 sleep 0.1
 grep -q 'packet 200' "$tmp/script" && fail "it did not wait"
 before=$(counter drop_blackhole)
 stress --seconds 1.5 || { fail "a job"; show "$tmp/stress"; }
-wait $player || { fail "the script"; show "$tmp/script"; }
+wait $injector || { fail "the script"; show "$tmp/script"; }
 [ "$(counter drop_blackhole)" -gt "$before" ] || fail "nothing happened"
 [ "$(grep -c '(node 0 rail 0)$' "$tmp/script")" = 4 ] ||
     { fail "not four lines"; show "$tmp/script"; }
@@ -229,40 +229,40 @@ report "packet and byte"
 # and prints a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
-$soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
-player=$!
-await 3 says '0s down' "$tmp/player"
+$soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
+injector=$!
+await 3 says '0s down' "$tmp/injector"
 busy() { # says only that another script runs
-    { grep -q "is already playing a script: process $player\$" "$1" &&
+    { grep -q "is already playing a script: process $injector\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no sentence about the other one"; cat "$1"; }
 }
-play 'at 0s up' && fail "two scripts at once"
+run_script 'at 0s up' && fail "two scripts at once"
 busy "$tmp/script"
 $soft --session $session --script "$tmp/long" -- touch "$tmp/ran" \
     >"$tmp/script" 2>&1
 [ $? = 1 ] || fail "exit status of a job with a second script"
 busy "$tmp/script"
 [ ! -e "$tmp/ran" ] || fail "a command was run beside another's script"
-kill -INT $player
-wait $player
+kill -INT $injector
+wait $injector
 [ $? = 1 ] || fail "exit status after an interrupt"
-grep -q 'the rails stay as they are' "$tmp/player" ||
-    { fail "no sentence"; show "$tmp/player"; }
-status | grep -q '"up": false' || fail "the interrupt healed"
+grep -q 'the rails stay as they are' "$tmp/injector" ||
+    { fail "no sentence"; show "$tmp/injector"; }
+status | grep -q '"up": false' || fail "the interrupt cleared the fault"
 $soft ctl --session $session clear
 healthy interrupt
 # A killed script does not block the next one.
-$soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
-player=$!
-await 3 says '0s down' "$tmp/player"
-{ kill -9 $player; wait $player; } 2>/dev/null
-play 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
+$soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
+injector=$!
+await 3 says '0s down' "$tmp/injector"
+{ kill -9 $injector; wait $injector; } 2>/dev/null
+run_script 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
 report "one script at a time, an interrupt, a kill"
 
 # Count only the script processes of this test's session, because other
 # sessions may run.
-no_player() {
+no_injector() {
     for comm in $(grep -ls '^mrail-softfault' /proc/[0-9]*/comm); do
         grep -q "mrail-soft.$(id -u).$session\$" "${comm%comm}maps" \
             2>/dev/null && return 1
@@ -286,12 +286,12 @@ got=$?
 grep -q 'at 1s rail 0 drop 1%' "$tmp/err" ||
     { fail "steps are not shown"; show "$tmp/err"; }
 healthy "the command's end"
-await 3 no_player || fail "its process is left"
+await 3 no_injector || fail "its process is left"
 # The script also ends if the command is killed.
 $soft --session $session --script "$tmp/long" -- sleep 60 2>/dev/null &
 job=$!
 await 3 shows '"up": false' || fail "rail 1 was not down"
-no_player && fail "no process plays it"
+no_injector && fail "no process plays it"
 kill -9 $job
 wait $job 2>/dev/null
 healthy "the command's kill"
@@ -303,11 +303,11 @@ gone
 hold
 timeout 20 $soft ctl --session $session --script "$tmp/long" \
     >"$tmp/script" 2>&1 &
-player=$!
+injector=$!
 await 3 says '0s rail 1 down' "$tmp/script"
 release
 gone
-wait $player
+wait $injector
 [ $? = 1 ] || fail "exit status after the session"
 grep -q 'ended before the script' "$tmp/script" ||
     { fail "no sentence"; show "$tmp/script"; }
@@ -315,7 +315,7 @@ echo 'at 0s for 5ms every 10ms down' >"$tmp/long"
 timeout 20 $soft --session $session --rails 1 --script "$tmp/long" \
     -- sleep 0.3 2>/dev/null || fail "a script that never ends"
 gone
-await 3 no_player || fail "its process is left"
+await 3 no_injector || fail "its process is left"
 report "the session ends"
 
 # Bad input gives one sentence with file and line, and status 2. Nothing is

@@ -173,7 +173,7 @@ expect 'the counters as JSON' "$tmp/out" '"routing": "rules"'
 expect_count 'the drawing has two lines for each link' "$tmp/tiers.svg" \
     '^<line .*</line>$' 40
 
-# ---- What jobs are told ----
+# ---- Configuration of jobs ----
 
 # shellcheck disable=SC2016
 variables='"$lab" exec h2 -- env | sed -n "s/^UCX_MRAIL_//p" | sort | tr "\n" " "'

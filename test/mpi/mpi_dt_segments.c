@@ -45,52 +45,54 @@ static int is_same(const char *left, const char *right, size_t at,
 }
 
 /* Returns 1 if all pieces match `whole`, the packed data. */
-static int check_pack(const mca_coll_mrail_dt_segment_t *part,
+static int check_pack(const mca_coll_mrail_dt_segment_t *segment,
                       const char *whole, int padded, mrail_rng_t *rng)
 {
     char piece[200];
     int ok = 1;
 
-    for (uint64_t at = 0; at < part->bytes; at += 1 + mrail_rng_below(rng, 5)) {
+    for (uint64_t at = 0; at < segment->bytes;
+         at += 1 + mrail_rng_below(rng, 5)) {
         size_t length = 1 + mrail_rng_below(rng, sizeof(piece));
 
-        length = MRAIL_MIN(length, part->bytes - at);
-        ok &= mca_coll_mrail_dt_segment_pack(part, at, piece, length) == 0;
+        length = MRAIL_MIN(length, segment->bytes - at);
+        ok &= mca_coll_mrail_dt_segment_pack(segment, at, piece, length) == 0;
         ok &= is_same(piece, whole + at, at, length, padded);
     }
     return ok;
 }
 
 /* Unpacks the pieces in a random order. */
-static int check_unpack(mca_coll_mrail_dt_segment_t *part, const char *whole,
+static int check_unpack(mca_coll_mrail_dt_segment_t *segment, const char *whole,
                         const char *wanted, char *memory, size_t size,
                         int padded, mrail_rng_t *rng)
 {
-    uint64_t cut = mrail_rng_below(rng, (uint32_t)part->bytes);
+    uint64_t cut = mrail_rng_below(rng, (uint32_t)segment->bytes);
     int ok = 1;
 
     memset(memory, 0x55, size);
     for (int half = 0; half < 2; ++half) {
-        uint64_t at = half ? 0 : cut, end = half ? cut : part->bytes;
+        uint64_t at = half ? 0 : cut, end = half ? cut : segment->bytes;
 
         while (at < end) {
             size_t length = 1 + mrail_rng_below(rng, 97);
 
             length = MRAIL_MIN(length, end - at);
-            ok &= mca_coll_mrail_dt_segment_unpack(part, at, whole + at,
+            ok &= mca_coll_mrail_dt_segment_unpack(segment, at, whole + at,
                                                    length) == 0;
             at += length;
         }
     }
     /* Bytes beyond the end of the segment are dropped. */
-    ok &= mca_coll_mrail_dt_segment_unpack(part, part->bytes, whole, 1) == 0;
+    ok &= mca_coll_mrail_dt_segment_unpack(segment, segment->bytes, whole, 1) ==
+          0;
     return ok && is_same(memory, wanted, 0, size, padded);
 }
 
 static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
 {
     MPI_Aint lb, extent;
-    mca_coll_mrail_dt_segment_t part;
+    mca_coll_mrail_dt_segment_t segment;
     size_t size;
     char *from, *to, *wanted, *whole;
     int ok;
@@ -101,17 +103,19 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     to = mt_alloc(size);
     wanted = mt_alloc(size);
     mt_fill(from, size, 1);
-    mca_coll_mrail_dt_segment_init(&part, from + PAD, COUNT, type);
-    whole = mt_alloc(part.bytes);
-    ok = part.first == NULL &&
-         mca_coll_mrail_dt_segment_pack(&part, 0, whole, part.bytes) == 0 &&
-         check_pack(&part, whole, padded, rng);
+    mca_coll_mrail_dt_segment_init(&segment, from + PAD, COUNT, type);
+    whole = mt_alloc(segment.bytes);
+    ok = segment.first == NULL &&
+         mca_coll_mrail_dt_segment_pack(&segment, 0, whole, segment.bytes) ==
+             0 &&
+         check_pack(&segment, whole, padded, rng);
     memset(wanted, 0x55, size);
-    mca_coll_mrail_dt_segment_init(&part, wanted + PAD, COUNT, type);
-    ok &= mca_coll_mrail_dt_segment_unpack(&part, 0, whole, part.bytes) == 0;
-    mca_coll_mrail_dt_segment_init(&part, to + PAD, COUNT, type);
+    mca_coll_mrail_dt_segment_init(&segment, wanted + PAD, COUNT, type);
+    ok &= mca_coll_mrail_dt_segment_unpack(&segment, 0, whole, segment.bytes) ==
+          0;
+    mca_coll_mrail_dt_segment_init(&segment, to + PAD, COUNT, type);
     for (int i = 0; i < 200; ++i) {
-        ok &= check_unpack(&part, whole, wanted, to, size, padded, rng);
+        ok &= check_unpack(&segment, whole, wanted, to, size, padded, rng);
     }
     free(from);
     free(to);

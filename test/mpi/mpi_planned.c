@@ -5,7 +5,7 @@
  *
  *   --seeds A-B       (1-20)
  *   --relays          coll/mrail must have relayed something
- *   --paced           coll/mrail must also have held messages back for earlier
+ *   --limited           coll/mrail must also have held messages back for earlier
  *                     ones
  *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
@@ -133,7 +133,7 @@ static int run_seed(const comms_t *comms, uint64_t seed)
 /* Checks that the counters of coll/mrail are consistent, and that it did what
  * the options require. */
 static void check_counters(const mrail_bench_coll_t *coll, int relays,
-                           int paced)
+                           int limited)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
     int there = coll->present;
@@ -141,7 +141,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
     mrail_bench_coll_read(coll, own);
     MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
-    if (relays || paced || there) {
+    if (relays || limited || there) {
         mt_result("coll/mrail reports what it did", there);
         mt_result("the counters of coll/mrail are consistent",
                   own[MRAIL_BENCH_COLL_BYTES] <= sent &&
@@ -156,13 +156,13 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
         mt_result("bytes were relayed",
                   all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0);
     }
-    if (paced) {
+    if (limited) {
         mt_result("messages were held back",
                   all[MRAIL_BENCH_COLL_LIMITED_CALLS] > 0);
     }
     if (there && mt_rank(MPI_COMM_WORLD) == 0) {
         printf("all ranks: %llu of %llu calls planned, %llu of %llu bytes, "
-               "%llu relayed; %llu calls paced\n",
+               "%llu relayed; %llu calls limited\n",
                (unsigned long long)all[MRAIL_BENCH_COLL_PLANNED_CALLS],
                (unsigned long long)all[MRAIL_BENCH_COLL_CALLS],
                (unsigned long long)all[MRAIL_BENCH_COLL_PLANNED_BYTES],
@@ -175,14 +175,14 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
 int main(int argc, char **argv)
 {
     unsigned long long first = 1, last = 20;
-    int relays = 0, paced = 0, ok = 1, rank;
+    int relays = 0, limited = 0, ok = 1, rank;
     mrail_bench_coll_t coll;
     comms_t comms;
     char name[96];
 
     for (int i = 1; i < argc; ++i) {
         relays |= (strcmp(argv[i], "--relays") == 0);
-        paced |= (strcmp(argv[i], "--paced") == 0);
+        limited |= (strcmp(argv[i], "--limited") == 0);
         large_self |= (strcmp(argv[i], "--large-self") == 0);
         if (i + 1 < argc && strcmp(argv[i], "--break") == 0) {
             broken = argv[++i];
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
                  mt_size(MPI_COMM_WORLD));
     }
     mt_result(name, ok);
-    check_counters(&coll, relays, paced);
+    check_counters(&coll, relays, limited);
     MPI_Comm_free(&comms.dup);
     MPI_Comm_free(&comms.parity);
     MPI_Comm_free(&comms.reversed);

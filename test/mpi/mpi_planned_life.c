@@ -166,7 +166,7 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
 static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
-    uint64_t quiet, all;
+    uint64_t backed_off, all;
     trade_t trade;
     int ok = 1;
 
@@ -176,8 +176,8 @@ static void test_backed_off(int number)
         ok &= trade_all(&trade, (uint64_t)i);
     }
     trade_cleanup(&trade);
-    quiet = planned_calls(&coll);
-    mt_result("little to send: nothing is planned", ok && quiet == 0);
+    backed_off = planned_calls(&coll);
+    mt_result("little to send: nothing is planned", ok && backed_off == 0);
     trade_backed_off(&trade, 1);
     for (int i = 0; i < LARGE_CALLS; ++i) {
         ok &= trade_all(&trade, (uint64_t)(number + i));
@@ -185,7 +185,8 @@ static void test_backed_off(int number)
     trade_cleanup(&trade);
     all = planned_calls(&coll);
     mt_result("then one rank sends much: soon all ranks plan",
-              ok && all - quiet >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
+              ok &&
+                  all - backed_off >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
     mrail_bench_coll_close(&coll);
 }
 
@@ -638,12 +639,12 @@ int main(int argc, char **argv)
         int level;
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
-        {"quiet", test_backed_off, 200, MPI_THREAD_MULTIPLE},
+        {"backed_off", test_backed_off, 200, MPI_THREAD_MULTIPLE},
         {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},
         {"comms", test_comms, 100, MPI_THREAD_MULTIPLE},
-        {"paced", test_limited, 100, MPI_THREAD_MULTIPLE},
+        {"limited", test_limited, 100, MPI_THREAD_MULTIPLE},
         /* With threads, Open MPI 4.1.4 hangs if a truncated message arrived
          * before the wait. */
         {"mismatch", test_mismatch, 20, MPI_THREAD_SINGLE},

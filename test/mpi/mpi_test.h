@@ -108,19 +108,19 @@ static inline uint64_t mt_seed(int from, int to, uint64_t message)
 /* Collective over MPI_COMM_WORLD. */
 static inline void mt_result(const char *name, int local_ok)
 {
-    int bad = !local_ok, bad_ranks;
+    int failed = !local_ok, failed_ranks;
 
-    MPI_Allreduce(&bad, &bad_ranks, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(&failed, &failed_ranks, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (mt_rank(MPI_COMM_WORLD) == 0) {
-        if (bad_ranks == 0) {
+        if (failed_ranks == 0) {
             printf("ok - %s\n", name);
         } else {
-            printf("not ok - %s: wrong on %d of %d ranks\n", name, bad_ranks,
+            printf("not ok - %s: wrong on %d of %d ranks\n", name, failed_ranks,
                    mt_size(MPI_COMM_WORLD));
         }
         fflush(stdout);
     }
-    mt_failures += (bad_ranks != 0);
+    mt_failures += (failed_ranks != 0);
 }
 
 #endif

@@ -39,7 +39,7 @@ life()
 MRAIL_TEST_RUN="$options $small --bind-rails"
 life sizes 8
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
-    life quiet 200
+    life backed_off 200
 fi
 life threads $rounds
 life freed $rounds

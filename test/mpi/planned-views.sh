@@ -59,12 +59,12 @@ rotated()
 MRAIL_TEST_RUN="$options $small --bind-rails --mca coll_mrail_verbose 2"
 launch 8 -- "$tmp/viewer" capacities "$(rotated 0)" "$build/mpi_planned" \
     --seeds 1-2 >"$tmp/out" 2>&1 || true
-told=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
+values=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
     sort -u | wc -l)
-if [ "$told" -ge 6 ]; then
+if [ "$values" -ge 6 ]; then
     ok 'ranks have different views'
 else
-    not_ok 'ranks have different views' "$told ranks" "$tmp/out"
+    not_ok 'ranks have different views' "$values ranks" "$tmp/out"
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
 for by in $moves; do

@@ -13,8 +13,8 @@ last=50
 # Let small messages take relays as well.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
-bound="$small --bind-rails"
-relays=--relays paced=--paced
+single_rail="$small --bind-rails"
+relays=--relays paced=--limited
 [ "${EXPECT_COLL-yes}" = yes ] || relays='' paced=''
 [ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' paced=''
 options=${MRAIL_TEST_RUN-}
@@ -50,13 +50,13 @@ done
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     run 'datatypes in pieces' 2 "$build/mpi_dt_segments"
 fi
-exchanges 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$bound" \
+exchanges 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$bound" \
+exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$bound" \
+exchanges 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$bound" \
+exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$single_rail" \
     --seeds 1-$last $relays
 exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
 exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
@@ -70,7 +70,7 @@ exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
 devices()
 {
     name=$1
-    MRAIL_TEST_RUN="$options $bound"
+    MRAIL_TEST_RUN="$options $single_rail"
     # shellcheck disable=SC2016 # expanded in the environment of the rank
     FAKE_CUDA=$2 run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
         LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' \

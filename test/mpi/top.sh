@@ -131,15 +131,15 @@ fi
 
 # A file that is not a telemetry page is reported, but the pages are still
 # shown.
-ring=$pages/mrail-telemetry.$(id -u).0.$$
-echo 'this is none' >"$ring"
+page=$pages/mrail-telemetry.$(id -u).0.$$
+echo 'this is none' >"$page"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
-if grep -q "$ring: it is not a telemetry page, or only a part" "$tmp/none"
+if grep -q "$page: it is not a telemetry page, or only a part" "$tmp/none"
 then
     ok 'a file that is not a page: a message names it'
 else
     not_ok 'a file that is not a page: a message names it' "$(cat "$tmp/none")"
 fi
-rm -f "$ring"
+rm -f "$page"
 nothing_left 'telemetry'
 finish

@@ -66,24 +66,24 @@ test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
 test_lanes_LDADD = libtest-engine.la
 
 if HAVE_CMOCKA
-RELAY_WORLD = test/property/relay_model.c test/property/relay_model.h
+RELAY_MODEL = test/property/relay_model.c test/property/relay_model.h
 check_PROGRAMS += test_relay_random
 TESTS += test_relay_random
 test_relay_random_SOURCES = test/property/test_relay_random.c \
-    test/sim/sanitized.h $(RELAY_WORLD)
+    test/sim/sanitized.h $(RELAY_MODEL)
 test_relay_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_random_LDADD = libmrail-relay.la $(TEST_LIBS)
 
 check_PROGRAMS += test_relay_exhaustive
 TESTS += test_relay_exhaustive
 test_relay_exhaustive_SOURCES = test/property/test_relay_exhaustive.c \
-    $(RELAY_WORLD)
+    $(RELAY_MODEL)
 test_relay_exhaustive_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_exhaustive_LDADD = libmrail-relay.la $(TEST_LIBS)
 
 check_PROGRAMS += test_relay_threads
 TESTS += test_relay_threads
-test_relay_threads_SOURCES = test/property/test_relay_threads.c $(RELAY_WORLD)
+test_relay_threads_SOURCES = test/property/test_relay_threads.c $(RELAY_MODEL)
 test_relay_threads_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_threads_LDADD = libmrail-relay.la $(TEST_LIBS) -lpthread
 endif

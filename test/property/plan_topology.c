@@ -116,9 +116,9 @@ static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
                         ? 4
                         : MRAIL_MIN(w->num_rails + 2, MACHINE_MAX_PER_NODE));
     for (unsigned i = 0; i < count; ++i) {
-        int is_free = (kind == 1) || ((kind == 3) && one_in(w, 3));
+        int is_multi_rail = (kind == 1) || ((kind == 3) && one_in(w, 3));
 
-        rails[i] = is_free ? MRAIL_PLAN_NONE : below(w, w->num_rails);
+        rails[i] = is_multi_rail ? MRAIL_PLAN_NONE : below(w, w->num_rails);
     }
     return count;
 }
@@ -337,12 +337,12 @@ static void want_stencil(machine_t *w)
     }
 }
 
-static void want_few(machine_t *w)
+static void want_incast(machine_t *w)
 {
     unsigned n = w->num_ranks, few = between(w, 1, 1 + n / 6);
     double bytes = any_size(w);
 
-    w->pattern = "many to few";
+    w->pattern = "incast";
     for (unsigned from = 0; from < n; ++from) {
         for (unsigned i = 0; i < few; ++i) {
             add(w, from, (i * 7) % n, bytes * between(w, 5, 15) / 10);
@@ -399,7 +399,7 @@ static void multiply_demands(machine_t *w)
 static void make_demands(machine_t *w)
 {
     static void (*const want[])(machine_t *) = {
-        want_any, want_zipf, want_hotspot, want_moe, want_stencil, want_few};
+        want_any, want_zipf, want_hotspot, want_moe, want_stencil, want_incast};
 
     w->num_demands = 0;
     want[below(

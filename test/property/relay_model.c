@@ -53,7 +53,7 @@ static int bytes_each(uint64_t key, uint64_t offset, char *data, size_t length,
 
 static size_t bytes_length(const model_t *topology, size_t length)
 {
-    return topology->is_stamped ? MRAIL_MIN(length, 8) : length;
+    return topology->is_header_only ? MRAIL_MIN(length, 8) : length;
 }
 
 /* ---- the ranks ---- */
@@ -91,7 +91,7 @@ static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
 {
     unsigned num = exchange_of(topology, to);
     const model_exchange_t *exchange = &topology->exchanges[num];
-    size_t chunk = topology->arenas[0].shape.chunk;
+    size_t chunk = topology->pools[0].shape.chunk;
 
     for (unsigned i = 0; i < exchange->num_flows; ++i) {
         const mrail_relay_flow_t *flow = &exchange->flows[i];
@@ -235,7 +235,7 @@ int model_deliver(model_t *topology, uint32_t from, uint32_t to)
     send = find_request(topology, from, MODEL_SEND, from, to);
     recv = find_request(topology, to, MODEL_RECV, from, to);
     assert_true(send->length <= recv->length);
-    length = topology->is_stamped ? MRAIL_RELAY_HEADER + 8u : send->length;
+    length = topology->is_header_only ? MRAIL_RELAY_HEADER + 8u : send->length;
     memcpy(recv->buffer, send->buffer, length);
     recv->length = send->length;
     send->is_done = recv->is_done = 1;
@@ -280,7 +280,7 @@ void model_place(model_t *topology, const unsigned *per_node)
             topology->local_of[topology->num_ranks] = i;
             topology->locals[n][i] = topology->num_ranks++;
         }
-        topology->arenas[n].shape.num_local = per_node[n];
+        topology->pools[n].shape.num_local = per_node[n];
         ++topology->num_nodes;
     }
 }
@@ -290,13 +290,13 @@ void model_init(model_t *topology, size_t chunk, unsigned out_slots,
 {
     for (unsigned n = 0; n < topology->num_nodes; ++n) {
         mrail_relay_shape_t shape = {
-            .num_local = topology->arenas[n].shape.num_local,
+            .num_local = topology->pools[n].shape.num_local,
             .out_slots = out_slots,
             .in_slots = in_slots,
             .chunk = chunk,
         };
 
-        shm_pool_init(&topology->arenas[n], &shape);
+        shm_pool_init(&topology->pools[n], &shape);
     }
     for (uint32_t r = 0; r < topology->num_ranks; ++r) {
         unsigned n = topology->node_of[r];
@@ -304,7 +304,7 @@ void model_init(model_t *topology, size_t chunk, unsigned out_slots,
         topology->ranks[r].topology = topology;
         topology->ranks[r].rank = r;
         assert_int_equal(
-            mrail_relay_create(&topology->arenas[n], topology->num_ranks,
+            mrail_relay_create(&topology->pools[n], topology->num_ranks,
                                topology->locals[n], r, &model_ops,
                                &topology->ranks[r], &topology->ranks[r].relay),
             0);
@@ -317,7 +317,7 @@ void model_cleanup(model_t *topology)
         mrail_relay_destroy(topology->ranks[r].relay);
     }
     for (unsigned n = 0; n < topology->num_nodes; ++n) {
-        free(topology->arenas[n].base);
+        free(topology->pools[n].base);
     }
 }
 
@@ -338,7 +338,7 @@ int model_begin(model_t *topology, uint32_t rank)
 int model_end(model_t *topology, uint32_t rank)
 {
     const model_exchange_t *exchange;
-    size_t chunk = topology->arenas[0].shape.chunk;
+    size_t chunk = topology->pools[0].shape.chunk;
     unsigned num;
 
     if (!mrail_relay_done(topology->ranks[rank].relay) ||

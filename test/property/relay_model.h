@@ -77,12 +77,12 @@ typedef struct topology {
     unsigned num_nodes, num_ranks;
     uint32_t node_of[MODEL_RANKS], local_of[MODEL_RANKS];
     uint32_t locals[MODEL_NODES][MODEL_PER_NODE];
-    mrail_relay_shm_pool_t arenas[MODEL_NODES];
+    mrail_relay_shm_pool_t pools[MODEL_NODES];
     model_rank_t ranks[MODEL_RANKS];
     model_exchange_t exchanges[MODEL_EXCHANGES];
     unsigned num_exchanges; /* starts again after the last one */
     /* Only the first 8 bytes of a chunk are written and checked. */
-    int is_stamped;
+    int is_header_only;
     model_state_t s;
 } model_t;
 

@@ -41,7 +41,7 @@ static uint32_t below(mrail_rng_t *rng, uint32_t bound)
 
 /* ---- Random rule sets ---- */
 
-static void make_good(rule_set_t *set, mrail_rng_t *rng)
+static void make_valid(rule_set_t *set, mrail_rng_t *rng)
 {
     mrail_acl_t acl;
 
@@ -293,7 +293,7 @@ static void run_seed(uint64_t seed)
     unsigned edits;
 
     mrail_rng_init(&rng, seed);
-    make_good(&set, &rng);
+    make_valid(&set, &rng);
     /* Without an edit, a rule set has no finding. */
     for (edits = below(&rng, 8); edits > 0; --edits) {
         edit(&set, &rng);

@@ -115,21 +115,21 @@ static void test_path_states(void **state)
     uint32_t good[MRAIL_ETHEREAL_MAX_UPLINKS];
 
     mrail_ethereal_paths_init(&paths, 4);
-    assert_int_equal(mrail_ethereal_paths_good(&paths, 5, good), 4);
+    assert_int_equal(mrail_ethereal_paths_usable(&paths, 5, good), 4);
     mrail_ethereal_path_fail(&paths, 1, 5, 100);
-    assert_int_equal(mrail_ethereal_paths_good(&paths, 104, good), 3);
+    assert_int_equal(mrail_ethereal_paths_usable(&paths, 104, good), 3);
     assert_int_equal(good[0], 0);
     assert_int_equal(good[1], 2);
     assert_int_equal(good[2], 3);
     /* A second failure restarts the timer. */
     mrail_ethereal_path_fail(&paths, 1, 50, 100);
-    assert_int_equal(mrail_ethereal_paths_good(&paths, 149, good), 3);
-    assert_int_equal(mrail_ethereal_paths_good(&paths, 150, good), 4);
+    assert_int_equal(mrail_ethereal_paths_usable(&paths, 149, good), 3);
+    assert_int_equal(mrail_ethereal_paths_usable(&paths, 150, good), 4);
     /* Without a good path, all are tried. */
     for (uint32_t u = 0; u < 4; ++u) {
         mrail_ethereal_path_fail(&paths, u, 200, 100);
     }
-    assert_int_equal(mrail_ethereal_paths_good(&paths, 250, good), 4);
+    assert_int_equal(mrail_ethereal_paths_usable(&paths, 250, good), 4);
 }
 
 static void test_order_is_a_permutation(void **state)

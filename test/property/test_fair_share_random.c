@@ -188,7 +188,7 @@ static void step(scenario_t *w)
     w->now_ns += STEP_NS;
 }
 
-/* ---- the process, as src/rail/rma.c and yield.c do ---- */
+/* ---- the process, as src/rail/rma.c and throttle.c do ---- */
 
 static void post(scenario_t *w, peer_t *peer, unsigned r, size_t length)
 {
@@ -234,7 +234,7 @@ static int has_work(const scenario_t *w, const peer_t *peer)
     return (peer->bytes != 0) && (w->now_ns >= peer->start_ns);
 }
 
-static void turn(scenario_t *w)
+static void poll_once(scenario_t *w)
 {
     mrail_fair_share_rail_t rails[MAX_RAILS];
 
@@ -304,7 +304,7 @@ static int progress(scenario_t *w)
         }
     }
     if (w->now_ns >= w->period_ns) {
-        turn(w);
+        poll_once(w);
     }
     for (unsigned p = 0; p < w->num_peers; ++p) {
         pump(w, &w->peer[p]);
@@ -397,7 +397,7 @@ static void test_case(void **state)
     double with = run_case(1), without = run_case(0);
 
     if ((with > 1.03) || (without < 1.07)) {
-        fail_msg("%.4f times the lower bound, without shares %.4f", with,
+        fail_msg("%.4f times the lower bound, without fair shares %.4f", with,
                  without);
     }
 }
@@ -473,9 +473,10 @@ static void test_seeds(void **state)
             print_message("seed %u: %.4f\n", (unsigned)seed, ratio);
         }
         if (ratio > WORST) {
-            fail_msg("seed %u: %.4f of the time without shares; to replay: "
-                     "MRAIL_TEST_SEED=%u test_fair_share_random",
-                     (unsigned)seed, ratio, (unsigned)seed);
+            fail_msg(
+                "seed %u: %.4f of the time without fair shares; to replay: "
+                "MRAIL_TEST_SEED=%u test_fair_share_random",
+                (unsigned)seed, ratio, (unsigned)seed);
         }
         worse += (ratio > WORSE);
         sum += ratio;
@@ -483,7 +484,7 @@ static void test_seeds(void **state)
         worst = MRAIL_MAX(worst, ratio);
     }
     print_message(
-        "%u machines: %.4f of the time without shares, at worst %.4f; "
+        "%u machines: %.4f of the time without fair shares, at worst %.4f; "
         "%u better by more than 1 %%\n",
         (unsigned)count, sum / (double)count, worst, better);
     if ((one == NULL) && ((worse > count / 200) || (better < count / 20) ||

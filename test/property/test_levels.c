@@ -89,10 +89,10 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
 }
 
 /* Binds the ranks of a node to its rails in rotation. GPU links go to a switch
- * unless they are pairwise. `is_free` adds a multi-rail rank without demands,
+ * unless they are pairwise. `is_multi_rail` adds a multi-rail rank without demands,
  * so that the topology is planned undivided. */
 static mrail_plan_topo_t *make_topo(unsigned dead, unsigned leaf_groups,
-                                    int is_free)
+                                    int is_multi_rail)
 {
     double uplink = 0.6 * 50e9 * w.nodes / (leaf_groups ? leaf_groups : 1);
     mrail_plan_topo_t *topo;
@@ -124,7 +124,7 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned leaf_groups,
                              topo, i / w.rails, i % w.rails, uplink, uplink),
                          0);
     }
-    if (is_free) {
+    if (is_multi_rail) {
         assert_int_equal(mrail_plan_topo_add_rank(topo, 0, MRAIL_PLAN_NONE), 0);
     }
     return topo;
@@ -431,7 +431,7 @@ static double compare_levels(unsigned seed, int is_paired,
 {
     double relayed[2];
 
-    for (unsigned is_free = 0; is_free < 2; ++is_free) {
+    for (unsigned is_multi_rail = 0; is_multi_rail < 2; ++is_multi_rail) {
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
@@ -444,14 +444,14 @@ static double compare_levels(unsigned seed, int is_paired,
         leaf_groups = below(2) * 2;
         make_demands(seed % 3);
         mrail_rng_init(&w.rng, seed);
-        topo = make_topo(dead, leaf_groups, (int)is_free);
+        topo = make_topo(dead, leaf_groups, (int)is_multi_rail);
         if (is_paired) {
             link_pairs(topo, 64, 64);
         }
         plan = made(topo, NULL);
         summary = check_plan(plan, GAP);
-        relayed[is_free] = summary.relayed;
-        *in_levels_p += (!is_free && (summary.relayed_bound == 0));
+        relayed[is_multi_rail] = summary.relayed;
+        *in_levels_p += (!is_multi_rail && (summary.relayed_bound == 0));
         mrail_plan_destroy(plan);
         mrail_plan_topo_destroy(topo);
     }
@@ -508,7 +508,7 @@ static double compare_contended(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
 
-    for (unsigned is_free = 0; is_free < 2; ++is_free) {
+    for (unsigned is_multi_rail = 0; is_multi_rail < 2; ++is_multi_rail) {
         mrail_plan_summary_t after;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
@@ -520,7 +520,7 @@ static double compare_contended(unsigned seed, unsigned *contended_p)
         set_size(nodes, MAX_RAILS, per);
         w.is_paired = below(3) == 0;
         dead = below(3) * 2;
-        topo = make_topo(dead, 0, (int)is_free);
+        topo = make_topo(dead, 0, (int)is_multi_rail);
         if (w.is_paired) {
             link_pairs(topo, 20 + below(60), 80);
         }
@@ -531,10 +531,11 @@ static double compare_contended(unsigned seed, unsigned *contended_p)
         }
         make_demands(seed % LAME_SENDERS);
         plan = made(topo, NULL);
-        mrail_plan_summary(plan, &summary[is_free]);
+        mrail_plan_summary(plan, &summary[is_multi_rail]);
         after = check_plan(plan, GAP);
-        assert_true(is_near(summary[is_free].congestion, after.congestion));
-        assert_true(is_near(summary[is_free].relayed, after.relayed));
+        assert_true(
+            is_near(summary[is_multi_rail].congestion, after.congestion));
+        assert_true(is_near(summary[is_multi_rail].relayed, after.relayed));
         mrail_plan_destroy(plan);
         mrail_plan_topo_destroy(topo);
     }

@@ -54,7 +54,7 @@ static machine_t w;
 static const char *which; /* name of the plan */
 static unsigned num_unreachable, num_rough;
 #ifdef HAVE_GLPK
-static unsigned num_judged, num_too_many, num_loose;
+static unsigned num_checked, num_too_many, num_loose;
 static double worst_congestion, worst_bound, worst_relayed, worst_relayed_bound;
 static uint64_t worst_congestion_seed, worst_relayed_seed;
 #endif
@@ -360,7 +360,7 @@ static void check_figures(const mrail_plan_t *plan, const stats_t *t)
     if (lp->num_columns > 0) {
         check_congestion(&s, t, &best);
         check_relayed(lp, &s, &best);
-        ++num_judged;
+        ++num_checked;
     }
     lp_destroy(lp);
 }
@@ -514,7 +514,7 @@ static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
         return;
     }
     make(plan, 1);
-    CHECK(summary_of(plan).hash == hash, "the same stamp, another plan");
+    CHECK(summary_of(plan).hash == hash, "the same hash, another plan");
     make(plan, 2);
     CHECK(summary_of(plan).hash != hash, "other demands, the same plan");
     check_plan(plan);
@@ -564,15 +564,16 @@ static void run_seed(uint64_t seed)
 static void report(unsigned long long count)
 {
 #ifdef HAVE_GLPK
-    printf("ok - plan: %llu seeds, %u plans judged, %u with too many paths, %u "
-           "with demands without a path, %u in two levels; congestion at most "
-           "%.5f of the "
-           "optimum (seed %llu), its bound %.12f; relayed %.4f (seed %llu), "
-           "bound %.12f, %u not within their gap\n",
-           count, num_judged, num_too_many, num_unreachable, num_rough,
-           worst_congestion, (unsigned long long)worst_congestion_seed,
-           worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
-           worst_relayed_bound, num_loose);
+    printf(
+        "ok - plan: %llu seeds, %u plans checked, %u with too many paths, %u "
+        "with demands without a path, %u in two levels; congestion at most "
+        "%.5f of the "
+        "optimum (seed %llu), its bound %.12f; relayed %.4f (seed %llu), "
+        "bound %.12f, %u not within their gap\n",
+        count, num_checked, num_too_many, num_unreachable, num_rough,
+        worst_congestion, (unsigned long long)worst_congestion_seed,
+        worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
+        worst_relayed_bound, num_loose);
 #else
     printf("ok - plan: %llu seeds, consistency of the figures\n"
            "ok - plan against linear programs # SKIP configure found no GLPK "

@@ -557,7 +557,7 @@ static const relay_case_t cases[] = {
 static void make_case(const relay_case_t *c)
 {
     memset(&w, 0, sizeof(w));
-    w.is_stamped = 1;
+    w.is_header_only = 1;
     model_place(&w, c->per_node);
     for (const flow_t *f = c->flows; f->chunks > 0; ++f) {
         model_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, 100,

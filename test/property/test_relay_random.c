@@ -51,7 +51,7 @@ static uint32_t below(uint32_t bound)
 static uint32_t random_relay(uint32_t rank)
 {
     uint32_t node = w.node_of[rank];
-    uint32_t other = w.locals[node][below(w.arenas[node].shape.num_local)];
+    uint32_t other = w.locals[node][below(w.pools[node].shape.num_local)];
 
     return (other == rank) || (below(3) == 0) ? MRAIL_RELAY_NONE : other;
 }

@@ -128,19 +128,19 @@ int job_flush(job_t *job, mrail_ep_t *ep)
     return (ret == -EINPROGRESS) ? 0 : ret;
 }
 
-int job_say(int good, const char *name, const char *why, ...)
+int job_say(int ok, const char *name, const char *why, ...)
 {
     va_list ap;
 
-    printf(good ? "ok - %s" : "not ok - %s: ", name);
-    if (!good) {
+    printf(ok ? "ok - %s" : "not ok - %s: ", name);
+    if (!ok) {
         va_start(ap, why);
         vprintf(why, ap);
         va_end(ap);
     }
     printf("\n");
     fflush(stdout);
-    return good ? 0 : 1;
+    return ok ? 0 : 1;
 }
 
 /* Writes the command line of `mrail soft VERB` for this session. */
@@ -209,7 +209,7 @@ int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mrail_ns_t end = mrail_clock_now() + limit_s * MRAIL_NS_PER_SEC;
     unsigned left = size;
-    int bad = 0, status;
+    int failed = 0, status;
     pid_t pids[JOB_MAX], pid;
 
     fflush(NULL);
@@ -223,7 +223,7 @@ int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
         pid = waitpid(-1, &status, WNOHANG);
         if (pid > 0) {
             --left;
-            bad += !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+            failed += !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
         } else if (mrail_clock_now() > end) {
             printf("# %u processes did not end within %u s\n", left, limit_s);
             for (unsigned rank = 0; rank < size; ++rank) {
@@ -235,5 +235,5 @@ int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
         }
     }
     munmap(shared, sizeof(*shared));
-    return bad;
+    return failed;
 }

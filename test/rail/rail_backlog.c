@@ -28,7 +28,7 @@ static int backlog_job(job_t *job)
     mrail_memory_t memory;
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
-    int bad = 0;
+    int failed = 0;
 
     if ((job_open(job) != 0) ||
         (mrail_mem_reg(job->engine, block, BLOCK, &mem) != 0)) {
@@ -51,22 +51,22 @@ static int backlog_job(job_t *job)
         }
         mrail_engine_memory(job->engine, &memory);
         printf("# %zu bytes of pools\n", memory.pools);
-        bad = (memory.pools > POOLS_MAX);
-        bad |= (job_flush(job, ep) != 0);
+        failed = (memory.pools > POOLS_MAX);
+        failed |= (job_flush(job, ep) != 0);
         mrail_rkey_release(rkey);
     }
     job_barrier(job, 1);
-    bad |= (job->rank == 1) && (block[0] != ((PUTS - 1) & 0xff));
+    failed |= (job->rank == 1) && (block[0] != ((PUTS - 1) & 0xff));
     mrail_mem_dereg(mem);
     job_close(job);
     free(block);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(2, NULL, 60, backlog_job);
+    int failed = job_run(2, NULL, 60, backlog_job);
 
-    return job_say(bad == 0, "buffered PUTs are held back",
-                   "%d processes failed", bad);
+    return job_say(failed == 0, "buffered PUTs are held back",
+                   "%d processes failed", failed);
 }

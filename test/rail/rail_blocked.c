@@ -90,31 +90,31 @@ static unsigned least_of_others(const unsigned *gain)
 static int receive(job_t *job)
 {
     unsigned before[PEERS + 1] = {0}, during[PEERS + 1] = {0};
-    int bad;
+    int failed;
 
     /* Wait until all peers are connected and sending. */
     while (least_of_others(before) < 10) {
         serve(job, 100, before);
     }
     /* The four rails of node 1 lose all packets in both directions. */
-    bad = (job_soft_ctl("--node 1 loss=1000000") != 0);
+    failed = (job_soft_ctl("--node 1 loss=1000000") != 0);
     serve(job, 50, before);
     /* Usually much shorter than the time until a QP fails. On a busy machine it
      * takes longer. */
     for (int i = 0; (i < 10) && (least_of_others(during) < 10); ++i) {
         serve(job, 250, during);
     }
-    bad |= (job_soft_ctl("--node 1 loss=0") != 0);
-    bad = job_say(!bad, "the rails can be cut", "mrail soft ctl failed");
+    failed |= (job_soft_ctl("--node 1 loss=0") != 0);
+    failed = job_say(!failed, "the rails can be cut", "mrail soft ctl failed");
     printf("# while cut: %u from the one, at least %u from the others\n",
            during[1], least_of_others(during));
-    bad |= job_say(during[1] == 0, "no message passes the cut", "%u arrived",
-                   during[1]);
-    bad |=
+    failed |= job_say(during[1] == 0, "no message passes the cut", "%u arrived",
+                      during[1]);
+    failed |=
         job_say(least_of_others(during) >= 10, "other peers' streams continue",
                 "one got only %u messages through", least_of_others(during));
     __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
-    return bad;
+    return failed;
 }
 
 static int blocked_job(job_t *job)
@@ -122,7 +122,7 @@ static int blocked_job(job_t *job)
     sink_t *sink = calloc(1, sizeof(*sink));
     mrail_ns_t end;
     unsigned good = 0;
-    int bad = 0;
+    int failed = 0;
 
     job->am = on_am;
     job->arg = sink;
@@ -130,10 +130,10 @@ static int blocked_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        bad = receive(job);
+        failed = receive(job);
     } else {
         job->shared->word[job->rank] = stream(job);
-        bad = job_flush(job, job_ep(job, 0)) != 0;
+        failed = job_flush(job, job_ep(job, 0)) != 0;
         __atomic_add_fetch(&job->shared->word[10], 1, __ATOMIC_RELEASE);
     }
     end = mrail_clock_now() + 20 * MRAIL_NS_PER_SEC;
@@ -146,12 +146,13 @@ static int blocked_job(job_t *job)
         for (unsigned i = 1; i <= PEERS; ++i) {
             good += (sink->next[i] == job->shared->word[i]);
         }
-        bad |= job_say((good == PEERS) && (sink->wrong == 0),
-                       "afterwards every stream is complete and in order",
-                       "%u of %u complete, %u wrong", good, PEERS, sink->wrong);
+        failed |=
+            job_say((good == PEERS) && (sink->wrong == 0),
+                    "afterwards every stream is complete and in order",
+                    "%u of %u complete, %u wrong", good, PEERS, sink->wrong);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -161,7 +162,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(PEERS + 1, node, 60, blocked_job);
+    int failed = job_run(PEERS + 1, node, 60, blocked_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

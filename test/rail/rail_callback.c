@@ -66,7 +66,7 @@ static int callback_job(job_t *job)
 {
     callback_t callback = {.ret = -1};
     mrail_mem_t *mem;
-    int bad = 0;
+    int failed = 0;
 
     job->am = on_am;
     job->arg = &callback;
@@ -85,12 +85,12 @@ static int callback_job(job_t *job)
     if (job->rank == 1) {
         send(job, 0, 1);
     } else {
-        bad = source(job);
+        failed = source(job);
     }
     job_barrier(job, 1);
     mrail_rkey_release(callback.rkey);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -100,7 +100,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(2, node, 15, callback_job);
+    int failed = job_run(2, node, 15, callback_job);
 
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

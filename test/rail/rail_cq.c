@@ -60,7 +60,7 @@ static int source(job_t *job)
 static int cq_job(job_t *job)
 {
     mrail_mem_t *mem;
-    int bad = 0;
+    int failed = 0;
 
     if (job_open(job) != 0) {
         return 1;
@@ -71,14 +71,14 @@ static int cq_job(job_t *job)
     mrail_rkey_pack(mem, &job->shared->word[job->rank]);
     job_barrier(job, 0);
     if (job->rank == 0) {
-        bad = source(job);
+        failed = source(job);
         __atomic_store_n(&job->shared->word[63], 1, __ATOMIC_RELEASE);
     }
     while (!__atomic_load_n(&job->shared->word[63], __ATOMIC_ACQUIRE)) {
         mrail_iface_progress(job->iface);
         usleep(2000);
     }
-    if (bad) {
+    if (failed) {
         _exit(1);
     }
     job_close(job);
@@ -92,7 +92,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(RANKS, node, 90, cq_job);
+    int failed = job_run(RANKS, node, 90, cq_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

@@ -214,11 +214,11 @@ static int check_results(job_t *job)
     const mrail_counters_t *c = &job->engine->counters;
     const side_t *side = job->arg;
     const mrail_ep_t *ep = job_ep(job, !job->rank);
-    int bad = job_say((side->wrong == 0) && (job->failed == 0),
-                      (job->rank == 0) ? "all data is right, here"
-                                       : "all data is right, there",
-                      "%u wrong in %u rounds, %u operations failed",
-                      side->wrong, side->rounds, job->failed);
+    int failed = job_say((side->wrong == 0) && (job->failed == 0),
+                         (job->rank == 0) ? "all data is right, here"
+                                          : "all data is right, there",
+                         "%u wrong in %u rounds, %u operations failed",
+                         side->wrong, side->rounds, job->failed);
 
     if (job->rank == 0) {
         printf("# %u rounds, %llu completions in error, %llu lanes failed, "
@@ -227,21 +227,21 @@ static int check_results(job_t *job)
                (unsigned long long)c->lanes_failed,
                (unsigned long long)c->rma_replayed,
                (unsigned long long)c->am_replayed);
-        bad |= job_say((c->cqe_errors != 0) && side->enough,
-                       "lanes were given up and came back",
-                       "%llu completions in error, %llu lanes failed, %u of "
-                       "%u are up",
-                       (unsigned long long)c->cqe_errors,
-                       (unsigned long long)c->lanes_failed, ep->peer->num_up,
-                       ep->peer->num_slots);
+        failed |= job_say((c->cqe_errors != 0) && side->enough,
+                          "lanes were given up and came back",
+                          "%llu completions in error, %llu lanes failed, %u of "
+                          "%u are up",
+                          (unsigned long long)c->cqe_errors,
+                          (unsigned long long)c->lanes_failed, ep->peer->num_up,
+                          ep->peer->num_slots);
     }
-    return bad;
+    return failed;
 }
 
 static int errors_job(job_t *job)
 {
     side_t side = {0};
-    int bad;
+    int failed;
 
     if ((job->rank != 0) && !both) {
         unsetenv("MRAIL_TEST_ERROR_DEVICE");
@@ -251,11 +251,11 @@ static int errors_job(job_t *job)
     if ((job_open(job) != 0) || (setup(job) != 0)) {
         return 1;
     }
-    bad = stream(job);
+    failed = stream(job);
     job_barrier(job, 1);
-    bad |= check_results(job);
+    failed |= check_results(job);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -265,9 +265,9 @@ static unsigned node(unsigned rank)
 
 int main(int argc, char **argv)
 {
-    int bad;
+    int failed;
 
     both = (argc == 2) && (strcmp(argv[1], "both") == 0);
-    bad = job_run(2, node, 2 * LIMIT_S, errors_job);
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    failed = job_run(2, node, 2 * LIMIT_S, errors_job);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

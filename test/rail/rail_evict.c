@@ -112,7 +112,7 @@ static int hub(job_t *job)
 {
     mrail_iov_t iov = {.buffer = malloc(BYTES), .length = BYTES};
     unsigned striped = 0, most = 0, qps;
-    int bad;
+    int failed;
 
     if (mrail_mem_reg(job->engine, iov.buffer, BYTES, &iov.mem) != 0) {
         return 1;
@@ -130,43 +130,43 @@ static int hub(job_t *job)
         most = MRAIL_MAX(most, qps);
         striped += (ep->peer->num_up == ep->peer->num_slots);
     }
-    bad = job_say(striped == TARGETS,
-                  "each target in turn has lanes on all rails", "%u of %u",
-                  striped, TARGETS);
-    bad |= job_say(most <= HUB_QPS, "never more QPs than the budget",
-                   "%u of %u", most, HUB_QPS);
-    bad |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
-                   "unused lanes are evicted", "%llu",
-                   (unsigned long long)job->engine->counters.lanes_evicted);
+    failed = job_say(striped == TARGETS,
+                     "each target in turn has lanes on all rails", "%u of %u",
+                     striped, TARGETS);
+    failed |= job_say(most <= HUB_QPS, "never more QPs than the budget",
+                      "%u of %u", most, HUB_QPS);
+    failed |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
+                      "unused lanes are evicted", "%llu",
+                      (unsigned long long)job->engine->counters.lanes_evicted);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
-    return bad;
+    return failed;
 }
 
 static int spoke(job_t *job, const uint8_t *memory)
 {
     size_t wrong = 0;
-    int bad = 0;
+    int failed = 0;
 
     if (job->rank <= TARGETS) {
         for (size_t k = 0; k < BYTES; ++k) {
             wrong += (memory[k] != pattern(job->rank, k));
         }
-        bad = (wrong != 0) &&
-              job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
-                      job->rank, wrong);
+        failed = (wrong != 0) &&
+                 job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
+                         job->rank, wrong);
     }
     /* The first peer has only its first lane left when the last one has all its
      * lanes. */
     if (job->rank == 1) {
-        bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
-                           (num_qps(job) == 1),
-                       "the other end has released the evicted lanes",
-                       "%llu evicted, %u QPs left",
-                       (unsigned long long)job->engine->counters.lanes_evicted,
-                       num_qps(job));
+        failed |= job_say(
+            (job->engine->counters.lanes_evicted == 3) && (num_qps(job) == 1),
+            "the other end has released the evicted lanes",
+            "%llu evicted, %u QPs left",
+            (unsigned long long)job->engine->counters.lanes_evicted,
+            num_qps(job));
     }
-    return bad;
+    return failed;
 }
 
 static int hub_job(job_t *job)
@@ -174,7 +174,7 @@ static int hub_job(job_t *job)
     uint8_t *memory = NULL;
     mrail_mem_t *mem = NULL;
     char text[16];
-    int bad;
+    int failed;
 
     if (job->rank == 0) {
         snprintf(text, sizeof(text), "%u", HUB_QPS);
@@ -187,13 +187,13 @@ static int hub_job(job_t *job)
         memory = offer(job, job->rank - 1, BYTES, &mem);
     }
     job_barrier(job, 0);
-    bad = (job->rank == 0) ? hub(job) : 0;
+    failed = (job->rank == 0) ? hub(job) : 0;
     job_barrier(job, 1);
     if (job->rank != 0) {
-        bad = spoke(job, memory);
+        failed = spoke(job, memory);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 /* ---- eight processes, each with all others ---- */
@@ -335,7 +335,7 @@ static int mixed_job(job_t *job)
     mrail_mem_t *mem;
     char text[16];
     mrail_rng_t rng;
-    int bad = 0;
+    int failed = 0;
 
     snprintf(text, sizeof(text), "%u", MIXED_QPS);
     setenv("UCX_MRAIL_MAX_QPS", text, 1);
@@ -356,8 +356,8 @@ static int mixed_job(job_t *job)
                        __ATOMIC_RELAXED);
     __atomic_add_fetch(&job->shared->word[3], mixed->wrong + job->failed,
                        __ATOMIC_RELAXED);
-    bad = (num_qps(job) > MIXED_QPS) &&
-          job_say(0, "no more QPs than the budget", "%u", num_qps(job));
+    failed = (num_qps(job) > MIXED_QPS) &&
+             job_say(0, "no more QPs than the budget", "%u", num_qps(job));
     job_barrier(job, 1);
     if (job->rank == 0) {
         const uint64_t *word = job->shared->word;
@@ -365,25 +365,25 @@ static int mixed_job(job_t *job)
         printf("# %llu lanes taken back, %llu kept, %llu PUTs looked at\n",
                (unsigned long long)word[0], (unsigned long long)word[1],
                (unsigned long long)word[2]);
-        bad |= job_say(word[3] == 0, "every byte, every message, in order",
-                       "%llu wrong", (unsigned long long)word[3]);
-        bad |= job_say((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
-                       "lanes come and go meanwhile", "too few");
+        failed |= job_say(word[3] == 0, "every byte, every message, in order",
+                          "%llu wrong", (unsigned long long)word[3]);
+        failed |= job_say((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
+                          "lanes come and go meanwhile", "too few");
     }
     job_close(job);
     free(mixed->memory);
-    return bad;
+    return failed;
 }
 
 int main(int argc, char **argv)
 {
-    int bad = 0;
+    int failed = 0;
 
     if ((argc < 2) || (strcmp(argv[1], "hub") == 0)) {
-        bad |= (job_run(PEERS + 1, NULL, 100, hub_job) != 0);
+        failed |= (job_run(PEERS + 1, NULL, 100, hub_job) != 0);
     }
     if ((argc < 2) || (strcmp(argv[1], "mixed") == 0)) {
-        bad |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
+        failed |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
     }
-    return job_say(bad == 0, "all processes succeed", "some did not");
+    return job_say(failed == 0, "all processes succeed", "some did not");
 }

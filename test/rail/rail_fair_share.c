@@ -56,11 +56,11 @@ static int share_job(job_t *job)
 
 int main(void)
 {
-    int bad = 0;
+    int failed = 0;
 
-    for (unsigned i = 0; (i < ROUNDS) && (bad == 0); ++i) {
-        bad = job_run(1, NULL, 10, share_job);
+    for (unsigned i = 0; (i < ROUNDS) && (failed == 0); ++i) {
+        failed = job_run(1, NULL, 10, share_job);
     }
-    return job_say(bad == 0, "a second iface while the first is busy",
+    return job_say(failed == 0, "a second iface while the first is busy",
                    "the process did not end");
 }

@@ -125,7 +125,7 @@ static int source(job_t *job)
 static int sink(job_t *job)
 {
     target_t *target = job->arg;
-    int bad;
+    int failed;
 
     while (!__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
         if (mrail_iface_progress(job->iface) == 0) {
@@ -135,22 +135,22 @@ static int sink(job_t *job)
     printf("# stale of %u: %u without order, %u fenced, %u flushed\n", ROUNDS,
            target->stale[ORDER_NONE], target->stale[ORDER_FENCE],
            target->stale[ORDER_FLUSH]);
-    bad = job_say(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
-                  "no message overtook its data: the test proves nothing");
-    bad |= job_say(target->stale[ORDER_FENCE] == 0,
-                   "no message is seen before fenced data", "%u of %u",
-                   target->stale[ORDER_FENCE], ROUNDS);
-    bad |= job_say(target->stale[ORDER_FLUSH] == 0,
-                   "no message is seen before flushed data", "%u of %u",
-                   target->stale[ORDER_FLUSH], ROUNDS);
-    return bad | (target->rounds != 3 * ROUNDS);
+    failed = job_say(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
+                     "no message overtook its data: the test proves nothing");
+    failed |= job_say(target->stale[ORDER_FENCE] == 0,
+                      "no message is seen before fenced data", "%u of %u",
+                      target->stale[ORDER_FENCE], ROUNDS);
+    failed |= job_say(target->stale[ORDER_FLUSH] == 0,
+                      "no message is seen before flushed data", "%u of %u",
+                      target->stale[ORDER_FLUSH], ROUNDS);
+    return failed | (target->rounds != 3 * ROUNDS);
 }
 
 static int fence_job(job_t *job)
 {
     target_t *target = calloc(1, sizeof(*target));
     mrail_mem_t *mem = NULL;
-    int bad;
+    int failed;
 
     job->am = on_am;
     job->arg = target;
@@ -166,9 +166,9 @@ static int fence_job(job_t *job)
         mrail_rkey_pack(mem, &job->shared->word[8]);
     }
     job_barrier(job, 0);
-    bad = (job->rank == 0) ? source(job) : sink(job);
+    failed = (job->rank == 0) ? source(job) : sink(job);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -178,7 +178,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(2, node, 60, fence_job);
+    int failed = job_run(2, node, 60, fence_job);
 
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

@@ -51,24 +51,24 @@ static int host(job_t *job)
 
 static int goodbye(job_t *job)
 {
-    int bad;
+    int failed;
 
     if (job_open(job) != 0) {
         return 1;
     }
-    bad = (job->rank != 0) && (guest(job) != 0);
+    failed = (job->rank != 0) && (guest(job) != 0);
     job_barrier(job, 1);
     if (job->rank != 0) {
         job_close(job);
-        return bad;
+        return failed;
     }
     /* This barrier matches the one in job_close(), after which the peers
      * leave. */
     job_barrier(job, 1);
-    bad = host(job);
+    failed = host(job);
     mrail_iface_destroy(job->iface);
     mrail_engine_close(job->engine);
-    return bad;
+    return failed;
 }
 
 int main(void)

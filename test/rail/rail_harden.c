@@ -41,7 +41,7 @@ static void break_control(job_t *job)
 static int victim(job_t *job)
 {
     mrail_tx_t *tx;
-    int bad;
+    int failed;
 
     break_control(job);
     tx = mrail_tx_get(&job->engine->tx_small);
@@ -49,19 +49,19 @@ static int victim(job_t *job)
     mrail_rkey_pack(tx->mem, &job->shared->word[8]);
     job->shared->word[1] = (uintptr_t)tx->hdr;
     job_barrier(job, 1); /* the control QPs are broken, and the key is known */
-    bad = job_say(job_wait(job, &received, 1, 20) == 0,
-                  "a control channel in error is set up again",
-                  "no message within 20 s");
+    failed = job_say(job_wait(job, &received, 1, 20) == 0,
+                     "a control channel in error is set up again",
+                     "no message within 20 s");
     while (__atomic_load_n(&job->shared->word[2], __ATOMIC_ACQUIRE) == 0) {
         mrail_iface_progress(job->iface);
     }
     for (unsigned i = 0; i < 64; ++i) {
         if (((const uint8_t *)tx->hdr)[i] != 0x11) {
-            return bad | job_say(0, "no peer writes to send buffers",
-                                 "byte %u was written to", i);
+            return failed | job_say(0, "no peer writes to send buffers",
+                                    "byte %u was written to", i);
         }
     }
-    return bad | job_say(1, "no peer writes to send buffers", "-");
+    return failed | job_say(1, "no peer writes to send buffers", "-");
 }
 
 static int attacker(job_t *job)
@@ -96,22 +96,22 @@ static int attacker(job_t *job)
 
 static int harden_job(job_t *job)
 {
-    int bad;
+    int failed;
 
     job->am = on_am;
     if (job_open(job) != 0) {
         return 1;
     }
-    bad = (job->rank == 0) ? victim(job) : attacker(job);
+    failed = (job->rank == 0) ? victim(job) : attacker(job);
     fflush(NULL);
     /* The peers have declared each other failed, so there is nothing to
      * close. */
-    _exit(bad);
+    _exit(failed);
 }
 
 int main(void)
 {
-    int bad = job_run(2, NULL, 60, harden_job);
+    int failed = job_run(2, NULL, 60, harden_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

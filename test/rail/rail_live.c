@@ -155,23 +155,23 @@ static int measure(job_t *job)
     stream_t streams[2];
     double live[2];
     mrail_ns_t end;
-    int bad = 0;
+    int failed = 0;
 
     if (stream_open(&streams[0], job, 1) || stream_open(&streams[1], job, 2)) {
         return 1;
     }
-    bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "under load, a rail delivers about its rate", live);
+    failed |= say(load(streams, 2, 0, near_low, near_high, live),
+                  "under load, a rail delivers about its rate", live);
     phase_set(job, PHASE_LOAD);
-    bad |= say(load(streams, 2, 0, shared_low, shared_high, live),
-               "a rail that another process uses delivers less", live);
+    failed |= say(load(streams, 2, 0, shared_low, shared_high, live),
+                  "a rail that another process uses delivers less", live);
     phase_set(job, PHASE_CALM);
-    bad |= say(load(streams, 2, 0, near_low, near_high, live),
-               "after that, the rail delivers its rate again", live);
-    bad |= say(load(streams, 2, 1, near_low, near_high, live),
-               "READs measure the other direction", live);
-    bad |= say(load(streams, 1, 0, near_low, near_high, live),
-               "the rail delivers its rate with one peer", live);
+    failed |= say(load(streams, 2, 0, near_low, near_high, live),
+                  "after that, the rail delivers its rate again", live);
+    failed |= say(load(streams, 2, 1, near_low, near_high, live),
+                  "READs measure the other direction", live);
+    failed |= say(load(streams, 1, 0, near_low, near_high, live),
+                  "the rail delivers its rate with one peer", live);
     for (unsigned i = 0; i < 2; ++i) {
         stream_close(&streams[i]);
     }
@@ -180,11 +180,11 @@ static int measure(job_t *job)
         rest();
     }
     mrail_rails_now(rails);
-    bad |= job_say((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
-                       (rails[0].live_in == 0),
-                   "without load it is forgotten", "it is known");
+    failed |= job_say((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
+                          (rails[0].live_in == 0),
+                      "without load it is forgotten", "it is known");
     phase_set(job, PHASE_END);
-    return bad;
+    return failed;
 }
 
 static int foreign(job_t *job)
@@ -219,7 +219,7 @@ static int live_job(job_t *job)
 {
     void *memory = calloc(1, BYTES);
     mrail_mem_t *mem;
-    int bad;
+    int failed;
 
     if (job->rank >= FOREIGN) {
         setenv("UCX_MRAIL_DEVICES", "soft0", 1);
@@ -233,21 +233,21 @@ static int live_job(job_t *job)
     job_barrier(job, 0);
     switch (job->rank) {
     case 0:
-        bad = measure(job);
+        failed = measure(job);
         break;
     case FOREIGN:
-        bad = foreign(job);
+        failed = foreign(job);
         break;
     default:
-        bad = target(job);
+        failed = target(job);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(RANKS, node, 120, live_job);
+    int failed = job_run(RANKS, node, 120, live_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

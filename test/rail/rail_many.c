@@ -101,28 +101,28 @@ static int receive_slowly(job_t *job)
 {
     mrail_ns_t end = mrail_clock_now() + 100 * MRAIL_NS_PER_SEC;
     sink_t *sink = job->arg;
-    int bad;
+    int failed;
 
     while ((sink->total < SENDERS * MESSAGES) && (mrail_clock_now() < end)) {
         usleep(1000);
         mrail_iface_progress(job->iface);
     }
-    bad = job_say((sink->total == SENDERS * MESSAGES) && (sink->wrong == 0),
-                  "64 senders, one slow receiver: all there, in order",
-                  "%u of %u, %u wrong", sink->total, SENDERS * MESSAGES,
-                  sink->wrong);
+    failed = job_say((sink->total == SENDERS * MESSAGES) && (sink->wrong == 0),
+                     "64 senders, one slow receiver: all there, in order",
+                     "%u of %u, %u wrong", sink->total, SENDERS * MESSAGES,
+                     sink->wrong);
     printf("# when half had arrived, the last sender had %u of %u through\n",
            sink->lowest_at_half, MESSAGES);
-    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
-                   "with half of all delivered, one had only %u of %u",
-                   sink->lowest_at_half, MESSAGES);
-    return bad;
+    failed |= job_say(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
+                      "with half of all delivered, one had only %u of %u",
+                      sink->lowest_at_half, MESSAGES);
+    return failed;
 }
 
 static int many_job(job_t *job)
 {
     sink_t *sink = calloc(1, sizeof(*sink));
-    int bad;
+    int failed;
 
     job->am = on_am;
     job->arg = sink;
@@ -131,29 +131,30 @@ static int many_job(job_t *job)
     }
     /* The first message waits for the connection, so all senders start
      * together. */
-    bad = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
-                           : send_some(job, 0, 1);
+    failed = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
+                              : send_some(job, 0, 1);
     job_barrier(job, 1);
-    bad |= (job->rank == 0) ? receive_slowly(job) : send_some(job, 1, MESSAGES);
+    failed |=
+        (job->rank == 0) ? receive_slowly(job) : send_some(job, 1, MESSAGES);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(SENDERS + 1, NULL, 150, many_job);
+    int failed = job_run(SENDERS + 1, NULL, 150, many_job);
     long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
     const char *expected = getenv("MRAIL_TEST_RNR");
 
-    bad = job_say(bad == 0, "65 processes succeed", "%d did not", bad);
+    failed = job_say(failed == 0, "65 processes succeed", "%d did not", failed);
     if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
         /* Messages are retried now and then, not most of the time. */
-        bad |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
-                       "%ld RNR NAKs in %ld packets", rnr, sent);
+        failed |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
+                          "%ld RNR NAKs in %ld packets", rnr, sent);
     } else {
-        bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES),
-                       "RNR does not occur", "%ld RNR NAKs in %ld packets", rnr,
-                       sent);
+        failed |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES),
+                          "RNR does not occur", "%ld RNR NAKs in %ld packets",
+                          rnr, sent);
     }
-    return bad;
+    return failed;
 }

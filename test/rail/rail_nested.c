@@ -45,7 +45,7 @@ static int one_round(nest_t *nest, mrail_iface_t *iface)
 {
     mrail_ns_t end = mrail_clock_now() + 5 * MRAIL_NS_PER_SEC;
     unsigned done[FLUSHES] = {0}, wanted = 0;
-    int bad = 0;
+    int failed = 0;
 
     nest->finished = 0;
     while (put(nest) == -EAGAIN) {
@@ -64,9 +64,9 @@ static int one_round(nest_t *nest, mrail_iface_t *iface)
         mrail_iface_progress(iface);
     }
     for (unsigned i = 0; i < FLUSHES; ++i) {
-        bad |= (done[i] > 1);
+        failed |= (done[i] > 1);
     }
-    return bad | (nest->finished != wanted);
+    return failed | (nest->finished != wanted);
 }
 
 static int source(job_t *job)
@@ -74,7 +74,7 @@ static int source(job_t *job)
     nest_t nest = {.job = job};
     const mrail_iface_params_t params = {.arg = &nest, .complete = on_complete};
     mrail_iface_t *iface;
-    int bad = 0;
+    int failed = 0;
 
     if ((mrail_rkey_unpack(&job->shared->word[8], &nest.rkey) != 0) ||
         (mrail_iface_create(job->engine, &params, &iface) != 0) ||
@@ -82,11 +82,11 @@ static int source(job_t *job)
                          job->shared->iface_addr[1], NULL, &nest.ep) != 0)) {
         return 1;
     }
-    for (unsigned i = 0; (i < ROUNDS) && !bad; ++i) {
-        bad = one_round(&nest, iface);
+    for (unsigned i = 0; (i < ROUNDS) && !failed; ++i) {
+        failed = one_round(&nest, iface);
     }
     printf("# %u fences by completions\n", nest.nested);
-    bad |= (nest.nested == 0);
+    failed |= (nest.nested == 0);
     nest.left = 0;
     while (mrail_ep_flush(nest.ep, NULL) != 0) {
         mrail_iface_progress(iface);
@@ -94,7 +94,7 @@ static int source(job_t *job)
     mrail_ep_destroy(nest.ep);
     mrail_iface_destroy(iface);
     mrail_rkey_release(nest.rkey);
-    return job_say(!bad, "a flush's completion may fence the same peer",
+    return job_say(!failed, "a flush's completion may fence the same peer",
                    "a completion came twice or never");
 }
 
@@ -102,7 +102,7 @@ static int nested_job(job_t *job)
 {
     static uint64_t memory;
     mrail_mem_t *mem = NULL;
-    int bad = 0;
+    int failed = 0;
 
     if (job_open(job) != 0) {
         return 1;
@@ -116,11 +116,11 @@ static int nested_job(job_t *job)
     }
     job_barrier(job, 0);
     if (job->rank == 0) {
-        bad = source(job);
+        failed = source(job);
     }
     job_barrier(job, 1);
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -130,7 +130,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(2, node, 20, nested_job);
+    int failed = job_run(2, node, 20, nested_job);
 
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

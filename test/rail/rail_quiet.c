@@ -115,12 +115,12 @@ static int connect_job(job_t *job)
 static int connect_both(void)
 {
     double ms[2][CONNECTS], limit;
-    int bad = 0;
+    int failed = 0;
 
     for (int i = 0; i < 2 * CONNECTS; ++i) {
         peer_polls = i % 2;
         *took_ms = 1e9;
-        bad |= (job_run(2, NULL, 30, connect_job) != 0);
+        failed |= (job_run(2, NULL, 30, connect_job) != 0);
         ms[peer_polls][i / 2] = *took_ms;
     }
     peer_polls = 0;
@@ -129,7 +129,7 @@ static int connect_both(void)
     printf("# connect: median %.2f ms, with a peer that polls %.2f ms\n",
            ms[0][CONNECTS / 2], ms[1][CONNECTS / 2]);
     limit = limit_ms(LIMIT_MS, CONNECT_TIMES, ms[1][CONNECTS / 2]);
-    return job_say(!bad && (ms[0][CONNECTS / 2] <= limit),
+    return job_say(!failed && (ms[0][CONNECTS / 2] <= limit),
                    "a peer that computes is connected in 10 ms",
                    "median %.2f ms of %.2f", ms[0][CONNECTS / 2], limit);
 }
@@ -153,7 +153,7 @@ static double probe_ms(job_t *job, mrail_ep_t *ep)
 static int probe_and_say(job_t *job)
 {
     double ms[20], echo[20], limit;
-    int bad;
+    int failed;
 
     connect_ms(job);
     for (int i = 0; i < 20; ++i) {
@@ -166,35 +166,35 @@ static int probe_and_say(job_t *job)
     printf("# probe: median %.2f ms, max %.2f ms, over 10 s; echo %.2f, %.2f\n",
            ms[10], ms[19], echo[10], echo[19]);
     limit = limit_ms(LIMIT_MS, PROBE_WAKES, echo[10]);
-    bad = job_say(ms[10] <= limit,
-                  "a peer that computes for 10 s answers probes in 10 ms",
-                  "median %.2f ms of %.2f", ms[10], limit);
+    failed = job_say(ms[10] <= limit,
+                     "a peer that computes for 10 s answers probes in 10 ms",
+                     "median %.2f ms of %.2f", ms[10], limit);
     /* Without a wakeup, the socket would be read a second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
-    return bad | job_say(ms[19] <= limit, "every probe is answered in time",
-                         "one took %.2f ms of %.2f", ms[19], limit);
+    return failed | job_say(ms[19] <= limit, "every probe is answered in time",
+                            "one took %.2f ms of %.2f", ms[19], limit);
 }
 
 static int probe_job(job_t *job)
 {
-    int bad = 0;
+    int failed = 0;
 
     if (job_open(job) != 0) {
         return 1;
     }
     if (job->rank == 0) {
-        bad = probe_and_say(job);
+        failed = probe_and_say(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     } else {
         compute(job);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad;
+    int failed;
 
     took_ms = mmap(NULL, sizeof(*took_ms), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -203,7 +203,7 @@ int main(void)
         perror("set-up");
         return 1;
     }
-    bad = connect_both();
-    bad |= (job_run(2, NULL, 40, probe_job) != 0);
-    return bad;
+    failed = connect_both();
+    failed |= (job_run(2, NULL, 40, probe_job) != 0);
+    return failed;
 }

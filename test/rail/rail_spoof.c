@@ -149,28 +149,28 @@ static int victim_check(job_t *job)
 {
     const mrail_counters_t *c = &job->engine->counters;
     uint64_t dropped = count_dropped(job);
-    int bad;
+    int failed;
 
     printf("# format %llu, version %llu, cookie %llu, unexpected %llu\n",
            (unsigned long long)c->ctl_bad_format,
            (unsigned long long)c->ctl_bad_version,
            (unsigned long long)c->ctl_bad_cookie,
            (unsigned long long)c->ctl_unexpected);
-    bad = job_say(dropped >= FORGED,
-                  "forged control messages are dropped and counted",
-                  "only %llu of %u", (unsigned long long)dropped, FORGED);
-    bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
-                       (c->ctl_bad_cookie > 0),
-                   "each kind has its counter", "one stayed at zero");
-    bad |=
+    failed = job_say(dropped >= FORGED,
+                     "forged control messages are dropped and counted",
+                     "only %llu of %u", (unsigned long long)dropped, FORGED);
+    failed |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
+                          (c->ctl_bad_cookie > 0),
+                      "each kind has its counter", "one stayed at zero");
+    failed |=
         job_say(job->engine->num_peers == 1, "no forged message created a peer",
                 "%u peers", job->engine->num_peers);
-    return bad;
+    return failed;
 }
 
 static int spoof_job(job_t *job)
 {
-    int bad = 0;
+    int failed = 0;
 
     job->am = on_am;
     if (job_open(job) != 0) {
@@ -178,13 +178,13 @@ static int spoof_job(job_t *job)
     }
     switch (job->rank) {
     case 0: /* the victim */
-        bad = victim_serve(job);
-        bad |= victim_check(job);
-        bad |= job_say(received == 200, "the real peer is served",
-                       "%u of 200 messages", received);
+        failed = victim_serve(job);
+        failed |= victim_check(job);
+        failed |= job_say(received == 200, "the real peer is served",
+                          "%u of 200 messages", received);
         break;
     case 1:
-        bad = attack(job);
+        failed = attack(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
         break;
     case 2: /* the real peer, which connects and sends during the attack */
@@ -195,7 +195,7 @@ static int spoof_job(job_t *job)
                                             sizeof(i))) == -EAGAIN) {
                 mrail_iface_progress(job->iface);
             }
-            bad |= (ret != 0);
+            failed |= (ret != 0);
             while ((i == 198) &&
                    !__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
                 usleep(1000); /* the last message comes after the attack */
@@ -204,12 +204,12 @@ static int spoof_job(job_t *job)
         break;
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(3, NULL, 60, spoof_job);
+    int failed = job_run(3, NULL, 60, spoof_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

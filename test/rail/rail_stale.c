@@ -76,7 +76,7 @@ static int target(job_t *job)
     const mrail_counters_t *counters = &job->engine->counters;
     mrail_ns_t end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     mrail_iface_t *iface;
-    int bad;
+    int failed;
 
     if (make_iface(job, on_first, &iface) != 0) {
         return 1;
@@ -89,8 +89,8 @@ static int target(job_t *job)
     while ((word(job, FIRST_GOT) == 0) && (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    bad = job_say(word(job, FIRST_GOT) == 1, "an iface gets its message",
-                  "it did not");
+    failed = job_say(word(job, FIRST_GOT) == 1, "an iface gets its message",
+                     "it did not");
     mrail_iface_destroy(iface);
     if (make_iface(job, on_second, &iface) != 0) {
         return 1;
@@ -100,12 +100,12 @@ static int target(job_t *job)
            (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    bad |= job_say((second_got == 0) && (counters->rx_no_iface == 1),
-                   "a message for an iface that is gone reaches no other",
-                   "the next one got %u, %llu counted", second_got,
-                   (unsigned long long)counters->rx_no_iface);
+    failed |= job_say((second_got == 0) && (counters->rx_no_iface == 1),
+                      "a message for an iface that is gone reaches no other",
+                      "the next one got %u, %llu counted", second_got,
+                      (unsigned long long)counters->rx_no_iface);
     mrail_iface_destroy(iface);
-    return bad;
+    return failed;
 }
 
 static int send_one(job_t *job, unsigned rank)
@@ -191,40 +191,40 @@ static int given_up(job_t *job, mrail_peer_t *peer)
 static int source(job_t *job)
 {
     mrail_peer_t *peer;
-    int bad;
+    int failed;
 
-    bad = (wait_word(job, STEP, 1) != 0) || (send_one(job, 2) != 0) ||
-          (wait_word(job, STEP, 2) != 0) || (send_one(job, 2) != 0) ||
-          (job_flush(job, job_ep(job, 2)) != 0);
+    failed = (wait_word(job, STEP, 1) != 0) || (send_one(job, 2) != 0) ||
+             (wait_word(job, STEP, 2) != 0) || (send_one(job, 2) != 0) ||
+             (job_flush(job, job_ep(job, 2)) != 0);
     job_barrier(job, 1);
     peer = only_peer(job);
-    bad |= probes(job, peer);
-    bad |= given_up(job, peer);
-    return bad;
+    failed |= probes(job, peer);
+    failed |= given_up(job, peer);
+    return failed;
 }
 
 static int stale_job(job_t *job)
 {
-    int bad;
+    int failed;
 
     if (job_open(job) != 0) {
         return 1;
     }
     if (job->rank == 0) {
-        bad = target(job);
+        failed = target(job);
         job_barrier(job, 1);
     } else {
-        bad = source(job);
+        failed = source(job);
         mrail_ep_destroy(job->eps[2]);
         job->eps[2] = NULL;
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(2, NULL, 60, stale_job);
+    int failed = job_run(2, NULL, 60, stale_job);
 
-    return job_say(bad == 0, "all processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

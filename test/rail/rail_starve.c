@@ -43,7 +43,7 @@ static int busy(job_t *job)
     unsigned posted = 0, sent = 0, byte = 1;
     mrail_ns_t end;
     mrail_rkey_t *rkey;
-    int bad;
+    int failed;
 
     if ((mrail_mem_reg(job->engine, iov.buffer, BYTES, &iov.mem) != 0) ||
         (mrail_rkey_unpack(&job->shared->word[1], &rkey) != 0)) {
@@ -53,8 +53,8 @@ static int busy(job_t *job)
     while ((ep->peer->num_up < 3) && (mrail_clock_now() < end)) {
         keep_busy(job, ep, &iov, rkey, &posted);
     }
-    bad = job_say(ep->peer->num_up == 3, "one peer has three lanes", "%u",
-                  ep->peer->num_up);
+    failed = job_say(ep->peer->num_up == 3, "one peer has three lanes", "%u",
+                     ep->peer->num_up);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     for (unsigned i = 2; i < RANKS; ++i) {
         (void)job_ep(job, i);
@@ -64,19 +64,19 @@ static int busy(job_t *job)
         sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
                                    sizeof(byte)) == 0);
     }
-    bad |= job_say(sent == RANKS - 2,
-                   "a rank that never stops sending to one peer reaches all",
-                   "%u of %u after %u s; %llu lanes kept, %llu evicted", sent,
-                   RANKS - 2, LIMIT_S,
-                   (unsigned long long)job->engine->counters.lanes_kept,
-                   (unsigned long long)job->engine->counters.lanes_evicted);
+    failed |= job_say(sent == RANKS - 2,
+                      "a rank that never stops sending to one peer reaches all",
+                      "%u of %u after %u s; %llu lanes kept, %llu evicted",
+                      sent, RANKS - 2, LIMIT_S,
+                      (unsigned long long)job->engine->counters.lanes_kept,
+                      (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }
     mrail_rkey_release(rkey);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
-    return bad;
+    return failed;
 }
 
 static int starve_job(job_t *job)
@@ -85,7 +85,7 @@ static int starve_job(job_t *job)
     unsigned received = 0;
     char text[16];
     mrail_mem_t *mem = NULL;
-    int bad = 0;
+    int failed = 0;
 
     job->am = on_am;
     job->arg = &received;
@@ -105,17 +105,17 @@ static int starve_job(job_t *job)
     }
     job_barrier(job, 0);
     if (job->rank == 0) {
-        bad = busy(job);
+        failed = busy(job);
     }
     job_barrier(job, 1);
     job_close(job);
     free(memory);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(RANKS, NULL, 90, starve_job);
+    int failed = job_run(RANKS, NULL, 90, starve_job);
 
-    return job_say(bad == 0, "all processes succeed", "some did not");
+    return job_say(failed == 0, "all processes succeed", "some did not");
 }

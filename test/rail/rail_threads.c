@@ -157,7 +157,7 @@ static int threads_job(job_t *job)
 {
     pthread_t threads[THREADS];
     worker_t w[THREADS] = {{0}};
-    int bad = 0;
+    int failed = 0;
 
     cards = (void *)&job->shared->iface_addr[8];
     if (job_open(job) != 0) {
@@ -185,8 +185,8 @@ static int threads_job(job_t *job)
     }
     for (unsigned i = 0; i < THREADS; ++i) {
         pthread_join(threads[i], NULL);
-        bad |= (w[i].wrong != 0) || (w[i].failed != 0);
-        if (bad) {
+        failed |= (w[i].wrong != 0) || (w[i].failed != 0);
+        if (failed) {
             printf("# rank %u worker %u: %u wrong, %u failed\n", job->rank, i,
                    w[i].wrong, w[i].failed);
         }
@@ -197,13 +197,13 @@ static int threads_job(job_t *job)
         free(w[i].memory);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 int main(void)
 {
-    int bad = job_run(2, NULL, 100, threads_job);
+    int failed = job_run(2, NULL, 100, threads_job);
 
-    return job_say(bad == 0, "two ifaces on two threads share the lanes",
-                   "%d processes failed", bad);
+    return job_say(failed == 0, "two ifaces on two threads share the lanes",
+                   "%d processes failed", failed);
 }

@@ -79,7 +79,7 @@ static int source(job_t *job)
 {
     unsigned sent = 0;
     mrail_ep_t *late;
-    int bad;
+    int failed;
 
     if (mrail_ep_create(job->iface, job->shared->device_addr[1],
                         &job->shared->word[8], NULL, &late) != 0) {
@@ -88,24 +88,24 @@ static int source(job_t *job)
     while ((sent < MESSAGES) && (send_one(job, late, sent) == 0)) {
         ++sent;
     }
-    bad = job_say(sent == MESSAGES, "messages to an idle iface are sent",
-                  "%u of %u did", sent, MESSAGES);
-    bad |= send_one(job, job_ep(job, 1), 0);
+    failed = job_say(sent == MESSAGES, "messages to an idle iface are sent",
+                     "%u of %u did", sent, MESSAGES);
+    failed |= send_one(job, job_ep(job, 1), 0);
     job_barrier(job, 1);
     job_barrier(job, 1);
     mrail_ep_destroy(late);
-    return bad;
+    return failed;
 }
 
 static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
 {
     mrail_ns_t end;
-    int bad;
+    int failed;
 
-    bad = job_say(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
-                  "a message for the polled iface arrives", "it does not");
-    bad |= job_say(unpolled->next == 0, "the other iface gets no callback",
-                   "%u calls", unpolled->next);
+    failed = job_say(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
+                     "a message for the polled iface arrives", "it does not");
+    failed |= job_say(unpolled->next == 0, "the other iface gets no callback",
+                      "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     while ((unpolled->next < MESSAGES) && (mrail_clock_now() < end)) {
@@ -114,12 +114,12 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     for (unsigned i = 0; i < 1000; ++i) {
         mrail_iface_progress(late);
     }
-    bad |= job_say((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
-                   "later polling delivers all, once and in order",
-                   "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
-                   unpolled->wrong);
+    failed |= job_say((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
+                      "later polling delivers all, once and in order",
+                      "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
+                      unpolled->wrong);
     job_barrier(job, 1);
-    return bad;
+    return failed;
 }
 
 static int unpolled_job(job_t *job)
@@ -128,7 +128,7 @@ static int unpolled_job(job_t *job)
     const mrail_iface_params_t params = {.arg = &unpolled, .am = on_late_am};
     mrail_iface_t *late = NULL;
     unsigned arrived = 0;
-    int bad;
+    int failed;
 
     job->am = on_am;
     job->arg = &arrived;
@@ -142,12 +142,12 @@ static int unpolled_job(job_t *job)
         mrail_iface_addr_pack(late, &job->shared->word[8]);
     }
     job_barrier(job, 0);
-    bad = (job->rank == 0) ? source(job) : target(job, late, &unpolled);
+    failed = (job->rank == 0) ? source(job) : target(job, late, &unpolled);
     if (late != NULL) {
         mrail_iface_destroy(late);
     }
     job_close(job);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -157,7 +157,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(2, node, 60, unpolled_job);
+    int failed = job_run(2, node, 60, unpolled_job);
 
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

@@ -58,7 +58,7 @@ static int source(job_t *job)
 static int dark_job(job_t *job)
 {
     mrail_mem_t *mem = NULL;
-    int bad = 0;
+    int failed = 0;
 
     if (job_open(job) != 0) {
         return 1;
@@ -74,13 +74,13 @@ static int dark_job(job_t *job)
     }
     job_barrier(job, 0);
     if (job->rank == 0) {
-        bad = source(job);
+        failed = source(job);
     }
     job_barrier(job, 1);
     mrail_ep_destroy(job_ep(job, !job->rank));
     mrail_iface_destroy(job->iface);
     mrail_engine_close(job->engine);
-    return bad;
+    return failed;
 }
 
 static unsigned node(unsigned rank)
@@ -90,10 +90,10 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad;
+    int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
     setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s and seven retries */
-    bad = job_run(2, node, 25, dark_job);
-    return job_say(bad == 0, "both processes succeed", "%d did not", bad);
+    failed = job_run(2, node, 25, dark_job);
+    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

@@ -147,18 +147,18 @@ static int ended_well(int status)
 /* Ends the fault script. All its faults must be undone. */
 static int stop(pid_t injector)
 {
-    int status, bad = 0;
+    int status, failed = 0;
 
     if (waitpid(injector, &status, WNOHANG) == injector) {
-        bad = !ended_well(status);
+        failed = !ended_well(status);
     } else {
         kill(injector, SIGKILL);
         waitpid(injector, &status, 0);
     }
     if (waitpid(ctl("clear", NULL), &status, 0) > 0) {
-        bad |= !ended_well(status);
+        failed |= !ended_well(status);
     }
-    return bad;
+    return failed;
 }
 
 static int stress_job(job_t *job)
@@ -218,7 +218,7 @@ static int write_script(void)
 static int run_seed(uint64_t seed)
 {
     mrail_rng_t rng;
-    int bad;
+    int failed;
 
     stress.seed = seed;
     mrail_rng_init(&rng, mrail_mix64(~seed));
@@ -229,15 +229,15 @@ static int run_seed(uint64_t seed)
     if (write_script() != 0) {
         return -1;
     }
-    bad = job_run(2, node_of, 2 * LIMIT_S, stress_job);
-    if (bad != 0) {
+    failed = job_run(2, node_of, 2 * LIMIT_S, stress_job);
+    if (failed != 0) {
         printf("# seed %llu, %s, the script:\n%s"
                "# to replay: MRAIL_TEST_SEED=%llu make check "
                "TESTS=test/stress/stress.rail\n",
                (unsigned long long)seed, random_script_names[stress.kind],
                stress.text, (unsigned long long)seed);
     }
-    return bad;
+    return failed;
 }
 
 static uint64_t number(const char *name, uint64_t other)
@@ -252,7 +252,7 @@ int main(void)
     int one = (getenv("MRAIL_TEST_SEED") != NULL);
     uint64_t first = number("MRAIL_TEST_SEED", 1);
     uint64_t count = one ? 1 : number("MRAIL_TEST_SEEDS", SEEDS);
-    uint64_t bad = 0;
+    uint64_t failed = 0;
     char name[160];
 
     stress.weather = mmap(NULL, sizeof(*stress.weather), PROT_READ | PROT_WRITE,
@@ -260,25 +260,28 @@ int main(void)
     if (stress.weather == MAP_FAILED) {
         return 1;
     }
-    snprintf(stress.file, sizeof(stress.file), "storm.%d.fault", (int)getpid());
+    snprintf(stress.file, sizeof(stress.file), "stress.%d.fault",
+             (int)getpid());
     for (uint64_t i = 0; i < count; ++i) {
-        bad += (run_seed(first + i) != 0);
+        failed += (run_seed(first + i) != 0);
     }
     unlink(stress.file);
     snprintf(name, sizeof(name),
-             "live storm: %llu transfers, seeds %llu to %llu",
+             "live stress: %llu transfers, seeds %llu to %llu",
              (unsigned long long)count, (unsigned long long)first,
              (unsigned long long)(first + count - 1));
-    bad = (unsigned)job_say(bad == 0, name, "%llu failed",
-                            (unsigned long long)bad);
+    failed = (unsigned)job_say(failed == 0, name, "%llu failed",
+                               (unsigned long long)failed);
     if (!one) {
-        snprintf(name, sizeof(name),
-                 "the weather was bad: %llu lanes failed, %llu requests again",
-                 (unsigned long long)stress.weather->lanes_failed,
-                 (unsigned long long)stress.weather->again);
-        bad |= (unsigned)job_say((stress.weather->lanes_failed >= count / 4) &&
-                                     (stress.weather->again != 0),
-                                 name, "it was not");
+        snprintf(
+            name, sizeof(name),
+            "the weather was failed: %llu lanes failed, %llu requests again",
+            (unsigned long long)stress.weather->lanes_failed,
+            (unsigned long long)stress.weather->again);
+        failed |=
+            (unsigned)job_say((stress.weather->lanes_failed >= count / 4) &&
+                                  (stress.weather->again != 0),
+                              name, "it was not");
     }
-    return bad != 0;
+    return failed != 0;
 }

@@ -441,7 +441,7 @@ static int run_workers(uint64_t first, uint64_t count, unsigned jobs,
                        totals_t *totals)
 {
     pid_t pids[MAX_JOBS];
-    int bad = 0, status;
+    int failed = 0, status;
 
     fflush(NULL);
     for (unsigned i = 0; i < jobs; ++i) {
@@ -454,10 +454,10 @@ static int run_workers(uint64_t first, uint64_t count, unsigned jobs,
         }
     }
     for (unsigned i = 0; i < jobs; ++i) {
-        bad |= (pids[i] < 0) || (waitpid(pids[i], &status, 0) != pids[i]) ||
-               !WIFEXITED(status) || (WEXITSTATUS(status) != 0);
+        failed |= (pids[i] < 0) || (waitpid(pids[i], &status, 0) != pids[i]) ||
+                  !WIFEXITED(status) || (WEXITSTATUS(status) != 0);
     }
-    return bad;
+    return failed;
 }
 
 static totals_t add_up(const totals_t *totals, unsigned jobs)

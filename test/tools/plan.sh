@@ -22,8 +22,8 @@ says()
     expect "$1" "$tmp/out" "$2"
 }
 
-# judged NAME FILE...: runs the check of plan_check.py with that name.
-judged()
+# checked NAME FILE...: runs the check of plan_check.py with that name.
+checked()
 {
     if [ "$python" = no ]; then
         skip "$1" 'python3 is not installed'
@@ -125,20 +125,20 @@ json()
 }
 
 json 'JSON' --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
-judged 'JSON: the links carry what the pieces say' \
+checked 'JSON: the links carry what the pieces say' \
     pieces "$tmp/json" "$tmp/hot" 4
 json 'JSON: groups and switches' --topo "$tmp/groups" --pattern zipf --pieces
-judged 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
+checked 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
 json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
-judged 'JSON: the default gap is kept' gap "$tmp/json" 0.02
+checked 'JSON: the default gap is kept' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
     --gap=0.001
-judged 'JSON: a small gap is kept' gap "$tmp/json" 0.001
+checked 'JSON: a small gap is kept' gap "$tmp/json" 0.001
 printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 multi-rail\n' >"$tmp/a \"b\"<&>"
 json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
     --svg "$tmp/quotes.svg"
-judged 'JSON: a name with quotes is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
-judged 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
+checked 'JSON: a name with quotes is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
+checked 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
 
 # hash_of ARGUMENT...
 hash_of()
@@ -188,15 +188,15 @@ plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
 # 16 rail ends without the 2 dead ones, 8 + 8 links of ranks, all twice, and
 # the legend.
-judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
+checked 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
 plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
-judged 'a drawing of groups: with uplinks' svg "$tmp/groups.svg" \
+checked 'a drawing of groups: with uplinks' svg "$tmp/groups.svg" \
     $((2 * (16 + 16 + 8)))
 printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 multi-rail\n' >"$tmp/large"
 plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
-judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
+checked 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
 # Many ranks share a cell. Each title has the loads of the link that it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \

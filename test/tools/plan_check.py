@@ -74,7 +74,7 @@ def link_key(link):
     return link["kind"], link[ends[0]], link.get(ends[1])
 
 
-def judge_pieces(plan, demands, node_ranks):
+def check_pieces(plan, demands, node_ranks):
     node_ranks = int(node_ranks)
     carried = collections.Counter()
     pieces = 0
@@ -114,30 +114,30 @@ def judge_pieces(plan, demands, node_ranks):
                   1e-6 * most, f"{link}: wrong load")
         else:
             check(got == 0, f"{link} is dead but carries {got} bytes")
-    judge_congestion(plan, most)
+    check_congestion(plan, most)
 
 
-def judge_congestion(plan, most):
+def check_congestion(plan, most):
     check(abs(plan["congestion_s"] - most) < 1e-6 * most,
           f"congestion is {most}")
     before = max(link["load_before_s"] for link in plan["links"])
     check(abs(plan["congestion_before_s"] - before) < 1e-6 * before,
           f"congestion before is {before}")
-    judge_gap(plan, plan["wanted_gap"])
+    check_gap(plan, plan["wanted_gap"])
 
 
-def judge_gap(plan, gap):
+def check_gap(plan, gap):
     bound = plan["congestion_bound_s"]
     check(plan["wanted_gap"] == float(gap), "wrong gap")
     check(0 < bound <= plan["congestion_s"] <= bound * (1 + float(gap) + 1e-9),
           f"{plan['congestion_s']} is not within {gap} of {bound}")
 
 
-def judge_name(plan, name):
+def check_name(plan, name):
     check(plan["topology"] == name, f"the topology is not {name}")
 
 
-def judge_svg(path, cells):
+def check_svg(path, cells):
     """Each cell has a title with both times; the legend has eleven colours."""
     space = "{http://www.w3.org/2000/svg}"
     root = xml.etree.ElementTree.parse(path).getroot()
@@ -158,11 +158,11 @@ def judge_svg(path, cells):
               bottom <= float(root.get("height")), "a rectangle is outside the drawing")
 
 
-JUDGES = {"pieces": judge_pieces, "gap": judge_gap, "name": judge_name,
-          "svg": judge_svg}
+CHECKS = {"pieces": check_pieces, "gap": check_gap, "name": check_name,
+          "svg": check_svg}
 what = sys.argv[2]
 subject = sys.argv[3]
 if what != "svg":
     with open(subject, encoding="utf-8") as file:
         subject = json.load(file)
-JUDGES[what](subject, *sys.argv[4:])
+CHECKS[what](subject, *sys.argv[4:])

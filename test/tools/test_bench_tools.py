@@ -36,17 +36,17 @@ def bench_in(folder):
 class Runs(unittest.TestCase):
     def test_interleaved(self):
         """rounds: every second round runs in reverse order"""
-        turns = [runner.Turn(name, None) for name in 'abc']
-        order = [turn.name for _, turn in runner.interleaved(turns, 3)]
+        jobs = [runner.Job(name, None) for name in 'abc']
+        order = [job.name for _, job in runner.interleaved(jobs, 3)]
         self.assertEqual(''.join(order), 'abccbaabc')
 
     def test_limited_turn(self):
         """rounds: a job can be limited to the first rounds"""
-        turns = [runner.Turn('a', None), runner.Turn('b', None, 2)]
-        order = [(at, turn.name) for at, turn in runner.interleaved(turns, 4)]
+        jobs = [runner.Job('a', None), runner.Job('b', None, 2)]
+        order = [(at, job.name) for at, job in runner.interleaved(jobs, 4)]
         self.assertEqual(order, [(0, 'a'), (0, 'b'), (1, 'b'), (1, 'a'),
                                  (2, 'a'), (3, 'a')])
-        self.assertEqual(runner.Block(turns).jobs(4), 6)
+        self.assertEqual(runner.Block(jobs).num_jobs(4), 6)
 
     def test_pairs_by_round(self):
         """a job that fails once invalidates only its own pair"""
@@ -62,8 +62,8 @@ class Runs(unittest.TestCase):
                 if at == 4:
                     raise OSError('so did this')
                 bench.add('other', Sample(at), at)
-            bench.interleave([runner.Turn('own', own),
-                              runner.Turn('other', other)], 6)
+            bench.interleave([runner.Job('own', own),
+                              runner.Job('other', other)], 6)
             own_samples, others = bench.paired('own', 'other')
         self.assertTrue(bench.failed)
         self.assertIn('it broke', bench.out.getvalue())
@@ -294,8 +294,8 @@ def compared_block(bench, folder):
     bench.order = []
     bench.against = runner.Installation(folder, against.SUFFIX, False)
     return against.compared(bench, runner.Block(
-        [runner.Turn('own', measure),
-         runner.Turn('stock', never, is_baseline=True)],
+        [runner.Job('own', measure),
+         runner.Job('stock', never, is_baseline=True)],
         lambda bench: [Figure('w', 'u', 'less', 'own', 'stock', 'stock UCX',
                               1.0, 5, 'own', 99)], section='S'))
 
@@ -306,8 +306,8 @@ class Against(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             block = compared_block(bench, pathlib.Path(folder))
-            self.assertEqual(block.jobs(6), 12)
-            bench.interleave(block.turns, 6)
+            self.assertEqual(block.num_jobs(6), 12)
+            bench.interleave(block.jobs, 6)
             bench.show(*block.figures(bench))
         self.assertFalse(bench.failed, bench.out.getvalue())
         self.assertEqual(bench.order[:4], [(0, False), (0, True), (1, True),
@@ -332,8 +332,8 @@ class Against(unittest.TestCase):
                 if bench.installation != now._replace(runs_own_bench=False):
                     raise ValueError('it broke then')
                 bench.add('own', Sample(1), at)
-            turns = against.two_turns(bench, runner.Turn('own', broken))
-            bench.interleave(turns, 6)
+            jobs = against.two_turns(bench, runner.Job('own', broken))
+            bench.interleave(jobs, 6)
             bench.show(*block.figures(bench))
         self.assertEqual(bench.installation, now)
         self.assertTrue(bench.failed)
@@ -413,7 +413,7 @@ class Osu(unittest.TestCase):
                                             lambda: False):
                 blocks = osu_area.osu_blocks(bench)
             for block in blocks:
-                bench.interleave(block.turns, 5)
+                bench.interleave(block.jobs, 5)
                 bench.show(*block.figures)
         self.assertFalse(bench.failed, bench.out.getvalue()[:300])
         self.assertEqual(len(bench.figures), 2 * 10 * 23)
@@ -621,38 +621,38 @@ def status(node_bytes):
 
 
 class Try(unittest.TestCase):
-    def test_good(self):
-        """try: all results are good"""
-        lines, good = try_rows(try_object())
-        self.assertTrue(good)
+    def test_ok(self):
+        """try: all results are ok"""
+        lines, ok = try_rows(try_object())
+        self.assertTrue(ok)
         self.assertEqual(len(lines), 3)
         self.assertRegex(lines[2], r'^t +64  mrail, 4 rails +10\.00 +400\.0 +2\.00 '
                          r'+90 %  data ok$')
 
     def test_wrong(self):
         """try: wrong data is reported"""
-        lines, good = try_rows(try_object(data_ok=False))
-        self.assertFalse(good)
+        lines, ok = try_rows(try_object(data_ok=False))
+        self.assertFalse(ok)
         self.assertIn('WRONG DATA', lines[2])
 
     def test_carrier(self):
         """try: a result carried by another transport is refused"""
-        lines, good = try_rows(try_object('ompi:^ucx'))
-        self.assertFalse(good)
+        lines, ok = try_rows(try_object('ompi:^ucx'))
+        self.assertFalse(ok)
         self.assertIn('this was carried by ompi:^ucx, not by mrail', lines[3])
 
     def test_none(self):
         """try: a missing result is reported"""
-        lines, good = try_rows('')
-        self.assertFalse(good)
+        lines, ok = try_rows('')
+        self.assertFalse(ok)
         self.assertTrue(lines[2].endswith('no result'))
         self.assertFalse(try_rows('', stock1='', stock4='')[1])
 
     def test_other_size(self):
         """try: a size without a result from every transport is a failure"""
         both = try_object() + '\n' + try_object(size=1048576)
-        lines, good = try_rows(both)
-        self.assertFalse(good)
+        lines, ok = try_rows(both)
+        self.assertFalse(ok)
         self.assertEqual(len(lines), 6)
 
     def test_links(self):

@@ -22,7 +22,7 @@ expect 'ucx_info -d shows the device' "$tmp/d" 'Device: mrail:1$'
 expect 'it connects to interfaces' "$tmp/d" 'connection: to iface'
 expect 'it handles peer failure' "$tmp/d" 'error handling:.*peer failure'
 expect_none 'it advertises no atomics' "$tmp/d" 'atomic'
-expect_quiet 'ucx_info -d says nothing bad' "$tmp/d"
+expect_quiet 'ucx_info -d reports no errors' "$tmp/d"
 
 info "$tmp/cf" -cf
 for param in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \

@@ -18,23 +18,23 @@ static char *out, *in;
 static int round_trip(int rank, int size)
 {
     int from = (rank + size - 1) % size;
-    int bad = 0;
+    int failed = 0;
 
     for (int length = 1; length <= SIZE; length *= 32) {
         memset(out, rank + 1, (size_t)length);
         MPI_Sendrecv(out, length, MPI_CHAR, (rank + 1) % size, 0, in, length,
                      MPI_CHAR, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         for (int i = 0; i < length; ++i) {
-            bad += in[i] != (char)(from + 1);
+            failed += in[i] != (char)(from + 1);
         }
     }
-    return bad;
+    return failed;
 }
 
 int main(int argc, char **argv)
 {
     double end_s, seconds = (argc > 1) ? atof(argv[1]) : 0;
-    int rank, size, bad = 0, sum, go;
+    int rank, size, failed = 0, sum, go;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -43,11 +43,11 @@ int main(int argc, char **argv)
     in = malloc(SIZE);
     end_s = MPI_Wtime() + seconds;
     do {
-        bad += round_trip(rank, size);
+        failed += round_trip(rank, size);
         go = MPI_Wtime() < end_s;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
     } while (go);
-    MPI_Allreduce(&bad, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(&failed, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
         printf("%s\n", sum == 0 ? "ring ok" : "ring: wrong bytes");
     }

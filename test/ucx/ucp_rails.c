@@ -25,13 +25,13 @@ static uct_mrail_rails_func_t ask;
 static int num_failed;
 static int stop; /* atomic */
 
-static void result(const char *name, int good, const char *format, ...)
+static void result(const char *name, int ok, const char *format, ...)
 {
     va_list list;
 
-    num_failed += !good;
-    printf(good ? "ok - %s\n" : "not ok - %s: ", name);
-    if (!good) {
+    num_failed += !ok;
+    printf(ok ? "ok - %s\n" : "not ok - %s: ", name);
+    if (!ok) {
         va_start(list, format);
         vprintf(format, list);
         va_end(list);
@@ -97,33 +97,33 @@ static void check_names(void)
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
     unsigned count = ask(rails);
-    int good = (count == NUM_RAILS);
+    int ok = (count == NUM_RAILS);
 
-    result("all rails are listed", good, "%u", count);
-    for (unsigned i = 0; good && (i < count); ++i) {
+    result("all rails are listed", ok, "%u", count);
+    for (unsigned i = 0; ok && (i < count); ++i) {
         char name[16];
 
         snprintf(name, sizeof(name), "soft%u", i);
-        good = (strcmp(rails[i].device, name) == 0) &&
-               (memcmp(rails[i].gid, mapped, sizeof(mapped)) == 0) &&
-               (rails[i].gid[14] == i + 1) && rails[i].is_up &&
-               ((i == 0) || (rails[i].subnet > rails[i - 1].subnet));
+        ok = (strcmp(rails[i].device, name) == 0) &&
+             (memcmp(rails[i].gid, mapped, sizeof(mapped)) == 0) &&
+             (rails[i].gid[14] == i + 1) && rails[i].is_up &&
+             ((i == 0) || (rails[i].subnet > rails[i - 1].subnet));
     }
-    result("their names, addresses and leaves", good, "they differ");
-    for (unsigned i = 0; good && (i < count); ++i) {
-        good = (rails[i].live_in == 0) && (rails[i].live_out == 0);
+    result("their names, addresses and leaves", ok, "they differ");
+    for (unsigned i = 0; ok && (i < count); ++i) {
+        ok = (rails[i].live_in == 0) && (rails[i].live_out == 0);
     }
-    result("their live bandwidth is unknown", good, "it is known");
+    result("their live bandwidth is unknown", ok, "it is known");
 }
 
 static void check_changes(void)
 {
-    int good = 1;
+    int ok = 1;
 
     for (unsigned i = 0; i < NUM_RAILS; ++i) {
-        good &= becomes(i, 8 * (i + 1) * UNIT, 1);
+        ok &= becomes(i, 8 * (i + 1) * UNIT, 1);
     }
-    result("speeds are those of the rails", good, "they are not");
+    result("speeds are those of the rails", ok, "they are not");
     ctl("--rail 2 egress=50M");
     result("a rail that is slower in the outgoing direction",
            becomes(2, 4 * UNIT, 1), "no");
@@ -145,12 +145,12 @@ static void check_changes(void)
 static void *ask_on(void *arg)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
-    unsigned *bad = arg;
+    unsigned *failed = arg;
 
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
         unsigned count = ask(rails);
 
-        *bad += (count != 0) && (count != NUM_RAILS);
+        *failed += (count != 0) && (count != NUM_RAILS);
     }
     return NULL;
 }
@@ -160,16 +160,16 @@ static void check_end(void)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
     pthread_t thread;
-    unsigned bad = 0;
+    unsigned failed = 0;
 
-    pthread_create(&thread, NULL, ask_on, &bad);
+    pthread_create(&thread, NULL, ask_on, &failed);
     for (unsigned i = 0; i < 10; ++i) {
         ucp_cleanup(open_context());
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     pthread_join(thread, NULL);
-    result("queries while the engine is created and destroyed", bad == 0,
-           "%u wrong", bad);
+    result("queries while the engine is created and destroyed", failed == 0,
+           "%u wrong", failed);
     result("no engine, no rails", ask(rails) == 0, "there are some");
 }
 

@@ -37,14 +37,14 @@ static port_t ports[NUM_CONTEXTS];
 static unsigned num_sleeps;
 
 /* The parent reports the results of both processes. */
-static void result(const char *name, int good, const char *format, ...)
+static void result(const char *name, int ok, const char *format, ...)
 {
     va_list list;
 
-    num_failed += !good;
-    if (good && is_parent) {
+    num_failed += !ok;
+    if (ok && is_parent) {
         printf("ok - %s\n", name);
-    } else if (!good) {
+    } else if (!ok) {
         printf("not ok - %s: ", name);
         va_start(list, format);
         vprintf(format, list);
@@ -209,7 +209,7 @@ static void test_large(port_t *port)
 {
     unsigned *out = malloc(LARGE), *in = malloc(LARGE), *want = malloc(LARGE);
     ucs_status_ptr_t request;
-    int good = 1;
+    int ok = 1;
 
     num_sleeps = 0;
     for (unsigned round = 0; round < ROUNDS; ++round) {
@@ -218,9 +218,9 @@ static void test_large(port_t *port)
         request = post_recv(port, in, LARGE);
         finish(port, post_send(port, out, LARGE), "send 4 MB");
         finish(port, request, "receive 4 MB");
-        good &= (memcmp(in, want, LARGE) == 0);
+        ok &= (memcmp(in, want, LARGE) == 0);
     }
-    result("4 MB both ways, asleep: the data is right", good, "wrong bytes");
+    result("4 MB both ways, asleep: the data is right", ok, "wrong bytes");
     result("4 MB both ways: a process slept", num_sleeps != 0, "%u sleeps",
            num_sleeps);
     free(out);

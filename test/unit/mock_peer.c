@@ -127,57 +127,58 @@ int teardown(void **state)
 
 /* ---- the peers ---- */
 
-mrail_peer_t *peer_of(unsigned who)
+mrail_peer_t *peer_of(unsigned peer_index)
 {
-    return mrail_peer_find(engine, PEER + who);
+    return mrail_peer_find(engine, PEER + peer_index);
 }
 
-void hear(unsigned who, unsigned rail, mrail_ctl_msg_t *msg)
+void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     size_t length;
 
     msg->src_rail = (uint8_t)rail;
-    length = fake_encode(engine, msg, PEER + who, COOKIE + who, buf);
+    length =
+        fake_encode(engine, msg, PEER + peer_index, COOKIE + peer_index, buf);
     mrail_ctl_receive(engine, &engine->rails[rail], buf, length);
 }
 
-void say_on(unsigned who, unsigned rail, mrail_ctl_msg_t *msg)
+void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
 {
-    hear(who, rail, msg);
+    hear(peer_index, rail, msg);
     run_control(0);
 }
 
-void say(unsigned who, mrail_ctl_msg_t *msg)
+void say(unsigned peer_index, mrail_ctl_msg_t *msg)
 {
-    say_on(who, 0, msg);
+    say_on(peer_index, 0, msg);
 }
 
-void say_hello(unsigned who)
+void say_hello(unsigned peer_index)
 {
     mrail_ctl_msg_t msg;
 
     fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
-    say(who, &msg);
+    say(peer_index, &msg);
 }
 
-void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot, uint32_t seq,
-              uint16_t epoch)
+void say_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
+              uint32_t seq, uint16_t epoch)
 {
     mrail_ctl_msg_t msg;
 
     fake_lane_msg(&msg, type, slot, seq, epoch);
-    say(who, &msg);
+    say(peer_index, &msg);
 }
 
-void refuse(unsigned who, unsigned slot, uint32_t seq, unsigned reason)
+void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_REFUSE,
         .seq = seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason}};
 
-    say(who, &msg);
+    say(peer_index, &msg);
 }
 
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type)
@@ -200,17 +201,17 @@ unsigned count_sent(mrail_ctl_type_t type)
     return count;
 }
 
-mrail_ep_t *ep_to(unsigned who)
+mrail_ep_t *ep_to(unsigned peer_index)
 {
-    return ep_to_rails(who, 1);
+    return ep_to_rails(peer_index, 1);
 }
 
-static mrail_ep_t *create_ep(unsigned who, unsigned named)
+static mrail_ep_t *create_ep(unsigned peer_index, unsigned named)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
     mrail_wire_device_addr_t d = {.num_rails = 2};
     mrail_wire_iface_addr_t i = {
-        .ud_qpn = 0x99, .id = PEER + who, .cookie = COOKIE + who};
+        .ud_qpn = 0x99, .id = PEER + peer_index, .cookie = COOKIE + peer_index};
     mrail_wire_rail_t rail;
     mrail_ep_t *ep;
 
@@ -231,10 +232,10 @@ static mrail_ep_t *create_ep(unsigned who, unsigned named)
     return ep;
 }
 
-mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
+mrail_ep_t *ep_to_rails(unsigned peer_index, unsigned named)
 {
     assert_true(num_eps < MRAIL_ARRAY_SIZE(eps));
-    eps[num_eps] = create_ep(who, named);
+    eps[num_eps] = create_ep(peer_index, named);
     return eps[num_eps++];
 }
 
@@ -250,71 +251,73 @@ void ep_close(mrail_ep_t *ep)
     fail_msg("no such endpoint");
 }
 
-mrail_ep_t *own_ep_to(unsigned who)
+mrail_ep_t *own_ep_to(unsigned peer_index)
 {
-    return create_ep(who, 1);
+    return create_ep(peer_index, 1);
 }
 
-void want(unsigned who, unsigned count)
+void want(unsigned peer_index, unsigned count)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(who)->requested_slots = count;
-    mrail_ctl_work(peer_of(who));
+    peer_of(peer_index)->requested_slots = count;
+    mrail_ctl_work(peer_of(peer_index));
     pthread_mutex_unlock(&engine->ctl_lock);
     run_control(0);
 }
 
-void break_lanes(unsigned who, unsigned count)
+void break_lanes(unsigned peer_index, unsigned count)
 {
     for (unsigned slot = 0; slot < count; ++slot) {
-        mrail_failover_request(peer_of(who)->lanes[slot], "test");
+        mrail_failover_request(peer_of(peer_index)->lanes[slot], "test");
     }
     progress();
     for (unsigned slot = 0; slot < count; ++slot) {
-        assert_int_equal(peer_of(who)->lanes[slot]->state, MRAIL_LANE_CLOSING);
+        assert_int_equal(peer_of(peer_index)->lanes[slot]->state,
+                         MRAIL_LANE_CLOSING);
     }
     run_control(20 * MRAIL_NS_PER_MS); /* the device has returned all
                                         * requests */
     progress();
 }
 
-void confirm_broken(unsigned who, unsigned slot, uint16_t arrived)
+void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived)
 {
-    const mrail_lane_t *lane = peer_of(who)->lanes[slot];
+    const mrail_lane_t *lane = peer_of(peer_index)->lanes[slot];
     mrail_ctl_msg_t msg;
 
     fake_lane_msg(&msg, MRAIL_CTL_CONFIRM, slot, lane->request, lane->epoch);
     msg.lane.am_seq = arrived;
-    say(who, &msg);
+    say(peer_index, &msg);
     progress();
-    assert_null(peer_of(who)->lanes[slot]);
+    assert_null(peer_of(peer_index)->lanes[slot]);
 }
 
-void connect_lanes(unsigned who, unsigned count)
+void connect_lanes(unsigned peer_index, unsigned count)
 {
-    say_hello(who);
+    say_hello(peer_index);
     for (unsigned slot = 0; slot < count; ++slot) {
-        say_lane(who, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
-        say_lane(who, MRAIL_CTL_LANE_READY, slot, 10 + slot, 5);
-        assert_int_equal(peer_of(who)->lanes[slot]->state, MRAIL_LANE_UP);
+        say_lane(peer_index, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
+        say_lane(peer_index, MRAIL_CTL_LANE_READY, slot, 10 + slot, 5);
+        assert_int_equal(peer_of(peer_index)->lanes[slot]->state,
+                         MRAIL_LANE_UP);
     }
     progress();
 }
 
-void confirm_all(unsigned who)
+void confirm_all(unsigned peer_index)
 {
     for (unsigned i = 0; i < sent.num_msgs; ++i) {
         if (sent.msgs[i].type == MRAIL_CTL_EVICT) {
-            say_lane(who, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
+            say_lane(peer_index, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
                      sent.msgs[i].seq, sent.msgs[i].lane.epoch);
         }
     }
     progress();
 }
 
-void message(unsigned who, unsigned slot, unsigned iface)
+void message(unsigned peer_index, unsigned slot, unsigned iface)
 {
-    mrail_peer_t *peer = peer_of(who);
+    mrail_peer_t *peer = peer_of(peer_index);
     mrail_lane_t *lane = peer->lanes[slot];
     mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
                             .type = MRAIL_DATA_AM,
@@ -327,15 +330,15 @@ void message(unsigned who, unsigned slot, unsigned iface)
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
 }
 
-uint32_t let_go(unsigned who)
+uint32_t let_go(unsigned peer_index)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(who)->lanes[1]->evict_local = 1;
-    mrail_evict_request(peer_of(who)->lanes[1]);
+    peer_of(peer_index)->lanes[1]->evict_local = 1;
+    mrail_evict_request(peer_of(peer_index)->lanes[1]);
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);
-    assert_int_equal(peer_of(who)->lanes[1]->state, MRAIL_LANE_EVICTING);
+    assert_int_equal(peer_of(peer_index)->lanes[1]->state, MRAIL_LANE_EVICTING);
     assert_non_null(last(MRAIL_CTL_EVICT));
     return last(MRAIL_CTL_EVICT)->seq;
 }

@@ -43,18 +43,18 @@ int teardown(void **state);
 void progress(void);
 void run_control(mrail_ns_t after_ns);
 
-mrail_peer_t *peer_of(unsigned who);
-void say(unsigned who, mrail_ctl_msg_t *msg);
+mrail_peer_t *peer_of(unsigned peer_index);
+void say(unsigned peer_index, mrail_ctl_msg_t *msg);
 /* Sends over a given pair of rails. The other function skips the timers that
  * are due afterwards. */
-void say_on(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
-void hear(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
-void say_hello(unsigned who);
-void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot, uint32_t seq,
-              uint16_t epoch);
-void refuse(unsigned who, unsigned slot, uint32_t seq, unsigned reason);
+void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
+void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
+void say_hello(unsigned peer_index);
+void say_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
+              uint32_t seq, uint16_t epoch);
+void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason);
 /* Delivers a message of the peer on the lane of a slot, for an iface. */
-void message(unsigned who, unsigned slot, unsigned iface);
+void message(unsigned peer_index, unsigned slot, unsigned iface);
 
 /* The last message of that type. NULL: none. */
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
@@ -62,24 +62,24 @@ unsigned count_sent(mrail_ctl_type_t type);
 
 /* Requests `count` lanes to a known peer, and an endpoint there until the test
  * ends. */
-void want(unsigned who, unsigned count);
-mrail_ep_t *ep_to(unsigned who);
+void want(unsigned peer_index, unsigned count);
+mrail_ep_t *ep_to(unsigned peer_index);
 void ep_close(mrail_ep_t *ep);
 /* The same, but the test destroys it. */
-mrail_ep_t *own_ep_to(unsigned who);
+mrail_ep_t *own_ep_to(unsigned peer_index);
 /* An endpoint with an address that names only `named` of the peer's rails. */
-mrail_ep_t *ep_to_rails(unsigned who, unsigned named);
+mrail_ep_t *ep_to_rails(unsigned peer_index, unsigned named);
 
 /* Connects the first `count` lanes to a peer. */
-void connect_lanes(unsigned who, unsigned count);
+void connect_lanes(unsigned peer_index, unsigned count);
 /* The first `count` lanes of the peer fail and are drained at this end. Then
  * the peer reports what arrived on a lane, and its slot is free. */
-void break_lanes(unsigned who, unsigned count);
-void confirm_broken(unsigned who, unsigned slot, uint16_t arrived);
+void break_lanes(unsigned peer_index, unsigned count);
+void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived);
 /* The peer confirms all EVICTs. */
-void confirm_all(unsigned who);
+void confirm_all(unsigned peer_index);
 /* Slot 1 is drained at this end and the peer has an EVICT. Returns its sequence
  * number. */
-uint32_t let_go(unsigned who);
+uint32_t let_go(unsigned peer_index);
 
 #endif

@@ -53,7 +53,7 @@ mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up)
 }
 
 /* Makes one rank per node, which reaches all rails. */
-mrail_plan_topo_t *free_ranks(unsigned nodes, unsigned rails)
+mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails)
 {
     mrail_plan_topo_t *topo;
 

@@ -17,7 +17,7 @@ mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu);
 /* As bound(), but with a switch in each node, with 100 GB/s down. */
 mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up);
 /* Makes one rank per node, which reaches all rails of 1 GB/s. */
-mrail_plan_topo_t *free_ranks(unsigned nodes, unsigned rails);
+mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails);
 
 /* Creates a plan and destroys the topology. */
 mrail_plan_t *plan_of(mrail_plan_topo_t *topo);

@@ -186,8 +186,8 @@ static void test_crlf(void **state)
 
 /* ---- Hand-written rule sets ---- */
 
-static void is_good(mrail_acl_dialect_t dialect, unsigned uplinks_num,
-                    const char *text)
+static void is_valid(mrail_acl_dialect_t dialect, unsigned uplinks_num,
+                     const char *text)
 {
     acl_test_check_t check = acl_test_check(dialect, text, uplinks_num, 1);
 
@@ -201,71 +201,71 @@ static void is_good(mrail_acl_dialect_t dialect, unsigned uplinks_num,
 static void test_hand_written_ios(void **state)
 {
     (void)state;
-    is_good(MRAIL_ACL_IOS, 2,
-            "hostname leaf1\n"
-            "interface Ethernet1/1\n"
-            " description 10 permit what\n"
-            " ip policy route-map roce\n"
-            "!\n"
-            "route-map roce deny 5\n"
-            " match ip address local\n"
-            "route-map roce permit 20\n"
-            " description the second\n"
-            " match ip address upper\n"
-            " set ip next-hop verify-availability 10.9.1.1 10 track 1\n"
-            "route-map roce permit 10\n"
-            " match ip address lower\n"
-            " set ip next-hop 10.9.0.1 10.9.7.1\n"
-            " set interface Null0\n"
-            "ip access-list standard 7\n"
-            " permit 10.0.0.0\n"
-            "ip access-list extended upper\n"
-            " remark the second half\n"
-            " permit tcp any range 1 9 any eq 4791\n"
-            " permit udp any gt 57343 any eq 4791\n"
-            "ip access-list extended local\n"
-            " permit ip any 10.0.0.0 0.0.0.255\n"
-            "ip access-list extended lower\n"
-            " permit udp any range 49152 53247 any eq 4791\n"
-            " permit udp any range 53248 57343 any range 4790 4800\n"
-            " permit udp any range 53248 57343 any eq 53\n"
-            " permit udp any range 49152 65535 10.0.0.0 0.0.0.255 eq "
-            "4791\n"
-            " deny ip any any\n"
-            "ip access-list extended qos\n"
-            " permit udp any any eq 4791\n");
+    is_valid(MRAIL_ACL_IOS, 2,
+             "hostname leaf1\n"
+             "interface Ethernet1/1\n"
+             " description 10 permit what\n"
+             " ip policy route-map roce\n"
+             "!\n"
+             "route-map roce deny 5\n"
+             " match ip address local\n"
+             "route-map roce permit 20\n"
+             " description the second\n"
+             " match ip address upper\n"
+             " set ip next-hop verify-availability 10.9.1.1 10 track 1\n"
+             "route-map roce permit 10\n"
+             " match ip address lower\n"
+             " set ip next-hop 10.9.0.1 10.9.7.1\n"
+             " set interface Null0\n"
+             "ip access-list standard 7\n"
+             " permit 10.0.0.0\n"
+             "ip access-list extended upper\n"
+             " remark the second half\n"
+             " permit tcp any range 1 9 any eq 4791\n"
+             " permit udp any gt 57343 any eq 4791\n"
+             "ip access-list extended local\n"
+             " permit ip any 10.0.0.0 0.0.0.255\n"
+             "ip access-list extended lower\n"
+             " permit udp any range 49152 53247 any eq 4791\n"
+             " permit udp any range 53248 57343 any range 4790 4800\n"
+             " permit udp any range 53248 57343 any eq 53\n"
+             " permit udp any range 49152 65535 10.0.0.0 0.0.0.255 eq "
+             "4791\n"
+             " deny ip any any\n"
+             "ip access-list extended qos\n"
+             " permit udp any any eq 4791\n");
 }
 
 static void test_hand_written_eos(void **state)
 {
     (void)state;
-    is_good(MRAIL_ACL_EOS, 2,
-            "ip access-list A\n"
-            "   counters per-entry\n"
-            "   permit udp 10.0.0.0/24 range 49152 57343 any eq 4791\n"
-            "!\n"
-            "class-map type pbr match-any CA\n"
-            "   10 match ip access-group A\n"
-            "class-map type pbr match-any CB\n"
-            "   match ip access-group B\n"
-            "class-map type qos match-any Q\n"
-            "   match ip access-group A\n"
-            "policy-map type pbr P\n"
-            "   20 class CB\n"
-            "      set nexthop recursive 10.9.1.1\n"
-            "   class CA\n"
-            "      set nexthop-group up1\n"
-            "   class class-default\n"
-            "interface Ethernet1\n"
-            "   service-policy type pbr input P\n"
-            "ip access-list B\n"
-            "   permit udp any range 57344 65535 any eq 4791\n");
+    is_valid(MRAIL_ACL_EOS, 2,
+             "ip access-list A\n"
+             "   counters per-entry\n"
+             "   permit udp 10.0.0.0/24 range 49152 57343 any eq 4791\n"
+             "!\n"
+             "class-map type pbr match-any CA\n"
+             "   10 match ip access-group A\n"
+             "class-map type pbr match-any CB\n"
+             "   match ip access-group B\n"
+             "class-map type qos match-any Q\n"
+             "   match ip access-group A\n"
+             "policy-map type pbr P\n"
+             "   20 class CB\n"
+             "      set nexthop recursive 10.9.1.1\n"
+             "   class CA\n"
+             "      set nexthop-group up1\n"
+             "   class class-default\n"
+             "interface Ethernet1\n"
+             "   service-policy type pbr input P\n"
+             "ip access-list B\n"
+             "   permit udp any range 57344 65535 any eq 4791\n");
 }
 
 static void test_hand_written_sonic(void **state)
 {
     (void)state;
-    is_good(
+    is_valid(
         MRAIL_ACL_SONIC, 2,
         "{\"PORT\": {\"Ethernet0\": {\"lanes\": \"1,2\", \"mtu\": 9100}},\n"
         " \"ACL_RULE\": {\n"
@@ -282,27 +282,27 @@ static void test_hand_written_sonic(void **state)
 static void test_hand_written_nvue(void **state)
 {
     (void)state;
-    is_good(MRAIL_ACL_NVUE, 2,
-            "nv set router pbr map M rule 20 match dscp 3\n"
-            "nv set router pbr map M rule 20 action nexthop-group G2\n"
-            "cumulus@leaf:~$ nv set router pbr map M rule 2 match dscp 7\n"
-            "nv set router pbr map M rule 2 action nexthop-group G2\n"
-            "nv set router nexthop-group G2 via 10.9.1.1\n"
-            "nv set router nexthop group G1 via 10.9.0.1\n"
-            "nv set router nexthop group G1 via 10.9.0.1 interface swp51\n"
-            "nv set acl A rule 9 action set dscp 7\n"
-            "nv set acl A rule 9 match ip source-port 57344:65535\n"
-            "nv set acl A rule 9 match ip dest-port 4791\n"
-            "nv set acl A rule 1 match ip protocol udp\n"
-            "nv set acl A rule 1 match ip udp source-port 49152-57343\n"
-            "nv set acl A rule 1 match ip udp dest-port 4791\n"
-            "nv set acl A rule 1 action set dscp 3\n"
-            "nv set acl A rule 2 match ip protocol tcp\n"
-            "nv set acl A rule 2 match ip tcp dest-port 22\n"
-            "nv set acl A rule 2 action permit\n"
-            "nv set router pbr map M rule 1 match dscp 3\n"
-            "nv set router pbr map M rule 1 action nexthop-group G1\n"
-            "nv config apply\n");
+    is_valid(MRAIL_ACL_NVUE, 2,
+             "nv set router pbr map M rule 20 match dscp 3\n"
+             "nv set router pbr map M rule 20 action nexthop-group G2\n"
+             "cumulus@leaf:~$ nv set router pbr map M rule 2 match dscp 7\n"
+             "nv set router pbr map M rule 2 action nexthop-group G2\n"
+             "nv set router nexthop-group G2 via 10.9.1.1\n"
+             "nv set router nexthop group G1 via 10.9.0.1\n"
+             "nv set router nexthop group G1 via 10.9.0.1 interface swp51\n"
+             "nv set acl A rule 9 action set dscp 7\n"
+             "nv set acl A rule 9 match ip source-port 57344:65535\n"
+             "nv set acl A rule 9 match ip dest-port 4791\n"
+             "nv set acl A rule 1 match ip protocol udp\n"
+             "nv set acl A rule 1 match ip udp source-port 49152-57343\n"
+             "nv set acl A rule 1 match ip udp dest-port 4791\n"
+             "nv set acl A rule 1 action set dscp 3\n"
+             "nv set acl A rule 2 match ip protocol tcp\n"
+             "nv set acl A rule 2 match ip tcp dest-port 22\n"
+             "nv set acl A rule 2 action permit\n"
+             "nv set router pbr map M rule 1 match dscp 3\n"
+             "nv set router pbr map M rule 1 action nexthop-group G1\n"
+             "nv config apply\n");
 }
 
 /* Marks, and rules that match the ports themselves. */
@@ -310,48 +310,48 @@ static void test_hand_written_nvue(void **state)
 static void test_listed_linux(void **state)
 {
     (void)state;
-    is_good(MRAIL_ACL_LINUX, 2,
-            "table ip mrail_acl {\n"
-            "\tchain prerouting {\n"
-            "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
-            "\t\tudp dport 4791 udp sport 49152-57343 counter packets 5 bytes "
-            "9 meta mark set 0x47910001\n"
-            "\t\tudp dport 4791 udp sport 57344-65535 ip dscp != 9 counter "
-            "packets 5 bytes 9 meta mark set 0x47910002\n"
-            "\t}\n"
-            "}\n"
-            "0:\tfrom all lookup local\n"
-            "4790:\tfrom all fwmark 0x47910000/0xffff0000 lookup main "
-            "suppress_prefixlength 0 proto 147\n"
-            "4800:\tfrom all fwmark 0x47910001 lookup 479102 proto 147\n"
-            "4791:\tfrom all fwmark 0x47910001 lookup 479101 proto 147\n"
-            "4792:\tfrom all fwmark 0x47910002 lookup 479102 proto 147\n"
-            "32766:\tfrom all lookup main\n"
-            "default via 10.20.1.2 dev up1 table 479101 proto 147\n"
-            "default via 10.20.2.2 dev up2 table 479102 proto 147\n"
-            "blackhole default table 479102 proto 147 metric 4294967295\n"
-            "default via 10.9.9.9 dev eth0\n"
-            "local 10.20.1.1 dev up1 table local proto kernel\n");
+    is_valid(MRAIL_ACL_LINUX, 2,
+             "table ip mrail_acl {\n"
+             "\tchain prerouting {\n"
+             "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+             "\t\tudp dport 4791 udp sport 49152-57343 counter packets 5 bytes "
+             "9 meta mark set 0x47910001\n"
+             "\t\tudp dport 4791 udp sport 57344-65535 ip dscp != 9 counter "
+             "packets 5 bytes 9 meta mark set 0x47910002\n"
+             "\t}\n"
+             "}\n"
+             "0:\tfrom all lookup local\n"
+             "4790:\tfrom all fwmark 0x47910000/0xffff0000 lookup main "
+             "suppress_prefixlength 0 proto 147\n"
+             "4800:\tfrom all fwmark 0x47910001 lookup 479102 proto 147\n"
+             "4791:\tfrom all fwmark 0x47910001 lookup 479101 proto 147\n"
+             "4792:\tfrom all fwmark 0x47910002 lookup 479102 proto 147\n"
+             "32766:\tfrom all lookup main\n"
+             "default via 10.20.1.2 dev up1 table 479101 proto 147\n"
+             "default via 10.20.2.2 dev up2 table 479102 proto 147\n"
+             "blackhole default table 479102 proto 147 metric 4294967295\n"
+             "default via 10.9.9.9 dev eth0\n"
+             "local 10.20.1.1 dev up1 table local proto kernel\n");
 }
 
 static void test_hand_written_linux(void **state)
 {
     (void)state;
-    is_good(MRAIL_ACL_LINUX, 3,
-            "ip rule add pref 100 ipproto udp sport 49152-54612 dport 4791 "
-            "lookup 101\n"
-            "ip route replace 10.1.0.0/16 via 10.9.0.1 table 101\n"
-            "ip route add default via 10.9.1.1 dev up2 table blue\n"
-            "ip rule add fwmark 0x7 table blue\n"
-            "nft add rule ip t c udp dport 4791 udp sport { 54613-60000, "
-            "60001-60073 } meta mark set 7\n"
-            "nft 'add rule ip t c ip dscp 0 tcp dport 80 tcp sport 1-9 meta "
-            "mark set 9'\n"
-            "nft add rule ip t c udp dport 4790-4799 udp sport 60074-65535 "
-            "meta mark set 0x8\n"
-            "ip rule add fwmark 8/0xff lookup 9\n"
-            "ip route add default dev tun0 table 9\n"
-            "ip rule del fwmark 9 lookup 10\n");
+    is_valid(MRAIL_ACL_LINUX, 3,
+             "ip rule add pref 100 ipproto udp sport 49152-54612 dport 4791 "
+             "lookup 101\n"
+             "ip route replace 10.1.0.0/16 via 10.9.0.1 table 101\n"
+             "ip route add default via 10.9.1.1 dev up2 table blue\n"
+             "ip rule add fwmark 0x7 table blue\n"
+             "nft add rule ip t c udp dport 4791 udp sport { 54613-60000, "
+             "60001-60073 } meta mark set 7\n"
+             "nft 'add rule ip t c ip dscp 0 tcp dport 80 tcp sport 1-9 meta "
+             "mark set 9'\n"
+             "nft add rule ip t c udp dport 4790-4799 udp sport 60074-65535 "
+             "meta mark set 0x8\n"
+             "ip rule add fwmark 8/0xff lookup 9\n"
+             "ip route add default dev tun0 table 9\n"
+             "ip rule del fwmark 9 lookup 10\n");
 }
 
 /* ---- Texts that cannot be read ---- */

@@ -22,10 +22,10 @@
 static mrail_tele_capacity_t capacity;
 static mrail_ns_t at_ns;
 
-static double see(double rate, uint64_t who, int is_several)
+static double see(double rate, uint64_t peer, int is_several)
 {
     const mrail_tele_rate_sample_t sample = {
-        .rate = rate, .is_several = is_several, .who = who};
+        .rate = rate, .is_several = is_several, .peer = peer};
 
     at_ns += 10 * MS;
     mrail_tele_capacity_add(&capacity, &sample, at_ns);
@@ -463,10 +463,10 @@ static void stop_unseen(void)
 
 /* One peer had the whole rate. Other peers then get less, possibly because they
  * are slow. */
-static void begin_doubt(unsigned who)
+static void begin_doubt(unsigned peer)
 {
     lanes(3, 0);
-    l.lanes[who - 1].depth = 4;
+    l.lanes[peer - 1].depth = 4;
     run(100 * MS);
     assert_near(live(), 1, 0.08);
     lanes(0, 0);

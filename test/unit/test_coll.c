@@ -297,12 +297,12 @@ typedef struct job {
     unsigned num_ranks;
     mca_coll_mrail_topology_t *topologies[MAX_RANKS];
     mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
-    uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
+    uint64_t records[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
 } job_t;
 
-static uint64_t *words_of(job_t *job, unsigned rank)
+static uint64_t *record_of(job_t *job, unsigned rank)
 {
-    return job->words + rank * (job->num_ranks + MCA_COLL_MRAIL_RECORD_WORDS);
+    return job->records + rank * (job->num_ranks + MCA_COLL_MRAIL_RECORD_WORDS);
 }
 
 static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
@@ -330,29 +330,29 @@ static void job_cleanup(job_t *job)
     }
 }
 
-static void set_rail(uint64_t *words, uint64_t capacity)
+static void set_rail(uint64_t *records, uint64_t capacity)
 {
-    words[MCA_COLL_MRAIL_PORT] = capacity;
-    words[MCA_COLL_MRAIL_OUT] = words[MCA_COLL_MRAIL_IN] = capacity;
+    records[MCA_COLL_MRAIL_PORT] = capacity;
+    records[MCA_COLL_MRAIL_OUT] = records[MCA_COLL_MRAIL_IN] = capacity;
 }
 
-static void draw_words(job_t *job, mrail_rng_t *rng)
+static void draw_records(job_t *job, mrail_rng_t *rng)
 {
     static const uint64_t most[] = {1, 1000, 100000, 5000000, 50000000};
 
     for (unsigned from = 0; from < job->num_ranks; ++from) {
-        uint64_t *words = words_of(job, from);
+        uint64_t *records = record_of(job, from);
 
-        words[0] = mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_OUT : 0;
-        words[0] |= mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_IN : 0;
-        set_rail(words, 100000000u * (1 + mrail_rng_below(rng, 4)));
+        records[0] = mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_OUT : 0;
+        records[0] |= mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_IN : 0;
+        set_rail(records, 100000000u * (1 + mrail_rng_below(rng, 4)));
         if (mrail_rng_hit(rng, 300000)) {
-            words[MCA_COLL_MRAIL_OUT] /= 2;
+            records[MCA_COLL_MRAIL_OUT] /= 2;
         }
         for (unsigned to = 0; to < job->num_ranks; ++to) {
             uint64_t bound = most[mrail_rng_below(rng, 5)];
 
-            words[MCA_COLL_MRAIL_RECORD_WORDS + to] =
+            records[MCA_COLL_MRAIL_RECORD_WORDS + to] =
                 mrail_rng_hit(rng, 300000)
                     ? 0
                     : mrail_rng_below(rng, (uint32_t)bound + 1);
@@ -398,14 +398,14 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
     const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
-    uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
+    uint64_t bytes = record_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
     uint64_t at = 0, covered = 0;
     const mca_coll_mrail_schedule_entry_t *send =
         find_entry(sender->sends, sender->num_sends, to);
     const mca_coll_mrail_schedule_entry_t *recv =
         find_entry(receiver->recvs, receiver->num_recvs, from);
-    int has_gaps = (words_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
-                   (words_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
+    int has_gaps = (record_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
+                   (record_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
 
     assert_int_equal(send != NULL, recv != NULL);
     if (send != NULL) {
@@ -466,14 +466,14 @@ static uint64_t run_seed(uint64_t seed)
     }
     job_init(&job, entries, nodes * ranks);
     for (unsigned round = 0; round < 3; ++round) {
-        draw_words(&job, &rng);
+        draw_records(&job, &rng);
         for (unsigned i = 0; i < job.num_ranks; ++i) {
             mca_coll_mrail_schedule_t *schedule = job.schedule[i];
 
-            assert_false(mca_coll_mrail_schedule_fit(schedule, job.words));
-            assert_int_equal(mca_coll_mrail_schedule_make(schedule, job.words),
-                             0);
-            assert_true(mca_coll_mrail_schedule_fit(schedule, job.words));
+            assert_false(mca_coll_mrail_schedule_fit(schedule, job.records));
+            assert_int_equal(
+                mca_coll_mrail_schedule_make(schedule, job.records), 0);
+            assert_true(mca_coll_mrail_schedule_fit(schedule, job.records));
             relayed += schedule->relayed;
         }
         check_job(&job);
@@ -503,27 +503,27 @@ static void test_no_plan(void **state)
     mrail_rng_init(&rng, 3);
     fill_rank_entries(entries, 2, 4, 4);
     job_init(&job, entries, 8);
-    draw_words(&job, &rng);
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+    draw_records(&job, &rng);
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
                      0);
-    ++words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS];
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
-    words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = UINT64_MAX / 2;
-    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
-    words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
+    ++record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS];
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = UINT64_MAX / 2;
+    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.records) < 0);
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
         /* All rails of the first node are down. */
-        set_rail(words_of(&job, i), 0);
+        set_rail(record_of(&job, i), 0);
     }
-    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
+    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.records) < 0);
     for (unsigned i = 0; i < 4; ++i) {
-        set_rail(words_of(&job, i), 50000000);
+        set_rail(record_of(&job, i), 50000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
                      0);
     mca_coll_mrail_schedule_discard_warm_start(job.schedule[0]);
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
     job_cleanup(&job);
 }
 
@@ -538,17 +538,17 @@ static void test_views_of_a_rail(void **state)
     mrail_rng_init(&rng, 4);
     fill_rank_entries(entries, 2, 4, 2);
     job_init(&job, entries, 8);
-    draw_words(&job, &rng);
+    draw_records(&job, &rng);
     for (unsigned i = 0; i < 8; ++i) {
-        set_rail(words_of(&job, i), 100000000);
+        set_rail(record_of(&job, i), 100000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
                      0);
     hash = job.schedule[0]->hash;
-    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* on the rail of rank 0 */
+    record_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* on the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
         assert_int_equal(
-            mca_coll_mrail_schedule_make(job.schedule[i], job.words), 0);
+            mca_coll_mrail_schedule_make(job.schedule[i], job.records), 0);
     }
     assert_int_not_equal(job.schedule[0]->hash, hash);
     check_job(&job);
@@ -568,7 +568,7 @@ static uint64_t direct_of(job_t *job)
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         assert_int_equal(
-            mca_coll_mrail_schedule_make(job->schedule[i], job->words), 0);
+            mca_coll_mrail_schedule_make(job->schedule[i], job->records), 0);
     }
     check_job(job);
     send = find_entry(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
@@ -585,29 +585,29 @@ static void test_live_capacities(void **state)
     fill_rank_entries(entries, 2, 4, 2);
     job_init(&job, entries, 8);
     for (unsigned i = 0; i < 8; ++i) {
-        memset(words_of(&job, i), 0,
+        memset(record_of(&job, i), 0,
                (8 + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t));
-        set_rail(words_of(&job, i), 100000000);
+        set_rail(record_of(&job, i), 100000000);
     }
-    words_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
     /* Each of two busy ranks gets half of the rail, so together they have the
      * whole rail. */
-    words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
-    words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
+    record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
     /* Each gets a quarter, because other traffic has the other half. The ratio
      * is 33 : 67. */
-    words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
-    words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
+    record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
     /* The other direction does not matter. */
-    words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
-    words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
+    record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
+    record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
     /* At the receiver, it does matter. */
-    words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
-    words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
+    record_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
+    record_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);
     job_cleanup(&job);
 }

@@ -61,14 +61,15 @@ static void fill_all(void)
     sent.num_msgs = 0;
 }
 
-static void stall(unsigned who, unsigned slot)
+static void stall(unsigned peer_index, unsigned slot)
 {
-    mrail_path_event(peer_of(who), slot, MRAIL_HEALTH_STALLED, fake_now_ns);
+    mrail_path_event(peer_of(peer_index), slot, MRAIL_HEALTH_STALLED,
+                     fake_now_ns);
 }
 
-static mrail_health_state_t health(unsigned who, unsigned slot)
+static mrail_health_state_t health(unsigned peer_index, unsigned slot)
 {
-    return peer_of(who)->paths[slot].health.state;
+    return peer_of(peer_index)->paths[slot].health.state;
 }
 
 /* ---- many peers ---- */
@@ -97,8 +98,8 @@ static void test_slow_device_condemns_no_path(void **state)
     unsigned seen, answered = 0;
 
     start(4 * PEERS * 2);
-    for (unsigned who = 0; who < PEERS; ++who) {
-        connect_lanes(who, LANES);
+    for (unsigned peer_index = 0; peer_index < PEERS; ++peer_index) {
+        connect_lanes(peer_index, LANES);
     }
     seen = sent.num_msgs;
     fake_ud_hold = 1;
@@ -128,8 +129,8 @@ static void test_quick_device_sends_all(void **state)
     unsigned seen;
 
     start(4 * PEERS * 2);
-    for (unsigned who = 0; who < PEERS; ++who) {
-        connect_lanes(who, LANES);
+    for (unsigned peer_index = 0; peer_index < PEERS; ++peer_index) {
+        connect_lanes(peer_index, LANES);
     }
     seen = sent.num_msgs;
     for (unsigned i = 0; i < PEERS * LANES; ++i) {
@@ -587,8 +588,8 @@ static void test_bye_waits_for_a_buffer(void **state)
     unsigned heard = 0;
 
     start(4 * PEERS * 2);
-    for (unsigned who = 0; who < 3 * PEERS; ++who) {
-        say_hello(who);
+    for (unsigned peer_index = 0; peer_index < 3 * PEERS; ++peer_index) {
+        say_hello(peer_index);
     }
     fill(0);
     sent.num_msgs = 0;

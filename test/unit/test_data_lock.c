@@ -16,7 +16,7 @@
 typedef struct shared {
     mrail_data_lock_t data_lock;
     uint64_t count;
-    int inside; /* threads that hold the lock; at most 1 */
+    int holders; /* threads that hold the lock; at most 1 */
     int overlaps;
     int stop;       /* atomic */
     uint64_t calls; /* calls of the first caller; atomic */
@@ -24,12 +24,12 @@ typedef struct shared {
 
 static void count_one(shared_t *shared)
 {
-    shared->overlaps += (shared->inside++ != 0);
+    shared->overlaps += (shared->holders++ != 0);
     ++shared->count;
     /* Some critical sections last longer than a barrier. */
     for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
     }
-    --shared->inside;
+    --shared->holders;
 }
 
 /* Lets the first caller leave and enter again, so that the other thread meets

@@ -26,9 +26,9 @@ static size_t pack(void *dest, void *arg)
     return LENGTH;
 }
 
-static void bye(unsigned who)
+static void bye(unsigned peer_index)
 {
-    hear(who, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    hear(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
 /* The device returns datagrams, and progress frees what is unused. */
@@ -40,25 +40,25 @@ static void settle(void)
     progress();
 }
 
-static void assert_freed(unsigned who)
+static void assert_freed(unsigned peer_index)
 {
     settle();
-    assert_null(peer_of(who));
+    assert_null(peer_of(peer_index));
 }
 
 /* A peer connects, both ends send a message, and it leaves. */
-static void visit(unsigned who)
+static void visit(unsigned peer_index)
 {
     mrail_ep_t *ep;
 
     sent.num_msgs = 0;
-    connect_lanes(who, 2);
-    ep = ep_to(who);
+    connect_lanes(peer_index, 2);
+    ep = ep_to(peer_index);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
-    message(who, 0, 0);
+    message(peer_index, 0, 0);
     progress();
     ep_close(ep);
-    bye(who);
+    bye(peer_index);
     settle();
 }
 
@@ -67,11 +67,11 @@ static void test_many_come_and_go(void **state)
     size_t used = 0;
 
     start(64);
-    for (unsigned who = 0; who < MANY; ++who) {
-        if (who == WARM_UP) {
+    for (unsigned peer_index = 0; peer_index < MANY; ++peer_index) {
+        if (peer_index == WARM_UP) {
             used = mallinfo2().uordblks;
         }
-        visit(who);
+        visit(peer_index);
         assert_int_equal(engine->num_peers, 0);
     }
     assert_int_equal(engine->num_dead, 0);

@@ -176,7 +176,7 @@ static void test_used_is_not_idle(void **state)
     connect_lanes(0, LANES);
     peer = peer_of(0);
     for (unsigned slot = 1; slot < LANES; ++slot) {
-        peer->lanes[slot]->scanned = 5;
+        peer->lanes[slot]->used_at_search = 5;
         peer->lanes[slot]->used = (slot == 1) ? 5 : 6;
     }
     fake_now_ns += MRAIL_NS_PER_SEC;
@@ -219,19 +219,19 @@ static void test_departed_peer_frees_lanes(void **state)
     progress();
     progress();
     assert_int_equal(peer_of(0)->dead, 2);
-    for (unsigned who = 1; who <= 3; ++who) {
-        say_hello(who);
+    for (unsigned peer_index = 1; peer_index <= 3; ++peer_index) {
+        say_hello(peer_index);
         for (unsigned i = 0; i < 10; ++i) {
-            say_lane(who, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+            say_lane(peer_index, MRAIL_CTL_LANE_REQ, 0, 20, 7);
             progress();
             run_control(20 * MRAIL_NS_PER_MS);
         }
-        assert_non_null(peer_of(who)->lanes[0]);
+        assert_non_null(peer_of(peer_index)->lanes[0]);
     }
 }
 
 /* Lets time pass. If `lives` is set, the peer answers the liveness check. */
-static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
+static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
 
@@ -242,8 +242,8 @@ static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
         progress();
         for (; lives && (seen < sent.num_msgs); ++seen) {
             if (sent.msgs[seen].type == MRAIL_CTL_PROBE) {
-                say(who, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                            .seq = sent.msgs[seen].seq});
+                say(peer_index, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                                   .seq = sent.msgs[seen].seq});
             }
         }
     }

@@ -107,9 +107,9 @@ static void test_completion_sends_to_a_new_peer(void **state)
     release_memory();
 }
 
-static void bye(unsigned who)
+static void bye(unsigned peer_index)
 {
-    hear(who, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    hear(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
 static void leave_and_progress(void)

@@ -13,11 +13,11 @@
 #include "base/util.h"
 
 #define MAX_RAILS 5
-#define MAX_SETS 6
+#define MAX_CLASSES 6
 #define SEEDS 20000
 
 typedef struct {
-    mrail_fair_share_class_t class[MAX_SETS];
+    mrail_fair_share_class_t class[MAX_CLASSES];
     unsigned num_classes;
     double rate[MAX_RAILS];
     unsigned num_rails;
@@ -30,7 +30,7 @@ static void draw(case_t *c, uint64_t seed)
     memset(c, 0, sizeof(*c));
     mrail_rng_init(&rng, seed);
     c->num_rails = 1 + mrail_rng_below(&rng, MAX_RAILS);
-    c->num_classes = 1 + mrail_rng_below(&rng, MAX_SETS);
+    c->num_classes = 1 + mrail_rng_below(&rng, MAX_CLASSES);
     for (unsigned r = 0; r < c->num_rails; ++r) {
         c->rate[r] = 25e6 * (1 + mrail_rng_below(&rng, 8));
     }

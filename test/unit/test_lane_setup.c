@@ -22,7 +22,7 @@
 #define FAIL_RTS 2
 
 /* Makes the peer known, and requests a first lane. */
-static const mrail_ctl_msg_t *ask_first(void)
+static const mrail_ctl_msg_t *request_first(void)
 {
     start(64);
     engine->next_base = 0;
@@ -34,7 +34,7 @@ static const mrail_ctl_msg_t *ask_first(void)
 }
 
 /* Connects the first lane, and requests the second one. */
-static const mrail_ctl_msg_t *ask_second(void)
+static const mrail_ctl_msg_t *request_second(void)
 {
     start(64);
     connect_lanes(0, 1);
@@ -67,7 +67,7 @@ static void answer(const mrail_ctl_msg_t *req, unsigned rail)
 
 static void test_ready_uses_pair_of_request(void **state)
 {
-    const mrail_ctl_msg_t *req = ask_first();
+    const mrail_ctl_msg_t *req = request_first();
 
     answer(req, 0);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
@@ -220,15 +220,16 @@ static void test_hello_reply_uses_same_rail(void **state)
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
-    for (unsigned who = 0; who < 3; ++who) {
+    for (unsigned peer_index = 0; peer_index < 3; ++peer_index) {
         mrail_ctl_msg_t msg;
 
-        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size + who - 1);
-        say(who, &msg);
-        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), who + 1);
+        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size + peer_index - 1);
+        say(peer_index, &msg);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), peer_index + 1);
         assert_int_equal(last(MRAIL_CTL_HELLO_REP)->hello.seg_size,
                          engine->config.seg_size);
-        assert_int_equal(peer_of(who)->failed, (who == 1) ? 0 : -EPROTO);
+        assert_int_equal(peer_of(peer_index)->failed,
+                         (peer_index == 1) ? 0 : -EPROTO);
     }
 }
 
@@ -238,7 +239,7 @@ static void test_hello_with_other_segment_size(void **state)
  * end. */
 static void test_hello_with_repeated_request(void **state)
 {
-    (void)ask_first();
+    (void)request_first();
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
     for (unsigned i = 1; i < 5; ++i) {
         run_control(500 * MRAIL_NS_PER_MS);
@@ -252,7 +253,7 @@ static void test_hello_with_repeated_request(void **state)
 
 static void test_no_hello_with_further_request(void **state)
 {
-    (void)ask_second();
+    (void)request_second();
     run_control(500 * MRAIL_NS_PER_MS);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2);
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
@@ -299,7 +300,7 @@ static void test_hello_takes_each_rail_of_the_address(void **state)
 
 static void first_not_connected(unsigned fail_in)
 {
-    const mrail_ctl_msg_t *req = ask_first();
+    const mrail_ctl_msg_t *req = request_first();
     mrail_ctl_msg_t old = answer_to(req);
 
     fake_fail_in = fail_in;
@@ -333,7 +334,7 @@ static void test_first_lane_half_connected(void **state)
 
 static void further_not_connected(unsigned fail_in)
 {
-    mrail_ctl_msg_t rep = answer_to(ask_second());
+    mrail_ctl_msg_t rep = answer_to(request_second());
     mrail_lane_t *lane = peer_of(0)->lanes[1];
     mrail_ctl_msg_t msg;
 
@@ -381,7 +382,7 @@ static void test_further_lane_half_connected(void **state)
 
 static void test_refused_first_lane_is_requested_again(void **state)
 {
-    const mrail_ctl_msg_t *req = ask_first();
+    const mrail_ctl_msg_t *req = request_first();
     uint32_t seq = req->seq;
 
     refuse(0, 0, seq, MRAIL_REASON_RESOURCES);
@@ -432,7 +433,7 @@ static void test_first_lane_refused_for_long(void **state)
 {
     unsigned count;
 
-    (void)ask_first();
+    (void)request_first();
     (void)ep_to(0);
     count = pass_time(29 * MRAIL_NS_PER_SEC, reply_no_resources);
     assert_int_equal(peer_of(0)->failed, 0);
@@ -457,7 +458,7 @@ static void test_first_lane_never_connected(void **state)
 {
     unsigned count;
 
-    (void)ask_first();
+    (void)request_first();
     count = pass_time(29 * MRAIL_NS_PER_SEC, reply_wait_and_fail);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_in_range(count, 30, 200);
@@ -468,7 +469,7 @@ static void test_first_lane_never_connected(void **state)
 /* A requester whose request was deferred waits. */
 static void test_first_lane_deferred_for_long(void **state)
 {
-    mrail_ctl_msg_t req = *ask_first();
+    mrail_ctl_msg_t req = *request_first();
 
     reply_no_resources(&req);
     req = *last(MRAIL_CTL_LANE_REQ);
@@ -483,7 +484,7 @@ static void test_first_lane_deferred_for_long(void **state)
 
 static void test_refused_further_lane_is_requested_later(void **state)
 {
-    const mrail_ctl_msg_t *req = ask_second();
+    const mrail_ctl_msg_t *req = request_second();
 
     refuse(0, 1, req->seq, MRAIL_REASON_RESOURCES);
     assert_null(peer_of(0)->lanes[1]);
@@ -605,12 +606,12 @@ static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 
 static void test_peer_fails_a_first_request(void **state)
 {
-    peer_end_has_failed(ask_first());
+    peer_end_has_failed(request_first());
 }
 
 static void test_peer_fails_a_further_request(void **state)
 {
-    peer_end_has_failed(ask_second());
+    peer_end_has_failed(request_second());
 }
 
 /* ---- no reply ---- */
@@ -639,7 +640,7 @@ static void test_never_connected(void **state)
  * work. */
 static void test_further_never_answered(void **state)
 {
-    (void)ask_second();
+    (void)request_second();
     pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_int_equal(peer_of(0)->up_mask, 1);
@@ -670,7 +671,7 @@ static void test_liveness_check_has_full_timeout(void **state)
  * four READs in flight and answers six. */
 static void check_reads(unsigned remote, unsigned expected)
 {
-    mrail_ctl_msg_t rep = answer_to(ask_second()), req;
+    mrail_ctl_msg_t rep = answer_to(request_second()), req;
     const mrail_lane_t *lane;
 
     /* The peer's request */
@@ -714,8 +715,8 @@ static unsigned num_accepted(void)
 {
     unsigned count = 0;
 
-    for (unsigned who = 0; who < REQUESTS; ++who) {
-        count += (peer_of(who)->lanes[0] != NULL);
+    for (unsigned peer_index = 0; peer_index < REQUESTS; ++peer_index) {
+        count += (peer_of(peer_index)->lanes[0] != NULL);
     }
     return count;
 }
@@ -741,19 +742,21 @@ static void test_lock_is_free_between_requests(void **state)
     start(64);
     mrail_control_init(&timers, engine);
     rail = &engine->rails[0];
-    for (unsigned who = 0; who < REQUESTS; ++who) {
-        say_hello(who);
+    for (unsigned peer_index = 0; peer_index < REQUESTS; ++peer_index) {
+        say_hello(peer_index);
     }
-    for (unsigned who = 0; who < REQUESTS; ++who) {
-        uint8_t *slot = rail->ud_buffers +
-                        (size_t)who * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+    for (unsigned peer_index = 0; peer_index < REQUESTS; ++peer_index) {
+        uint8_t *slot =
+            rail->ud_buffers +
+            (size_t)peer_index * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
         mrail_ctl_msg_t msg;
         size_t length;
 
         fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
-        length = fake_encode(engine, &msg, PEER + who, COOKIE + who,
-                             slot + MRAIL_UD_GRH);
-        fake_receive(rail->ud_cq, who, (uint32_t)(MRAIL_UD_GRH + length));
+        length = fake_encode(engine, &msg, PEER + peer_index,
+                             COOKIE + peer_index, slot + MRAIL_UD_GRH);
+        fake_receive(rail->ud_cq, peer_index,
+                     (uint32_t)(MRAIL_UD_GRH + length));
     }
     wanted_at_yield = 0;
     lanes_at_yield = 0;
@@ -918,7 +921,7 @@ static void test_bye_uses_every_pair(void **state)
  * properly, and suspect its path. */
 static void test_late_reply_of_earlier_epoch(void **state)
 {
-    mrail_ctl_msg_t rep = answer_to(ask_second());
+    mrail_ctl_msg_t rep = answer_to(request_second());
 
     say_on(0, 0, &rep);
     progress();

@@ -147,7 +147,7 @@ static void test_very_slow_read_of_an_idle_rail(void **state)
     slow_read(FAST / 3, 0, MRAIL_MOVE_RANDOM);
 }
 
-static void ask_like(uint16_t slot, uint16_t like)
+static void request_like(uint16_t slot, uint16_t like)
 {
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
                               .seq = 1,
@@ -156,7 +156,7 @@ static void ask_like(uint16_t slot, uint16_t like)
 
 static void ask(uint16_t slot)
 {
-    ask_like(slot, MRAIL_MOVE_RANDOM);
+    request_like(slot, MRAIL_MOVE_RANDOM);
 }
 
 static void test_peer_asks(void **state)
@@ -188,25 +188,25 @@ static void test_peer_asks(void **state)
 static void test_peer_asks_for_a_copy(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
-    ask_like(2, 0);
+    request_like(2, 0);
     assert_int_equal(engine->counters.lanes_moved, 1);
     assert_int_equal(lane_of(2)->sport, lane_of(0)->sport);
     assert_int_equal(fake_qp_label(lane_of(2)->qp),
                      mrail_ports_flow_label(lane_of(0)->sport));
     fake_now_ns += WINDOW;
-    ask_like(2, 0);
+    request_like(2, 0);
     assert_int_not_equal(lane_of(2)->sport, lane_of(0)->sport);
     fake_now_ns += WINDOW;
-    ask_like(2, 1);
+    request_like(2, 1);
     assert_int_not_equal(lane_of(2)->sport, lane_of(1)->sport);
     fake_now_ns += WINDOW;
-    ask_like(2, LANES + 2);
+    request_like(2, LANES + 2);
     fake_now_ns += WINDOW;
-    ask_like(2, MRAIL_MAX_SLOTS);
+    request_like(2, MRAIL_MAX_SLOTS);
     assert_int_equal(engine->counters.lanes_moved, 5);
 }
 
-static void ask_seq(mrail_ctl_type_t type, uint32_t seq)
+static void request_seq(mrail_ctl_type_t type, uint32_t seq)
 {
     mrail_ctl_msg_t msg = {.type = type, .seq = seq};
 
@@ -228,17 +228,17 @@ static void test_peer_takes_it_back(void **state)
 
     begin(MRAIL_SIZE_AUTO);
     first = lane_of(1)->sport;
-    ask_seq(MRAIL_CTL_MOVE_BACK, 0);
-    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    request_seq(MRAIL_CTL_MOVE_BACK, 0);
+    request_seq(MRAIL_CTL_MOVE_BACK, 7);
     assert_int_equal(lane_of(1)->sport, first);
-    ask_seq(MRAIL_CTL_MOVE, 7);
+    request_seq(MRAIL_CTL_MOVE, 7);
     second = lane_of(1)->sport;
     assert_int_not_equal(second, first);
-    ask_seq(MRAIL_CTL_MOVE_BACK, 6);
+    request_seq(MRAIL_CTL_MOVE_BACK, 6);
     assert_int_equal(lane_of(1)->sport, second);
-    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    request_seq(MRAIL_CTL_MOVE_BACK, 7);
     assert_int_equal(lane_of(1)->sport, first);
-    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    request_seq(MRAIL_CTL_MOVE_BACK, 7);
     assert_int_equal(lane_of(1)->sport, first);
     assert_int_equal(engine->counters.lanes_moved, 2);
 }
@@ -296,7 +296,7 @@ static void test_device_refuses(void **state)
         before = lane_of(1)->sport;
         lock();
         fake_fail_in = step + 1; /* after the query of the device */
-        mrail_move_asked(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
+        mrail_move_on_request(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
         if (step == 2) {
             mrail_move_run(lane_of(1), fake_now_ns);
         }

@@ -35,7 +35,7 @@ static mrail_page_t got;
 
 static int make_dir(void **state)
 {
-    snprintf(dir, sizeof(dir), MRAIL_PAGE_DIR "/test-ring-XXXXXX");
+    snprintf(dir, sizeof(dir), MRAIL_PAGE_DIR "/test-page-XXXXXX");
     if (mkdtemp(dir) == NULL) {
         return -1;
     }

@@ -168,7 +168,7 @@ static void test_within_a_node(void **state)
 static mrail_plan_topo_t *two_leaf_groups(double up_of_rail_0,
                                           double down_of_rail_3)
 {
-    mrail_plan_topo_t *topo = free_ranks(3, 4);
+    mrail_plan_topo_t *topo = multi_rail_ranks(3, 4);
 
     assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 1, 1), 0);
     for (unsigned r = 0; r < 4; ++r) {
@@ -202,7 +202,7 @@ static void test_uplinks(void **state)
  * not set and so have no limit. */
 static void test_uplinks_not_set(void **state)
 {
-    mrail_plan_topo_t *topo = free_ranks(2, 4);
+    mrail_plan_topo_t *topo = multi_rail_ranks(2, 4);
     mrail_plan_t *plan;
 
     assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 1, 4095), 0);
@@ -215,7 +215,7 @@ static void test_uplinks_not_set(void **state)
 static void test_hairpin(void **state)
 {
     for (int hairpin = 0; hairpin < 2; ++hairpin) {
-        mrail_plan_topo_t *topo = free_ranks(1, 2);
+        mrail_plan_topo_t *topo = multi_rail_ranks(1, 2);
         mrail_plan_t *plan;
 
         assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), 0);
@@ -267,7 +267,7 @@ static void test_cross_rail_hairpin(void **state)
 static void test_unequal_rails(void **state)
 {
     static const double capacity[] = {25 * G, 12.5 * G, 6.25 * G, 6.25 * G};
-    mrail_plan_topo_t *topo = free_ranks(2, 4);
+    mrail_plan_topo_t *topo = multi_rail_ranks(2, 4);
     mrail_plan_t *plan;
 
     for (unsigned i = 0; i < 8; ++i) {

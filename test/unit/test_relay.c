@@ -663,7 +663,7 @@ static void test_impossible_relays(void **state)
 
     place();
     model_init(&w, CHUNK, 1, 1);
-    pool = w.arenas[0];
+    pool = w.pools[0];
     assert_int_equal(
         mrail_relay_create(&pool, 5, good, 3, &model_ops, NULL, &relay),
         -EINVAL);
@@ -680,7 +680,7 @@ static void test_impossible_relays(void **state)
     assert_int_equal(
         mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    pool = w.arenas[0];
+    pool = w.pools[0];
     pool.size -= 1;
     assert_int_equal(
         mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
@@ -730,7 +730,7 @@ static void test_no_memory(void **state)
     make_one(1, 4, 3, 2 * CHUNK);
     for (i = 1; ret == -ENOMEM; ++i) {
         fail_at = i;
-        ret = mrail_relay_create(&w.arenas[0], 5, w.locals[0], 0, &model_ops,
+        ret = mrail_relay_create(&w.pools[0], 5, w.locals[0], 0, &model_ops,
                                  NULL, &relay);
     }
     assert_int_equal(ret, 0);

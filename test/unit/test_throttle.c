@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RAILS 4
-#define TURNS 30 /* longer than a measurement */
+#define POLLS 30 /* longer than a measurement */
 #define BYTES 11200000
 
 typedef struct {
@@ -77,7 +77,7 @@ static void run(unsigned count)
             flow->moved += 200000;
             flow->done += 5;
         }
-        mrail_throttle_turn(&engine, now_ns);
+        mrail_throttle_poll(&engine, now_ns);
     }
 }
 
@@ -95,7 +95,8 @@ static unsigned usable(other_t *other)
         for (unsigned i = 0; i < other->peer.num_up; ++i) {
             unsigned r = other->peer.up[i]->rail->index;
 
-            mrail_fair_share_post(fair_share, other->peer.share, r, 1 << 30);
+            mrail_fair_share_post(fair_share, other->peer.fair_share_class, r,
+                                  1 << 30);
         }
         mrail_throttle_mark(&other->peer, fair_share);
     }
@@ -111,7 +112,7 @@ static void test_throttles(void **state)
 
     for (unsigned i = 0; i < 2; ++i) {
         fixture_init(kinds[i], kinds[i], 1);
-        run(TURNS);
+        run(POLLS);
         assert_int_equal(usable(&others[0]), 2);
         assert_int_equal(usable(&others[1]), 0xd);
     }
@@ -121,7 +122,7 @@ static void test_throttles(void **state)
 static void test_directions(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
-    run(TURNS);
+    run(POLLS);
     assert_null(mrail_throttle_fair_share(&others[0].peer));
     assert_null(mrail_throttle_fair_share(&others[1].peer));
 }
@@ -129,7 +130,7 @@ static void test_directions(void **state)
 static void test_same_rails(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
-    run(TURNS);
+    run(POLLS);
     assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
@@ -137,7 +138,7 @@ static void test_same_rails(void **state)
 static void test_no_work(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
-    run(TURNS);
+    run(POLLS);
     assert_int_equal(usable(&others[0]), 2);
     others[1].op.whole = 1;
     run(1);
@@ -155,7 +156,7 @@ static void test_no_work(void **state)
 static void test_between_periods(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
-    run(TURNS);
+    run(POLLS);
     mrail_list_del(&others[0].peer.active);
     run(1);
     assert_null(mrail_throttle_fair_share(&others[0].peer));
@@ -169,7 +170,7 @@ static void test_between_periods(void **state)
 static void test_nothing_in_flight(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
-    run(TURNS);
+    run(POLLS);
     others[0].lane[0].sched.inflight = 0;
     assert_int_equal(usable(&others[0]), 0xf);
     others[0].lane[1].sched.inflight = 1;

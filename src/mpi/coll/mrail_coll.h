@@ -122,7 +122,7 @@ typedef struct mca_coll_mrail_module {
     const char *why;
     mca_coll_mrail_topology_t *topology;
     mca_coll_mrail_schedule_t *schedule;
-    uint64_t *words; /* agreement records of all ranks; see schedule.h */
+    uint64_t *records; /* agreement records of all ranks; see schedule.h */
     mca_coll_mrail_gather_t gather;
     uint64_t
         rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */

@@ -29,7 +29,7 @@ static uint64_t view(uint64_t last, double live, double port)
 static void read_rail(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
-    uint64_t *words = module->rail, last[MCA_COLL_MRAIL_RECORD_WORDS];
+    uint64_t *record = module->rail, last[MCA_COLL_MRAIL_RECORD_WORDS];
     double port = MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
                             MRAIL_PLAN_MAX_CAPACITY);
     double out = 0, in = 0;
@@ -39,18 +39,18 @@ static void read_rail(mca_coll_mrail_module_t *module)
         out = rails[0].live_out;
         in = rails[0].live_in;
     }
-    memcpy(last, words, sizeof(last));
-    words[MCA_COLL_MRAIL_PORT] = view(words[MCA_COLL_MRAIL_PORT], 0, port);
-    words[MCA_COLL_MRAIL_OUT] = view(words[MCA_COLL_MRAIL_OUT], out, port);
-    words[MCA_COLL_MRAIL_IN] = view(words[MCA_COLL_MRAIL_IN], in, port);
+    memcpy(last, record, sizeof(last));
+    record[MCA_COLL_MRAIL_PORT] = view(record[MCA_COLL_MRAIL_PORT], 0, port);
+    record[MCA_COLL_MRAIL_OUT] = view(record[MCA_COLL_MRAIL_OUT], out, port);
+    record[MCA_COLL_MRAIL_IN] = view(record[MCA_COLL_MRAIL_IN], in, port);
     if (mca_coll_mrail_settings.verbose > 1 &&
-        memcmp(last, words, sizeof(last)) != 0) {
+        memcmp(last, record, sizeof(last)) != 0) {
         fprintf(stderr,
                 "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
                 "%.1f\n",
-                ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
-                words[MCA_COLL_MRAIL_IN] / 1e6,
-                words[MCA_COLL_MRAIL_PORT] / 1e6);
+                ompi_comm_rank(module->comm), record[MCA_COLL_MRAIL_OUT] / 1e6,
+                record[MCA_COLL_MRAIL_IN] / 1e6,
+                record[MCA_COLL_MRAIL_PORT] / 1e6);
     }
 }
 
@@ -127,21 +127,21 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
     const mca_coll_mrail_topology_t *topology = module->topology;
-    uint64_t *words = mine;
+    uint64_t *record = mine;
 
     read_rail(module);
-    memcpy(words, module->rail, sizeof(module->rail));
-    words[0] = op->flags;
-    words[0] |=
+    memcpy(record, module->rail, sizeof(module->rail));
+    record[0] = op->flags;
+    record[0] |=
         (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED : 0;
     if (have_gaps(op->sends, topology->num_ranks)) {
-        words[0] |= MCA_COLL_MRAIL_GAPS_OUT;
+        record[0] |= MCA_COLL_MRAIL_GAPS_OUT;
     }
     if (have_gaps(op->recvs, topology->num_ranks)) {
-        words[0] |= MCA_COLL_MRAIL_GAPS_IN;
+        record[0] |= MCA_COLL_MRAIL_GAPS_IN;
     }
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
-        words[MCA_COLL_MRAIL_RECORD_WORDS + i] = op->sends[i].bytes;
+        record[MCA_COLL_MRAIL_RECORD_WORDS + i] = op->sends[i].bytes;
     }
 }
 
@@ -159,14 +159,14 @@ static agreement_t read_records(const mca_coll_mrail_module_t *module)
     agreement_t agreement = {0};
 
     for (unsigned from = 0; from < topology->num_ranks; ++from) {
-        uint64_t *words = module->words + from * stride;
+        uint64_t *record = module->records + from * stride;
 
-        memcpy(words, mca_coll_mrail_gather_block(&module->gather, from),
-               stride * sizeof(*words));
-        agreement.any_cannot |= (words[0] & MCA_COLL_MRAIL_CANNOT) != 0;
-        agreement.any_wanted |= (words[0] & MCA_COLL_MRAIL_WANTED) != 0;
+        memcpy(record, mca_coll_mrail_gather_block(&module->gather, from),
+               stride * sizeof(*record));
+        agreement.any_cannot |= (record[0] & MCA_COLL_MRAIL_CANNOT) != 0;
+        agreement.any_wanted |= (record[0] & MCA_COLL_MRAIL_WANTED) != 0;
         for (unsigned to = 0; to < topology->num_ranks; ++to) {
-            uint64_t bytes = words[MCA_COLL_MRAIL_RECORD_WORDS + to];
+            uint64_t bytes = record[MCA_COLL_MRAIL_RECORD_WORDS + to];
 
             if (to != from) {
                 agreement.largest = MRAIL_MAX(agreement.largest, bytes);
@@ -174,7 +174,7 @@ static agreement_t read_records(const mca_coll_mrail_module_t *module)
             }
         }
         /* This flag does not influence the plan. */
-        words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
+        record[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
     return agreement;
 }
@@ -225,10 +225,10 @@ mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
     mrail_ns_t from_ns = mrail_clock_now();
     int ret;
 
-    if (mca_coll_mrail_schedule_fit(schedule, module->words)) {
+    if (mca_coll_mrail_schedule_fit(schedule, module->records)) {
         return go(op); /* already agreed, and no rank is out of memory */
     }
-    ret = mca_coll_mrail_schedule_make(schedule, module->words);
+    ret = mca_coll_mrail_schedule_make(schedule, module->records);
     if (ret == 0) {
         ret = mrail_relay_reserve(module->relay, schedule->flows,
                                   schedule->num_flows);

@@ -12,7 +12,8 @@
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
 {
     size_t ranks = (size_t)ompi_comm_size(module->comm);
-    size_t words = (ranks + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t);
+    size_t record_size =
+        (ranks + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t);
 
     if (module->gather.blocks != NULL) {
         return 0;
@@ -23,9 +24,10 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     if (module->entries == NULL) {
         return -ENOMEM;
     }
-    words = MRAIL_MAX(words, sizeof(mca_coll_mrail_rank_entry_t));
-    return mca_coll_mrail_gather_init(&module->gather, module->comm,
-                                      MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
+    record_size = MRAIL_MAX(record_size, sizeof(mca_coll_mrail_rank_entry_t));
+    return mca_coll_mrail_gather_init(
+        &module->gather, module->comm,
+        MRAIL_MAX(record_size, MRAIL_RELAY_NAME_SIZE));
 }
 
 static void unlink_shm_pool(mca_coll_mrail_module_t *module)
@@ -52,8 +54,8 @@ static void release(mca_coll_mrail_module_t *module)
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
     module->topology = NULL;
-    free(module->words);
-    module->words = NULL;
+    free(module->records);
+    module->records = NULL;
 }
 
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
@@ -145,10 +147,10 @@ static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 
 static int allocate(mca_coll_mrail_module_t *module)
 {
-    module->words = calloc(module->topology->num_ranks *
-                               mca_coll_mrail_record_words(module->topology),
-                           sizeof(uint64_t));
-    if (module->words == NULL) {
+    module->records = calloc(module->topology->num_ranks *
+                                 mca_coll_mrail_record_words(module->topology),
+                             sizeof(uint64_t));
+    if (module->records == NULL) {
         return -ENOMEM;
     }
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);

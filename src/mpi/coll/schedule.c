@@ -11,10 +11,10 @@
  * may exceed its bound. */
 #define GAP 0.01
 
-static const uint64_t *words_of(const mca_coll_mrail_schedule_t *schedule,
-                                const uint64_t *words, uint32_t rank)
+static const uint64_t *record_of(const mca_coll_mrail_schedule_t *schedule,
+                                 const uint64_t *records, uint32_t rank)
 {
-    return words + rank * mca_coll_mrail_record_words(schedule->topology);
+    return records + rank * mca_coll_mrail_record_words(schedule->topology);
 }
 
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
@@ -27,12 +27,12 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
         return -ENOMEM;
     }
     schedule->topology = topology;
-    schedule->words =
+    schedule->records =
         calloc(ranks * mca_coll_mrail_record_words(topology), sizeof(uint64_t));
     schedule->demands = calloc(ranks * ranks, sizeof(*schedule->demands));
     schedule->sends = calloc(ranks, sizeof(*schedule->sends));
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
-    if (schedule->words == NULL || schedule->demands == NULL ||
+    if (schedule->records == NULL || schedule->demands == NULL ||
         schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
         return -ENOMEM;
@@ -46,7 +46,7 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
     if (schedule != NULL) {
         mrail_plan_destroy(schedule->plan);
         mrail_plan_topo_destroy(schedule->topo);
-        free(schedule->words);
+        free(schedule->records);
         free(schedule->demands);
         free(schedule->sends);
         free(schedule->recvs);
@@ -56,13 +56,13 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
 }
 
 int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
-                                const uint64_t *words)
+                                const uint64_t *records)
 {
     size_t size = schedule->topology->num_ranks *
                   mca_coll_mrail_record_words(schedule->topology);
 
     return schedule->is_valid &&
-           memcmp(words, schedule->words, size * sizeof(*words)) == 0;
+           memcmp(records, schedule->records, size * sizeof(*records)) == 0;
 }
 
 /* ---- topology ---- */
@@ -71,14 +71,14 @@ int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
  * This is the lowest port rate that the node's ranks report for it, or the sum
  * of their measured bandwidths if that is lower. */
 static double capacity_of(const mca_coll_mrail_schedule_t *schedule,
-                          const uint64_t *words, unsigned node, unsigned rail,
+                          const uint64_t *records, unsigned node, unsigned rail,
                           unsigned way)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
     double port = -1, seen = 0;
 
     for (uint32_t i = 0; i < topology->num_ranks; ++i) {
-        const uint64_t *mine = words_of(schedule, words, i);
+        const uint64_t *mine = record_of(schedule, records, i);
         double capacity = (double)mine[MCA_COLL_MRAIL_PORT];
 
         if (topology->node_of[i] == node && topology->rail_of[i] == rail) {
@@ -94,7 +94,7 @@ static double capacity_of(const mca_coll_mrail_schedule_t *schedule,
 }
 
 static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
-                     const uint64_t *words, mrail_plan_topo_t *topo)
+                     const uint64_t *records, mrail_plan_topo_t *topo)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
     double copy_bandwidth = (double)topology->params.copy_bandwidth;
@@ -105,8 +105,8 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
              ++rail) {
             ret = mrail_plan_topo_set_rail(
                 topo, node, rail,
-                capacity_of(schedule, words, node, rail, MCA_COLL_MRAIL_OUT),
-                capacity_of(schedule, words, node, rail, MCA_COLL_MRAIL_IN));
+                capacity_of(schedule, records, node, rail, MCA_COLL_MRAIL_OUT),
+                capacity_of(schedule, records, node, rail, MCA_COLL_MRAIL_IN));
         }
     }
     for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
@@ -122,14 +122,15 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
 }
 
 static int same_capacities(const mca_coll_mrail_schedule_t *schedule,
-                           const uint64_t *words)
+                           const uint64_t *records)
 {
     size_t size =
-        (MCA_COLL_MRAIL_RECORD_WORDS - MCA_COLL_MRAIL_PORT) * sizeof(*words);
+        (MCA_COLL_MRAIL_RECORD_WORDS - MCA_COLL_MRAIL_PORT) * sizeof(*records);
 
     for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
-        if (memcmp(words_of(schedule, words, i) + MCA_COLL_MRAIL_PORT,
-                   words_of(schedule, schedule->words, i) + MCA_COLL_MRAIL_PORT,
+        if (memcmp(record_of(schedule, records, i) + MCA_COLL_MRAIL_PORT,
+                   record_of(schedule, schedule->records, i) +
+                       MCA_COLL_MRAIL_PORT,
                    size) != 0) {
             return 0;
         }
@@ -138,12 +139,13 @@ static int same_capacities(const mca_coll_mrail_schedule_t *schedule,
 }
 
 /* A plan object is valid for only one set of capacities. */
-static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
+static int need_plan(mca_coll_mrail_schedule_t *schedule,
+                     const uint64_t *records)
 {
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
     int ret;
 
-    if (schedule->plan != NULL && same_capacities(schedule, words)) {
+    if (schedule->plan != NULL && same_capacities(schedule, records)) {
         return 0;
     }
     mrail_plan_destroy(schedule->plan);
@@ -156,7 +158,7 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
     if (ret < 0) {
         return ret;
     }
-    ret = fill_topo(schedule, words, schedule->topo);
+    ret = fill_topo(schedule, records, schedule->topo);
     if (ret < 0) {
         return ret;
     }
@@ -214,9 +216,9 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
 static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand)
 {
-    return (words_of(schedule, schedule->words, demand->from)[0] &
+    return (record_of(schedule, schedule->records, demand->from)[0] &
             MCA_COLL_MRAIL_GAPS_OUT) != 0 ||
-           (words_of(schedule, schedule->words, demand->to)[0] &
+           (record_of(schedule, schedule->records, demand->to)[0] &
             MCA_COLL_MRAIL_GAPS_IN) != 0;
 }
 
@@ -301,7 +303,7 @@ static void read_demands(mca_coll_mrail_schedule_t *schedule)
 }
 
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
-                                 const uint64_t *words)
+                                 const uint64_t *records)
 {
     size_t size = schedule->topology->num_ranks *
                   mca_coll_mrail_record_words(schedule->topology);
@@ -309,8 +311,8 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     int ret;
 
     schedule->is_valid = 0;
-    ret = need_plan(schedule, words);
-    memcpy(schedule->words, words, size * sizeof(*words));
+    ret = need_plan(schedule, records);
+    memcpy(schedule->records, records, size * sizeof(*records));
     if (ret < 0) {
         goto err_plan;
     }

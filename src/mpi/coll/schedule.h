@@ -42,7 +42,7 @@ typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
     /* agreement records of all ranks, by rank, from which the schedule was
      * made */
-    uint64_t *words;
+    uint64_t *records;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
@@ -76,18 +76,18 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                               uint32_t from, uint32_t to)
 {
     return schedule
-        ->words[from * mca_coll_mrail_record_words(schedule->topology) +
-                MCA_COLL_MRAIL_RECORD_WORDS + to];
+        ->records[from * mca_coll_mrail_record_words(schedule->topology) +
+                  MCA_COLL_MRAIL_RECORD_WORDS + to];
 }
 
 /* Returns 1 if the schedule was made for these records. */
 int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
-                                const uint64_t *words);
+                                const uint64_t *records);
 
 /* Makes the schedule for these records. Returns 0; or -errno of
  * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule. */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
-                                 const uint64_t *words);
+                                 const uint64_t *records);
 
 /* Discards the warm start. Called if ranks have different plans, so that all of
  * them start from the same state. */

@@ -30,7 +30,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define GUARD_FILE "libuct_mrail.so.0"
+#define SHIM_FILE "libuct_mrail.so.0"
 
 MRAIL_EXPORT extern const ompi_hook_base_component_t mca_hook_mrail_component;
 
@@ -77,7 +77,7 @@ static int find_in_plugin_path(char *path, size_t size)
     while (list != NULL && *list != '\0') {
         size_t length = strcspn(list, ":,");
 
-        if (snprintf(path, size, "%.*s/" GUARD_FILE, (int)length, list) <
+        if (snprintf(path, size, "%.*s/" SHIM_FILE, (int)length, list) <
                 (int)size &&
             is_file(path)) {
             return 1;
@@ -106,7 +106,7 @@ static int find_shim(char *path, size_t size)
     }
     strrchr(self, '/')[1] = '\0';
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(places); ++i) {
-        if (snprintf(path, size, "%s%s" GUARD_FILE, self, places[i]) <
+        if (snprintf(path, size, "%s%s" SHIM_FILE, self, places[i]) <
                 (int)size &&
             is_file(path)) {
             return 1;
@@ -123,16 +123,16 @@ static uct_mrail_shim_on_loss_func_t on_loss;
 static void peer_lost(const char *peer, const char *error)
 {
     long rank = mrail_launch_read(getenv).rank;
-    char host[256] = "?", who[32] = "?";
+    char host[256] = "?", rank_text[32] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
     if (rank >= 0) {
-        snprintf(who, sizeof(who), "%ld", rank);
+        snprintf(rank_text, sizeof(rank_text), "%ld", rank);
     }
     fprintf(
         stderr,
         "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
-        who, host, error, peer);
+        rank_text, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -166,7 +166,7 @@ static int load_transport(void)
     if (!find_shim(path, sizeof(path))) {
         if (uct_mrail_is_speaker()) {
             fprintf(stderr,
-                    "mrail: UCX_TLS names mrail, but " GUARD_FILE " is not "
+                    "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
                     "where it was installed: set MRAIL_UCT_PATH to it; the "
                     "job goes on without it\n");
         }

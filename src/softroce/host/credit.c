@@ -94,8 +94,8 @@ static int tx_turn_is_mine(const sroce_host_qp_t *qp, sroce_slot_t *slot,
     return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + TX_TURN_NS;
 }
 
-static void tx_turn_ask(sroce_host_qp_t *qp, sroce_slot_t *slot,
-                        mrail_ns_t now_ns)
+static void tx_queue_request(sroce_host_qp_t *qp, sroce_slot_t *slot,
+                             mrail_ns_t now_ns)
 {
     uint64_t waiter = slot->waiter, mine;
 
@@ -144,7 +144,7 @@ unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                   num)
               : 0;
     if (num == 0) {
-        tx_turn_ask(qp, slot, now_ns);
+        tx_queue_request(qp, slot, now_ns);
     } else if (MRAIL_UNLIKELY(qp->credit_since_ns != 0)) {
         tx_turn_done(qp, slot);
     }
