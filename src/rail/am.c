@@ -428,7 +428,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
             tx = small;
         }
     }
-    if (total >= MRAIL_AM_SPREAD) {
+    if (total >= ep->peer->am_spread) {
         lane = mrail_am_better_lane(ep->peer, lane, total);
     }
     mrail_am_commit(ep, lane, tx, am_id, total);
@@ -547,7 +547,8 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_rail_t *rail = lane->rail;
     unsigned more, leased;
 
-    if (lane->credits >= most) {
+    if ((lane->credits >= most) ||
+        ((size_t)lane->credits * lane->am_length >= MRAIL_AM_WINDOW_BYTES)) {
         return;
     }
     pthread_mutex_lock(&engine->ctl_lock);
@@ -1065,6 +1066,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
         }
         rx->lane = lane;
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
+        lane->am_length = rx->length;
         ++engine->counters.am_received;
         if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_CREDIT_BLOCKED)) {
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX);

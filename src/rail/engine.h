@@ -26,10 +26,19 @@
 #define MRAIL_RX_HEADROOM 128   /* mrail_rx_t, before the data header */
 #define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
-#define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its primary lane */
-#define MRAIL_AM_EXPAND (16u << 10) /* under way: open the other rails */
+/* The cost of an active message: a fixed time, and a copy. A message that its rail
+ * carries in less time than that stays on the first lane, because a single process
+ * cannot fill the rail, and messages on one lane need no reordering. */
+#define MRAIL_AM_COST_NS 300
+#define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
+#define MRAIL_AM_SPREAD_MIN 512           /* bytes */
+#define MRAIL_AM_EXPAND (16u << 10)       /* under way: open the other rails */
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
+/* Bytes of a window that no longer grows. A larger one would keep more messages
+ * unacknowledged than a path holds, and the sender would not see which lane is
+ * idle. */
+#define MRAIL_AM_WINDOW_BYTES (256u << 10)
 #define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
     8 /* credit-only messages before the window grows */
 #define MRAIL_AM_CREDITS_FLOOR 2 /* a lane keeps this many when it is idle */

@@ -99,6 +99,7 @@ struct mrail_lane {
     uint8_t credit_blocked;      /* data: a message had to wait for credits */
     uint8_t am_lane;             /* carries active messages */
     uint8_t credit_updates;      /* data: credit-only messages */
+    uint32_t am_length;          /* data: bytes of the last received AM */
     uint8_t recall_due;          /* data: the peer must return idle credits */
     uint8_t return_due;          /* data: the peer wants idle credits back */
     uint8_t was_recalled;        /* data: nothing was received since a RECALL */

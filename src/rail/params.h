@@ -62,7 +62,7 @@
       "The upper six bits are the DSCP that selects the lossless class.")     \
     X(SL, "0", UINT, sl,                                                      \
       "Service level of all QPs, 0 to 15.")                                   \
-    X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
+    X(SEG_SIZE, "12k", SIZE, seg_size,                                        \
       "Size of a receive buffer: the largest active message with its header.\n" \
       "A multiple of the path MTU avoids a short last packet.\n"              \
       "All processes of a job must use the same value.")                      \

@@ -79,6 +79,26 @@ static void mrail_peer_choose_primary(mrail_peer_t *peer)
     }
 }
 
+/* The smallest length for which the time on the wire, length / rate, exceeds the
+ * time of processing, cost + length / copy rate. */
+static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
+{
+    double rate, bytes;
+
+    if (peer->num_up == 0) {
+        return UINT32_MAX;
+    }
+    rate = MRAIL_MIN((double)peer->up[0]->sched.nominal,
+                     (double)peer->up[0]->rail->attr.speed_bps / 8);
+    if (rate >= (double)MRAIL_AM_COPY_RATE) {
+        return UINT32_MAX;
+    }
+    bytes = (double)MRAIL_AM_COST_NS / MRAIL_NS_PER_SEC /
+            (1 / rate - 1 / (double)MRAIL_AM_COPY_RATE);
+    return (uint32_t)MRAIL_MIN(MRAIL_MAX(bytes, MRAIL_AM_SPREAD_MIN),
+                               (double)UINT32_MAX);
+}
+
 void mrail_peer_refresh(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
@@ -105,6 +125,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         }
     }
     mrail_peer_choose_primary(peer);
+    peer->am_spread = mrail_peer_am_spread(peer);
 }
 
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all)

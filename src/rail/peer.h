@@ -158,6 +158,7 @@ struct mrail_peer {
     uint32_t tx_acked;    /* all earlier ones are at the peer */
     mrail_list_t unacked; /* mrail_tx_t in order */
     uint64_t am_inflight; /* bytes of them */
+    uint32_t am_spread;   /* bytes from which an AM may leave the first lane */
     uint32_t ack_wanted;  /* a flush waits until tx_acked reaches it */
     int ack_requested;    /* an ACK_REQ has no answer yet */
     int ack_due;          /* an ACK_REQ waits for its answer ... */

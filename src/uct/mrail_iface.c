@@ -38,6 +38,19 @@
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
+/* UCP divides the overhead by the length of a fragment and so expects cheap bytes
+ * from long fragments. But a byte costs a copy at both ends, whatever the length of
+ * its fragment. The default of the overhead was measured with fragments of this
+ * length. */
+#define OVERHEAD_FRAGMENT 8192.0
+
+static double overhead_factor(const mrail_engine_attr_t *attr)
+{
+    double fragments = (double)attr->max_am_bcopy / OVERHEAD_FRAGMENT;
+
+    return ucs_max(fragments, 1.0);
+}
+
 static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
@@ -345,7 +358,7 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
         tl_config UCS_STATS_ARG(NULL) UCS_STATS_ARG(UCT_MRAIL_NAME));
 
     self->attr = md->attr;
-    self->overhead_s = config->overhead_s;
+    self->overhead_s = config->overhead_s * overhead_factor(&self->attr);
     self->is_dispatching = 0;
     self->empty_polls = 0;
     self->activity = 0;

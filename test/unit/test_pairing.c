@@ -285,7 +285,7 @@ static void test_params(void **state)
     mrail_log_set(keep_line, MRAIL_LOG_WARN);
     assert_int_equal(mrail_config_from_env(&config), 0);
     assert_string_equal(config.devices, "all");
-    assert_int_equal(config.seg_size, 8192);
+    assert_int_equal(config.seg_size, 12288);
     assert_true(config.rma_chunk_size == MRAIL_SIZE_AUTO);
     mrail_config_cleanup(&config);
 
