@@ -10,6 +10,10 @@
  * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
  * four leaf groups carry 0.6 of the rate of their rails.
  *
+ * "calibration" is the time of a fixed kernel of divisions and dependent reads. It
+ * differs between machines, and between moments on a busy one, about as planning
+ * times do.
+ *
  * The choice of dead rails matters. Growth is therefore measured on several
  * topologies of each size, with seeds 1 to MACHINES. The figures are the median
  * ("cold") and the slowest. "first" is the topology of seed 1.
@@ -53,6 +57,22 @@ static double now_us(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+#define KERNEL_CELLS 4096 /* 32 KiB: as much as a small plan uses */
+
+static double run_kernel(double *cells)
+{
+    uint32_t at = 1;
+    double sum = 1, begin = now_us();
+
+    for (unsigned i = 0; i < KERNEL_CELLS; ++i) {
+        at = at * 1664525u + 1013904223u + (uint32_t)(sum < 0.5);
+        sum = cells[at >> 20] / (1 + sum);
+        cells[at >> 20] = 0.25 + sum;
+    }
+    must(sum > 0, "the kernel");
+    return now_us() - begin;
 }
 
 static int by_value(const void *a, const void *b)
@@ -282,8 +302,23 @@ static void measure_growth(unsigned nodes, kind_t kind, unsigned repeat)
     printf("%ux8.dense.%s.demands %zu\n", nodes, name, num_demands);
 }
 
+static void calibrate(void)
+{
+    enum { REPEAT = 1001 };
+    static double cells[KERNEL_CELLS], took[REPEAT];
+
+    for (unsigned i = 0; i < KERNEL_CELLS; ++i) {
+        cells[i] = 1;
+    }
+    for (unsigned i = 0; i < REPEAT; ++i) {
+        took[i] = run_kernel(cells);
+    }
+    printf("calibration %.3f\n", median(took, REPEAT));
+}
+
 int main(void)
 {
+    calibrate();
     for (kind_t kind = MULTI_RAIL; kind <= SWITCH; ++kind) {
         measure("2x4.stencil", 2, 4, kind, 0, 1, 2001);
         measure("2x4.dense", 2, 4, kind, 0, 0, 2001);
