@@ -58,7 +58,7 @@ life calls $calls
 life comms $comms
 MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4"
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
-    life paced $((10 * rounds))
+    life limited $((10 * rounds))
 fi
 topology=2x2
 if [ -n "$full" ]; then
