@@ -2,9 +2,9 @@
  * A peer process: its rails, its lanes, and its streams and operations.
  * Endpoints of all ifaces share it.
  *
- * A peer lives as long as its process. When it has left or was given up, its
- * last endpoint is gone and the devices have returned everything, the next
- * progress call frees it with its lanes and address handles. The engine
+ * A peer is freed, with its lanes and address handles, by the next progress
+ * call after three conditions hold: it has left or was given up, its last
+ * endpoint is gone, and the devices have returned all requests. The engine
  * remembers its id, because datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_PEER_H
@@ -16,61 +16,63 @@
 #include "rail/mem.h"
 
 typedef enum mrail_peer_state {
-    MRAIL_PEER_NEW,   /* nothing sent yet */
-    MRAIL_PEER_HELLO, /* HELLO sent, waits for HELLO_REP */
-    MRAIL_PEER_KNOWN, /* rails known, lanes may be requested */
-    MRAIL_PEER_GONE   /* said BYE, or given up */
+    MRAIL_PEER_NEW,   /* nothing was sent yet */
+    MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
+    MRAIL_PEER_KNOWN, /* rails are known; lanes may be requested */
+    MRAIL_PEER_GONE   /* the peer said BYE, or was given up */
 } mrail_peer_state_t;
 
-/* The last epoch of a lane that has ended, for late messages and for a peer
- * that has not heard of it. */
+/* The last epoch of a lane that has ended. It is kept for late messages, and
+ * for a peer that does not know of the end. */
 typedef struct mrail_prev_epoch {
     uint8_t known;
     uint16_t epoch;
-    uint16_t received; /* AMs that had arrived */
+    uint16_t received; /* number of AMs that had arrived */
 } mrail_prev_epoch_t;
 
-/* Probes in a row that retire a path. An answer to any of them counts. */
+/* This many consecutive unanswered probes retire a path. An answer to any of
+ * them counts. */
 #define MRAIL_PATH_PROBES 3
 
-/* Limit of patience_ns: a path without an answer for that long is given up. */
+/* Limit of patience_ns: a path that does not answer within it is retired. */
 #define MRAIL_PATH_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
 
 typedef struct mrail_path {
     mrail_health_t health;
-    uint32_t probes[MRAIL_PATH_PROBES]; /* sequence numbers of the last ones
-                                         * without an answer ... */
-    uint8_t num_probes;                 /* ... and their number */
-    uint8_t blocked;   /* the next probe waits for a send buffer */
-    uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
-    struct ibv_ah *ah; /* of probes, or NULL; for this ... */
-    uint16_t ah_sport; /* ... port ... */
-    unsigned ah_pair;  /* ... and pair of rails */
-    unsigned stalls;   /* stalls that an answer disproved ... */
-    mrail_ns_t stall_ns;    /* ... time of the last one */
-    mrail_ns_t patience_ns; /* time for an answer on a path that is slow, but
-                             * works; see stall_detect.c */
-    mrail_ns_t suspect_ns;  /* begin of the last suspicion */
-    mrail_ns_t probe_ns;    /* time of its last probe */
+    uint32_t probes[MRAIL_PATH_PROBES]; /* sequence numbers of the last
+                                         * unanswered probes */
+    uint8_t num_probes;                 /* number of entries in `probes` */
+    uint8_t blocked;        /* the next probe waits for a send buffer */
+    uint16_t sport;         /* UDP source port of the path's last lane; 0: there
+                        * was none */
+    struct ibv_ah *ah;      /* address handle for probes; NULL: none */
+    uint16_t ah_sport;      /* source port of `ah` */
+    unsigned ah_pair;       /* rail pair of `ah` */
+    unsigned stalls;        /* stalls that an answer disproved */
+    mrail_ns_t stall_ns;    /* time of the last stall */
+    mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
+                             * slow but works; see stall_detect.c */
+    mrail_ns_t suspect_ns;  /* start of the last suspicion */
+    mrail_ns_t probe_ns;    /* time of the last probe */
     unsigned compared;      /* probes of this suspicion that were lost while
                              * another path worked */
-    uint8_t restore;        /* a lane may be requested, though the path is not
-                          * up */
-    const char *cause;      /* the last event that was no deadline */
+    uint8_t restore;        /* a lane may be requested although the path is
+                             * not up */
+    const char *cause;      /* the last event that was not a deadline */
 } mrail_path_t;
 
-/* A rail of the peer that its address names. */
+/* A rail of the peer, as named in its address. */
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;
-    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each of our rails; or NULL */
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each local rail; NULL: none */
 } mrail_boot_t;
 
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
     uint64_t cookie;   /* proves to the peer that this end knows its address */
-    mrail_list_t list; /* a bucket of engine->buckets; control lock */
+    mrail_list_t list; /* entry in a bucket of engine->buckets; control lock */
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
@@ -81,113 +83,127 @@ struct mrail_peer {
     unsigned num_pairs;
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
-    uint64_t bye_mask;  /* pairs over which BYE has to leave, from the base */
-    unsigned base;      /* pair of slot 0 */
-    int based;          /* ... both ends agree on it: it was up */
-    unsigned num_slots; /* lanes wanted in total; 0: none yet */
+    uint64_t bye_mask;  /* pairs over which BYE must still be sent, counted
+                         * from the base */
+    unsigned base;      /* rail pair of slot 0 */
+    int based;          /* both ends agree on `base`, because a lane was up */
+    unsigned num_slots; /* total number of lanes to request; 0: not known yet */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
-    uint64_t no_room_mask;    /* ... nor these, before retry_ns */
+    uint64_t no_room_mask;    /* slots that must not be requested before
+                               * retry_ns */
     uint64_t handled_mask;    /* slots with an entry in handled_seq */
-    uint32_t handled_seq[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
-                                        * accepted or refused; earlier ones are
-                                        * ignored */
+    uint32_t handled_seq[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that
+                                            * was accepted or refused;
+                                            * earlier ones are ignored */
     mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
-    mrail_ns_t answer_ns;      /* of the last probe that was answered */
+    mrail_ns_t answer_ns;      /* time of the last answered probe */
     mrail_ns_t compare_ns;     /* time when all paths were last probed */
-    mrail_ns_t moved_ns;       /* time when some lane last moved */
-    mrail_ns_t unreachable_ns; /* no lane is usable since then; 0: one is, or
-                                * none was wanted yet */
-    uint64_t kept_posted; /* work requests of all lanes at the last KEEPALIVE
+    mrail_ns_t moved_ns;       /* time when a lane last made progress */
+    mrail_ns_t unreachable_ns; /* no lane has been usable since then; 0: one
+                                * is usable, or none was requested yet */
+    uint64_t kept_posted; /* work requests of all lanes at the last keepalive
                            * check */
     unsigned reply_way;   /* pair that leads back to the sender of the
-                           * message */
-    unsigned hellos;      /* HELLOs of the peer, answered */
-    unsigned reconnects;  /* lane requests repeated since a lane came up ... */
-    mrail_ns_t reconnect_ns; /* ... time of the first ... */
+                           * message being handled */
+    unsigned hellos;      /* number of HELLOs of the peer that were answered */
+    unsigned reconnects;  /* lane requests repeated since a lane last came up */
+    mrail_ns_t reconnect_ns; /* time of the first of these repeats */
     const char
-        *reconnect_cause; /* ... and reason of the last, before any was up */
+        *reconnect_cause; /* reason of the last repeat, while no lane was up */
     mrail_ns_t retry_ns;
     struct mrail_moves *moves; /* see move_lane.c; NULL: not needed yet */
-    mrail_list_t work;         /* engine->work while a message is due */
+    mrail_list_t work;         /* entry in engine->work while a message is
+                                * due */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
-    unsigned probe_tries;   /* 0: no probe under way */
+    unsigned probe_tries;   /* 0: no probe is pending */
     uint32_t probe_request; /* sequence number of the last probe */
     mrail_ns_t probe_ns;
 
-    /* ---- handed from control to data ---- */
+    /* ---- written by the control thread, read by progress threads ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
-    uint64_t up_mask;                     /* atomic: slots that are UP */
+    uint64_t up_mask;                     /* atomic: slots whose lanes are up */
     int failed;                           /* atomic: 0 or -errno */
-    uint64_t evict_mask; /* atomic: slots that the data path must evict; it
-                          * clears them */
-    uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given up;
-                          * the progress thread clears them */
-    int expand_wanted;   /* atomic: the data path has asked for all lanes */
-    mrail_rkey_t flush_rkey; /* of the peer's flush pages */
+    uint64_t evict_mask; /* atomic: slots that the progress thread must
+                          * evict; it clears the bits */
+    uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given
+                          * up; the progress thread clears the bits */
+    int expand_wanted;   /* atomic: a progress thread has requested all lanes */
+    mrail_rkey_t flush_rkey; /* keys of the peer's flush pages */
 
     /* ---- data: under the data-path lock ---- */
-    uint64_t seen_mask; /* up_mask as the arrays below reflect it */
+    uint64_t seen_mask; /* the value of up_mask that the arrays below reflect */
     unsigned num_up;
     unsigned num_am;
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
-    int connect_wanted;                         /* the request has been made */
-    uint64_t dirty_mask;     /* slots with WRITEs without a READ behind them, */
-    uint64_t reading_mask;   /* ... with READs in flight, in use or not */
-    uint64_t closing_mask;   /* slots released, but not drained */
-    uint64_t broken_mask;    /* slots whose lane is being given up */
-    int recovering;          /* a lane failed and its replay is incomplete: acts
-                            * as a fence */
-    mrail_list_t replay_am;  /* mrail_tx_t.again of such lanes, by seq */
-    mrail_list_t replay_rma; /* mrail_chunk_t likewise, by operation */
-    mrail_list_t arrived;    /* ... those known to be at the peer, or not to be
-                            * repeated; completed without the control lock */
-    mrail_lane_t detached;   /* the lane of AMs that arrived on such lanes */
-    /* Lanes with such chunks, for rail->flows. */
+    int connect_wanted;                         /* the first lane was
+                                                 * requested */
+    uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
+    uint64_t reading_mask;   /* slots with visibility READs in flight, in use
+                              * or not */
+    uint64_t closing_mask;   /* slots that were released, but are not drained */
+    uint64_t broken_mask;    /* slots whose lane is failing over */
+    int recovering;          /* a lane failed and its replay is incomplete;
+                              * this acts as a fence */
+    mrail_list_t replay_am;  /* messages of failed lanes (mrail_tx_t.replay),
+                              * by seq */
+    mrail_list_t replay_rma; /* chunks of failed lanes (mrail_chunk_t), by
+                              * operation */
+    mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
+                              * or must not be replayed; they complete
+                              * without the control lock */
+    mrail_lane_t detached;   /* mrail_tx_t.lane of unacknowledged AMs of
+                              * failed lanes */
+    /* Number of lanes with chunks in flight, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
-    int dead; /* 1: failing, waits for the devices; 2: failed */
+    int dead; /* 1: failing, while the devices hold requests; 2: failed */
     mrail_list_t eps;
-    mrail_list_t ended; /* engine->ended while it may be unused */
+    mrail_list_t ended; /* entry in engine->ended while the peer may be
+                         * unused */
 
     uint32_t tx_next;     /* sequence number of the next AM */
-    uint32_t tx_acked;    /* all earlier ones are at the peer */
+    uint32_t tx_acked;    /* all earlier AMs are at the peer */
     mrail_list_t unacked; /* mrail_tx_t in order */
-    uint64_t am_inflight; /* bytes of them */
-    uint32_t am_spread;   /* bytes from which an AM may leave the first lane */
-    uint32_t ack_wanted;  /* a flush waits until tx_acked reaches it */
-    int ack_requested;    /* an ACK_REQ has no answer yet */
-    int ack_due;          /* an ACK_REQ waits for its answer ... */
-    uint32_t ack_due_seq; /* ... until all before this have arrived */
-    uint32_t rx_next;     /* expected */
+    uint64_t am_inflight; /* bytes of unacknowledged AMs */
+    uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
+                           * the first lane */
+    uint32_t ack_wanted;  /* a flush waits until tx_acked reaches this */
+    int ack_requested;    /* an ACK_REQ is unanswered */
+    int ack_due;          /* the peer's ACK_REQ is unanswered */
+    uint32_t ack_due_seq; /* the answer is due when all AMs before this have
+                           * arrived */
+    uint32_t rx_next;     /* sequence number of the next expected AM */
     mrail_list_t hold;    /* mrail_rx_t ahead of rx_next, in order */
 
-    uint64_t op_next;   /* id of the next RMA operation, from 1 */
-    mrail_list_t ops;   /* mrail_op_t not complete, by id */
-    mrail_list_t uncut; /* ... with bytes not posted yet */
-    size_t uncut_bytes; /* sum over these */
-    mrail_ns_t pump_ns; /* no lane has room for them before, unless a chunk
+    uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
+    mrail_list_t ops;   /* incomplete mrail_op_t, by id */
+    mrail_list_t uncut; /* operations with bytes not posted yet */
+    size_t uncut_bytes; /* sum of the unposted bytes in `uncut` */
+    mrail_ns_t pump_ns; /* no lane has room before this time, unless a chunk
                          * completes; see mrail_rma_poll() */
-    uint8_t
-        fair_share_class; /* its class in engine->fair_share[fair_share_direction] ... */
+    uint8_t fair_share_class; /* class in fair_share[fair_share_direction] */
     uint8_t fair_share_direction;
-    unsigned fair_share_period; /* ... in this period */
+    unsigned fair_share_period; /* period for which the class is valid */
     mrail_list_t
-        flushes_pending; /* mrail_flush_t: flushes and fences, in order */
-    unsigned num_fences; /* fences among them: nothing may be posted */
-    mrail_lane_t *ordered_lane; /* ... except on this lane, if not NULL */
-    int ordered_lane_closed;    /* ... and then not even messages */
-    mrail_list_t active; /* engine->active while progress must look here */
+        flushes_pending; /* flushes and fences (mrail_flush_t), in order */
+    unsigned num_fences; /* pending fences: nothing may be posted */
+    mrail_lane_t *ordered_lane; /* messages may pass a fence on this lane;
+                                 * NULL: on none */
+    int ordered_lane_closed;    /* messages must not pass on the ordered lane
+                                 * either */
+    mrail_list_t active; /* entry in engine->active while progress must visit
+                          * the peer */
 };
 
-/* Takes over lanes that came up since the last call. Data path. */
+/* Starts to use lanes that came up since the last call. Data-path lock held. */
 void mrail_peer_refresh(mrail_peer_t *peer);
 
-/* Lanes in use now; requests the first one if there is none. */
+/* Returns the number of lanes in use. Data-path lock held. */
 static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
 {
     if (MRAIL_UNLIKELY(__atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE) !=
@@ -197,40 +213,42 @@ static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
     return peer->num_up;
 }
 
-/* Finds a peer by id, or creates it. Control lock held. */
+/* Finds a peer by id; NULL: there is none. Control lock held. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
-/* Frees the peer without its lanes. Data-path lock and control lock held, or
- * the engine closes. */
+/* Frees the peer, but not its lanes. Both locks held, or the engine is
+ * closing. */
 void mrail_peer_free(mrail_peer_t *peer);
 
-/* The reason why the peer of that id was freed; 0: it was not, or long ago.
- * Control lock held. */
+/* Returns the status with which the peer of that id was freed, or 0 if it was
+ * not freed, or too long ago. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
-/* The new peer stands for one that was freed: it has failed already. Data-path
- * lock and control lock held. */
+/* Marks a new peer as failed, because the peer of its id was freed earlier.
+ * Both locks held. */
 void mrail_peer_set_departed(mrail_peer_t *peer, int status);
-/* The peer's last endpoint may be gone: the next progress call frees the peer
- * if it has failed. Data-path lock held. */
+/* Frees a failed peer in the next progress call if its last endpoint is gone.
+ * Data-path lock held. */
 void mrail_peer_release(mrail_peer_t *peer);
-/* Frees failed peers that are unused. Data-path lock held, outside of all
- * callbacks and visits: nothing up the stack may refer to them. */
+/* Frees failed peers that are unused. Data-path lock held. No callback and no
+ * visit of a peer may be in progress, because its caller would refer to a freed
+ * peer. */
 void mrail_peer_reap(mrail_engine_t *engine);
 
-/* Data path: requests the first lane, or all lanes, from the control thread. */
+/* Requests the first lane, or all lanes, from the control thread. Data-path
+ * lock held. */
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all);
 
-/* Progress visits the peer until it has nothing to wait for. */
+/* Makes progress visit the peer until it has nothing to wait for. */
 void mrail_peer_activate(mrail_peer_t *peer);
 
-/* Data path: nothing more is sent to the peer. Calls no callback, so the
- * control lock may be held. */
+/* Fails the peer: nothing more is sent to it. Calls no callback, so the control
+ * lock may be held. Data-path lock held. */
 void mrail_peer_start_fail(mrail_peer_t *peer, int status);
-/* Call it until peer->dead is 2. Returns 1 once, when the devices have returned
- * everything. */
+/* Call until peer->dead is 2. Returns 1 once, when the devices have returned
+ * all requests. */
 int mrail_peer_try_end(mrail_peer_t *peer);
-/* Then everything pending fails with `status`. Callbacks run: no lock may be
- * held. */
+/* Fails all pending operations with `status`, after mrail_peer_try_end() has
+ * returned 1. Callbacks run: the control lock must not be held. */
 void mrail_peer_fail(mrail_peer_t *peer, int status);
 
 #endif
