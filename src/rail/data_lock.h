@@ -1,7 +1,7 @@
 /*
  * The data-path lock. While the process has one iface, whose user serialises
  * its calls, entering costs two plain stores. The creation of a second iface
- * turns the lock into a mutex for good. The creator raises `shared`, forces a
+ * turns the lock into a mutex for good. The creator sets `shared`, forces a
  * barrier on every running thread (membarrier(2)), and waits until the first
  * owner is outside.
  *
@@ -9,8 +9,8 @@
  * wait until the next call of the user.
  *
  * This is biased locking with an asymmetric fence. The owner's store to `busy`
- * and its load of `shared` must not be reordered; the creator pays for the
- * barrier that this needs, not the owner.
+ * and its load of `shared` must not be reordered. The creator, not the owner,
+ * pays for the barrier that this needs.
  */
 #ifndef MRAIL_RAIL_DATA_LOCK_H
 #define MRAIL_RAIL_DATA_LOCK_H
@@ -19,29 +19,32 @@
 
 #include <pthread.h>
 
-#define MRAIL_DATA_LOCK_SHARED 1   /* for good: there are several callers */
-#define MRAIL_DATA_LOCK_BORROWED 2 /* the control thread is inside, or waits */
+#define MRAIL_DATA_LOCK_SHARED 1 /* permanent: there are several callers */
+/* the control thread holds or wants the lock */
+#define MRAIL_DATA_LOCK_BORROWED 2
 
 typedef struct mrail_data_lock {
     int busy;   /* the single owner is inside; only the owner writes it */
     int shared; /* 0, or the reason for the mutex: MRAIL_DATA_LOCK_*; atomic */
-    pthread_mutex_t mutex; /* when shared */
-    unsigned waiting;      /* threads that want the mutex; atomic */
+    pthread_mutex_t mutex; /* used while `shared` is not 0 */
+    unsigned waiting;      /* number of threads that want the mutex; atomic */
 } mrail_data_lock_t;
 
 void mrail_data_lock_init(mrail_data_lock_t *lock);
 void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
 
-/* From now on the mutex is taken. Must not be called under the data-path
- * lock. */
+/* Makes all threads take the mutex from now on. Must not be called under the
+ * data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *lock);
 
-/* Enters, although this thread is not the owner; one thread at a time. */
+/* Enters on a thread that is not the owner. Only one thread may do this at a
+ * time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *lock);
-/* Leaves; the owner needs no mutex any more. */
+/* Leaves. The owner needs no mutex any more. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock);
 
-/* ThreadSanitizer does not know membarrier(2): it gets the full order. */
+/* ThreadSanitizer does not know membarrier(2), so it gets sequential
+ * consistency. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
@@ -55,7 +58,7 @@ void mrail_data_lock_give_back(mrail_data_lock_t *lock);
 #define MRAIL_DATA_LOCK_LOAD __ATOMIC_ACQUIRE
 #endif
 
-/* Returns a token for mrail_data_lock_leave().  Does not nest. */
+/* Enters. Returns a token for mrail_data_lock_leave(). Does not nest. */
 static inline int mrail_data_lock_enter(mrail_data_lock_t *lock)
 {
     if (MRAIL_LIKELY(!__atomic_load_n(&lock->shared, __ATOMIC_RELAXED))) {
@@ -78,16 +81,17 @@ static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *lock)
     return MRAIL_UNLIKELY(__atomic_load_n(&lock->shared, __ATOMIC_RELAXED));
 }
 
-/* 1 if the control thread has borrowed the lock, or waits for it. */
+/* Returns 1 if the control thread has borrowed the lock, or waits for it. */
 static inline int mrail_data_lock_is_borrowed(const mrail_data_lock_t *lock)
 {
     return (__atomic_load_n(&lock->shared, __ATOMIC_RELAXED) &
             MRAIL_DATA_LOCK_BORROWED) != 0;
 }
 
-/* 1 if another thread waits to enter. A mutex is not fair: a thread that polls
- * in a loop takes it again, for seconds, before the thread that it woke has
- * run. So a thread that only polls calls this first and yields. */
+/* Returns 1 if another thread waits to enter. A mutex is not fair: a thread
+ * that polls in a loop may take it again for seconds before the thread that it
+ * woke has run. A thread that only polls therefore calls this function first
+ * and yields. */
 static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *lock)
 {
     return mrail_data_lock_is_shared(lock) &&

@@ -6,19 +6,20 @@
 #include <stdint.h>
 
 /*
- * The leaf of a GID, comparable between nodes, and its host part.
- * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic; netmask_bits: of
- * the network interface, 0 if unknown. Returns the prefix length used.
+ * Computes the subnet of a GID, comparable between nodes, and its host part.
+ * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic. netmask_bits:
+ * prefix length of the network interface, 0 if unknown. Returns the prefix
+ * length used.
  */
 unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned netmask_bits, uint64_t *subnet_p,
                                 unsigned *host_p);
 
-/* The present index of the RoCEv2 GID in the port's table; -1: none. */
+/* Returns the present index of the RoCEv2 GID in the port's table, or -1. */
 int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
                              int table_length, const uint8_t gid[16]);
 
-/* Bits per second that the port reports now; 0: unknown. */
+/* Returns the bits per second that the port reports now; 0: unknown. */
 uint64_t mrail_discovery_speed(struct ibv_context *ctx, unsigned port);
 
 #endif

@@ -1,27 +1,27 @@
 /*
  * Weighted max-min fair shares of rails, for peers that reach different rails.
  *
- * Peers whose live lanes are on the same local rails form a *class*. If classes
- * differ, a class with more rails would take its part of each, finish early,
- * and leave rails idle that the other classes cannot use. So the queued bytes
- * are divided over the rails such that all of them finish as early as possible.
- * On each rail one class is never throttled, the *bottleneck class*: the one
- * that needs the rail most, per peer. Another class may post there a fixed
- * number of bytes for each byte of the bottleneck class. The actual rate of the
- * rail, and traffic of other processes, do not matter.
+ * Peers whose live lanes are on the same local rails form a *class*. If
+ * classes differ, a class with more rails would take its part of each, finish
+ * early, and leave rails idle that the other classes cannot use. The queued
+ * bytes are therefore divided over the rails so that all rails finish as early
+ * as possible. On each rail one class is never throttled, the *bottleneck
+ * class*: the one that needs the rail most, per peer. Another class may post a
+ * fixed number of bytes there for each byte of the bottleneck class. The
+ * actual rate of the rail, and traffic of other processes, do not matter.
  *
- * Throttling does not delay the class that finishes last. But the far end may
- * keep the bottleneck class from filling a rail, and the rail must not idle
- * then. While no class is throttled, the bytes that the rail moves are
- * measured. If throttling lowers them much, the classes are released for a
- * while, longer each time.
+ * Throttling does not delay the class that finishes last. But if the far end
+ * keeps the bottleneck class from filling a rail, the rail must not idle.
+ * While no class is throttled, the bytes that the rail moves are measured. If
+ * throttling lowers them considerably, the classes are released for a while,
+ * longer each time.
  *
  *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios
  *                                                               |
- *       mrail_fair_share_post() by the bottleneck class --> tokens of the others
+ *     mrail_fair_share_post() by the bottleneck class --> tokens of the others
  *
  * Pure: time, bytes and rates are arguments. The owner of a mrail_fair_share_t
- * serialises. No lanes and no peers here.
+ * serialises calls. This module does not know lanes or peers.
  */
 #ifndef MRAIL_RAIL_FAIR_SHARE_H
 #define MRAIL_RAIL_FAIR_SHARE_H
@@ -34,29 +34,32 @@
 #define MRAIL_FAIR_SHARE_CLASSES 8
 #define MRAIL_FAIR_SHARE_NONE 255 /* no class: never throttled */
 
-/* Period of the division: queued bytes change all the time. */
+/* Interval between divisions; queued bytes change all the time. */
 #define MRAIL_FAIR_SHARE_PERIOD_NS (2 * MRAIL_NS_PER_MS)
-/* A rail's rate is known after this many chunks ... */
+/* A rail's rate is known after this many chunks and at least
+ * MRAIL_FAIR_SHARE_LOOK_NS. With slow chunks it is known after
+ * MRAIL_FAIR_SHARE_LOOK_LONG. */
 #define MRAIL_FAIR_SHARE_CHUNKS 24
-/* ... and after at least this time, which bounds slow chunks, too. */
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_FAIR_SHARE_LOOK_LONG (50 * MRAIL_NS_PER_MS)
-/* A rail that moves less than before by this fraction has room. */
+/* If a rail's rate has dropped by this fraction, the rail has room. */
 #define MRAIL_FAIR_SHARE_ROOM 0.25
-/* Pause of throttling on that rail: at first one measurement, at most this. */
+/* Longest pause of throttling on that rail. The first pause lasts as long as
+ * one measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
 /* Older measurements do not count. */
 #define MRAIL_FAIR_SHARE_OLD_NS (1 * MRAIL_NS_PER_SEC)
-/* No class is throttled below this fraction of a rail. */
+/* Throttling leaves each class at least this fraction of a rail. */
 #define MRAIL_FAIR_SHARE_LEAST 0.02
-/* Largest number of tokens kept, bytes. */
+/* Limit of the tokens kept, in bytes. */
 #define MRAIL_FAIR_SHARE_KEEP (512.0 * 1024)
 
 /* Peers that reach the same rails. */
 typedef struct mrail_fair_share_class {
     uint32_t rails;                      /* bit r: lanes on rail r */
     unsigned peers;                      /* peers with queued bytes */
-    double bytes;                        /* queued for any of these rails */
+    double bytes;                        /* bytes queued for any of these
+                                          * rails */
     double part[MRAIL_FAIR_SHARE_RAILS]; /* bytes for each rail */
 } mrail_fair_share_class_t;
 
@@ -73,56 +76,60 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
 /* The present state of a rail in one direction. */
 typedef struct mrail_fair_share_rail {
     uint64_t rate;  /* measured, bytes per second; 0: unknown */
-    uint64_t moved; /* bytes in total */
-    uint64_t done;  /* chunks in total */
+    uint64_t moved; /* total number of bytes */
+    uint64_t done;  /* total number of chunks */
 } mrail_fair_share_rail_t;
 
 /* State of a rail between periods. */
 typedef struct mrail_fair_share_seen {
-    int is_shared;        /* several classes have work for it */
-    int is_held;          /* ... and all but the bottleneck class are
+    int is_shared;        /* several classes have work for the rail */
+    int is_held;          /* all classes but the bottleneck class are
                            * throttled */
-    unsigned bottleneck;  /* class */
-    mrail_ns_t shared_ns; /* time when several classes last had work for it */
+    unsigned bottleneck;  /* index of the class */
+    mrail_ns_t shared_ns; /* time when several classes last had work for the
+                           * rail */
     double rate;          /* bytes per second of all classes, without
                            * throttling */
-    mrail_ns_t look_ns;   /* ... duration of that measurement */
-    mrail_ns_t held_ns;   /* is_held since then ... */
-    mrail_ns_t free_ns;   /* ... or not before this */
+    mrail_ns_t look_ns;   /* duration of the measurement of `rate` */
+    mrail_ns_t held_ns;   /* start of throttling, if is_held */
+    mrail_ns_t free_ns;   /* throttling must not start before this time */
     mrail_ns_t pause_ns;  /* duration of the next pause */
-    mrail_ns_t from_ns;   /* measured since then ... */
-    uint64_t moved;       /* ... from this number of bytes on */
+    mrail_ns_t from_ns;   /* start of the current measurement */
+    uint64_t moved;       /* bytes in total at that start */
     uint64_t done;
 } mrail_fair_share_seen_t;
 
-/* One direction of all rails. Starts as zeros. */
+/* One direction of all rails. Initialised with zeros. */
 typedef struct mrail_fair_share {
     int active;           /* several classes have work */
     unsigned period;      /* number of this period */
-    mrail_ns_t period_ns; /* its start */
-    mrail_ns_t passed_ns; /* ... time since the previous one */
+    mrail_ns_t period_ns; /* start of this period */
+    mrail_ns_t passed_ns; /* time between the starts of this period and the
+                           * previous one */
     unsigned overflow;    /* classes without an entry in this period */
     mrail_fair_share_class_t class[MRAIL_FAIR_SHARE_CLASSES];
     unsigned
-        last[MRAIL_FAIR_SHARE_CLASSES]; /* period in which the class last had a
-                                         * peer */
+        last[MRAIL_FAIR_SHARE_CLASSES]; /* period in which the class last had
+                                         * a peer */
     /* Bytes that the class may post for each byte of the bottleneck class;
-     * below 0: no limit. */
+     * negative: no limit. */
     double ratio[MRAIL_FAIR_SHARE_CLASSES][MRAIL_FAIR_SHARE_RAILS];
     double token[MRAIL_FAIR_SHARE_CLASSES][MRAIL_FAIR_SHARE_RAILS]; /* bytes */
     mrail_fair_share_seen_t seen[MRAIL_FAIR_SHARE_RAILS];
 } mrail_fair_share_t;
 
-/* A period: begin, add each peer with queued bytes, divide. */
+/* Starts a period. Then add each peer with queued bytes, and end the
+ * division. */
 void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns);
-/* Returns its class, or MRAIL_FAIR_SHARE_NONE: too many differ. */
+/* Returns the peer's class, or MRAIL_FAIR_SHARE_NONE if there are too many
+ * classes. */
 unsigned mrail_fair_share_add(mrail_fair_share_t *fair_share, uint32_t rails,
                               uint64_t bytes);
 void mrail_fair_share_end(mrail_fair_share_t *fair_share,
                           const mrail_fair_share_rail_t *rails,
                           unsigned num_rails);
 
-/* 1 if a peer of the class may post on the rail now. */
+/* Returns 1 if a peer of the class may post on the rail now. */
 static inline int mrail_fair_share_may(const mrail_fair_share_t *fair_share,
                                        unsigned class, unsigned rail)
 {
@@ -130,7 +137,7 @@ static inline int mrail_fair_share_may(const mrail_fair_share_t *fair_share,
            (fair_share->token[class][rail] >= 0);
 }
 
-/* Reports a post of a peer of the class. */
+/* Reports that a peer of the class has posted. */
 void mrail_fair_share_post(mrail_fair_share_t *fair_share, unsigned class,
                            unsigned rail, uint64_t bytes);
 

@@ -1,21 +1,21 @@
 /*
- * The engine: all NIC ports ("rails") of this process as one transport.
- * libibverbs only; no UCX, no MPI.
+ * The engine: all NIC ports ("rails") of this process as one transport. It
+ * uses libibverbs, but neither UCX nor MPI.
  *
  * A process has one engine, opened by reference. A user (a UCT interface, a
- * collective component) creates an `mrail_iface` on it. Endpoints of all ifaces
- * to the same peer process share the lanes of that peer.
+ * collective component) creates an `mrail_iface` on it. Endpoints of all
+ * ifaces to the same peer process share the lanes of that peer.
  *
  * Threads: the user serialises calls on one iface, its endpoints and their
- * operations. Calls on different ifaces may run on different threads. Callbacks
- * of an iface run only inside mrail_iface_progress() of that iface, or inside
- * mrail_iface_destroy(). They never run on the control thread, which handles
- * control messages, timers and asynchronous events.
+ * operations. Calls on different ifaces may run on different threads.
+ * Callbacks of an iface run only inside mrail_iface_progress() of that iface,
+ * or inside mrail_iface_destroy(). They never run on the control thread, which
+ * handles control messages, timers and asynchronous events.
  *
- * Errors: 0 or -errno. -EAGAIN always means that nothing happened: call again
- * after progress. -EINPROGRESS means that the completion callback will run.
- * After a peer was given up, every operation to it, new or in flight, returns
- * the reason:
+ * Errors: functions return 0 or -errno. -EAGAIN always means that nothing
+ * happened: call again after progress. -EINPROGRESS means that the completion
+ * callback will run. Once a peer has been given up, every operation to it, new
+ * or in flight, ends with the reason:
  *
  *   -ETIMEDOUT     unreachable
  *   -ECONNREFUSED  the peer refused the connection
@@ -32,8 +32,8 @@
 #include <stdint.h>
 
 #define MRAIL_MAX_RAILS 16
-#define MRAIL_IFACE_ADDR_MAX 63  /* what UCX address version 1 allows */
-#define MRAIL_DEVICE_ADDR_MAX 31 /* likewise */
+#define MRAIL_IFACE_ADDR_MAX 63  /* limit of UCX address version 1 */
+#define MRAIL_DEVICE_ADDR_MAX 31 /* limit of UCX address version 1 */
 #define MRAIL_MAX_IOV 4
 
 typedef struct mrail_engine mrail_engine_t;
@@ -54,30 +54,31 @@ typedef struct mrail_rail_attr {
     char device[64];  /* verbs device name */
     unsigned port;    /* from 1 */
     int selected;     /* 1: a rail of this engine */
-    char reason[128]; /* why not, when not selected; else empty */
+    char reason[128]; /* why the port is not selected; empty if it is */
     uint8_t gid[16];  /* valid if selected */
     int gid_index;
     unsigned mtu;         /* bytes of payload per packet */
-    uint64_t rate_bps;    /* bits per second, by the port's width; the planner
-                           * uses it */
+    uint64_t rate_bps;    /* bits per second, from the port's width and
+                           * speed; used by the planner */
     uint64_t speed_bps;   /* bits per second that the port reports now */
     uint64_t subnet;      /* rails with equal subnets reach each other */
     unsigned subnet_bits; /* leading bits of the address that form the subnet */
-    unsigned nic_index;   /* for the choice of source ports */
+    unsigned nic_index;   /* used to choose source ports */
     int numa_node;        /* -1: unknown */
     unsigned max_inline;
 } mrail_rail_attr_t;
 
-/* "192.0.2.1" for a mapped IPv4 address, else IPv6; size: INET6_ADDRSTRLEN. */
+/* Writes "192.0.2.1" for a mapped IPv4 address, otherwise the IPv6 form. size:
+ * at least INET6_ADDRSTRLEN. */
 void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
 
 /*
- * Calls `func` for every port of every verbs device, with the result of
- * `config` for it. Opens nothing for longer than the call. Returns the number
- * of selected rails, or -EINVAL (after one error line) if config->devices names
- * a port that does not exist or is not active.
+ * Calls `func` for every port of every verbs device, and reports whether
+ * `config` selects it. Keeps nothing open after the call. Returns the number
+ * of selected rails. Returns -EINVAL, after one error line, if config->devices
+ * names a port that does not exist or is not active.
  */
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
                         void *arg);
@@ -85,17 +86,17 @@ int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
 /* ---- engine ---- */
 
 /*
- * Opens the engine of this process, or takes one more reference on it. The
- * configuration of the first opener holds. -ENODEV: no rail (one warning says
- * why); -EINVAL: bad configuration; -ENOMEM: also when the locked-memory limit
- * is too small (the error line says so).
+ * Opens the engine of this process, or takes another reference to it. The
+ * configuration of the first opener applies. Returns -ENODEV if there is no
+ * rail (one warning says why), -EINVAL for a bad configuration, and -ENOMEM,
+ * also if the locked-memory limit is too small (the error line says so).
  */
 int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p);
 void mrail_engine_close(mrail_engine_t *engine);
 
 typedef struct mrail_engine_attr {
     unsigned num_rails;
-    double bandwidth;     /* bytes per second, sum over rails */
+    double bandwidth;     /* bytes per second, sum over all rails */
     double latency_s;     /* estimated one-way latency of a small message */
     size_t max_am_short;  /* bytes of header + payload of am_short */
     size_t max_am_bcopy;  /* bytes */
@@ -111,23 +112,25 @@ void mrail_engine_query(const mrail_engine_t *engine,
 void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
                              mrail_rail_attr_t *attr_p);
 
-/* The present state of a rail. Rates are bytes per second. */
+/* The present state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
     uint64_t subnet;
     uint8_t gid[16];
     char device[64];
     uint64_t speed;    /* capacity of the port */
-    uint64_t live_in;  /* rate that this process measured lately while it was
-                        * busy receiving; 0: unknown */
-    uint64_t live_out; /* the same for sending */
-    int is_up;         /* 0: its port is down, or its device is gone */
+    uint64_t live_in;  /* rate that this process measured recently while it
+                        * was busy receiving; 0: unknown */
+    uint64_t live_out; /* rate that this process measured recently while it
+                        * was busy sending; 0: unknown */
+    int is_up;         /* 0: the port is down, or the device is gone */
 } mrail_rail_now_t;
 
 /*
  * Fills in the rails of this process's engine, sorted by subnet, at most
- * MRAIL_MAX_RAILS. Returns their number; 0 if no engine is open. Any thread may
- * call, but not inside mrail_engine_open() and mrail_engine_close(), for which
- * the call waits. `speed` queries the device, at most every 100 ms.
+ * MRAIL_MAX_RAILS. Returns their number, or 0 if no engine is open. Any thread
+ * may call this function. It waits while another thread is inside
+ * mrail_engine_open() or mrail_engine_close(), so these must not call it. The
+ * device is queried for `speed` at most every 100 ms.
  */
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
@@ -143,8 +146,8 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
 
 /* ---- memory ---- */
 
-/* Registers memory on every rail and allows remote reads and writes. -ENOMEM,
- * -EFAULT, ... of ibv_reg_mr(3), with nothing left registered. */
+/* Registers memory on every rail and allows remote reads and writes. Returns 0,
+ * or the -errno of ibv_reg_mr(3), with nothing left registered. */
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p);
 int mrail_mem_dereg(mrail_mem_t *mem);
@@ -152,7 +155,7 @@ int mrail_mem_dereg(mrail_mem_t *mem);
 /* Writes attr.rkey_size bytes. */
 void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer);
 
-/* -EINVAL if the bytes are not a key of this version. */
+/* Returns -EINVAL if the bytes are not a key of this version. */
 int mrail_rkey_unpack(const void *buffer, mrail_rkey_t **rkey_p);
 void mrail_rkey_release(mrail_rkey_t *rkey);
 
@@ -160,15 +163,16 @@ void mrail_rkey_release(mrail_rkey_t *rkey);
 
 typedef struct mrail_iface_params {
     void *arg; /* first argument of the callbacks */
-    /* An active message arrived. `data` is valid during the call only. */
+    /* An active message arrived. `data` is valid only during the call. */
     void (*am)(void *arg, uint8_t am_id, void *data, size_t length);
     /* An operation that returned -EINPROGRESS ended, with status 0 or -errno.
      * `comp` is the caller's argument. */
     void (*complete)(void *arg, void *comp, int status);
-    /* No lane reaches the endpoint's peer any more; mrail_ep_describe() names
-     * the peer and the reason. With -EIO: a device refused one of its PUTs or
-     * GETs, as with a key that is not valid. The iface's later operations on the
-     * endpoint fail, too. Called once per endpoint. May be NULL. */
+    /* No lane reaches the endpoint's peer any more. mrail_ep_describe() names
+     * the peer and the reason. -EIO means that a device refused a PUT or GET of
+     * the endpoint, for example because a key is not valid. Later operations of
+     * the iface on the endpoint also fail. Called once per endpoint. May be
+     * NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
 } mrail_iface_params_t;
 
@@ -182,32 +186,35 @@ void mrail_iface_destroy(mrail_iface_t *iface);
 /* Makes progress on everything. Returns the number of events handled. */
 unsigned mrail_iface_progress(mrail_iface_t *iface);
 
-/* Changes with everything that may make room for an operation that got -EAGAIN:
- * events that any iface handled, lanes that came up, and peers that failed. The
- * caller compares it after a call of mrail_iface_progress() with the value after
- * the call before. */
+/* Returns a value that changes with everything that may make room for an
+ * operation that got -EAGAIN: events that any iface handled, lanes that came
+ * up, and peers that failed. The caller compares the values after two
+ * successive calls of mrail_iface_progress(). */
 uint64_t mrail_iface_activity(const mrail_iface_t *iface);
 
 /*
- * A file descriptor that becomes readable when an armed iface has work. It
- * belongs to the iface; do not read from it. 0 or -errno (descriptors, memory).
+ * Returns in *fd_p a file descriptor that becomes readable when an armed iface
+ * has work. It belongs to the iface; do not read from it. Returns 0 or -errno
+ * (descriptors, memory).
  */
 int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p);
 
-/* 0: armed; the caller may sleep until the descriptor is readable, then call
- * mrail_iface_progress(). -EBUSY: call progress first. wants_room: the caller
- * also waits for -EAGAIN to pass. -EINVAL: there is no descriptor. */
+/* Arms the descriptor. Returns 0 if the caller may sleep until the descriptor
+ * is readable, and then call mrail_iface_progress(). Returns -EBUSY if the
+ * caller must call progress first, and -EINVAL if there is no descriptor.
+ * wants_room: the caller also waits until an operation no longer returns
+ * -EAGAIN. */
 int mrail_iface_arm(mrail_iface_t *iface, int wants_room);
 
-/* Addresses are opaque bytes of fixed length for this engine. */
+/* Addresses are opaque bytes, of fixed length for this engine. */
 size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
 
-/* 1 if an endpoint to that address can be made. 0 if the address is of another
- * version of mrail (one warning names both). Different leaves are no reason:
- * the network between them may be routed. */
+/* Returns 1 if an endpoint to that address can be created, or 0 if the address
+ * is from another version of mrail (one warning names both). Ports on different
+ * leaves count as reachable, because the network between them may be routed. */
 int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
                             const void *iface_addr);
 
@@ -220,10 +227,10 @@ void mrail_ep_destroy(mrail_ep_t *ep);
 void *mrail_ep_user(const mrail_ep_t *ep);
 
 /*
- * Active messages: one ordered stream per endpoint, each message delivered
- * once. header_length + length <= attr.max_am_short; header may be NULL if 0. 0
- * (sent: buffers may be reused), -EAGAIN, or the reason why the peer was given
- * up.
+ * Active messages form one ordered stream per endpoint, and each message is
+ * delivered once. header_length + length <= attr.max_am_short; header may be
+ * NULL if its length is 0. Returns 0 if the message was sent and the buffers
+ * may be reused, -EAGAIN, or the reason why the peer was given up.
  */
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
                       unsigned header_length, const void *payload,
@@ -237,10 +244,10 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
                             mrail_pack_func_t pack, void *arg);
 
 /*
- * Remote memory access. Only a fence orders operations. Buffered forms return 0
- * or the packed length; the others return -EINPROGRESS. Every length >= 0 is
- * legal; comp may be NULL. The key must live until the operation completes;
- * buffered forms release it when they return.
+ * Remote memory access. Only a fence orders operations. Buffered forms return
+ * 0 or the packed length; the others return -EINPROGRESS. Every length >= 0 is
+ * legal; comp may be NULL. The key must live until the operation completes. In
+ * buffered forms it may be released when the call returns.
  */
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
@@ -250,8 +257,9 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 /* Blocks until the data has arrived, with progress but without callbacks.
- * length is at most attr.max_bcopy. -EAGAIN: also if a lane fails meanwhile, or
- * if another thread has waited for long; the buffer is unchanged. */
+ * length is at most attr.max_bcopy. Returns -EAGAIN, with the buffer unchanged,
+ * also if a lane fails in the meantime or if another thread has waited too
+ * long. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);
@@ -262,18 +270,21 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 
-/* Later operations of the endpoint (iface: of all its endpoints) become visible
- * at the target after all earlier PUTs, over all rails. Returns 0. */
+/* Later operations of the endpoint (iface: of all its endpoints) become
+ * visible at the target after all earlier PUTs, over all rails. Returns 0 or
+ * -EAGAIN. */
 int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 
-/* 0: all earlier operations are complete at the target. -EINPROGRESS: `comp`
- * completes then (if comp is NULL: call again). -EAGAIN. */
+/* Returns 0 if all earlier operations are complete at the target. Returns
+ * -EINPROGRESS if `comp` will complete then (comp is NULL: call again). May
+ * return -EAGAIN. */
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
-/* Starts a liveness check of the peer's control thread; without an answer
- * ep_failed() follows. 0 or -EAGAIN. */
+/* Starts a liveness check of the peer's control thread. If no answer
+ * arrives, ep_failed() is called. Returns 0, or the reason why the endpoint
+ * has failed. */
 int mrail_ep_check(mrail_ep_t *ep);
 
 /* Describes the peer, the rails to it, and the last event of each: "peer
@@ -281,12 +292,13 @@ int mrail_ep_check(mrail_ep_t *ep);
  * lost)". */
 void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
-/* New operations on the endpoint fail with -ECANCELED, and ep_failed() is not
- * called for it. Pending operations and flushes of the endpoint complete with
- * -ECANCELED, in the next progress call of its iface. The exception is an
- * operation that a device works on. It completes, and later flushes with it,
- * when the device no longer accesses its memory. Messages and data may still
- * arrive at the peer. From then on mrail_ep_flush() waits for nothing else. */
+/* Cancels the endpoint. New operations on it fail with -ECANCELED, and
+ * ep_failed() is not called for it. Pending operations and flushes of the
+ * endpoint complete with -ECANCELED in the next progress call of its iface. The
+ * exception is an operation that a device works on: it completes, and with it
+ * later flushes, when the device no longer accesses its memory. From then on
+ * mrail_ep_flush() waits for nothing else. Messages and data may still arrive
+ * at the peer. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

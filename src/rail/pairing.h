@@ -19,17 +19,18 @@ typedef struct mrail_rail_pair {
     uint8_t remote;
 } mrail_rail_pair_t;
 
-/* Returns the number of pairs written, at most MRAIL_MAX_PAIRS; 0 if either
- * count is 0.  Counts are at most MRAIL_MAX_RAILS. */
+/* Returns the number of pairs written, at most MRAIL_MAX_PAIRS, or 0 if either
+ * count is 0. Counts are at most MRAIL_MAX_RAILS. */
 unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
                           const uint64_t *remote_subnets, unsigned num_remote,
                           mrail_rail_pair_t *pairs);
 
 /*
- * The pair of rails for try n (from 0) of a first message to a peer with some
- * known rails. Paired rails come first, in rotation, starting with those of
- * remote rail 0. After MRAIL_MAX(pairs, 4) tries every second try takes any
- * pair, because unpaired rails may be routed. Counts as above, and not 0.
+ * Returns the pair of rails for attempt n (from 0) to send a first message to
+ * a peer of which some rails are known. Paired rails come first, in rotation,
+ * starting with those of remote rail 0. After MRAIL_MAX(pairs, 4) attempts,
+ * every second attempt takes any pair, because unpaired rails may be routed.
+ * Counts are as above, and not 0.
  */
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,

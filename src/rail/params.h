@@ -1,13 +1,13 @@
 /*
- * The configuration parameters of the engine, as one table.  src/uct turns the
- * table into UCX's configuration table (UCX_MRAIL_<NAME>).  src/rail/params.c
+ * The configuration parameters of the engine, as one table. src/uct turns the
+ * table into UCX's configuration table (UCX_MRAIL_<NAME>). src/rail/params.c
  * turns it into a parser of the same environment variables for programs
  * without UCX, such as `mrail info`.
  *
- * X(NAME, default, TYPE, field, help).  TYPE and the C type of the field:
+ * X(NAME, default, TYPE, field, help). TYPE and the C type of the field:
  *   STRING  char *          UINT  unsigned        INT  int
  *   SIZE    size_t, "8k", "auto" = (size_t)-1     BOOL int, "y" or "n"
- *   COUNT   size_t, "8", "auto" likewise
+ *   COUNT   size_t, "8", "auto" as for SIZE
  *   TIME    double, seconds: "10s", "500ms", "inf"
  */
 #ifndef MRAIL_RAIL_PARAMS_H
@@ -133,70 +133,74 @@ typedef struct mrail_config {
 } mrail_config_t;
 
 #define MRAIL_SIZE_AUTO ((size_t)-1)
-#define MRAIL_RMA_CHUNK_MAX (1ul << 30) /* bytes: an RC message is < 2^31 */
+/* bytes; an RC message is shorter than 2^31 */
+#define MRAIL_RMA_CHUNK_MAX (1ul << 30)
 
-/* A TIME field in nanoseconds; infinity is MRAIL_NS_NEVER. */
+/* Converts a TIME field to nanoseconds; infinity becomes MRAIL_NS_NEVER. */
 static inline mrail_ns_t mrail_config_ns(double seconds)
 {
     return isinf(seconds) ? MRAIL_NS_NEVER
                           : (mrail_ns_t)(seconds * MRAIL_NS_PER_SEC);
 }
 
-#define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
+#define MRAIL_MAX_SLOTS 64 /* lanes to one peer; one bit of a mask each */
 
 #define MRAIL_UPLINKS_AUTO 8u
 
-/* UPLINKS, or MRAIL_UPLINKS_AUTO. */
+/* Returns UPLINKS, or MRAIL_UPLINKS_AUTO. */
 unsigned mrail_config_uplinks(const mrail_config_t *config);
 
-/* Lanes on each of `num_pairs` pairs of rails (0 counts as 1) to a peer:
- * LANES_PER_RAIL, or the automatic number, as far as MRAIL_MAX_SLOTS allows. */
+/* Returns the number of lanes to a peer on each of `num_pairs` pairs of rails
+ * (0 counts as 1): LANES_PER_RAIL or the automatic number, limited by
+ * MRAIL_MAX_SLOTS. */
 unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 
-/* The timeout field of ibv_modify_qp(3): the smallest n in 1..31 for which
- * 4.096 us * 2^n is at least TIMEOUT. */
+/* Returns the timeout field of ibv_modify_qp(3): the smallest n in 1..31 for
+ * which 4.096 us * 2^n is at least TIMEOUT. */
 unsigned mrail_config_qp_timeout(const mrail_config_t *config);
 
-/* Copies the configuration with its strings. 0, or -ENOMEM; after that only
- * mrail_config_cleanup() may be called on `dst`. */
+/* Copies the configuration with its strings. Returns 0 or -ENOMEM. After
+ * -ENOMEM only mrail_config_cleanup() may be called on `dst`. */
 int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src);
 
-/* Reads defaults, then UCX_MRAIL_* from the environment. 0, or -EINVAL after
- * one error line with the variable, its value and the expected form. `config`
- * owns its strings. */
+/* Reads defaults, then UCX_MRAIL_* from the environment. Returns 0, or -EINVAL
+ * after one error line with the variable, its value and the expected form.
+ * `config` owns its strings. */
 int mrail_config_from_env(mrail_config_t *config);
 void mrail_config_cleanup(mrail_config_t *config);
 
-/* Sets one parameter by its name without UCX_MRAIL_. 0; -ENOENT: no such
- * parameter; -EINVAL after one error line, with the field unchanged. */
+/* Sets one parameter by its name without UCX_MRAIL_. Returns 0. Returns -ENOENT
+ * if there is no such parameter, and -EINVAL after one error line, with the
+ * field unchanged. */
 int mrail_config_set(mrail_config_t *config, const char *name,
                      const char *text);
 
-/* Calls `func` for each UCX_MRAIL_* variable of `env` (as environ(7)) that
- * neither the engine nor the transport knows. `nearest` is the most similar
- * known name, without UCX_MRAIL_, or NULL. UCX reports in every process that
- * such variables are unused, but suggests no name. */
 /* A parameter as users see it. */
 typedef struct mrail_param_info {
     const char *name;  /* "UCX_MRAIL_TIMEOUT" */
-    const char *value; /* of the environment, or the default */
+    const char *value; /* from the environment, or the default */
     const char *default_value;
     const char *type; /* "a whole number", in words */
     const char *help; /* lines */
     int is_set;       /* in the environment */
 } mrail_param_info_t;
 
-/* Calls func for each parameter of the table, in its order. Values are not
+/* Calls `func` for each parameter, in the order of the table. Values are not
  * checked: mrail_config_from_env() does that. */
 void mrail_config_each(void (*func)(void *arg, const mrail_param_info_t *info),
                        void *arg);
 
 typedef void (*mrail_config_unknown_func_t)(void *arg, const char *name,
                                             const char *nearest);
+/* Calls `func` for each UCX_MRAIL_* variable of `env` (in the form of
+ * environ(7)) that neither the engine nor the transport knows. `nearest` is the
+ * most similar known name, without UCX_MRAIL_, or NULL. UCX itself reports such
+ * variables as unused, but suggests no name. */
 void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
                           void *arg);
 
-/* Checks ranges and combinations: 0, or -EINVAL after one error line. */
+/* Checks ranges and combinations. Returns 0, or -EINVAL after one error
+ * line. */
 int mrail_config_check(const mrail_config_t *config);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * Selects the lane of the next chunk. Pure: lanes are described by numbers,
+ * Selects the lane of the next chunk. Pure: numbers describe the lanes, and
  * time is an argument.
  *
- * Lanes pull work: nothing is assigned to a lane before it has window space. So
- * a lane that finishes early takes work that a lagging lane has not started.
- * Near the end of the work a slow lane stays idle if it would finish last.
+ * Lanes pull work: nothing is assigned to a lane before it has window space. A
+ * lane that finishes early thus takes work that a lagging lane has not
+ * started. Near the end of the work a slow lane stays idle if it would finish
+ * last.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -15,20 +16,23 @@
 
 typedef struct mrail_sched_lane {
     mrail_tele_window_t meter; /* measured throughput */
-    uint64_t nominal;          /* bytes/s, of the port, shared by its lanes */
+    uint64_t nominal;          /* bytes/s of the port, divided among its
+                                * lanes */
     uint64_t inflight;         /* bytes posted and not completed */
-    mrail_ns_t since_ns;       /* start of service of the oldest of these
-                                * bytes */
-    uint64_t refill;           /* bytes: the smallest window; see ..._done() */
-    int usable;                /* may take a chunk now */
+    mrail_ns_t since_ns;       /* start of service of the oldest bytes in
+                                * flight */
+    uint64_t refill;           /* smallest window, in bytes; see
+                                * mrail_sched_done() */
+    int usable;                /* the lane may take a chunk now */
 } mrail_sched_lane_t;
 
 typedef struct mrail_sched_params {
-    size_t chunk;       /* bytes; 0: from the measured rate */
-    size_t window;      /* bytes; 0: from the measured rate */
+    size_t chunk;       /* bytes; 0: derived from the measured rate */
+    size_t window;      /* bytes; 0: derived from the measured rate */
     size_t equal_split; /* bytes; see mrail_sched_equal_split() */
     int alone;          /* the peer will never have another lane */
-    int has_rules; /* switches have port rules: lanes have known, equal uplinks */
+    int has_rules;      /* switches have port rules: lanes have known, equal
+                    * uplinks */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the
@@ -37,34 +41,34 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_CHUNK_LOW (64u << 10)
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
-/* A single lane shares its work with nobody. Splitting costs time, and its only
- * use is a sample of the rail's rate (telemetry/capacity.h). So chunks are
- * few. */
+/* A single lane has no other lane to share work with. Splitting then costs time
+ * and only yields samples of the rail's rate (telemetry/capacity.h), so chunks
+ * are few. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
-/* An operation that is small for its lanes is split equally over all of them:
- * see mrail_sched_equal_split(). The larger limit holds for slow lanes, on which
- * the smallest chunk takes too long. */
+/* An operation that is small for its lanes is split equally over all of them;
+ * see mrail_sched_equal_split(). The larger limit applies to slow lanes, on
+ * which the smallest chunk takes too long. */
 #define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
 #define MRAIL_SCHED_EQUAL_SPLIT_SLOW (1u << 20)
 /* Lanes whose measured rates differ by at most this factor count as equally
  * fast. With port rules all uplinks are meant to be equal, and only equal parts
- * load them equally: a larger difference shows a fault. */
+ * load them equally. A larger difference then indicates a fault. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
 #define MRAIL_SCHED_EQUAL_RATES_RULES 2.0
-/* Work of an automatic window. It bridges the time in which a process is not
- * scheduled, and a stalled lane holds back no more than this. At least two
- * chunks, more for a lane that ran dry, at most MRAIL_SCHED_WINDOW_MAX
- * bytes. */
+/* Duration of the work in an automatic window. It bridges the time in which a
+ * process is not scheduled, and limits the work that a stalled lane holds back.
+ * A window has at least two chunks, more for a lane that ran dry, and at most
+ * MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
  * Reports a successful chunk that is large enough to measure; inflight and
- * since_ns exclude it. An empty lane could have taken more. The time when it
- * became empty is unknown, so its measured rate is too low, and a window from
- * that rate would leave it empty for longer each time. So the window doubles
- * until the lane is found busy again.
+ * since_ns exclude it. An empty lane could have taken more. Because the time
+ * when it became empty is unknown, its measured rate is too low. A window from
+ * that rate would leave it empty for longer each time. The window therefore
+ * doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -74,10 +78,10 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 }
 
 /*
- * Bytes of an equal part of an operation for each of `count` lanes, if a lane
- * can take its part in one chunk; else 0. If many operations share a rail, each
- * one is slow, and the remainder when one lane ends early costs as much as the
- * whole. Equal parts end together.
+ * Returns the bytes of an equal part of an operation for each of `count`
+ * lanes, or 0 if a lane cannot take its part in one chunk. If many operations
+ * share a rail, each one is slow. What remains when one lane ends early then
+ * costs as much as the whole operation. Equal parts end together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {
@@ -87,20 +91,21 @@ static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 }
 
 /*
- * Picks among lanes[0..count) for the next chunk of an operation. limit > 0:
- * its bytes that are not split yet. queued >= limit: those of all waiting
- * operations, so that the end of one operation does not look like the end of
- * the work. Returns the index and the size in *segment_p (1..limit), or -1:
- * wait for a completion (only if some lane has work in flight, or none is
- * usable).
+ * Picks one of lanes[0..count) for the next chunk of an operation. `limit` (>
+ * 0) is the number of bytes of this operation that are not yet cut into
+ * chunks. `queued` (>= limit) is that of all waiting operations; without it,
+ * the end of one operation would look like the end of all work. Returns the
+ * index and, in *segment_p, the size (1..limit). Returns -1 if the caller must
+ * wait for a completion. That happens only if some lane has work in flight, or
+ * no lane is usable.
  */
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
                      size_t limit, size_t queued,
                      const mrail_sched_params_t *params, mrail_ns_t now_ns,
                      size_t *segment_p);
 
-/* The usable lane that finishes an unsplit chunk of `length` bytes first; ties
- * go to the first lane. -1: none is usable. */
+/* Returns the usable lane that finishes an unsplit chunk of `length` bytes
+ * first. Ties go to the first lane. Returns -1 if none is usable. */
 int mrail_sched_pick_whole(mrail_sched_lane_t *const *lanes, unsigned count,
                            size_t length);
 
