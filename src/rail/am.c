@@ -2,15 +2,17 @@
  * Active messages: one ordered stream to each peer over all its AM lanes.
  *
  * Invariants:
- * - A message stays in peer->unacked until the peer's cumulative acknowledgement
- *   covers it. If its lane fails first, it is also on peer->replay_am, until another
- *   lane takes it.
- * - A lane carries at most as many AMs as its receiver has buffers (credits), so
- *   RNR does not occur.
- * - Credits travel with every message. A message of their own carries them once
- *   half a window is free: a buffer may return long after its message was
- *   acknowledged (held, or waiting for its iface), so the sender cannot know when
- *   to ask.
+ * - A message stays in peer->unacked until the peer's cumulative
+ *   acknowledgement
+ * covers it. If its lane fails first, it is also in peer->replay_am until
+ * another lane takes it.
+ * - A lane carries at most as many AMs as its receiver has buffers (credits),
+ *   so RNR
+ * does not occur.
+ * - Credits travel with every message. When half a window is free, a separate
+ * message carries them: a buffer that is held, or waits for its iface, may
+ * return long after its message was acknowledged, so the sender cannot know
+ * when to request credits.
  * - Standalone ACKs take no credit; MRAIL_ACK_RESERVE limits their number.
  */
 #include "config.h"
@@ -43,7 +45,8 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     rx->lane = NULL;
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
-    /* The buffer is rounded up; the device refuses a longer message. */
+    /* The buffer size is rounded up. The limit makes the device refuse a longer
+     * message. */
     rx->sge.length = (uint32_t)engine->config.seg_size;
     rx->sge.lkey = lkey;
     rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
@@ -53,7 +56,7 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     return -ibv_post_srq_recv(rail->srq, &rx->wr, &bad);
 }
 
-/* The lane owes its peer a reply. */
+/* Notes that the lane owes its peer a reply. */
 static void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (mrail_list_empty(&lane->ack_list) && !lane->out) {
@@ -88,7 +91,7 @@ static int mrail_am_has_credit_update(const mrail_lane_t *lane)
            ((unadvertised != 0) && (lane->am_received == lane->am_advertised));
 }
 
-/* The peer may send one more message on the lane. */
+/* Grants the peer one more message on the lane. */
 static inline void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     ++lane->am_granted;
@@ -152,8 +155,8 @@ void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* The same for a message that took no credit. Its buffer is one of the few
- * reserved ones and returns at once. */
+/* Releases the buffer of a message that took no credit. It is one of the few
+ * reserved buffers, so it returns at once. */
 static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     const mrail_rail_t *rail = rx->rail;
@@ -168,9 +171,9 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 /* ---- sending ---- */
 
 /*
- * The last credit is reserved for replayed messages: a replayed message must arrive
- * before messages that may hold all other credits. A message may take it if all
- * messages before it are on the same lane.
+ * The last credit is reserved for replayed messages, because a replayed
+ * message must arrive before messages that may hold all other credits. A new
+ * message may take it if all unacknowledged messages are on the same lane.
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
@@ -184,7 +187,7 @@ static int mrail_am_lane_usable(const mrail_lane_t *lane)
     return mrail_lane_sq_free(lane) != 0;
 }
 
-/* The lane that would finish `length` bytes first. */
+/* Returns the lane that would finish `length` bytes first. */
 static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
 {
     mrail_lane_t *best = NULL;
@@ -209,10 +212,11 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* A credit-blocked sender reports it with the next message on the lane without
- * credits that has carried the fewest. Always enlarging the first lane's window
- * would attract nearly all messages to it. Only one window grows at a time,
- * because unneeded buffers cost memory and cache. */
+/* A credit-blocked sender reports this state with the next message on one of
+ * the lanes without credits: the one that has carried the fewest messages. If
+ * the first lane's window were always enlarged, it would attract nearly all
+ * messages. Only one window grows at a time, because unneeded buffers cost
+ * memory and cache. */
 static void mrail_am_mark_blocked(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;
@@ -231,8 +235,8 @@ static void mrail_am_mark_blocked(mrail_peer_t *peer)
     }
 }
 
-/* Large messages use all rails: the lane that finishes first. Once enough bytes
- * are under way, the lanes of the other rails are requested. */
+/* Selects the lane that finishes first, because large messages use all rails.
+ * Requests the lanes of the other rails once enough bytes are in flight. */
 static mrail_lane_t *mrail_am_better_lane(mrail_peer_t *peer,
                                           mrail_lane_t *usable, size_t length)
 {
@@ -248,8 +252,8 @@ static mrail_lane_t *mrail_am_better_lane(mrail_peer_t *peer,
     return (lane != NULL) ? lane : usable;
 }
 
-/* A lane for an AM of `length` bytes if the primary lane cannot take it. NULL with
- * *ret_p: -EAGAIN or -errno. */
+/* Returns a lane for an AM of `length` bytes when the primary lane cannot take
+ * it. Returns NULL, with -EAGAIN or -errno in *ret_p, if there is none. */
 static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
@@ -280,8 +284,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     return lane;
 }
 
-/* The fast path: the primary lane if nothing prevents it. Messages that must
- * not wait also use the primary lane. */
+/* Fast path: returns the primary lane if nothing prevents its use. Messages
+ * that must not wait also use the primary lane. */
 static inline mrail_lane_t *mrail_am_primary(mrail_ep_t *ep, size_t length,
                                              int *ret_p)
 {
@@ -309,7 +313,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->reserved = 0;
 }
 
-/* Posts a message whose header is complete on the lane. */
+/* Posts a message on the lane. Its header must be complete. */
 static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
     struct ibv_sge sge = {
@@ -330,8 +334,8 @@ static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
     }
 }
 
-/* From here on the message belongs to the stream; a post error is a lane
- * event. */
+/* Adds the message to the stream. A later post error is a failure of the lane,
+ * not of the message. */
 static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
@@ -357,7 +361,8 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* After the post; loading the engine again keeps fewer registers alive. */
+    /* This follows the post. Loading the engine again keeps fewer registers
+     * alive. */
     engine = lane->peer->engine;
     ++engine->counters.am_sent;
     mrail_stall_wake(engine);
@@ -406,7 +411,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     int ret;
 
     mrail_iface_enter(iface);
-    /* The length is not known yet. Any lane will do for now. */
+    /* The length is not known yet, so any lane will do for now. */
     lane = mrail_am_primary(ep, 0, &ret);
     if (lane == NULL) {
         result = ret;
@@ -420,7 +425,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     length = pack(tx->hdr + 1, arg);
     total = sizeof(mrail_data_hdr_t) + length;
     if (total <= MRAIL_TX_SMALL_AREA) {
-        /* Large buffers are few: a small message must not keep one. */
+        /* Large buffers are few, so a small message must not keep one. */
         small = mrail_tx_get(&engine->tx_small);
         if (small != NULL) {
             memcpy(small->hdr + 1, tx->hdr + 1, length);
@@ -440,8 +445,8 @@ out:
 
 /* ---- acknowledgements ---- */
 
-/* A SEND with only a data header. `returned`: credits that it returns. 0, or
- * -EAGAIN if the queue is full. */
+/* Posts a SEND that consists of a data header only. `returned`: number of
+ * credits to return. Returns 0, or -EAGAIN if the queue is full. */
 static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
                              uint16_t returned)
 {
@@ -468,8 +473,8 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
     return 0;
 }
 
-/* Requests an acknowledgement if a flush waits and no request is pending: 0, or
- * -EAGAIN if the send queue is full. */
+/* Requests an acknowledgement if a flush waits and no request is pending.
+ * Returns 0, or -EAGAIN if the send queue is full. */
 static int mrail_am_post_ack_request(mrail_peer_t *peer)
 {
     int ret;
@@ -493,15 +498,16 @@ void mrail_am_request_ack(mrail_peer_t *peer)
 /* ---- windows ---- */
 
 /*
- * The receive buffers of a rail are leased to its lanes as credits. A lane whose
- * sender waits for credits gets more. If few buffers are left, lanes that
- * received nothing lately must return theirs (RECALL). Their peers return
- * credits by counting them as used (RETURN), so the counts of both ends stay
- * absolute, and credit updates may cross.
+ * The receive buffers of a rail are leased to its lanes as credits. A lane
+ * whose sender waits for credits gets more. If few buffers are left, lanes
+ * that received nothing recently must return theirs (RECALL). The senders
+ * return credits by counting them as used (RETURN). Thus the counts of both
+ * ends stay absolute, and credit updates may cross.
  */
 
-/* The largest window of a lane: an equal part of half of the queue, so that lanes
- * with work do not starve each other, and later ones find buffers. */
+/* Returns the largest window of a lane: an equal part of half of the queue.
+ * With this limit, lanes with work do not starve each other, and later lanes
+ * find buffers. */
 static unsigned mrail_am_max_credits(const mrail_engine_t *engine,
                                      const mrail_rail_t *rail, unsigned most)
 {
@@ -516,8 +522,8 @@ void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane)
     mrail_am_add_pending_ack(engine, lane);
 }
 
-/* Asks idle lanes of the rail for their credits. A lane is idle if it received
- * nothing since the search that visited it before. Control lock. */
+/* Recalls credits from idle lanes of the rail. A lane is idle if it received
+ * nothing since the previous search visited it. Control lock held. */
 static void mrail_am_recall(mrail_engine_t *engine, const mrail_rail_t *rail)
 {
     unsigned visits = MRAIL_MIN(engine->num_lanes, MRAIL_AM_RECALL_VISITS);
@@ -539,8 +545,8 @@ static void mrail_am_recall(mrail_engine_t *engine, const mrail_rail_t *rail)
     }
 }
 
-/* The peer's window is too small for its messages. Doubles it while there are
- * buffers. */
+/* Doubles the peer's window, which is too small for its messages, while buffers
+ * are left. */
 static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
                           unsigned most)
 {
@@ -568,7 +574,8 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* The peer returns `count` credits: they count as received messages. */
+/* Takes back `count` credits that the peer returns. They count as received
+ * messages. */
 static void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
                                  unsigned count)
 {
@@ -587,7 +594,8 @@ static void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
     }
 }
 
-/* Sends a RECALL, a RETURN, or both: 0, or -EAGAIN if the send queue is full. */
+/* Sends a RECALL, a RETURN, or both. Returns 0, or -EAGAIN if the send queue is
+ * full. */
 static int mrail_am_send_recall(mrail_lane_t *lane)
 {
     unsigned credits = mrail_lane_credits(lane), returned = 0;
@@ -609,16 +617,17 @@ static int mrail_am_send_recall(mrail_lane_t *lane)
     return 0;
 }
 
-/* Nothing waits for a message on a lane that is not up, if that lane ends. The
- * peer may use the lane before its LANE_READY arrives here. */
+/* Returns 1 if the lane may carry replies. A lane that is not up may not: if it
+ * ended, nothing would wait for the message. The peer may use the lane before
+ * its LANE_READY arrives here. */
 static int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
            (lane->peer->seen_mask & (1ull << lane->slot));
 }
 
-/* Sends the lane's replies: 0, or -EAGAIN if the lane is not up, its send queue
- * is full, or the peer's request cannot be answered yet. */
+/* Sends the lane's replies. Returns 0. Returns -EAGAIN if the lane is not up,
+ * its send queue is full, or the peer's request cannot be answered yet. */
 static int mrail_am_send_pending_acks(mrail_engine_t *engine,
                                       mrail_lane_t *lane)
 {
@@ -635,8 +644,8 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
         }
         peer->ack_due = 0;
     } else if (mrail_am_has_credit_update(lane)) {
-        /* A larger window needs fewer such messages. It helps, but only a
-         * credit-blocked sender needs it. */
+        /* A larger window needs fewer of these messages. It is useful here, but
+         * only a credit-blocked sender needs the maximum. */
         if (++lane->credit_updates == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
@@ -665,7 +674,7 @@ void mrail_am_send_acks(mrail_engine_t *engine)
     }
 }
 
-/* The message belongs to the peer now, or to nobody. */
+/* Drops the message, because it has arrived or the peer has failed. */
 static inline void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
@@ -690,7 +699,8 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     }
     peer->tx_acked = ack;
     if (mrail_seq32_before(peer->ack_wanted, ack)) {
-        peer->ack_wanted = ack; /* keeps up, or the number would wrap */
+        peer->ack_wanted = ack; /* a stale value would look new after the
+                                 * numbers wrap */
     }
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
@@ -734,8 +744,8 @@ void mrail_am_take_lost(mrail_lane_t *lane)
     }
 }
 
-/* 1 if all earlier messages that may still be missing are on this lane, where
- * they arrive first. Messages of a failed lane that are not replayed have
+/* Returns 1 if all earlier messages that may still be missing are on this lane,
+ * where they arrive first. Messages of a failed lane that are not replayed have
  * arrived. */
 static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 {
@@ -753,9 +763,10 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
     return 1;
 }
 
-/* A lane with a credit for a replayed message. The reserved credit may be used if
- * the message is delivered on arrival, which returns the credit. Otherwise the
- * lane would be useless if the lane of earlier messages failed. */
+/* Returns a lane with a credit for a replayed message. The reserved credit may
+ * be used only if the message is delivered on arrival, which returns the
+ * credit. Otherwise the lane would be useless if the lane of earlier messages
+ * failed. */
 static mrail_lane_t *mrail_am_replay_lane(mrail_peer_t *peer,
                                           const mrail_tx_t *tx)
 {
@@ -835,15 +846,15 @@ static mrail_rx_t *mrail_rx_copy(const mrail_rx_t *rx)
     return copy;
 }
 
-/* Copies the message, because the iface may not call for long and other ifaces
- * need the buffer and the credit. Without room, the inbox keeps the message
- * itself. */
+/* Copies the message: the iface may not make progress for a long time, and
+ * other ifaces need the buffer and the credit. Without room for the copy, the
+ * inbox keeps the message itself. */
 static mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
 {
     size_t size = MRAIL_RX_HEADROOM + sizeof(*rx->hdr) + rx->length;
     mrail_rx_t *copy;
 
-    if (rx->rail == NULL) { /* a held message, which is a copy already */
+    if (rx->rail == NULL) { /* a held message that is already a copy */
         if (rx->lane != NULL) {
             mrail_am_grant(iface->engine, rx->lane);
             rx->lane = NULL;
@@ -885,7 +896,8 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     mrail_iface_t *iface = mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
-    /* Messages in the inbox (of a get_short in a callback) come first. */
+    /* Messages in the inbox come first. A get_short in a callback may have put
+     * them there. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
                      mrail_list_empty(&iface->inbox))) {
         ++iface->num_called;
@@ -902,9 +914,9 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* The message that others wait for may find no buffer while these hold all of
- * them, if the lanes of a rail share buffers. Then the held message goes to the
- * heap. It keeps its credit, which bounds the memory. */
+/* Moves a held message to the heap if the lanes of a rail share buffers. Held
+ * messages could otherwise occupy all buffers, so that the missing message
+ * finds none. The copy keeps its credit, which bounds the memory. */
 static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
                                              mrail_rx_t *rx)
 {
@@ -923,8 +935,8 @@ static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
     return copy;
 }
 
-/* A message ahead of its turn waits in order. It keeps its credit, so the
- * sender's credits bound the held messages of a peer. */
+/* Keeps a message that is ahead of its turn, in order. The message keeps its
+ * credit, so the sender's credits bound the held messages of a peer. */
 static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
                           mrail_rx_t *rx, uint32_t seq)
 {
@@ -974,7 +986,8 @@ static void mrail_am_accept(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The lane of a received header. NULL: the header names no lane of ours. */
+/* Returns the lane of a received header, or NULL if the header does not name a
+ * lane of this engine. */
 static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
                                         const mrail_data_hdr_t *hdr,
                                         const struct ibv_wc *wc)
@@ -987,8 +1000,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
         return NULL;
     }
     lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
-    /* Not lane->qp->qp_num: a header may name any lane, even one whose QP the
-     * control thread is destroying. */
+    /* Does not read lane->qp->qp_num: a header may name any lane, even one
+     * whose QP the control thread is destroying. */
     if ((lane == NULL) ||
         (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
         (lane->rx_tag != hdr->tag)) {
@@ -997,8 +1010,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
     return lane;
 }
 
-/* Takes one of the lane's credits. 0: the peer sent without a credit and would
- * take buffers of other peers. */
+/* Takes one of the lane's credits. Returns 0 if the peer sent without a credit,
+ * which would take buffers of other peers. */
 static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
@@ -1021,7 +1034,8 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_am_acked(lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
         lane->peer->ack_requested = 0;
-        mrail_am_add_pending_ack(engine, lane); /* another request may wait */
+        mrail_am_add_pending_ack(engine, lane); /* another request may be
+                                                 * waiting */
     }
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_RECALL)) {
         lane->return_due = 1;
@@ -1030,8 +1044,8 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
         lane->peer->ack_due_seq = be32toh(hdr->seq);
-        /* The lane may be out of use by now. Any other lane will do, also one
-         * that is not known to be up yet. */
+        /* The lane may be out of use by now. Any other lane will do, including
+         * one that is not known to be up yet. */
         if (lane->out) {
             mrail_peer_activate(lane->peer);
         } else {
@@ -1047,7 +1061,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 
     rx->lane = NULL;
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
-        /* An SRQ's QP in the error state returned what it held. */
+        /* A QP in the error state has returned a buffer of the SRQ. */
         ++engine->counters.cqe_errors;
         mrail_rx_release_free(engine, rx);
         return;

@@ -1,15 +1,16 @@
 /*
  * Eviction of lanes.
  *
- * When the QP budget is used up and a lane is wanted, the peers' further lanes
- * are given up, least recently used first. Both ends must agree. An idle lane
- * is taken out of use at this end and drained. Then the peer is asked (EVICT).
- * It does the same (CONFIRM), or it uses the lane and keeps it (REFUSE). The QP
- * is destroyed when both ends are done, so no request ever meets a missing QP.
+ * When a lane is needed and the QP budget is used up, lanes other than a
+ * peer's first one are given up, least recently used first. Both ends must
+ * agree. This end takes an idle lane out of use, drains it, and sends EVICT.
+ * The peer does the same and answers CONFIRM, or it uses the lane and answers
+ * REFUSE. The QP is destroyed when both ends are done, so no request ever
+ * meets a missing QP.
  *
- * The control thread chooses, asks and answers. The data path decides whether a
- * lane is idle, and reaps it. The lanes of a process that does not call the
- * library stay until it does.
+ * The control thread chooses lanes and exchanges the messages. Progress
+ * threads decide whether a lane is idle, and reap it. The lanes of a process
+ * that does not call the library stay until it does.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -17,10 +18,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS) /* between two searches */
-#define MRAIL_EVICT_BATCH 4 /* lanes that one search asks for */
+/* least interval between searches */
+#define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)
+#define MRAIL_EVICT_BATCH 4 /* lanes that one search may evict */
 
-/* ---- control side ---- */
+/* ---- control lock ---- */
 
 void mrail_evict_request(mrail_lane_t *lane)
 {
@@ -32,7 +34,7 @@ void mrail_evict_request(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-/* The better one of two lanes to evict; NULL is none. */
+/* Returns the better one of two lanes to evict; NULL means none. */
 static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 {
     if ((a == NULL) || (b == NULL)) {
@@ -43,8 +45,8 @@ static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 
 typedef struct mrail_evict_search {
     mrail_lane_t *lane;   /* the best lane to evict */
-    unsigned num_further; /* evictable lanes */
-    unsigned num_forced;  /* ... of which some must go already */
+    unsigned num_further; /* evictable lanes, in use or not */
+    unsigned num_forced;  /* evictable lanes that must go already */
 } mrail_evict_search_t;
 
 static void mrail_evict_search_peer(mrail_peer_t *peer, int hard, int first,
@@ -87,7 +89,7 @@ static mrail_evict_search_t mrail_evict_search(mrail_engine_t *engine, int hard,
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-                continue; /* the peer returns all of its lanes */
+                continue; /* this peer is returning all of its lanes */
             }
             mrail_evict_search_peer(peer, hard, first, &search);
         }
@@ -106,8 +108,8 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     }
     engine->evict_search_ns = now_ns;
     do {
-        /* The first pass marks lanes as idle; one in use is not idle in the
-         * second pass. */
+        /* Only the first pass updates the idle marks. In a second pass every
+         * lane would look idle. */
         search = mrail_evict_search(engine, hard, num_evicted == 0);
         if ((search.lane == NULL) || (num_evicted == MRAIL_EVICT_BATCH) ||
             (hard && (search.num_forced != 0))) {
@@ -121,7 +123,7 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     return search.num_further != 0;
 }
 
-/* ---- data path ---- */
+/* ---- data-path lock ---- */
 
 static int mrail_list_has_lane(const mrail_list_t *list,
                                const mrail_lane_t *lane)
@@ -136,7 +138,8 @@ static int mrail_list_has_lane(const mrail_list_t *list,
     return 0;
 }
 
-/* 1 if messages of the lane wait for delivery: they keep its buffers. */
+/* Returns 1 if messages of the lane, which keep its buffers, wait for
+ * delivery. */
 static int mrail_lane_has_messages(mrail_engine_t *engine,
                                    const mrail_lane_t *lane)
 {
@@ -151,13 +154,14 @@ static int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->hold, lane);
 }
 
-/* 1 if the peer's messages would have no other lane. */
+/* Returns 1 if the peer's messages would have no other lane. */
 static int mrail_lane_is_last(const mrail_lane_t *lane)
 {
     return lane->am_lane && (lane->peer->num_am == 1);
 }
 
-/* `reading`: bytes in flight of our own last READ. */
+/* Returns 1 if the lane must stay in use. `reading`: bytes in flight of its own
+ * last READ. */
 static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -169,7 +173,8 @@ static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
            mrail_lane_has_messages(peer->engine, lane);
 }
 
-/* 1 if another lane can take over. Lanes that must go do not count. */
+/* Returns 1 if another lane can take over the work. Lanes that must go do not
+ * count. */
 static int mrail_lane_has_successor(const mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -188,19 +193,20 @@ static void mrail_evict_done(mrail_lane_t *lane)
                        __ATOMIC_RELEASE);
 }
 
-/* The lane is in use: it stays, or, if it must go, it takes no new work. */
+/* Keeps a lane that is in use. A lane that must go only gets no new work. */
 static void mrail_evict_keep(mrail_lane_t *lane)
 {
     if (lane->am_inflight != 0) {
-        /* A peer without messages sends no acknowledgement: request one. */
+        /* A peer without messages sends no acknowledgement, so request one. */
         mrail_am_request_ack(lane->peer);
     }
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
-        /* Except for work that no other lane can do. */
+        /* The lane still takes work that no other lane can do. */
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
                          mrail_list_empty(&lane->peer->replay_rma));
-        mrail_peer_refresh(lane->peer); /* another one is the primary lane */
+        mrail_peer_refresh(lane->peer); /* another lane becomes the primary
+                                         * lane */
         return;
     }
     if (lane->evict_remote) {
@@ -218,7 +224,7 @@ static void mrail_evict_keep(mrail_lane_t *lane)
     lane->evict_local = lane->evict_forced = lane->leaving = 0;
 }
 
-/* Takes the lane out of use, or keeps it. Call it again while its bit is in
+/* Takes the lane out of use, or keeps it. Called again while its bit is in
  * evict_mask. */
 static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -228,7 +234,8 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->last_read &= (lane->sched.inflight != 0);
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_evict_keep(lane);
-    } else if (peer->dirty_mask & bit) { /* visible there, then idle */
+    } else if (peer->dirty_mask & bit) { /* make the data visible there
+                                          * before the lane is idle */
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
@@ -240,7 +247,7 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Unsignalled requests may be incomplete: a final, signalled request follows
+/* Unsignalled requests may be incomplete, so a final, signalled request follows
  * them. */
 static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -263,8 +270,8 @@ static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 }
 
 /* The peer's last messages on the lane may still be in the CQ, or wait for
- * another iface. Destroying the QP would take these messages and their buffers
- * away. */
+ * another iface. Destroying the QP too early would lose these messages and
+ * their buffers. */
 static void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -283,7 +290,7 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     /* The next large transfer requests the lane again. */
     peer->requested_slots = 1;
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
-    mrail_ctl_work(peer); /* the peer may have requested a new one already */
+    mrail_ctl_work(peer); /* the peer may have requested a new lane already */
 }
 
 static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
@@ -296,7 +303,7 @@ static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
         mrail_evict_drain(lane, now_ns);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
                mrail_failover_validate(lane, now_ns)) {
-        /* The lane is checked again. */
+        /* The READ is in flight; the next check continues. */
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
         /* The lane may just have come back, and be evicted again. */
         (void)mrail_peer_num_up(peer);

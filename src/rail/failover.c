@@ -1,17 +1,17 @@
 /*
- * Failover: gives up a failed lane and replays what it did not carry.
- * docs/failover.md has the protocol and its invariants.
+ * Failover: gives up a failed lane and replays what it did not deliver.
+ * docs/failover.md describes the protocol and its invariants.
  *
- * Either end may begin. It moves its QP to the error state, so that nothing
- * arrives any more, and the device returns all requests and receive buffers.
- * Then the end answers the peer's FAIL with the number of messages that arrived
- * (CONFIRM). Only when both ends are done is anything replayed, over any lane. So
- * nothing of the old lane can arrive after its replacement. The lane's place is
- * then free for a new epoch.
+ * Either end may begin. It moves its QP to the error state: nothing more
+ * arrives, and the device returns all requests and receive buffers. The end
+ * then answers the peer's FAIL with the number of messages that arrived
+ * (CONFIRM). Replay, over any lane, starts only when both ends are done. Thus
+ * nothing of the old lane can arrive after its replacement. The lane's place
+ * is then free for a new epoch.
  *
- * The control thread requests a failover by fail_mask. The rest runs under the
- * data-path lock and the control lock: on the data path or, while the process
- * computes, on the control thread.
+ * A thread under either lock requests a failover through fail_mask. The rest
+ * runs under the data-path lock and the control lock: on a progress thread or,
+ * while the process computes, on the control thread.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -35,7 +35,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     char address[INET6_ADDRSTRLEN];
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-        return; /* all of its lanes are ending */
+        return; /* all lanes of the peer are ending */
     }
     if (!MRAIL_FAILOVER) {
         mrail_peer_error(peer, cause);
@@ -45,7 +45,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
         return;
     }
     if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
-        level = MRAIL_LOG_DEBUG; /* there may be thousands of lanes */
+        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail at once */
     }
     mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
                    sizeof(address));
@@ -88,8 +88,8 @@ void mrail_failover_check_rails(mrail_engine_t *engine)
     }
 }
 
-/* Nothing new may overtake missing data. A fence must wait, too: its ordered
- * lane may be the one that failed. */
+/* Nothing new may overtake missing data. Fences close their ordered lane, which
+ * may be the one that failed. */
 static void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {
@@ -126,7 +126,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     peer->closing_mask &= ~bit;
     peer->broken_mask |= bit;
     lane->out = 1;
-    lane->last_cqe.is_set = 0;       /* by an eviction */
+    lane->last_cqe.is_set = 0;       /* an eviction may have set it */
     mrail_list_del(&lane->ack_list); /* a reply takes another lane */
     mrail_lane_stop(lane);
     lane->close_ns = mrail_clock_now();
@@ -149,8 +149,9 @@ void mrail_failover_start(mrail_peer_t *peer)
     }
 }
 
-/* A lost device returns nothing. Without its QP it does not read or write for
- * the lane, either. */
+/* Abandons the requests of a lane whose device is lost or whose QP is gone. A
+ * lost device returns nothing. Without the QP, it no longer reads or writes
+ * memory for the lane. */
 static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (((lane->qp != NULL) && (now_ns < lane->close_ns + MRAIL_CLOSE_GRACE)) ||
@@ -163,7 +164,8 @@ static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-/* 1 if the device has returned everything and all completions were handled. */
+/* Returns 1 if the device has returned everything and all completions have been
+ * handled. */
 static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->rail->fatal || (lane->qp == NULL)) {
@@ -176,8 +178,8 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
            mrail_rail_is_drained(lane->rail, &lane->last_cqe);
 }
 
-/* Messages that wait for delivery stay, but return no credit to the lane. Their
- * buffers are missing from the SRQ until they are released. */
+/* Detaches messages that wait for delivery. They stay, but return no credit to
+ * the lane. Their buffers are missing from the SRQ until they are released. */
 static void mrail_failover_disown_list(const mrail_list_t *list,
                                        mrail_lane_t *lane)
 {
@@ -208,7 +210,7 @@ void mrail_failover_disown(mrail_lane_t *lane)
     }
 }
 
-/* Both ends are done with the lane. */
+/* Completes the failover after both ends have closed the lane. */
 static void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -217,9 +219,9 @@ static void mrail_failover_complete(mrail_lane_t *lane)
     mrail_am_take_lost(lane);
     mrail_rma_take_lost(lane);
     mrail_failover_disown(lane);
-    /* An ACK_REQ or its answer may be lost. The request is repeated only now,
-     * when the peer has closed its end, or its answer might be lost there,
-     * too. */
+    /* An ACK_REQ or its answer may be lost. The request is repeated only now
+     * that the peer has closed its end. If it were repeated earlier, the answer
+     * might be lost there again. */
     peer->ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
     peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
@@ -234,7 +236,8 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
 
     if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
-        /* Without a send buffer for the answer: try again at the next check. */
+        /* If no send buffer is free for the answer, the next check tries
+         * again. */
         lane->closed = !lane->confirm_wanted ||
                        (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
                                                lane->peer_request,
@@ -245,7 +248,8 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* The READ belongs to no operation, so no fence or flush waits for it. */
+/* Posts the READ outside any operation, so that no fence or flush waits for
+ * it. */
 static int mrail_failover_post_validation(mrail_lane_t *lane)
 {
     struct ibv_sge sge = {
@@ -308,7 +312,7 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_data_ctl_unlock(peer->engine);
     mrail_rma_finish_arrived(peer);
     if (peer->dead) {
-        return; /* a completion has ended it */
+        return; /* a completion has ended the peer */
     }
     mrail_am_replay(peer);
     mrail_rma_replay(peer, now_ns);

@@ -1,11 +1,11 @@
 /*
  * PUT and GET: operations, split into chunks that the lanes pull.
  *
- * Invariants. An operation is on peer->ops from acceptance to completion, and
- * on peer->uncut while no lane has taken some of its bytes. Every chunk is
+ * Invariants: An operation is in peer->ops from acceptance to completion, and
+ * in peer->uncut while some of its bytes are not posted. Every chunk is
  * signalled, so that each lane's load and rate are known. A chunk that comes
- * back undone stays counted in its operation. The lane, then the peer, lists it
- * until another lane has carried it or the peer fails.
+ * back undone remains counted in its operation. The lane lists it, and later
+ * the peer, until another lane has carried it or the peer fails.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -14,9 +14,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* If no lane has room, the choice is repeated after a completion of the peer, or
- * after this time. Room on a rail also comes from completions of other peers, and
- * mrail_sched_pick() may keep a lane waiting for a while. */
+/* If no lane has room, the choice is repeated after a completion of the peer,
+ * or after this time. The time is needed because completions of other peers
+ * also make room on a rail, and because mrail_sched_pick() may keep a lane
+ * waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
 
 static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
@@ -75,7 +76,7 @@ static void mrail_op_finish(mrail_op_t *op, int status)
                       op->cancelled ? -ECANCELED : status);
 }
 
-/* 0, or the reason why nothing may be posted to the peer. */
+/* Returns 0, or the reason why nothing may be posted to the peer. */
 static int mrail_rma_ready(mrail_ep_t *ep)
 {
     mrail_peer_t *peer = ep->peer;
@@ -87,9 +88,10 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* Not even on the ordered lane of a fence. If that lane fails, the engine
-     * must know whether the operations before the fence arrived. A PUT after
-     * the fence would not show it, although the peer may have seen the PUT. */
+    /* PUTs and GETs must not follow a fence even on its ordered lane. If that
+     * lane failed, the engine could not tell whether the operations before the
+     * fence arrived. A PUT after the fence would not show it, although the peer
+     * may have seen the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -98,7 +100,8 @@ static int mrail_rma_ready(mrail_ep_t *ep)
 
 /* ---- chunks ---- */
 
-/* Scatter-gather list of the operation's `length` bytes at the cursor. */
+/* Fills in a scatter-gather list of the operation's `length` bytes at the
+ * cursor. Returns the number of entries. */
 static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
                              unsigned rail, size_t length, struct ibv_sge *sge)
 {
@@ -159,8 +162,8 @@ static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
                          rail->num_wc == MRAIL_POLL_BATCH);
 }
 
-/* Posts the chunk on the lane, its bytes starting at the cursor: 0, or -EAGAIN
- * if the lane failed and nothing happened. */
+/* Posts the chunk on the lane, with its bytes starting at the cursor. Returns
+ * 0, or -EAGAIN if the lane failed and nothing happened. */
 static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
                             mrail_cursor_t *cursor, mrail_ns_t now_ns)
 {
@@ -177,7 +180,7 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
         (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     wr.send_flags = IBV_SEND_SIGNALED;
     if ((op->kind == MRAIL_OP_PUT) && (chunk->length <= lane->max_inline)) {
-        wr.send_flags |= IBV_SEND_INLINE; /* spares the NIC a DMA read */
+        wr.send_flags |= IBV_SEND_INLINE; /* saves the NIC a DMA read */
     }
     wr.wr.rdma.remote_addr = op->remote_address + chunk->offset;
     wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
@@ -193,7 +196,7 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
         chunk->am_number = lane->am_sent;
     }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
-        --lane->sq_posted; /* no completion will come for it */
+        --lane->sq_posted; /* this request will have no completion */
         mrail_lane_error(lane, "post of a chunk");
         return -EAGAIN;
     }
@@ -211,8 +214,8 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     return 0;
 }
 
-/* 0, or -EAGAIN without memory or on a failed lane; the operation is
- * unchanged. */
+/* Posts the next `length` bytes of the operation. Returns 0. Returns -EAGAIN,
+ * with the operation unchanged, if memory is short or the lane has failed. */
 static int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                             mrail_ns_t now_ns)
 {
@@ -249,7 +252,7 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Posts the whole operation on one lane: 1 if there was room. */
+/* Posts the whole operation on one lane. Returns 1 if there was room. */
 static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -266,8 +269,8 @@ static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
-/* Posts as many chunks as the lanes have room for: 1 if the operation is
- * completely posted. */
+/* Posts as many chunks as the lanes have room for. Returns 1 if the operation
+ * is completely posted. */
 static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -355,7 +358,8 @@ static void mrail_rma_read_done(mrail_lane_t *lane, int status)
     }
 }
 
-/* Before mrail_sched_done(), which moves the time of the last completion. */
+/* Must precede mrail_sched_done(), which updates the time of the last
+ * completion. */
 static void mrail_rma_count_work(const mrail_chunk_t *chunk, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -391,15 +395,15 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
-        /* Nobody wants a cancelled operation replayed. The control lock may be
-         * held here: it finishes later. */
+        /* A cancelled operation is not replayed. It finishes later, because the
+         * control lock may be held here. */
         mrail_list_add_tail(chunk->op->cancelled ? &lane->peer->arrived
                                                  : &lane->lost,
                             &chunk->list);
         return;
     }
-    /* Unposted work waits until all rails were polled: a good choice needs the
-     * load of all lanes. */
+    /* Unposted work waits until all rails have been polled, because a good
+     * choice needs the load of all lanes. */
     mrail_chunk_finish(chunk);
 }
 
@@ -413,7 +417,8 @@ void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Sorted by operation: work behind a fence comes last. */
+/* Inserts the chunk sorted by operation, so that work behind a fence comes
+ * last. */
 static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
 {
     mrail_list_t *pos = &peer->replay_rma;
@@ -426,7 +431,8 @@ static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
     mrail_list_insert_before(pos, &chunk->list);
 }
 
-/* The data of a READ may be lost, though the peer has seen the request. */
+/* A READ has not arrived even if the peer has seen the request, because its
+ * data may be lost. */
 static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 {
     return (chunk->op->kind == MRAIL_OP_VISIBLE) ||
@@ -435,9 +441,10 @@ static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 }
 
 /*
- * The peer's QP takes nothing any more. So written data is visible, and other
- * data can be written again. The exception is data that a later message proves
- * to be there: the peer may use that memory for something else since then.
+ * The peer's QP accepts nothing more. WRITEs that completed are therefore
+ * visible, and the others can be replayed. A WRITE that a later message proves
+ * delivered must not be replayed, because the peer may since have reused the
+ * memory.
  */
 void mrail_rma_take_lost(mrail_lane_t *lane)
 {
@@ -455,7 +462,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
 }
 
-/* A completion may end the peer, and its mrail_rma_fail() empties the list. */
+/* A completion may end the peer; mrail_rma_fail() then empties the list. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer)
 {
     while (!mrail_list_empty(&peer->arrived)) {
@@ -469,7 +476,7 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer)
 
 /* ---- operations that fail alone ---- */
 
-/* A PUT without a completion fails the flush that covers it. */
+/* Fails the flushes that cover a PUT without a completion. */
 static void mrail_rma_reject_flushes(const mrail_op_t *op)
 {
     mrail_flush_t *flush;
@@ -515,7 +522,7 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
         peer->uncut_bytes -= op->left;
         op->left = 0;
     }
-    /* The failed lane completes those that are still in flight. */
+    /* The failed lane completes the chunks that are still in flight. */
     mrail_list_for_each_safe(chunk, tmp, &peer->replay_rma, mrail_chunk_t,
                              list) {
         if (chunk->op == op) {
@@ -595,7 +602,7 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* The operation belongs to no caller; the flush that waits counts it. */
+    /* The operation belongs to no caller. The flush that waits counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (flush != NULL) {
@@ -608,8 +615,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
     return 0;
 }
 
-/* 1 if the lane is neither in use nor ended: it is held and will become one of
- * these. */
+/* Returns 1 if the lane is neither in use nor ended. It is held, and will
+ * become one of these. */
 static int mrail_lane_is_away(const mrail_lane_t *lane)
 {
     return (lane != NULL) &&
@@ -621,11 +628,11 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns)
 {
-    (void)mrail_peer_num_up(peer); /* the present number */
+    (void)mrail_peer_num_up(peer); /* picks up lanes that came up */
     if (!flush->last_stage) {
         flush->last_stage = 1;
-        /* Also slots where another flush has posted a READ: its completion is
-         * not reported here. */
+        /* This includes slots where another flush has posted a READ, because
+         * that completion is not reported here. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
     for (unsigned slot = 0; (flush->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
@@ -678,7 +685,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
 
 /* ---- cancellation ---- */
 
-/* Chunks that no device has any more. */
+/* Drops chunks of the endpoint that no device holds. */
 static void mrail_rma_drop_of(mrail_engine_t *engine, mrail_list_t *chunks,
                               uint64_t ep_id)
 {
@@ -703,13 +710,13 @@ static void mrail_op_cancel(mrail_op_t *op)
         op->left = 0;
     }
     op->cancelled = 1;
-    op->peer->pump_ns = 0; /* there is room for others now */
+    op->peer->pump_ns = 0; /* other operations have room now */
     op->unpack = NULL;
     if (op->pending == 0) {
         mrail_op_close(op);
         mrail_done_defer(peer->engine, &op->done, -ECANCELED);
     } else if ((op->bounce != NULL) && (op->done.comp == NULL)) {
-        op->done.ep_id = 0; /* the user has no part in it */
+        op->done.ep_id = 0; /* the user does not wait for it */
     }
 }
 
@@ -812,7 +819,8 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                            rkey, comp);
 }
 
-/* An operation through a registered buffer of the engine; NULL with *ret_p. */
+/* Prepares an operation that uses a registered buffer of the engine. Returns
+ * NULL, with the error in *ret_p, on failure. */
 static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
                                     mrail_pool_t *pool, void *comp, int *ret_p)
 {
@@ -826,8 +834,8 @@ static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
     }
     *ret_p = -EAGAIN;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
-        return NULL; /* the lanes are full: no more buffers for waiting
-                      * operations */
+        return NULL; /* the lanes are full; waiting operations must not take
+                      * more buffers */
     }
     tx = mrail_tx_get(pool);
     if (tx == NULL) {
@@ -931,7 +939,7 @@ int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
     return ret;
 }
 
-/* The operation of that id; NULL: it is complete. */
+/* Returns the operation of that id, or NULL if it is complete. */
 static mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id)
 {
     mrail_op_t *op;
@@ -957,12 +965,12 @@ static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
     get->done = 1;
 }
 
-/* Time for a get_short, after which other threads come first. */
+/* After this time, a get_short ends if another thread waits for the lock. */
 #define MRAIL_GET_SHORT_LIMIT (25 * MRAIL_NS_PER_MS)
 
-/* 1 if the data may need more than this thread. Failover needs the control
- * thread and, in a callback, the end of the callback. Only the control thread
- * detects a stalled lane. */
+/* Returns 1 if this thread alone may not be able to complete the READ. Failover
+ * needs the control thread and, in a callback, the end of the callback. Only
+ * the control thread detects a stalled lane. */
 static int mrail_get_short_must_end(const mrail_peer_t *peer,
                                     mrail_ns_t start_ns)
 {
@@ -976,7 +984,7 @@ static int mrail_get_short_must_end(const mrail_peer_t *peer,
            (mrail_clock_now() >= start_ns + MRAIL_GET_SHORT_LIMIT);
 }
 
-/* 0, -EAGAIN or -ECONNRESET. */
+/* Returns 0, -EAGAIN or -ECONNRESET. */
 static int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
                                 const mrail_get_short_t *get)
 {
@@ -997,8 +1005,9 @@ static int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
     return 0;
 }
 
-/* The UCT interface requires this wait, which is one round trip. Messages that
- * arrive meanwhile wait in the inbox: callbacks are not allowed here. */
+/* The UCT interface requires this function to wait, for one round trip.
+ * Messages that arrive in the meantime wait in the inbox, because callbacks are
+ * not allowed here. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey)
 {
@@ -1020,7 +1029,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
         }
         goto out;
     }
-    op->done.iface = NULL; /* completes without its iface's progress */
+    op->done.iface = NULL; /* completes without progress of its iface */
     op->unpack = mrail_get_short_unpack;
     op->unpack_arg = &get;
     id = ep->peer->op_next;
