@@ -20,7 +20,7 @@ _Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
 _Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
 _Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
 
-/* Registers a chunk of buffers and writes the constant parts of each. */
+/* Registers a chunk of buffers and writes the constant parts of each buffer. */
 static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
                                void *base, size_t length, void **priv_p)
 {
@@ -196,7 +196,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     mrail_pool_cleanup(&engine->flush_pool);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* The SRQ goes with its rail; then its buffers can be freed. */
+        /* The SRQ must be destroyed before its buffers are freed. */
         ibv_destroy_srq(engine->rails[i].srq);
         engine->rails[i].srq = NULL;
         mrail_rail_free_buffers(&engine->rails[i]);
@@ -221,7 +221,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
 }
 
 /* Allocates the first send buffers of each size. Without them every operation
- * would return -EAGAIN for ever. */
+ * would return -EAGAIN forever. */
 static int mrail_engine_first_buffers(mrail_engine_t *engine)
 {
     mrail_pool_t *const pools[] = {&engine->tx_small, &engine->tx_big};
@@ -240,7 +240,7 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
     return ret;
 }
 
-/* A child of fork() must not take pages away that a device reads and writes.
+/* A child of fork() must not take away pages that a device reads and writes.
  * Kernels before 5.12 need this call before any registration, and the variable
  * for registrations of huge pages. Later kernels need neither. Source:
  * ibv_fork_init(3). */
@@ -273,7 +273,7 @@ static int mrail_engine_init(mrail_engine_t *engine,
     engine->cookie = random[1];
     mrail_rng_init(&engine->rng, random[2]);
     engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
-    /* Processes with one peer each must not all take the first rail. */
+    /* Processes with one peer each must not all use the first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
     engine->rx_stride =
         MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM + config->seg_size, 64) * 64;
@@ -445,7 +445,7 @@ unsigned mrail_rails_now(mrail_rail_now_t *rails)
     return count;
 }
 
-/* Bytes of a work queue entry and of a completion on common NICs; verbs reports
+/* Bytes of a work queue entry and of a completion on common NICs. Verbs reports
  * only the depths. */
 #define MRAIL_SQ_ENTRY 192
 #define MRAIL_CQ_ENTRY 64

@@ -1,4 +1,4 @@
-/* Endpoints: thin handles on a peer. */
+/* Endpoints: thin handles for a peer. */
 #include "config.h"
 #include "rail/engine.h"
 #include "rail/discovery.h"
@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every peer needs a QP. The process itself needs one only if it sends to
- * itself here; usually another transport does that. Control lock held. */
+/* Returns 1 if the QP budget has room for the peer. Every peer needs a QP. The
+ * process itself needs one only if it sends to itself here; usually another
+ * transport does that. Control lock held. */
 static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
 {
     unsigned peers = engine->num_peers - engine->num_dead;
@@ -21,8 +22,9 @@ static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
     return (id == engine->id) || (peers < engine->config.max_qps);
 }
 
-/* A subnet that lets a rail of the peer pair with one of ours, if there is one.
- * The peer's address does not tell how many bits form its subnet. */
+/* Returns a subnet that lets a rail of the peer pair with a local rail, if
+ * there is one. The peer's address does not say how many bits form its
+ * subnet. */
 static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
                                      const uint8_t gid[16])
 {
@@ -55,9 +57,10 @@ static void mrail_ep_learn_boots(mrail_peer_t *peer,
     peer->num_boots = 1 + iface->num_more;
 }
 
-/* The peer behind an address; data-path lock and control lock held. A process
- * that said BYE returns with a new id, so its id stays failed. -EDQUOT: there is no QP for
- * the peer; reported here, the caller can fail with a clear error. */
+/* Finds or creates the peer of an address. A process that said BYE returns
+ * with a new id, so its old id stays failed. -EDQUOT: no QP is left for the
+ * peer. Reporting it here lets the caller fail with a clear error. Both
+ * locks held. */
 static int mrail_ep_find_peer(mrail_engine_t *engine,
                               const mrail_wire_device_addr_t *device,
                               const mrail_wire_iface_addr_t *iface,

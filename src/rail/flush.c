@@ -2,13 +2,16 @@
  * Flush and fence.
  *
  * Data that one NIC has acknowledged may become visible later than a message
- * that arrives through another NIC. So "complete at the target" takes three
- * steps. Every earlier operation has its completion. On every lane that has
- * written since, a READ on the same QP follows the writes and pushes them out.
- * The software of the peer has acknowledged the active messages.
+ * that arrives through another NIC. Operations are therefore complete at the
+ * target only when three conditions hold:
+ * - Every earlier operation has its completion.
+ * - On every lane that has written since the previous flush or fence, a READ
+ *   has
+ * completed. It follows the writes on the same QP and pushes them out.
+ * - The software of the peer has acknowledged the active messages.
  *
- * A fence needs the first two steps, and nothing may be posted before they are
- * done. The exception is messages on the only lane with work, where the QP
+ * A fence needs the first two conditions, and holds back all posts until they
+ * are met. The exception is messages on the only lane with work, where the QP
  * keeps the order.
  *
  * A flush of a cancelled endpoint waits only for operations of the endpoint
@@ -21,7 +24,7 @@
 #include <errno.h>
 
 /* Delay of the first POLL, within which a polling peer acknowledges, and
- * interval of repeats, since a datagram may be lost. */
+ * interval of repeats, which are needed because a datagram may be lost. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 #define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)
 
@@ -81,16 +84,17 @@ static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *flush,
     mrail_pool_put(&peer->engine->flush_pool, flush);
 }
 
-/* 1 if all operations up to op_id are complete. */
+/* Returns 1 if all operations up to op_id are complete. */
 static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
 {
     return mrail_list_empty(&peer->ops) ||
            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
 }
 
-/* A computing peer does not poll its lanes, so it does not see the ACK_REQ. A
- * POLL wakes its control thread, which polls and acknowledges. Silence is no
- * failure: a debugger may have stopped the process. */
+/* Requests a poll from the peer with POLL. A computing peer does not poll its
+ * lanes, so it does not see the ACK_REQ; its control thread then polls and
+ * acknowledges. Silence is not a failure, because a debugger may have stopped
+ * the process. */
 static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
                                   mrail_ns_t now_ns)
 {
@@ -105,7 +109,7 @@ static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
     flush->poll_ns = now_ns + MRAIL_FLUSH_POLL_AGAIN;
     mrail_data_ctl_lock(engine);
     if (peer->state != MRAIL_PEER_KNOWN) {
-        /* It has no control channel any more. */
+        /* The peer no longer has a control channel. */
     } else if (mrail_ctl_send_plain(peer, MRAIL_CTL_POLL, ++engine->ctl_seq,
                                     flush->num_polls) == -EAGAIN) {
         flush->poll_ns = now_ns + MRAIL_CTL_NO_BUFFER;
@@ -140,7 +144,7 @@ static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
     return 1;
 }
 
-/* The first complete flush; NULL: none. */
+/* Returns the first complete flush; NULL: there is none. */
 static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
@@ -154,8 +158,8 @@ static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
     return NULL;
 }
 
-/* Starts from the beginning after each completion: a completion may fence or
- * flush the peer, come here again, and finish any other flush. */
+/* Starts from the beginning after each completion. The completion may fence or
+ * flush the peer, call this function again, and finish any other flush. */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_flush_t *flush;
@@ -227,7 +231,8 @@ void mrail_flush_cancel(mrail_ep_t *ep)
 
 /* ---- fence ---- */
 
-/* The only lane with work, if there is exactly one and it is in use. */
+/* Returns the only lane with work. Returns NULL unless there is exactly one and
+ * it is in use. */
 static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
@@ -276,7 +281,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     ++peer->engine->counters.fences;
     if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->ordered_lane_closed =
-            1; /* not even the ordered lane of an earlier fence */
+            1; /* not even on the ordered lane of an earlier fence */
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {
@@ -322,7 +327,8 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
            mrail_list_empty(&peer->flushes_pending);
 }
 
-/* Adds the peer to the group: 0 (nothing to wait for), 1 or -EAGAIN. */
+/* Adds the peer to the group. Returns 0 if there is nothing to wait for, 1, or
+ * -EAGAIN. */
 static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
 {
     mrail_flush_t *flush;
@@ -342,7 +348,7 @@ static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
     return 1;
 }
 
-/* `ep_id`: of the only member, or 0. */
+/* Allocates a group. `ep_id`: endpoint of the only member, or 0. */
 static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
                                             uint64_t ep_id, void *comp)
 {
@@ -355,13 +361,13 @@ static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
         group->done.kind = MRAIL_DONE_FLUSH;
         group->done.status = 0;
         mrail_list_init(&group->done.list);
-        group->count = 1; /* held by the caller, so that it does not end too
-                           * soon */
+        group->count = 1; /* held by the caller, so that the group does not
+                           * end too soon */
     }
     return group;
 }
 
-/* Ends the caller's hold on the group. A group without members is dropped. */
+/* Releases the caller's hold on the group. Frees a group without members. */
 static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
                              int members)
 {
@@ -376,8 +382,8 @@ static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
     return -EINPROGRESS;
 }
 
-/* 1 if a pending flush covers everything sent so far. A caller that only polls
- * then needs no other flush. */
+/* Returns 1 if a pending flush covers everything sent so far. A caller that
+ * only polls then needs no other flush. */
 static int mrail_peer_is_flushing(const mrail_peer_t *peer)
 {
     const mrail_flush_t *last;
@@ -391,7 +397,7 @@ static int mrail_peer_is_flushing(const mrail_peer_t *peer)
            (last->op_id + 1 == peer->op_next);
 }
 
-/* 1 if a flush of the endpoint is pending. */
+/* Returns 1 if a flush of the endpoint is pending. */
 static int mrail_ep_has_flush(const mrail_ep_t *ep)
 {
     const mrail_flush_t *flush;
@@ -405,7 +411,8 @@ static int mrail_ep_has_flush(const mrail_ep_t *ep)
     return 0;
 }
 
-/* 1 if a completion of the endpoint waits for its iface's progress call. */
+/* Returns 1 if a completion of the endpoint waits for its iface's progress
+ * call. */
 static int mrail_ep_has_done(const mrail_ep_t *ep)
 {
     const mrail_done_t *done;
@@ -418,8 +425,8 @@ static int mrail_ep_has_done(const mrail_ep_t *ep)
     return 0;
 }
 
-/* A flush of a cancelled endpoint: ends after its operations and its earlier
- * flushes. */
+/* Flushes a cancelled endpoint. The flush ends after the endpoint's operations
+ * and earlier flushes. */
 static int mrail_ep_flush_cancelled(mrail_ep_t *ep, void *comp)
 {
     mrail_engine_t *engine = ep->iface->engine;
@@ -500,8 +507,8 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp)
         mrail_pool_put(&iface->engine->groups, group);
         goto out;
     }
-    /* Out of memory: nobody waits for the members that were already added. They
-     * finish by themselves, and the caller tries again. */
+    /* Out of memory: the members that were already added finish without a
+     * callback, and the caller tries again. */
     if (ret < 0) {
         group->done.comp = NULL;
         mrail_group_close(iface, group, members);

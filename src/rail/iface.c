@@ -1,4 +1,4 @@
-/* Ifaces: entry of the callers, inboxes, and progress over the CQs. */
+/* Ifaces: entry of callers, inboxes, and progress over the CQs. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -84,15 +84,16 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
 
-    /* Further completions of a lane that is already given up are ignored. */
+    /* Further completions of a lane that was already given up are ignored. */
     if (!(peer->broken_mask & (1ull << lane->slot)) &&
         !__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
         mrail_failover_request(lane, cause);
     }
 }
 
-/* Errors that another lane would repeat, such as a key that is not valid. "Local QP operation error" is not one:
- * rdma_rxe reports it if it finds no route. */
+/* Returns 1 for errors that another lane would repeat, for example because a
+ * key is not valid. "Local QP operation error" is not one of them: rdma_rxe
+ * reports it if it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
     switch (status) {
@@ -116,7 +117,7 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     if (wc->wr_id & MRAIL_WR_MARKER) {
         lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
         if (MRAIL_UNLIKELY(lane == NULL)) {
-            return; /* of a QP that is gone */
+            return; /* the QP of this lane is gone */
         }
         lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
         chunk = NULL;
@@ -128,7 +129,7 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
         ++engine->counters.cqe_errors;
         if (!mrail_status_is_final(wc->status)) {
-            /* Other lanes take its work. */
+            /* Other lanes take over the work. */
         } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
             mrail_rma_reject(chunk->op, ibv_wc_status_str(wc->status));
         } else {
@@ -145,9 +146,9 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     }
 }
 
-/* Of several rails, one without completions for this many polls is polled only
- * every eighth time. An empty poll costs time, and a small message uses one
- * rail. */
+/* With several rails, a rail without completions for this many polls is polled
+ * only every eighth time. An empty poll costs time, and a small message uses
+ * only one rail. */
 #define MRAIL_RAIL_IDLE_POLLS 512
 
 static int mrail_rail_skip(mrail_rail_t *rail, int only)
@@ -159,7 +160,8 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
-/* This rail delivers no completions any more: the next check fails it over. */
+/* Notes that this rail delivers no more completions. The next check fails it
+ * over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     if (!__atomic_exchange_n(&rail->cq_failed, 1, __ATOMIC_RELAXED)) {
@@ -183,8 +185,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
                 mrail_engine_cq_error(engine, rail);
             }
             ++rail->idle;
-            /* A partial batch of buffers is posted when there is no other
-             * work. */
+            /* Without other work, a partial batch of buffers is posted. */
             mrail_rx_flush(engine, index);
             return 0;
         }
@@ -232,7 +233,8 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_control_thread_wake(engine);
 }
 
-/* An endpoint whose failure is not known to its user; NULL: none. */
+/* Returns an endpoint whose failure was not reported to its user; NULL: there
+ * is none. */
 static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
 {
     mrail_ep_t *ep;
@@ -246,7 +248,8 @@ static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
     return NULL;
 }
 
-/* The callback may destroy any endpoint, so each search starts anew. */
+/* The callback may destroy any endpoint, so each search starts from the
+ * beginning. */
 static void mrail_iface_tell_failed(mrail_iface_t *iface)
 {
     mrail_ep_t *ep;
@@ -254,15 +257,15 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     iface->has_rejected = 0;
     while ((ep = mrail_iface_next_failed(iface)) != NULL) {
         ep->failure_reported = 1;
-        /* A regular BYE is no failure. */
+        /* A regular BYE is not a failure. */
         if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
             iface->params.ep_failed(iface->params.arg, ep, ep->failed);
         }
     }
 }
 
-/* ep_failed runs before the operations fail: an MPI library ends the job at the
- * first failed operation, and the callback has the reason. */
+/* Runs ep_failed before the operations fail: an MPI library ends the job at the
+ * first failed operation, and the callback reports the reason. */
 static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
 {
     if (mrail_peer_try_end(peer)) {
@@ -304,7 +307,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             mrail_flush_check(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !in_callback &&
-            !peer->dead) { /* a completion may just have ended it */
+            !peer->dead) { /* a completion may just have ended the peer */
             mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
@@ -319,7 +322,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
 {
     mrail_iface_t *outer = engine->current;
-    mrail_ns_t now_ns = 0; /* read once, and only if needed */
+    mrail_ns_t now_ns = 0; /* read at most once */
 
     engine->current = current;
     engine->num_events = 0;
@@ -395,7 +398,8 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     iface->seen_changes =
         __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
     called = iface->num_called;
-    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* before its operations fail */
+    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* reported before its
+                                                * operations fail */
         mrail_iface_tell_failed(iface);
     }
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
@@ -421,7 +425,7 @@ uint64_t mrail_iface_activity(const mrail_iface_t *iface)
     return iface->seen_events + iface->seen_changes;
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 int mrail_iface_create(mrail_engine_t *engine,
                        const mrail_iface_params_t *params,
@@ -444,8 +448,8 @@ int mrail_iface_create(mrail_engine_t *engine,
     others = engine->num_ifaces++;
     pthread_mutex_unlock(&engine->ctl_lock);
     if (others != 0) {
-        /* Waits for a thread under the data-path lock, which may want the
-         * control lock there. */
+        /* Waits for a thread that holds the data-path lock and may need the
+         * control lock, so the control lock must not be held here. */
         mrail_data_lock_share(&engine->data_lock);
     }
     pthread_mutex_lock(&engine->ctl_lock);
@@ -469,7 +473,8 @@ int mrail_iface_create(mrail_engine_t *engine,
     return 0;
 }
 
-/* Pending operations of the iface complete without a callback. */
+/* Detaches the iface's pending operations, which then complete without a
+ * callback. */
 static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
 {
     mrail_flush_t *flush;
@@ -503,7 +508,8 @@ void mrail_iface_destroy(mrail_iface_t *iface)
 
         mrail_list_del(&done->list);
         done->comp = NULL;
-        if (done->kind == MRAIL_DONE_OP) { /* nor is its memory written */
+        if (done->kind == MRAIL_DONE_OP) { /* its memory must not be written
+                                            * either */
             MRAIL_CONTAINER_OF(done, mrail_op_t, done)->unpack = NULL;
         }
         mrail_done_run(engine, done);
@@ -534,8 +540,8 @@ size_t mrail_device_addr_size(const mrail_engine_t *engine)
     return MRAIL_DEVICE_ADDR_SIZE;
 }
 
-/* The rail that receives first messages. It rotates over the processes of a
- * node, so that their HELLOs do not all arrive on the first rail. */
+/* Returns the rail that receives first messages. It rotates over the processes
+ * of a node, so that their HELLOs do not all arrive on the first rail. */
 static unsigned mrail_boot_rail(const mrail_engine_t *engine)
 {
     return (unsigned)(engine->id % engine->num_rails);

@@ -13,7 +13,7 @@
 
 static const struct {
     const char *name;
-    unsigned from; /* bits of the possible previous states */
+    unsigned from; /* bits of the legal previous states */
 } lane_states[MRAIL_LANE_STATES] = {
 #define FROM(_s) (1u << MRAIL_LANE_##_s)
     [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
@@ -72,12 +72,12 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     if (wr->send_flags & IBV_SEND_SIGNALED) {
         lane->unsignalled = 0;
     }
-    ++lane->sq_posted; /* the marker names the position before it */
+    ++lane->sq_posted; /* the marker names the position before this request */
     ret = ibv_post_send(lane->qp, wr, &bad);
     return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
 }
 
-/* Makes `count` receive buffers and posts them to the rail's SRQ. */
+/* Creates `count` receive buffers and posts them to the rail's SRQ. */
 static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
                                    unsigned count)
 {
@@ -102,7 +102,7 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_rail_explain(rail->attr.device, count * stride, errno);
         goto err_free_base;
     }
-    /* From here on the device may hold some buffers: the chunk stays. */
+    /* From here on the device may hold some buffers, so the chunk stays. */
     chunk->next = rail->chunks;
     rail->chunks = chunk;
     for (unsigned i = 0; i < count; ++i) {
@@ -174,7 +174,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->am_received = 0;
 }
 
-/* Chunks are few and large: lanes without active messages need fewer
+/* Chunks are few and large, so lanes without active messages need fewer
  * entries. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
@@ -185,8 +185,8 @@ static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
 }
 
 /* Reserves a buffer for each message that the peer may send now. If the SRQ is
- * too small for all lanes, the last ones share the buffers of the others, and the
- * NIC retries a message that finds none (RNR). */
+ * too small for all lanes, the last ones share the buffers of the others. The
+ * NIC retries a message that finds no buffer (RNR). */
 static int mrail_lane_reserve_buffers(mrail_engine_t *engine,
                                       mrail_lane_t *lane)
 {
@@ -336,7 +336,8 @@ static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-/* The peer's device ends the QP on more READs at a time than it answers. */
+/* Limits the READs in flight to the number that the peer's device answers at a
+ * time. The device ends the QP if there are more. */
 static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane,
                              const mrail_wire_lane_t *remote)
 {

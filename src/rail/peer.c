@@ -63,8 +63,8 @@ void mrail_peer_free(mrail_peer_t *peer)
     free(peer);
 }
 
-/* Small messages use up[0], so a lane that takes no new work is not the first one
- * if there is another lane for messages. */
+/* Puts a lane that takes new work at up[0], which small messages use, if there
+ * is another lane for messages. */
 static void mrail_peer_choose_primary(mrail_peer_t *peer)
 {
     for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {
@@ -79,8 +79,8 @@ static void mrail_peer_choose_primary(mrail_peer_t *peer)
     }
 }
 
-/* The smallest length for which the time on the wire, length / rate, exceeds the
- * time of processing, cost + length / copy rate. */
+/* Returns the smallest length for which the time on the wire, length / rate,
+ * exceeds the processing time, cost + length / copy rate. */
 static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
 {
     double rate, bytes;
@@ -104,7 +104,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
 
     if (peer->dead) {
-        return; /* a lane that came up too late */
+        return; /* the lane came up too late */
     }
     peer->seen_mask = mask;
     peer->pump_ns = 0;
@@ -156,8 +156,8 @@ void mrail_peer_activate(mrail_peer_t *peer)
     }
 }
 
-/* 1 if the devices have returned all work requests: until then they may read or
- * write the memory of pending operations. A lost device returns nothing; its
+/* Returns 1 if the devices have returned all work requests. Until then they may
+ * access the memory of pending operations. A lost device returns nothing; its
  * QPs end before the operations do. */
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
@@ -172,8 +172,8 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
     return 1;
 }
 
-/* For a QP in error: when this final request completes, all requests before it
- * are complete, also unsignalled successful ones. */
+/* The request must be the last on a QP in the error state: when it completes,
+ * all earlier requests are complete, including unsignalled successful ones. */
 void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {
@@ -188,10 +188,11 @@ void mrail_lane_drain(mrail_lane_t *lane)
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
-        --lane->sq_posted; /* no completion will come for it */
+        --lane->sq_posted; /* this request will have no completion */
         lane->drained = 0;
-        /* A device that takes no request in this state still returns chunks, which
-         * are all signalled. Other requests use only memory of the engine. */
+        /* A device that takes no request in this state still returns chunks,
+         * which are all signalled. Other requests use only memory of the
+         * engine. */
         if (mrail_list_empty(&lane->flying)) {
             lane->sq_done = lane->sq_posted;
         }
@@ -233,7 +234,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         const mrail_lane_t *lane = peer->lanes[slot];
 
-        /* Also a suspect lane, whatever its state on the control side. */
+        /* This includes a suspect lane, whatever its control state is. */
         if ((lane != NULL) && (lane->qp != NULL) &&
             ((lane->state == MRAIL_LANE_UP) ||
              (lane->sq_posted != lane->sq_done))) {
@@ -243,8 +244,8 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        /* Also the QP of a lane that is not up yet: nothing more may arrive
-         * there. */
+        /* This includes the QP of a lane that is not up yet, because nothing
+         * more may arrive there. */
         if ((lane == NULL) ||
             ((lane->qp == NULL) && !(peer->seen_mask & (1ull << slot)))) {
             continue;
@@ -266,7 +267,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     }
 }
 
-/* The QPs go to others now. The devices have returned everything. */
+/* Frees the QPs for other peers. The devices have returned everything. */
 static void mrail_peer_end_lanes(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -285,7 +286,8 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
                 mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
             }
             mrail_lane_end(engine, lane);
-            /* Chunks that a lost device, or one without the QP, has kept. */
+            /* A lost device, or a device without the QP, has kept these
+             * chunks. */
             mrail_rma_abandon(lane, mrail_clock_now());
         }
     }
@@ -296,7 +298,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* 1 if destroying the QPs would lose completions. */
+/* Returns 1 if destroying the QPs would lose completions. */
 static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
     int has = 0;
@@ -372,7 +374,8 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
-/* Undelivered messages stay. Their buffers return without a credit. */
+/* Detaches undelivered messages, which stay. Their buffers return without a
+ * credit. */
 static void mrail_peer_disown(const mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -419,8 +422,8 @@ static void mrail_peer_drop(mrail_peer_t *peer)
     mrail_peer_free(peer);
 }
 
-/* A peer that was given up gets no BYE. If it lives, it must learn of a
- * failure, which its own probes detect; a BYE would look like a regular end. */
+/* A peer that was given up gets no BYE. If it is alive, it must learn of a
+ * failure, which its own probes detect. A BYE would look like a regular end. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
@@ -429,7 +432,8 @@ void mrail_peer_reap(mrail_engine_t *engine)
     mrail_data_ctl_lock(engine);
     mrail_list_for_each_safe(peer, tmp, &engine->ended, mrail_peer_t, ended) {
         if (!mrail_list_empty(&peer->eps)) {
-            mrail_list_del(&peer->ended); /* until the last one is gone */
+            mrail_list_del(&peer->ended); /* freed when its last endpoint is
+                                           * gone */
         } else {
             mrail_peer_drop(peer);
         }

@@ -1,45 +1,49 @@
 /*
- * Stall detection and keepalive. A path that loses packets raises no event, and
- * the NIC's own timers may take seconds.
+ * Stall detection and keepalive. A path that loses packets raises no event,
+ * and the NIC's own timers may take seconds.
  *
- * While work is outstanding, the control thread checks all lanes at every tick.
- * READs and WRITEs have completions. Messages have none: if they stay
- * unacknowledged for a tick, one small READ follows them.
+ * While work is outstanding, the control thread checks all lanes at every
+ * tick. READs and WRITEs have completions, but messages have none. If they
+ * stay unacknowledged for a tick, one small READ follows them.
  *
  * A lane with work in flight and no completion for a while raises STALLED for
- * its path (paths.c), which must then answer a probe. If it does, the lane is
- * slow, or its QP gets no answers. It raises QP_STALLED if nothing completed
- * for long, and requests of other lanes to the peer completed. Idle lanes get a
- * READ for this comparison.
+ * its path (paths.c), which must then answer a probe. If it does, either the
+ * lane is slow, or its QP gets no answers. The lane raises QP_STALLED if
+ * nothing completed for a long time while requests of other lanes to the peer
+ * did. Idle lanes get a READ for this comparison.
  *
  * Work on a slow path takes longer than a tick. The measured rate of the lane
- * says how long: suspicion waits for a multiple of that, and probes of that path
- * have this time for their answers.
+ * says how long. Suspicion waits for a multiple of that time, and probes of
+ * that path have this time for their answers.
  *
  * A process that only waits sends nothing. A peer without any request for
- * KEEPALIVE_INTERVAL gets one small READ: a NIC answers a READ for a process
- * that computes, or that a debugger has stopped.
+ * KEEPALIVE_INTERVAL gets one small READ. A NIC answers a READ even for a
+ * process that computes, or that a debugger has stopped.
  *
- * Data-path lock and control lock held.
+ * All functions: data-path lock and control lock held.
  */
 #include "config.h"
 #include "rail/ctl.h"
 
-#define STALL_STILL 3u /* ticks without a completion that are suspicious */
+#define STALL_STILL 3u /* ticks without a completion that make a path suspect */
 #define STALL_STILL_MAX 96u
-/* The rate of a lane may drop by this factor without a fault: other flows have
- * come onto its path. */
+/* The rate of a lane may drop by this factor without a fault, because other
+ * flows may have joined its path. */
 #define STALL_SLOWER 4u
-/* Time for an answer on a lane that has not completed anything yet: its path may
- * be full. */
+/* Time allowed for an answer on a lane that has not completed anything yet: its
+ * path may be full. */
 #define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
-#define STALL_COMPARE 40u /* ... after which other lanes are checked, */
-#define STALL_STUCK 48u   /* ... and the lane is stuck if they answer */
-#define STALL_FRESH 8u    /* ticks for which a completion counts as recent */
-#define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
+/* ticks without a completion after which other lanes are checked */
+#define STALL_COMPARE 40u
+/* ticks without a completion after which the lane is stuck, if others answer */
+#define STALL_STUCK 48u
+#define STALL_FRESH 8u /* ticks for which a completion counts as recent */
+/* time since the last suspicion that resets `stalls` */
+#define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
 
-/* Messages without a known fate, at the peer or lost: 1 if there are some. */
+/* Sends a READ after messages that stay unacknowledged. Returns 1 if there were
+ * messages that no READ had followed. */
 static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am_sent);
@@ -55,7 +59,8 @@ static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-/* The network causes a drop in throughput only while work is outstanding. */
+/* Adds up stalled and idle time. A drop in throughput is the network's fault
+ * only while work is outstanding. */
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
@@ -72,7 +77,8 @@ static int mrail_stall_is_usable(const mrail_lane_t *lane)
            (lane->validation == MRAIL_PATH_VALIDATION_NONE);
 }
 
-/* Idle lanes have no completions of their own. */
+/* Posts READs on idle lanes, which have no other completions to compare
+ * with. */
 static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -87,8 +93,9 @@ static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Time in which the lane would do its work in flight at its measured rate. All
- * work on the rail may be ahead of it: other lanes may just have begun. */
+/* Returns the time in which the lane would complete its work in flight at its
+ * measured rate. All work on the rail may be ahead of it, because other lanes
+ * may just have started. */
 static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
@@ -100,7 +107,8 @@ static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
     return (mrail_ns_t)(MRAIL_MAX(own_s, all_s) * MRAIL_NS_PER_SEC);
 }
 
-/* Time for an answer to a probe, which waits behind that work. */
+/* Returns the time allowed for an answer to a probe, which waits behind that
+ * work. */
 static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
 {
     mrail_ns_t least_ns = (mrail_tele_window_rate(&lane->sched.meter) == 0)
@@ -111,7 +119,8 @@ static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
                      MRAIL_PATH_PATIENCE_MAX);
 }
 
-/* Ticks without a completion that are no wonder. */
+/* Returns the number of ticks without a completion that a slow lane
+ * explains. */
 static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
 {
     return (unsigned)MRAIL_MIN(STALL_SLOWER * mrail_stall_expected(lane) /
@@ -119,7 +128,7 @@ static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
                                (mrail_ns_t)STALL_STILL_MAX);
 }
 
-/* No completion for lane->still ticks. */
+/* Handles a lane that has had no completion for lane->still ticks. */
 static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -149,7 +158,7 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* 1 if anything is in flight. */
+/* Returns 1 if anything is in flight. */
 static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
                             mrail_ns_t elapsed_ns)
 {
@@ -157,7 +166,7 @@ static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     int moved = (lane->stall_done != lane->sq_done);
 
     if (lane->validation != MRAIL_PATH_VALIDATION_NONE) {
-        return 1; /* it has a time limit of its own */
+        return 1; /* the validation has a separate time limit */
     }
     mrail_stall_account(lane, moved, elapsed_ns);
 
@@ -266,7 +275,7 @@ void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
     engine->quiescent_ticks = busy ? 0 : engine->quiescent_ticks + 1;
     if (engine->quiescent_ticks == STALL_CALM) {
         engine->quiescent_ticks = 0;
-        engine->stall_ns = 0; /* checks pause for a while */
+        engine->stall_ns = 0; /* the checks pause */
         __atomic_store_n(&engine->stall_checking, 0, __ATOMIC_RELAXED);
     }
 }
