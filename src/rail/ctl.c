@@ -1,12 +1,12 @@
 /*
  * The control protocol: the next messages of a peer and its lanes, and their
  * deadlines. ctl_request.c requests lanes, ctl_send.c builds messages, and
- * ctl_recv.c handles received ones. It runs on the control thread, under the
- * control lock.
+ * ctl_recv.c handles received ones. All of it runs under the control lock,
+ * mostly on the control thread.
  *
- * Every exchange is a request that the sender repeats until the answer arrives.
- * Handling a request twice is harmless. When two peers request the same lane at
- * once, the peer with the lower id is the initiator.
+ * Every exchange is a request that the sender repeats until the answer
+ * arrives. Handling a request twice is harmless. When two peers request the
+ * same lane at once, the peer with the lower id is the initiator.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -18,9 +18,12 @@
 #include <string.h>
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-#define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
-#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS) /* for all peers */
-#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)       /* between later EVICTs */
+/* least timeout of a first lane */
+#define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
+/* limit for all peers together */
+#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
+/* interval of later EVICTs */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -134,7 +137,8 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
         (path->health.state == MRAIL_HEALTH_PROBING)) {
         lane->validation = MRAIL_PATH_VALIDATION_WANTED;
-        mrail_evict_request(lane); /* the data path starts it */
+        mrail_evict_request(lane); /* the progress thread starts the
+                                    * validation */
         mrail_control_thread_wake(peer->engine);
     } else {
         mrail_ctl_lane_join(lane);
@@ -149,7 +153,7 @@ mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }
 
-/* Number of repeats that take the peer timeout. */
+/* Returns the number of repeats that take the peer timeout. */
 static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
 {
     return (unsigned)(mrail_ctl_peer_timeout(peer) / MRAIL_CTL_RTO_MAX) + 5;
@@ -166,9 +170,9 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane)
     mrail_evict_request(lane);
 }
 
-/* The lane is drained at this end. The peer may compute for long; its control
- * thread shows that it lives. If that is silent, too, the peer fails, which
- * frees the QP. */
+/* Continues the eviction of a lane that is drained at this end. The peer may
+ * compute for a long time; its control thread shows that it is alive. If that
+ * thread is silent as well, the peer fails, which frees the QP. */
 static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->reap) {
@@ -197,9 +201,9 @@ static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-/* The peer does not answer for a further lane. It may not have the lane, if
- * this end accepted a late repeat of a refused request. If it has the lane, it
- * says so. */
+/* Gives up a further lane, because the peer does not answer. If this end
+ * accepted a late repeat of a refused request, the peer does not have the lane.
+ * If it does have the lane, the answer to EVICT says so. */
 static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     lane->evict_local = 1;
@@ -212,8 +216,8 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 void mrail_ctl_give_up(mrail_peer_t *peer)
 {
-    if (peer->reconnect_cause != NULL) { /* the peer is there and has
-                                          * answered */
+    if (peer->reconnect_cause != NULL) { /* the peer has answered, so it
+                                          * exists */
         mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
                     (unsigned long long)peer->id, peer->num_pairs,
                     peer->reconnect_cause);
@@ -225,10 +229,10 @@ void mrail_ctl_give_up(mrail_peer_t *peer)
     }
 }
 
-/* A lane for messages is wanted, and none is usable. A held lane counts as
- * unusable: it may wait for its NIC's timers for ever (rdma_rxe with the link
- * down). If there is no other lane, one is requested on every path that works
- * now or later. */
+/* Fails the peer if no lane for messages has been usable for too long. A held
+ * lane counts as unusable: it may wait for its NIC's timers forever (rdma_rxe
+ * with the link down). If there is no other lane, one is requested on every
+ * path that works now or later. */
 static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
@@ -263,7 +267,8 @@ static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
 }
 
-/* The lane has failed: the peer must close its end and report what arrived. */
+/* Requests from the peer that it close its end of a failed lane and report what
+ * arrived. */
 static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->confirmed) {
@@ -287,7 +292,8 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-/* A requested lane has no answer, or a granted lane no LANE_READY. */
+/* Handles a requested lane without an answer, or a granted lane without
+ * LANE_READY. */
 static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
                                            mrail_ns_t now_ns)
 {
@@ -296,7 +302,7 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
         return mrail_ctl_run_unwanted(lane, now_ns);
     }
-    if (lane->state == MRAIL_LANE_ACCEPTING) { /* this end has no answer,
+    if (lane->state == MRAIL_LANE_ACCEPTING) { /* this end has no answer
                                                 * either */
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
     } else if (is_first) {
@@ -307,9 +313,9 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     return MRAIL_NS_NEVER;
 }
 
-/* A peer that missed the answer to its HELLO ignores lane requests. So each
- * repeated request follows a HELLO, and only one: more would use up the send
- * buffers. 0 or -errno. */
+/* A peer that missed the answer to its HELLO ignores lane requests. Each
+ * repeated request therefore follows a HELLO. There is only one HELLO per
+ * request, because more would use up the send buffers. Returns 0 or -errno. */
 static int mrail_ctl_greet(mrail_lane_t *lane)
 {
     int ret;
@@ -323,7 +329,7 @@ static int mrail_ctl_greet(mrail_lane_t *lane)
     return ret;
 }
 
-/* Sends due messages of one lane; returns its next deadline. */
+/* Sends due messages of one lane. Returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->state == MRAIL_LANE_CLOSING) {
@@ -398,7 +404,8 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
     ++peer->tries;
-    /* Some rails of its address may be dead: skip each one soon. */
+    /* Some rails of the peer's address may be dead, so each one is skipped
+     * soon. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
     peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
     return peer->deadline_ns;
@@ -438,8 +445,8 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        /* Its lanes fail on the data path (mrail_peer_try_end()), which may be
-         * closing one just now and wait for this lock. */
+        /* A progress thread fails the lanes (mrail_peer_try_end()). It may be
+         * closing one now and be waiting for this lock. */
         peer->state = MRAIL_PEER_GONE;
         return MRAIL_NS_NEVER;
     }
@@ -508,8 +515,8 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
     }
 }
 
-/* BYE has no answer, so it goes over every pair: some may be dead. Returns 1 if a
- * pair had no send buffer. */
+/* Sends BYE over every pair, because BYE has no answer and some pairs may be
+ * dead. Returns 1 if a pair had no send buffer. */
 static int mrail_ctl_say_bye(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -524,13 +531,13 @@ static int mrail_ctl_say_bye(mrail_peer_t *peer)
         }
     }
     for (unsigned k = 0; k < engine->num_rails; ++k) {
-        /* Returns send buffers; datagrams are not answered any more. */
+        /* This returns send buffers. Datagrams are not answered any more. */
         mrail_rail_ud_reap(&engine->rails[k]);
     }
     return peer->bye_mask != 0;
 }
 
-/* Goes over all peers once. Returns the number of those that must hear more. */
+/* Visits all peers once. Returns the number of peers that still need a BYE. */
 static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
 {
     unsigned count = 0;
@@ -544,8 +551,8 @@ static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
     return count;
 }
 
-/* A full rail delays only its own messages. It may be dead, so the time is
- * limited. */
+/* Sends BYE to all peers. A full rail delays only its own messages. The rail
+ * may be dead, so the time is limited. */
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
@@ -554,7 +561,8 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            /* A peer that was given up may live, and must not wait for us. */
+            /* A peer that was given up may be alive, and must not wait for this
+             * process. */
             if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
                 peer->bye_mask = (1ull << peer->num_pairs) - 1;
             }

@@ -1,7 +1,7 @@
 /*
  * Received control messages: validation, and their effects. A message without
- * our cookie, or with another cookie than the known one of its peer, is dropped
- * and counted.
+ * this engine's cookie, or with a cookie other than the known one of its peer,
+ * is dropped and counted.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -17,17 +17,17 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
 
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    /* The peer asks over one rail, which may lead here but not back. */
+    /* The HELLO came over one rail, which may lead here but not back. */
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
-/* HELLO_REP tells only that the peer exists: see mrail_ctl_teaches(). */
+/* HELLO_REP only reports the peer's rails; see mrail_ctl_teaches(). */
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
 }
 
-/* The base pair of the initiator. */
+/* Returns the base pair of the initiator. */
 static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
                                   const mrail_wire_lane_t *wire)
 {
@@ -70,8 +70,9 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
-/* A late repeat of a refused request is refused again. A late repeat for an
- * ended lane starts no new lane: the peer would not know of it. */
+/* Returns 1 for a late repeat. If its request was refused, it is refused again.
+ * If its lane has ended, it starts no new lane, of which the peer would not
+ * know. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -100,8 +101,8 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
-/* Postpones the lane. A first lane is awaited, further lanes are requested
- * again when there is room. */
+/* Postpones the lane. The peer waits for a first lane, and requests further
+ * lanes again when there is room. */
 static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_refuse_request(peer, msg,
@@ -110,8 +111,8 @@ static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                                  : MRAIL_REASON_QP_BUDGET);
 }
 
-/* There is no budget for the lane. A peer is told to wait for a first lane if
- * there may be room for it later. */
+/* Refuses the lane for lack of budget. For a first lane, the peer is told to
+ * wait if there may be room later. */
 static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
@@ -127,7 +128,7 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_refuse_request(peer, msg, reason);
 }
 
-/* A request for a lane that this end has not requested. */
+/* Handles a request for a lane that this end has not requested. */
 static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                    const mrail_ctl_msg_t *msg)
 {
@@ -153,7 +154,8 @@ static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* A request for an existing lane: a repeat, or a new lane in its place. */
+/* Handles a request for an existing lane: a repeat, or a new lane in its
+ * place. */
 static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                      const mrail_ctl_msg_t *msg)
 {
@@ -170,9 +172,9 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
     }
 }
 
-/* A request for a lane that is about to go. Either the peer has reaped the
- * lane, or this is a late request of an earlier epoch and the peer uses the
- * lane. The answer to EVICT tells. */
+/* Handles a request for a lane that is being evicted. Either the peer has
+ * reaped the lane, or this is a late request of an earlier epoch and the peer
+ * uses the lane. The peer's answer to EVICT shows which. */
 static void mrail_ctl_early_request(mrail_lane_t *lane,
                                     const mrail_ctl_msg_t *msg)
 {
@@ -181,11 +183,11 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* A peer that requests a further lane has had a first lane up, though its
- * LANE_READY may be lost, so its base pair is agreed. The request says nothing
- * about a first lane that is being set up now, which may be a later one. Our
- * own request for a first lane would be refused and may occupy resources that
- * this lane needs. */
+/* Takes the base pair from a request for a further lane. Its sender has had a
+ * first lane up, even if its LANE_READY was lost, so the base pair is agreed.
+ * The request says nothing about a first lane that is being set up now, which
+ * may be a later one. This end's own request for a first lane would be refused,
+ * and may occupy resources that the requested lane needs. */
 static void mrail_ctl_take_base(mrail_peer_t *peer,
                                 const mrail_wire_lane_t *wire)
 {
@@ -229,8 +231,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
-        /* Of two requests that cross, that of the lower id holds, and the other
-         * end answers it. */
+        /* If two requests cross, that of the lower id counts, and the other end
+         * answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
 }
@@ -243,9 +245,9 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     return past->known && (past->epoch == msg->lane.epoch);
 }
 
-/* An answer to a request that this end gave up after the peer had accepted it.
- * The peer waits; if this end accepted the peer's own request instead, both
- * wait. */
+/* Returns 1 for an answer to a request that this end gave up after the peer had
+ * accepted it. The peer waits. If this end accepted the peer's own request
+ * instead, both ends wait. */
 static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
                                  const mrail_ctl_msg_t *msg)
 {
@@ -273,7 +275,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     if (lane->half) {
-        return; /* a repeated answer must not use half a QP again */
+        return; /* a repeated answer must not use a half-connected QP again */
     }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
@@ -281,7 +283,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
             return;
         }
         mrail_ctl_lane_up(lane, "answered");
-        mrail_ctl_work(peer); /* further lanes may be wanted */
+        mrail_ctl_work(peer); /* further lanes may be needed */
     }
     if (lane->state == MRAIL_LANE_UP) {
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
@@ -305,8 +307,9 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     unsigned slot = msg->path.slot;
 
-    /* The path may lead over another rail than the one that delivered the message:
-     * a liveness check names no path. Its reply takes the rails that work. */
+    /* A liveness check names no path. The path of its slot may use another rail
+     * than the one that delivered the message, so the reply takes the rails
+     * that work. */
     if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
@@ -326,13 +329,14 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* A lane that this end released and the peer uses. */
+/* Restores a lane that this end released and the peer uses. */
 static void mrail_ctl_restore(mrail_lane_t *lane)
 {
     lane->evict_local = lane->evict_forced = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_evict_request(lane); /* in any case the data path takes it over */
+    mrail_evict_request(lane); /* the progress thread takes over the lane in
+                                * any case */
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -356,7 +360,7 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_restore(lane);
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
-        lane->tries = 1; /* the peer is there: no reason to give up */
+        lane->tries = 1; /* the peer is alive: no reason to give up */
         peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_ctl_not_granted(
@@ -367,8 +371,8 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The peer released a lane. A refused release stays refused: a late repeat must
- * not take a lane that the peer uses again. */
+/* Handles EVICT: the peer has released a lane. A refused EVICT stays refused,
+ * because a late repeat must not take a lane that the peer uses again. */
 static void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
                                const mrail_ctl_msg_t *msg)
 {
@@ -402,7 +406,7 @@ static void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_evict_request(lane);
         return;
     }
-    /* This end released it, too: both are done. */
+    /* This end has released the lane as well, so both ends are done. */
     mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
     if (!lane->reap) {
         mrail_ctl_reap_lane(lane);
@@ -428,8 +432,9 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The peer's end of a lane has failed. This end is closed, too, before the
- * reply tells what arrived. If that epoch is over, the reply is repeated. */
+/* Handles FAIL: the peer's end of a lane has failed. This end is closed as well
+ * before the reply reports what arrived. If that epoch is over, the reply is
+ * repeated. */
 static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
@@ -514,8 +519,8 @@ typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
 
 static const struct {
     mrail_ctl_handler_t handler;
-    int any_peer;  /* also from an unknown peer */
-    int lane_body; /* its slot must be in range */
+    int any_peer;  /* also accepted from an unknown peer */
+    int lane_body; /* the slot must be in range */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
     [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
@@ -534,7 +539,8 @@ static const struct {
     [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move_back, 0, 0},
 };
 
-/* The peer that sent the message. NULL: the message is not valid. */
+/* Returns the peer that sent the message, or NULL if the message is not
+ * valid. */
 static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
                                          const mrail_ctl_msg_t *msg)
 {
@@ -562,7 +568,8 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
     return peer;
 }
 
-/* Takes the peer's rails from the message; replies may need them already. */
+/* Returns 1 if the peer's rails must be learned from the message, before a
+ * reply needs them. */
 static int mrail_ctl_teaches(const mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg)
 {
@@ -571,7 +578,7 @@ static int mrail_ctl_teaches(const mrail_peer_t *peer,
             (peer->state == MRAIL_PEER_HELLO));
 }
 
-/* Replies take the rails of the request. */
+/* Finds the rails of the request, which replies take. */
 static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
                                unsigned src_rail)
 {
@@ -622,7 +629,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
-    if (rail->port_down) { /* or the probe was sent before that */
+    if (rail->port_down) { /* the port may also have failed after the message
+                            * was sent */
         __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),
                          __ATOMIC_RELAXED);
     }
@@ -630,7 +638,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
-    /* The device makes or connects a QP for these. */
+    /* The device creates or connects a QP for these messages. */
     rail->ud_pause |=
         (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

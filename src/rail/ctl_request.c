@@ -1,6 +1,6 @@
 /*
- * Lane requests: the wanted lanes, their rails, and the handling of missing
- * room, missing QPs and useless answers.
+ * Lane requests: which lanes to request and on which rails, and what to do
+ * without room, without a QP, or after a useless answer.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MRAIL_CTL_RETRY                                                        \
-    (200 * MRAIL_NS_PER_MS)      /* after "no room", on average */
-#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms, before it is logged */
+#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries of 20 ms before it is logged */
 
 /* ---- budget ---- */
 
@@ -32,7 +31,7 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     return 1;
 }
 
-/* A quarter of the budget is reserved for the first lanes of later peers: these
+/* A quarter of the budget is reserved for the first lanes of later peers, which
  * must not wait until another lane is evicted. */
 static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
@@ -87,7 +86,7 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
         ret = mrail_lane_connect(peer->engine, lane, remote,
                                  &peer->rails[remote->src_rail]);
     }
-    if (ret == 0) { /* the peer sends nothing before our answer */
+    if (ret == 0) { /* the peer sends nothing before it gets the answer */
         mrail_ctl_list_lane(lane);
     }
     return ret;
@@ -106,7 +105,7 @@ void mrail_ctl_budget(mrail_engine_t *engine)
 
 /* ---- requests ---- */
 
-/* A QP on any rail that has one: 0 or -errno. */
+/* Creates a QP on the first rail that has one. Returns 0 or -errno. */
 static int mrail_ctl_create_own_qp(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -160,8 +159,9 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
-/* Epochs distinguish lanes when messages are late. An epoch of ours repeats
- * after 32768 requests and is never one of the peer's choice. */
+/* Returns the epoch of a new lane, which distinguishes it from earlier ones
+ * when messages are late. The epochs of this end repeat after 32768 requests,
+ * and never equal one that the peer chose. */
 static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -186,7 +186,7 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
                                    own);
 }
 
-/* Opens the QP of a lane and requests its other end. 0 or -errno. */
+/* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
 static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
@@ -254,7 +254,8 @@ void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
     mrail_debug("peer %016llx: no room for lane %u now",
                 (unsigned long long)peer->id, slot);
     peer->no_room_mask |= 1ull << slot;
-    /* Random, so that two ends without room do not ask in step. */
+    /* The delay is random, so that two ends without room do not retry in
+     * step. */
     peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
                      mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
     mrail_ctl_work(peer);
@@ -274,7 +275,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* The first lane of all does not wait for one path: any other will do. */
+/* Moves the very first lane to an open path, because it need not wait for a
+ * certain one. */
 static void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -285,14 +287,14 @@ static void mrail_ctl_find_base(mrail_peer_t *peer)
     }
 }
 
-/* 1 if another pair of rails may have a QP and buffers for the lane. */
+/* Returns 1 if another pair of rails may have a QP and buffers for the lane. */
 static int mrail_ctl_is_rail_full(int ret)
 {
     return (ret != 0) && (ret != -EAGAIN) && (ret != -EDQUOT);
 }
 
-/* Requests the first lane of all, on the first pair of rails with a QP and receive
- * buffers at this end. 0 or -errno. */
+/* Requests the peer's very first lane, on the first pair of rails with a QP and
+ * receive buffers at this end. Returns 0 or -errno. */
 static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
 {
     unsigned count = peer->num_pairs, base = peer->base;
@@ -309,7 +311,7 @@ static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
     return ret;
 }
 
-/* 1 if a pair of rails cannot be tried now. */
+/* Returns 1 if a pair of rails cannot be tried now. */
 static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
@@ -336,8 +338,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return MRAIL_NS_NEVER;
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
-        return MRAIL_NS_NEVER; /* the first lane decides the base pair, and the
-                                * peer may have requested one */
+        return MRAIL_NS_NEVER; /* the first lane decides the base pair, and
+                                * the peer may have requested one */
     }
     if (!peer->based && !mrail_path_is_open(peer, slot)) {
         mrail_ctl_find_base(peer);
@@ -365,8 +367,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     return MRAIL_NS_NEVER;
 }
 
-/* Tries each pair of rails without delay, then with growing delays; otherwise
- * both ends would do nothing else. */
+/* Returns the delay of the next attempt. Each pair of rails is tried at once,
+ * and then with growing delays, so that the ends also do other work. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
     unsigned attempt = ++peer->reconnects / peer->num_pairs;
@@ -393,7 +395,8 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         peer->reconnect_cause = cause;
         peer->reconnect_ns =
             (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
-        /* unreachable_ns does not count here: the peer may ask us to wait. */
+        /* unreachable_ns does not count here, because the peer may request a
+         * wait. */
         if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
             (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
             mrail_ctl_give_up(peer);
@@ -401,7 +404,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         }
         mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
     }
-    /* A late request of the peer must not take its place. */
+    /* A late request of the peer must not take the lane's place. */
     (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
     lane = peer->lanes[slot];
     if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
@@ -441,9 +444,9 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
     }
 }
 
-/* If resources suffice for some lanes only, lanes for messages come first, in
- * rotation. A lane that fails repeatedly although its probes pass must not keep
- * the others from being tried. */
+/* Lanes for messages come first, in rotation, in case resources suffice for
+ * some lanes only. A lane that fails repeatedly although its probes pass must
+ * not keep the others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

@@ -1,10 +1,10 @@
 /*
- * Control messages to send: the rail, the address handle and the content. ctl.c
- * decides about repeats.
+ * Control messages to send: the rail, the address handle and the content.
+ * ctl.c decides about repeats.
  *
- * All functions that send return 0 or -errno. -EAGAIN: no send buffer is free
- * and nothing was sent. This does not count as a try: the caller sends the
- * message later. Any other error counts as a lost datagram.
+ * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
+ * is free and nothing was sent. This does not count as an attempt: the caller
+ * sends the message later. Any other error counts as a lost datagram.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -160,7 +160,7 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    if (peer->num_pairs != 0) { /* known here, but it may not know us */
+    if (peer->num_pairs != 0) { /* known here, but it may not know this end */
         return mrail_ctl_send(peer, way, &msg);
     }
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);
@@ -236,7 +236,7 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     return mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-/* Over the path of a slot. */
+/* Sends over the path of a slot. */
 static int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
                                   mrail_ctl_msg_t *msg)
 {

@@ -1,15 +1,18 @@
 /*
- * Source ports by evidence, for switches without port rules (UCX_MRAIL_UPLINKS is
- * "auto"). orchestrator/repath.h decides from the rates of the lanes on a pair of
- * rails; this file measures them and changes the port.
+ * Moves of lanes to other source ports, for switches without port rules
+ * (UCX_MRAIL_UPLINKS is "auto"). orchestrator/repath.h decides from the rates
+ * of the lanes on a pair of rails. This file measures the rates and changes
+ * the port.
  *
- * Each end has the ports of the data that it sends. So the end that sends PUTs
- * moves its own lane. The end that reads with GETs sees the rates, too, and asks
- * the other end to move (MOVE). Such a request may be lost: evidence comes again.
+ * Each end controls the ports of the data that it sends. The end that sends
+ * PUTs therefore moves its own lane. The end that reads with GETs sees the
+ * rates as well, and requests a move from the other end (MOVE). The request
+ * may be lost, because the evidence will appear again.
  *
- * A connected QP changes its port in one of two ways. mlx5 has a call for it. Other
- * devices drain the send queue (RTS -> SQD), take a new path, and go on. Requests
- * posted meanwhile wait. A device that can do neither keeps its ports.
+ * A connected QP changes its port in one of two ways. mlx5 has a call for it.
+ * For other devices, the send queue is drained (RTS -> SQD), and the QP takes
+ * a new path and continues. Requests posted in the meantime wait. A device
+ * that can do neither keeps its ports.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -27,33 +30,35 @@
 /* Longest time for the send queue to drain. */
 #define MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
 #define MOVE_POLL (1 * MRAIL_NS_PER_MS)
-/* Work of a lane in a window that counts: the least number of bytes, and the
- * part of the window in which the lane was busy. */
+/* Least work of a lane in a window that counts: bytes, and the percentage of
+ * the window in which the lane was busy. */
 #define MOVE_MIN_BYTES (256u << 10)
 #define MOVE_MIN_BUSY 5u
-/* From this part on (in %) the lanes use all that their paths carry. */
+/* From this percentage on, the lanes use all that their paths can carry. */
 #define MOVE_FULL_BUSY 70u
-/* Share of a rail's bytes, in %, from which a peer has the rail for itself. */
+/* Percentage of a rail's bytes from which a peer has the rail to itself. */
 #define MOVE_ALONE 95u
 
 typedef struct mrail_moves {
-    mrail_ns_t since_ns; /* begin of the window */
-    unsigned lanes;      /* of each pair */
+    mrail_ns_t since_ns; /* start of the window */
+    unsigned lanes;      /* number of lanes of each pair */
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
-    uint32_t request_seq[MRAIL_MAX_SLOTS]; /* of the last MOVE for a lane */
+    uint32_t request_seq[MRAIL_MAX_SLOTS]; /* seq of the last MOVE for each
+                                            * lane */
     /* Slots whose MOVE or MOVE_BACK waits for a send buffer. */
     uint64_t move_mask;
     uint64_t back_mask;
-    uint16_t like[MRAIL_MAX_SLOTS]; /* of that MOVE */
-    mrail_repath_t repath[];        /* of each pair and direction */
+    uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
+    mrail_repath_t repath[];        /* one for each pair and direction */
 } mrail_moves_t;
 
-/* The lanes of a pair in a window. */
+/* Work of the lanes of a pair in a window. */
 typedef struct mrail_move_view {
-    uint64_t bytes[MRAIL_MAX_SLOTS]; /* as if busy for the whole window */
+    uint64_t bytes[MRAIL_MAX_SLOTS]; /* extrapolated to a lane that is busy
+                                      * for the whole window */
     uint64_t counted;                /* lanes with enough work */
-    uint64_t total;                  /* bytes */
+    uint64_t total;                  /* bytes of all lanes */
     int is_full;
 } mrail_move_view_t;
 
@@ -95,8 +100,8 @@ static void mrail_move_done(mrail_lane_t *lane)
     ++peer->engine->counters.lanes_moved;
 }
 
-/* The state that the device knows: a QP may be in error before its completions
- * were polled. */
+/* Asks the device for the QP's state, because a QP may be in the error state
+ * before its completions have been polled. */
 static enum ibv_qp_state mrail_move_qp_state(const mrail_lane_t *lane,
                                              int *is_draining_p)
 {
@@ -116,7 +121,7 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
 
     lane->move_ns = 0;
     if (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS) {
-        return; /* it fails for another reason */
+        return; /* the lane fails for another reason */
     }
     if (!lane->rail->ports_fixed) {
         lane->rail->ports_fixed = 1;
@@ -127,7 +132,7 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
     }
 }
 
-/* 1 if the lane moves now. */
+/* Starts a move. Returns 1 if the lane moves now. */
 static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
                             mrail_ns_t now_ns)
 {
@@ -155,7 +160,7 @@ static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
     return 1;
 }
 
-/* The queue is drained: a new path, then on. */
+/* Gives a drained QP its new path and restarts it. */
 static void mrail_move_finish(mrail_lane_t *lane)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
@@ -185,7 +190,7 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
 
     if ((lane->state != MRAIL_LANE_UP) ||
         (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_SQD)) {
-        lane->move_ns = 0; /* it fails or is evicted */
+        lane->move_ns = 0; /* the lane has failed or is being evicted */
         return MRAIL_NS_NEVER;
     }
     if (!is_draining) {
@@ -219,7 +224,7 @@ static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
                       mrail_rng_below(&peer->engine->rng, MRAIL_PORTS_COUNT));
 }
 
-/* seq: of the peer's request; 0: our decision. */
+/* seq: number of the peer's request; 0: a decision of this end. */
 static void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                           mrail_ns_t now_ns)
 {
@@ -231,7 +236,7 @@ static void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                                                                       : 0;
 }
 
-/* Only the last move can be undone, by the end that decided on it. */
+/* Only the last move can be undone, and only by the end that decided on it. */
 static void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
 {
     uint16_t sport = lane->undo_sport;
@@ -242,7 +247,7 @@ static void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
     }
 }
 
-/* Without port rules, and not soon after another move. */
+/* Moves need switches without port rules, and some time after the last move. */
 static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     return (lane->peer->engine->config.uplinks == MRAIL_SIZE_AUTO) &&
@@ -276,7 +281,7 @@ static int mrail_move_is_comparable(const mrail_peer_t *peer,
            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
 }
 
-/* Slot `slot` and every num_pairs-th one from there are the lanes of a pair. */
+/* Slot `first` and every num_pairs-th slot after it are the lanes of a pair. */
 static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
                             unsigned direction, mrail_ns_t window_ns,
                             mrail_move_view_t *view)
@@ -312,8 +317,8 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
     }
 }
 
-/* Bytes that the rail can send in the window, if these lanes have it for
- * themselves and are always busy; else 0. */
+/* Returns the bytes that the rail can carry in the window, if these lanes have
+ * it to themselves and are always busy. Otherwise returns 0. */
 static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                                     const mrail_rail_t *rail,
                                     unsigned direction, mrail_ns_t window_ns,
@@ -330,8 +335,8 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
 
 /* ---- requests to the peer ---- */
 
-/* Sends the request for one slot: 0, or -EAGAIN if it has to wait. A request for
- * a lane that has ended is void. */
+/* Sends the request for one slot. Returns 0, or -EAGAIN if the request has to
+ * wait. A request for a lane that has ended is dropped. */
 static int mrail_move_send(mrail_peer_t *peer, unsigned slot)
 {
     mrail_moves_t *moves = peer->moves;
@@ -372,7 +377,8 @@ mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
     return next_ns;
 }
 
-/* Asks the peer, whose port it is. A request may be lost: evidence comes again. */
+/* Requests a move from the peer, which controls the port. The request may be
+ * lost, because the evidence will appear again. */
 static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like)
 {
     mrail_moves_t *moves = peer->moves;
@@ -386,13 +392,14 @@ static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like)
     }
 }
 
-/* MOVE may have been lost; then the peer has nothing to undo. */
+/* Requests that the peer undo a move. If the MOVE was lost, the peer has
+ * nothing to undo. */
 static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot)
 {
     mrail_moves_t *moves = peer->moves;
 
     if (moves->move_mask & (1ull << slot)) {
-        moves->move_mask &= ~(1ull << slot); /* it has not even left */
+        moves->move_mask &= ~(1ull << slot); /* the MOVE was not sent yet */
         return;
     }
     moves->back_mask |= 1ull << slot;
@@ -471,7 +478,7 @@ void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MOVE_WINDOW) {
         return;
     }
-    /* A longer window has a pause in it. */
+    /* A longer window includes a pause. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
         mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);

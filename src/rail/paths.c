@@ -1,6 +1,6 @@
 /*
- * The paths to a peer, one for each lane number: events, their effect by
- * health.c, and the resulting actions. Control lock held.
+ * The paths to a peer, one for each lane number: their events, the transitions
+ * that health.c decides, and the resulting actions. Control lock held.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -19,10 +19,10 @@ static const mrail_health_params_t path_params = {
 };
 /* Time for which an answer proves that the peer is reachable. */
 #define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
-/* Tries per path, about, before a peer without any path fails. */
+/* Approximate number of attempts on a path before an unreachable peer fails. */
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
 
-/* A path with a deep queue answers late. */
+/* Returns the parameters of a path. A path with a deep queue answers late. */
 static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 {
     mrail_health_params_t params = path_params;
@@ -110,7 +110,7 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-/* 1 if another path is known to lead to the peer. */
+/* Returns 1 if another path is known to lead to the peer. */
 static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
                                     mrail_ns_t now_ns)
 {
@@ -127,8 +127,8 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
     return 0;
 }
 
-/* A path alone cannot distinguish its own fault from a silent peer: probes the
- * others, at most once in the time of a probe. */
+/* Probes the other paths, at most once in the time of a probe. One path alone
+ * cannot distinguish its own fault from a silent peer. */
 static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
                                     mrail_ns_t now_ns)
 {
@@ -151,9 +151,9 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
            (path->health.state == MRAIL_HEALTH_DOWN);
 }
 
-/* The evidence against a path whose probe was lost, again: each time another path
- * worked meanwhile. Silence of all paths is a busy peer or a full network. A path
- * whose port is down needs no such evidence. */
+/* Weighs the evidence against a path after each lost probe: how often another
+ * path worked in the meantime. Silence of all paths means a busy peer or a full
+ * network. A path whose port is down needs no such evidence. */
 static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)
 {
@@ -162,14 +162,15 @@ static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
     if (path->health.state != MRAIL_HEALTH_SUSPECT) {
         return mrail_path_others_answer(peer, slot, now_ns);
     }
-    /* A tick notes the completions before it. */
+    /* A tick reports completions that came before it. */
     path->compared += (peer->answer_ns >= path->probe_ns) ||
                       (peer->moved_ns > path->probe_ns);
     return path->compared >= path_params.probes;
 }
 
-/* A path has worked again after a silence. Its cause may be the peer or a common
- * part of the network, so other silent paths get this time as well. */
+/* Shares the time of a silence after which a path works again. The silence may
+ * have been caused by the peer or a common part of the network, so other silent
+ * paths get this time as well. */
 static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
 {
     mrail_ns_t patience_ns = MRAIL_MIN(silence_ns, MRAIL_PATH_PATIENCE_MAX);
@@ -245,8 +246,8 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
-/* Ends the back-off of a path if no other path is left. Otherwise it would last
- * until the peer fails. */
+/* Shortens the back-off of a path if no other path is left. Otherwise it could
+ * last until the peer fails. */
 static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
                                 mrail_ns_t now_ns)
 {
@@ -260,8 +261,8 @@ static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
     }
 }
 
-/* The time of a probe starts when it is sent. A path whose port is down needs
- * no probe. */
+/* Sends a probe that waited for a send buffer; its time starts now. Returns 1
+ * if the path must still wait. A path whose port is down needs no probe. */
 static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
                                  mrail_ns_t now_ns)
 {
@@ -337,8 +338,8 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                    peer->num_pairs;
         }
     }
-    return peer->base; /* a pair that this end would not choose: no reason to
-                        * refuse */
+    return peer->base; /* this end would not choose the pair, but need not
+                        * refuse it */
 }
 
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
@@ -356,7 +357,7 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
         }
     }
     peer->base = base;
-    /* The same rails, by their new number. */
+    /* The new number selects the same rails. */
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
@@ -374,7 +375,7 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* A port of ours went down or came up. */
+/* Handles a local port that went down or came up. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
