@@ -7,22 +7,23 @@
 #include <sched.h>
 #include <string.h>
 
-/* Interval of checks of failed lanes, and of all other lanes. */
+/* Interval of checks while lanes are failing over. */
 #define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
-/* Interval of updates of the telemetry page. */
+/* Interval of updates of the telemetry page: busy, and idle. */
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
 /* A timer later than this shows that the process or its machine was suspended.
- * A longer halt counts as this long; otherwise a thread that is always late
- * would wait for ever. */
+ * A longer halt counts as this long. Otherwise a thread that is always late
+ * would wait forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
-#define MRAIL_CONTROL_YIELDS 1000 /* to a thread that wants the control lock */
+/* limit of yields to a thread that wants the control lock */
+#define MRAIL_CONTROL_YIELDS 1000
 
 /* ---- halts ---- */
 
-/* A process that did not run cannot tell how long its peers were silent.
- * Extends their deadlines before any timer is checked. */
+/* Extends the peers' deadlines after a halt, before any timer is checked. A
+ * process that did not run cannot tell how long its peers were silent. */
 static void mrail_control_wake(mrail_engine_t *engine,
                                mrail_control_timers_t *timers)
 {
@@ -46,8 +47,10 @@ static void mrail_control_wake(mrail_engine_t *engine,
 
 /* ---- datagrams and events ---- */
 
-/* A mutex does not pass to the thread that waits: the control thread would take it
- * again at once. Not for long: the waiting thread may not run. */
+/* Yields to a thread that waits for the control lock. A mutex does not pass
+ * to the waiting thread, so the control thread would take it again at once.
+ * The number of yields is limited, because the waiting thread may not be
+ * scheduled. */
 static void mrail_control_let_in(mrail_engine_t *engine)
 {
     for (unsigned i = 0;
@@ -69,7 +72,7 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
     }
-    /* Arm first, then poll: no datagram in between is missed. */
+    /* Arms first, then polls, so that no datagram in between is missed. */
     ibv_req_notify_cq(rail->ud_cq, 0);
     /* A flood must delay neither timers nor threads that want the lock. */
     do {
@@ -99,7 +102,7 @@ static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
     return NULL;
 }
 
-/* The serial number of the event's QP; 0: none. */
+/* Returns the serial number of the event's QP; 0: none. */
 static uint64_t mrail_control_qp_serial(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -129,7 +132,8 @@ static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
     }
 }
 
-/* The event is acknowledged: its element may be gone, except for the port. */
+/* Handles an acknowledged event. Its element may be gone, unless it is a
+ * port. */
 static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
                                 const struct ibv_async_event *event,
                                 uint64_t qp_serial)
@@ -179,8 +183,8 @@ void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
 
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
         qp_serial = mrail_control_qp_serial(&event);
-        /* Before the lock: a thread in ibv_destroy_qp() that holds the lock
-         * waits for this acknowledgement. */
+        /* Acknowledges before taking the lock: a thread in ibv_destroy_qp()
+         * that holds the lock waits for this acknowledgement. */
         ibv_ack_async_event(&event);
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_control_event(engine, rail, &event, qp_serial);
@@ -209,7 +213,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
     return next_ns;
 }
 
-/* Under the data-path lock. */
+/* Data-path lock held. */
 static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
@@ -288,7 +292,8 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);
     timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
     if (ctl_ns != MRAIL_NS_NEVER) {
-        /* A timer is pending: wake often enough to tell a halt from it. */
+        /* A timer is pending. Wake often enough to distinguish a halt from
+         * it. */
         timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
     }
     return timers->due_ns;

@@ -1,7 +1,7 @@
 /*
- * The control thread. It serves control messages, asynchronous device events and
- * timers (control_poll.c). So a process that computes outside the library still
- * answers connect, evict and probe messages within milliseconds.
+ * The control thread. It serves control messages, asynchronous device events
+ * and timers (control_poll.c). Thus a process that computes outside the
+ * library still answers connect, evict and probe messages within milliseconds.
  */
 #include "config.h"
 #include "rail/control_poll.h"
@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* epoll data: kind in the upper half, rail in the lower. */
+/* epoll data: kind in the upper half, rail in the lower half. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
 
 static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
@@ -31,8 +31,9 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                : 0;
 }
 
-/* A lost device signals EPOLLERR without end once its queue is closed (Linux,
- * ib_uverbs_event_poll()). Its events have been read. */
+/* Removes a lost device from the epoll set. Once its queue is closed, it
+ * signals EPOLLERR without end (Linux, ib_uverbs_event_poll()). Its events have
+ * been read. */
 static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,
                                        const struct epoll_event *event)
 {
@@ -146,7 +147,7 @@ int mrail_control_thread_start(mrail_engine_t *engine)
     if (ret != 0) {
         goto err_close;
     }
-    /* The application's signals must not run here. */
+    /* The application's signal handlers must not run on this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     ret = -pthread_create(&engine->thread, NULL, mrail_control_thread_main,

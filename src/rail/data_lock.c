@@ -20,7 +20,7 @@ void mrail_data_lock_init(mrail_data_lock_t *lock)
     lock->waiting = 0;
     pthread_mutex_init(&lock->mutex, NULL);
     /* Without membarrier(2) (seccomp, old kernels) the bias cannot be revoked
-     * cheaply: share the lock from the start. */
+     * cheaply, so the lock is shared from the start. */
     lock->shared =
         (mrail_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0)
             ? MRAIL_DATA_LOCK_SHARED
@@ -32,7 +32,8 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* On return, no owner is inside without the mutex, and none will be. */
+/* On return, no owner is inside without the mutex, and none will enter without
+ * it. */
 static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
 {
     if (__atomic_fetch_or(&lock->shared, reason, __ATOMIC_SEQ_CST) &
@@ -44,7 +45,7 @@ static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
         if (i < YIELDS) {
             sched_yield();
         } else {
-            usleep(PAUSE_US); /* a callback may take as long as it likes */
+            usleep(PAUSE_US); /* a callback may run for any time */
         }
     }
 }
@@ -64,8 +65,8 @@ void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 
 void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
-    /* An owner that waits for the mutex, or has it, leaves through it. Nobody
-     * enters without it before the next time. */
+    /* An owner that waits for the mutex, or has it, leaves through it. No
+     * thread enters without it before the owner's next call. */
     __atomic_fetch_and(&lock->shared, ~MRAIL_DATA_LOCK_BORROWED,
                        __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock->mutex);

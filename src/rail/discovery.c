@@ -1,4 +1,4 @@
-/* Finds the ports that can be rails, and tells why other ports cannot. */
+/* Finds the ports that can be rails, and reports why other ports cannot. */
 #include "config.h"
 #include "rail/mrail.h"
 
@@ -21,7 +21,7 @@ typedef struct mrail_discovery {
     mrail_rail_func_t func;
     void *arg;
     char *names;          /* copy of config->devices, cut at commas */
-    const char *want[64]; /* entries of the list; none: all */
+    const char *want[64]; /* entries of the list; none: all ports */
     int seen[64];
     unsigned num_requested;
     unsigned num_selected;
@@ -42,7 +42,8 @@ static int mrail_gid_is_routable(const uint8_t gid[16])
            !((gid[0] == 0xfe) && ((gid[1] & 0xc0) == 0x80));
 }
 
-/* 1 and the GID, if entry `index` is a RoCEv2 GID that can be routed. */
+/* Returns 1, with the GID in *entry, if entry `index` is a routable RoCEv2
+ * GID. */
 static int mrail_gid_query(struct ibv_context *ctx, unsigned port, int index,
                            struct ibv_gid_entry *entry)
 {
@@ -68,7 +69,8 @@ int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
     return -1;
 }
 
-/* The configured index, or the first IPv4 one, or the first IPv6 one; -1. */
+/* Returns the configured index, or that of the first IPv4 GID, or that of the
+ * first IPv6 GID. Returns -1 if there is none. */
 static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
                           int table_length, int configured,
                           struct ibv_gid_entry *entry)
@@ -95,7 +97,8 @@ static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
     return found;
 }
 
-/* Prefix length of the interface that has the IPv4 address; 0: not found. */
+/* Returns the prefix length of the interface with this IPv4 address; 0: not
+ * found. */
 static unsigned mrail_netmask_bits(uint32_t address)
 {
     struct ifaddrs *list, *ifa;
@@ -146,7 +149,7 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
     return (unsigned)bits;
 }
 
-/* Bits per second of a port; source: ibv_query_port(3). */
+/* Returns the rate of a port in bits per second. Source: ibv_query_port(3). */
 static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
 {
     static const struct {
@@ -178,8 +181,8 @@ static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
     return (uint64_t)mbps * width * 1000000ull;
 }
 
-/* Units of 100 Mb/s. Older versions of rdma-core, such as Debian 12's, lack the
- * function, so it is looked up at run time. */
+/* The speed is in units of 100 Mb/s. Older versions of rdma-core, such as
+ * Debian 12's, lack the function, so it is looked up at run time. */
 typedef int (*mrail_port_speed_func_t)(struct ibv_context *context,
                                        uint32_t port_num, uint64_t *speed);
 
@@ -216,7 +219,7 @@ static int mrail_numa_node(struct ibv_device *device)
     return node;
 }
 
-/* 1 if the user's list names the port, or if there is no list. */
+/* Returns 1 if the user's list names the port, or if there is no list. */
 static int mrail_discovery_wanted(mrail_discovery_t *discovery,
                                   const char *device, unsigned port)
 {
@@ -245,9 +248,10 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
         return "the port cannot be queried";
     }
-    /* There are two rates. The scheduler and UCX's bandwidth estimate use the
-     * first, from which UCX derives protocol thresholds. It is constant and
-     * equal for all ports of a kind. The planner uses the second. */
+    /* There are two rates. The scheduler uses the first, and so does UCX's
+     * bandwidth estimate, from which UCX derives protocol thresholds. It is
+     * constant, and equal for all ports of a kind. The planner uses the
+     * second. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;

@@ -11,7 +11,7 @@
 /* Largest growth of a rail's weight in one iteration. */
 #define FAIR_SHARE_STEP 8.0
 
-/* Spreads each class over its rails by their rates and weights. */
+/* Distributes each class over its rails by their rates and weights. */
 static void fair_share_distribute(mrail_fair_share_class_t *classes,
                                   unsigned num_classes, const double *rate,
                                   const double *weight, unsigned num_rails,
@@ -47,7 +47,7 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
 /*
  * Each rail has a weight. The weight of a rail that would be busy longer falls
  * in proportion, until all rails are busy equally long. A rail may stay less
- * busy if no class can use both it and a busier one. Source: iterative
+ * busy if no class can use both it and a busier rail. Source: iterative
  * proportional fitting, Deming and Stephan 1940.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
@@ -91,7 +91,8 @@ void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
     }
 }
 
-/* The entry of a class, or that of a class without a peer for two periods. */
+/* Returns the entry of a class, or else that of a class without a peer for two
+ * periods. */
 static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;
@@ -134,7 +135,7 @@ static int fair_share_has(const mrail_fair_share_class_t *class, unsigned rail)
     return (class->peers != 0) && ((class->rails >> rail) & 1);
 }
 
-/* 1 if the rates of all rails of some class are known. */
+/* Returns 1 if the rates are known for all rails that any class uses. */
 static int fair_share_is_known(const mrail_fair_share_t *fair_share,
                                const mrail_fair_share_rail_t *rails,
                                unsigned num_rails)
@@ -150,8 +151,8 @@ static int fair_share_is_known(const mrail_fair_share_t *fair_share,
     return 1;
 }
 
-/* The class that needs the rail most, per peer; none if only one class uses the
- * rail. */
+/* Returns the class that needs the rail most, per peer. Returns none if only
+ * one class uses the rail. */
 static unsigned
 fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)
 {
@@ -183,7 +184,7 @@ static void fair_share_watch(mrail_fair_share_seen_t *seen,
     seen->done = rail->done;
 }
 
-/* 1 if the rail was measured for long enough. */
+/* Returns 1 if the rail was measured for long enough. */
 static int fair_share_has_seen(const mrail_fair_share_seen_t *seen,
                                const mrail_fair_share_rail_t *rail,
                                mrail_ns_t now_ns)
@@ -203,7 +204,9 @@ static void fair_share_let_go(mrail_fair_share_seen_t *seen, mrail_ns_t now_ns)
     seen->pause_ns = MRAIL_MIN(3 * seen->pause_ns, MRAIL_FAIR_SHARE_PAUSE_MAX);
 }
 
-/* The rate is at least that of the time without throttling. */
+/* Starts throttling, or ends it if the rail's rate has dropped. A higher
+ * rate under throttling also raises the rate that counts as that without
+ * throttling. */
 static void fair_share_compare(mrail_fair_share_seen_t *seen, double rate,
                                mrail_ns_t now_ns)
 {
@@ -269,7 +272,8 @@ static void fair_share_hold(mrail_fair_share_t *fair_share, unsigned r,
     }
 }
 
-/* 1 if several classes have work and the rates of their rails are known. */
+/* Returns 1 if several classes have work and the rates of their rails are
+ * known. */
 static int fair_share_is_active(const mrail_fair_share_t *fair_share,
                                 const mrail_fair_share_rail_t *rails,
                                 unsigned num_rails)

@@ -7,11 +7,11 @@
 typedef enum mrail_health_timer {
     TIMER_KEEP,
     TIMER_OFF,
-    TIMER_GRACE,   /* of the port */
-    TIMER_PROBE,   /* the next probe, or the first */
-    TIMER_AGAIN,   /* another probe was lost */
-    TIMER_BACKOFF, /* longer after each time that the path was up */
-    TIMER_RETRY,   /* no answer: later each time */
+    TIMER_GRACE,   /* time for which the port may be down */
+    TIMER_PROBE,   /* time of the first probe of a series */
+    TIMER_AGAIN,   /* time of the next probe, after a loss */
+    TIMER_BACKOFF, /* back-off; longer after each time that the path was up */
+    TIMER_RETRY,   /* no answer or no QP: later each time */
     TIMER_SOON,    /* may answer now: at the end of the back-off */
 } mrail_health_timer_t;
 
@@ -107,7 +107,7 @@ void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns)
     };
 }
 
-/* The n-th back-off, from 1. */
+/* Returns the n-th back-off, counted from 1. */
 static mrail_ns_t mrail_health_backoff(const mrail_health_params_t *params,
                                        unsigned n)
 {
@@ -131,7 +131,7 @@ static void mrail_health_set_timer(mrail_health_t *health,
         health->due_ns = MRAIL_NS_NEVER;
         break;
     case TIMER_GRACE:
-        /* The port reported it itself: no probe is needed. */
+        /* The port reports its state itself, so no probe is needed. */
         health->lost = params->probes - 1;
         health->due_ns = now_ns + params->grace_ns;
         break;

@@ -3,7 +3,8 @@
 
 #include "rail/mrail.h"
 
-/* Indices of the rails in `subnet`, or of all rails if `any` is set. */
+/* Finds the indices of the rails in `subnet`, or of all rails if `any` is set.
+ * Returns their number. */
 static unsigned mrail_rails_in(const uint64_t *subnets, unsigned count,
                                uint64_t subnet, int any, uint8_t *out)
 {
@@ -38,8 +39,8 @@ static unsigned mrail_rails_pair_group(const uint64_t *local,
     return k;
 }
 
-/* The smallest subnet above `last` among the local rails; 0 if there is none.
- * The order by value is the same at both ends. */
+/* Finds the smallest subnet above `last` among the local rails. Returns 0 if
+ * there is none. The order by value is the same at both ends. */
 static int mrail_next_subnet(const uint64_t *subnets, unsigned count,
                              const uint64_t *last, uint64_t *next_p)
 {

@@ -86,7 +86,7 @@ static int mrail_parse_uint(const char *text, void *field)
     return 0;
 }
 
-/* Like UCX's numbers that may be "auto". */
+/* Parses a number that may be "auto", as UCX does. */
 static int mrail_parse_count(const char *text, void *field)
 {
     unsigned value;
@@ -142,7 +142,8 @@ static int mrail_parse_bool(const char *text, void *field)
     return -EINVAL;
 }
 
-/* Like UCX's times: a decimal number and a unit; seconds without a unit. */
+/* Parses a time as UCX does: a decimal number and a unit, seconds by
+ * default. */
 static int mrail_parse_time(const char *text, void *field)
 {
     static const struct {
@@ -291,13 +292,13 @@ unsigned mrail_config_qp_timeout(const mrail_config_t *config)
     return n;
 }
 
-/* ---- names that do not exist ---- */
+/* ---- unknown names ---- */
 
 #define MRAIL_PARAM_NAME_MAX 32
-#define MRAIL_PARAM_FAR 3u /* with this many edits or more it is another word */
+#define MRAIL_PARAM_FAR 3u /* this many edits make another word */
 
-/* The transport's other variables: src/uct/mrail_config.c, and those that UCX
- * adds to every transport. test/ucx/info.sh compares. */
+/* The transport's other variables: those of src/uct/mrail_config.c, and those
+ * that UCX adds to every transport. test/ucx/info.sh compares the list. */
 static const char *const transport_params[] = {
     "RCACHE",
     "RCACHE_MEM_PRIO",
@@ -315,7 +316,8 @@ static const char *const transport_params[] = {
     "MAX_NUM_EPS",
 };
 
-/* Letters to insert, leave out or change (Levenshtein), one row at a time. */
+/* Returns the number of letters to insert, leave out or change (Levenshtein
+ * distance), computed one row at a time. */
 static unsigned mrail_edits(const char *a, const char *b)
 {
     size_t length = strlen(b);
@@ -341,7 +343,8 @@ static unsigned mrail_edits(const char *a, const char *b)
     return row[length];
 }
 
-/* The known name with the fewest edits to `name`, their number in *edits_p. */
+/* Returns the known name with the fewest edits to `name`, and their number in
+ * *edits_p. */
 static const char *mrail_param_nearest(const char *name, unsigned *edits_p)
 {
     const char *nearest = NULL;
@@ -396,8 +399,8 @@ unsigned mrail_config_uplinks(const mrail_config_t *config)
                : (unsigned)MRAIL_MIN(config->uplinks, (size_t)UINT_MAX);
 }
 
-/* Without port rules, more lanes are a choice: they cost QPs, and help only
- * where single flows are slower than their rail. */
+/* Without port rules, more lanes are opt-in: they cost QPs, and help only where
+ * single flows are slower than their rail. */
 static unsigned mrail_config_lanes_wanted(const mrail_config_t *config)
 {
     if (config->lanes_per_rail != MRAIL_SIZE_AUTO) {

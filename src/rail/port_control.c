@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #define SOFTWARE_RAILS "software rails"
-#define LIVE_LABEL 0x1234u /* any label that no lane of the sample has */
+#define LIVE_LABEL 0x1234u /* any label that no lane of the sample uses */
 
-/* Source of the rows: kernel 6.1 to 6.12, calls of rdma_flow_label_to_udp_sport()
- * and rdma_get_udp_sport(); rdma_rxe and the software rails were captured. */
+/* Source of the rows: kernel 6.1 to 6.12, calls of
+ * rdma_flow_label_to_udp_sport() and rdma_get_udp_sport(). Packets of rdma_rxe
+ * and the software rails were captured. */
 static const struct {
     const char *driver;
     mrail_port_driver_t knowledge;
@@ -94,7 +95,7 @@ static void find_driver(struct ibv_context *ctx, const char *device,
         snprintf(driver, size, "%s", SOFTWARE_RAILS);
         return;
     }
-    /* rdma_rxe has no PCI device but a parent network interface. */
+    /* rdma_rxe has a parent network interface instead of a PCI device. */
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/parent", device);
     if (access(path, F_OK) == 0) {
         snprintf(driver, size, "rdma_rxe");
@@ -183,7 +184,8 @@ static void fill_path(const sample_t *sample, uint32_t label,
     memcpy(ah->grh.dgid.raw, sample->gid, sizeof(ah->grh.dgid.raw));
 }
 
-/* RESET, INIT, RTR with the label; to itself, so that no peer is needed. */
+/* Takes the QP through RESET, INIT and RTR, with the label. It connects to
+ * itself, so that no peer is needed. */
 static int sample_connect(const sample_t *sample, uint32_t label)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
@@ -213,7 +215,7 @@ static int sample_connect(const sample_t *sample, uint32_t label)
                : 0;
 }
 
-/* The flow label that the device has stored; 0: none. */
+/* Returns the flow label that the device has stored; 0: none. */
 static uint32_t stored_label(const sample_t *sample)
 {
     struct ibv_qp_init_attr init;
@@ -241,8 +243,9 @@ static int to_state(const sample_t *sample, enum ibv_qp_state state)
     return ibv_modify_qp(sample->qp, &attr, mask);
 }
 
-/* RTS -> SQD -> SQD with a path -> RTS. Source: ibv_modify_qp(3); kernel 6.12
- * allows IBV_QP_AV in SQD only. 1 if the device takes the new label. */
+/* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device takes the
+ * new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
+ * SQD. */
 static int changes_in_sqd(const sample_t *sample)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
@@ -291,7 +294,8 @@ int mrail_port_control_set(struct ibv_qp *qp, const char *device,
     return -modify_sport(qp, sport);
 }
 
-/* mlx5dv_modify_qp_udp_sport(3), mlx5dv_query_qp_lag_port(3); the QP is in RTS. */
+/* Tries mlx5dv_modify_qp_udp_sport(3) and mlx5dv_query_qp_lag_port(3). The QP
+ * is in RTS. */
 static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
 {
     mlx5_sport_func_t modify_sport;

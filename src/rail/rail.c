@@ -12,17 +12,20 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
-#define MRAIL_READS_MAX 16 /* of a QP, in flight in one direction */
-#define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no buffer returned */
+/* limit of READs of a QP in flight in one direction */
+#define MRAIL_READS_MAX 16
+/* time without a returned buffer */
+#define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC)
 
-/* A device may look the handle up when it sends. */
+/* A handle whose owner has released it. A device may look up the handle when it
+ * sends. */
 typedef struct mrail_dead_ah {
     struct mrail_dead_ah *next;
     struct ibv_ah *ah;
-    uint32_t sent; /* rail->ud_tx_sent when the handle was given up */
+    uint32_t sent; /* rail->ud_tx_sent when the handle was released */
 } mrail_dead_ah_t;
 
-/* Datagrams complete in order. */
+/* Destroys released handles. Datagrams complete in order. */
 static void mrail_rail_free_ahs(mrail_rail_t *rail)
 {
     uint32_t done = rail->ud_tx_sent - rail->ud_tx_pending;
@@ -89,7 +92,7 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     }
 }
 
-/* Page-aligned, registered memory. The caller frees both. */
+/* Allocates page-aligned, registered memory. The caller frees both. */
 static struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                        int access, void **buffer_p)
 {
@@ -224,9 +227,9 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     if (rail->srq == NULL) {
         return -errno;
     }
-    rail->srq_depth = srq_init.attr.max_wr; /* may be more than asked for */
-    /* Besides every receive; the other half is for markers and flushed
-     * sends. */
+    rail->srq_depth = srq_init.attr.max_wr; /* may be more than requested */
+    /* The CQ must also hold every receive. The other half of the rest is for
+     * markers and flushed sends. */
     rail->max_chunks = MRAIL_CHUNKS_MIN;
     if ((unsigned)rail->cq->cqe > rail->srq_depth) {
         rail->max_chunks = MRAIL_MAX(
@@ -238,7 +241,8 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     return (rail->flush_mr == NULL) ? -errno : 0;
 }
 
-/* The largest inline size that the device takes, up to our need. */
+/* Finds the largest inline size that the device accepts, up to the size
+ * needed. */
 static int mrail_rail_probe_inline(mrail_rail_t *rail,
                                    const mrail_config_t *config)
 {
@@ -464,8 +468,8 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
     return ibv_create_ah(rail->pd, &attr);
 }
 
-/* Polls one batch of completions. Datagrams are kept, because their answers
- * need send buffers. 0: there are no completions. */
+/* Polls one batch of completions. Keeps datagrams, because their answers need
+ * send buffers. Returns 0 if there are no completions. */
 static int mrail_rail_ud_fetch(mrail_rail_t *rail)
 {
     struct ibv_wc wc[MRAIL_UD_BATCH];
@@ -496,7 +500,7 @@ static int mrail_rail_ud_fetch(mrail_rail_t *rail)
     return n > 0;
 }
 
-/* 1 if no send buffer is free and the device may still return one. */
+/* Returns 1 if no send buffer is free and the device may still return one. */
 static int mrail_rail_ud_is_full(mrail_rail_t *rail)
 {
     mrail_ns_t now_ns;
@@ -535,7 +539,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (mrail_rail_ud_is_full(rail)) {
         return -EAGAIN;
     }
-    /* Completions come in order, so the slots are free in order, too. */
+    /* Completions arrive in order, so the slots also become free in order. */
     if (rail->ud_tx_pending == MRAIL_UD_TX) {
         return -EIO;
     }
@@ -550,10 +554,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * A QP in the error state returns every receive at once, so posting again would
- * loop for ever. Some devices treat a datagram longer than the buffer as an
- * error of the QP, so an external host may be the cause. Datagrams in transit
- * are lost, as UD permits.
+ * A QP in the error state returns every receive at once, so posting again
+ * would loop forever. Some devices treat a datagram longer than the buffer as
+ * an error of the QP, so an external host may be the cause. Datagrams in
+ * transit are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {

@@ -3,7 +3,8 @@
 
 #include "base/util.h"
 
-/* The measured rate, or the mean of the measured lanes, or the nominal rate. */
+/* Returns the measured rate, or the mean of the measured lanes, or the nominal
+ * rate. */
 static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->meter);
@@ -14,7 +15,7 @@ static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
     return (mean > 0) ? mean : (double)lane->nominal;
 }
 
-/* Mean of the measured rates; 0 if nothing was measured. */
+/* Returns the mean of the measured rates; 0 if nothing was measured. */
 static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
                                     unsigned count)
 {
@@ -30,8 +31,8 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
     return (n == 0) ? 0 : (sum / n);
 }
 
-/* Bytes in flight that are not done yet. Part of the oldest chunk, which takes
- * about MRAIL_SCHED_CHUNK_NS, is done. */
+/* Returns the bytes in flight that are not done yet. Part of the oldest chunk,
+ * which takes about MRAIL_SCHED_CHUNK_NS, counts as done. */
 static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
                                   mrail_ns_t now_ns)
 {
@@ -45,7 +46,7 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
 }
 
 /* left: bytes that this lane will still get. They are split into equal chunks,
- * so that all lanes end together. */
+ * so that all lanes finish together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 double left, size_t limit, size_t equal_split,
                                 const mrail_sched_params_t *params)
@@ -78,8 +79,8 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     } else {
         chunk = MRAIL_SCHED_CHUNK_MIN;
     }
-    /* Whole packets of the largest MTU. Equal parts stay equal and start at a
-     * PCIe payload boundary. */
+    /* Chunks are whole packets of the largest MTU. Equal parts stay equal and
+     * start at a PCIe payload boundary. */
     grain = (equal_split != 0) ? 512 : 4096;
     return MRAIL_MIN((chunk + grain - 1) & ~(grain - 1), limit);
 }
@@ -103,12 +104,13 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
 }
 
 typedef struct mrail_sched_total {
-    double mean;        /* bytes/s, of the measured lanes */
-    double scale;       /* rate over nominal rate of each, where rates count as
-                     * equal; else 0 */
-    double rate;        /* bytes/s, of all lanes that take part */
+    double mean;        /* bytes/s, mean of the measured lanes */
+    double scale;       /* rate over nominal rate of each lane if the rates
+                         * count as equal; otherwise 0 */
+    double rate;        /* bytes/s, sum of the lanes that take part */
     double backlog;     /* bytes */
-    size_t equal_split; /* params->equal_split, if it holds for these lanes */
+    size_t equal_split; /* params->equal_split, if it applies to these lanes;
+                         * otherwise 0 */
 } mrail_sched_total_t;
 
 static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
@@ -116,8 +118,9 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
     return lane->usable || (lane->inflight != 0);
 }
 
-/* Measured rates of lanes on shared rails vary by chance from moment to moment.
- * With one chunk per lane, some lanes would end early. Returns total->scale. */
+/* Returns total->scale. Measured rates of lanes on shared rails vary by chance
+ * from moment to moment. With one chunk per lane, some lanes would finish
+ * early. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count, int has_rules)
 {
@@ -145,7 +148,7 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
     return (most <= least * tolerance) && (nominal > 0) ? rates / nominal : 0;
 }
 
-/* 1 if even the smallest chunk takes too long. */
+/* Returns 1 if even the smallest chunk takes too long. */
 static int mrail_sched_is_slow(double rate)
 {
     return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
@@ -223,9 +226,9 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     if (best < 0) {
         return -1;
     }
-    /* The time to finish everything with all lanes busy. A lane that would
-     * finish later waits for a faster one, unless it has been idle for the time
-     * of a chunk: then the other lanes do not move. */
+    /* Time to finish everything with all lanes busy. A lane that would finish
+     * later waits for a faster one, unless it has been idle for the time of a
+     * chunk. In that case the other lanes make no progress. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <

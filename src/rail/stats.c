@@ -1,4 +1,5 @@
-/* The file of UCX_MRAIL_STATS_FILE: counters, memory and lanes of a process. */
+/* Writes the file of UCX_MRAIL_STATS_FILE: counters, memory and lanes of a
+ * process. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -49,7 +50,8 @@ typedef struct mrail_stats_lane {
     uint16_t sport;
 } mrail_stats_lane_t;
 
-/* Lanes of freed peers: the last ones, or the file would grow without end. */
+/* Number of lanes of freed peers that are kept. Without a limit the file would
+ * grow without end. */
 #define MRAIL_STATS_LANES 1024
 
 static mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane)
@@ -81,8 +83,8 @@ void mrail_stats_keep_lane(const mrail_lane_t *lane)
     }
 }
 
-/* One line for each lane with a QP: a packet capture shows the QP number, and
- * this line shows the port where its packets belong. */
+/* Writes one line for each lane with a QP. A packet capture shows the QP
+ * number, and this line shows the port to which its packets belong. */
 static void mrail_stats_lane(const mrail_stats_lane_t *lane, mrail_json_t *json)
 {
     char peer[17];

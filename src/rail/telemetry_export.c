@@ -2,7 +2,7 @@
  * Writes the telemetry page: rails, lanes and counters periodically, events of
  * lanes and paths at once. No error here can fail a job.
  *
- * Control lock held; for mrail_telemetry_export() the data-path lock, too.
+ * Control lock held; mrail_telemetry_export() also needs the data-path lock.
  */
 #include "config.h"
 #include "base/launch.h"
@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The job, and the rank of this process in it, as launchers tell. */
+/* Writes the job, and the rank of this process in it, as reported by
+ * launchers. */
 static void export_job(mrail_page_t *page)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);

@@ -1,9 +1,10 @@
 /*
  * Throttling of lanes when busy peers reach different rails.
  *
- * This file knows the bytes queued for all peers, and rail/fair_share.h divides
- * them. A throttled lane is not usable for the moment. No state is kept about
- * lanes: the busy peers and their rails are collected anew in every period.
+ * This file collects the bytes queued for all peers, and rail/fair_share.h
+ * divides them. A throttled lane is not usable for the moment. No state is
+ * kept about lanes: the busy peers and their rails are collected again in
+ * every period.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -20,7 +21,7 @@ static uint32_t throttle_rails(const mrail_peer_t *peer)
     return rails;
 }
 
-/* The waiting operation, if it is split into chunks. */
+/* Returns the first waiting operation, if it is split into chunks. */
 static const mrail_op_t *throttle_op(const mrail_peer_t *peer)
 {
     const mrail_op_t *op;
@@ -87,7 +88,7 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
     return 0;
 }
 
-/* A peer with nothing in flight is not throttled: its process may sleep until a
+/* A peer with nothing in flight is not throttled. Its process may sleep until a
  * completion, and no other completion may follow. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share)

@@ -3,12 +3,12 @@
  *
  * The descriptor is an epoll set. It contains the rails' completion channels,
  * for events of devices, and an eventfd, for events inside the process.
- * Examples of these: a lane came up, a peer failed, another iface's progress
- * took a completion of this iface from a CQ. The thread that causes such an
- * event signals the armed ifaces. mrail_iface_arm() first sets the flag and
- * then checks, so no event is lost. Arming consumes the devices' events from
- * the channels that all ifaces share; if there was one, the other ifaces are
- * signalled, too.
+ * Examples of the latter: a lane came up, a peer failed, or another iface's
+ * progress took a completion of this iface from a CQ. The thread that causes
+ * the event signals the armed ifaces. mrail_iface_arm() first sets the flag
+ * and then checks, so no event is lost. Arming consumes the devices' events
+ * from the channels that all ifaces share. If there was an event, the other
+ * ifaces are signalled as well.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -98,8 +98,8 @@ void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least)
     }
 }
 
-/* Makes the rail's next completion an event. 1: there is a completion already;
- * it stays in the rail's batch. */
+/* Makes the rail's next completion an event. Returns 1 if there already is a
+ * completion, which stays in the rail's batch. */
 static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     struct ibv_cq *cq;
@@ -114,8 +114,8 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
     return mrail_rail_fetch(rail);
 }
 
-/* 1: since the iface's last progress, an event happened that is reported
- * once. */
+/* Returns 1 if an event that is reported only once has happened since the
+ * iface's last progress. */
 static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 {
     const mrail_engine_t *engine = iface->engine;
@@ -148,7 +148,7 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
-            /* The event was for all sleepers, and so are the completions. The
+            /* All sleeping ifaces needed the event and its completions. The
              * caller of this iface may not come back for them. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }

@@ -73,7 +73,7 @@ static void mrail_get_rail(mrail_reader_t *r, mrail_wire_rail_t *rail)
     rail->rate_mbps = mrail_get_u32(r);
     rail->nic_index = mrail_get_u32(r);
     rail->mtu = mrail_get_u8(r);
-    /* enum ibv_mtu: IBV_MTU_256 = 1 ... IBV_MTU_4096 = 5 */
+    /* Values of enum ibv_mtu: IBV_MTU_256 = 1 ... IBV_MTU_4096 = 5 */
     if ((rail->ud_qpn > 0xffffff) || (rail->mtu < 1) || (rail->mtu > 5)) {
         r->bad = 1;
     }
@@ -252,7 +252,7 @@ int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
     return 0;
 }
 
-/* ::ffff:a.b.c.d is sent as its last four bytes. */
+/* Flag: ::ffff:a.b.c.d is sent as its last four bytes. */
 #define MRAIL_ADDR_IPV4 0x80u
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
