@@ -10,9 +10,9 @@
  *   so RNR
  * does not occur.
  * - Credits travel with every message. When half a window is free, a separate
- * message carries them: a buffer that is held, or waits for its iface, may
- * return long after its message was acknowledged, so the sender cannot know
- * when to request credits.
+ *   message carries them: a buffer that is held, or waits for its iface, may
+ *   return long after its message was acknowledged. The sender therefore cannot
+ *   know when to request credits.
  * - Standalone ACKs take no credit; MRAIL_ACK_RESERVE limits their number.
  */
 #include "config.h"
@@ -361,7 +361,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* This follows the post. Loading the engine again keeps fewer registers
+    /* Done after the post: loading the engine again keeps fewer registers
      * alive. */
     engine = lane->peer->engine;
     ++engine->counters.am_sent;

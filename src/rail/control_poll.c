@@ -17,7 +17,7 @@
  * would wait forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
-/* limit of yields to a thread that wants the control lock */
+/* Limit of yields to a thread that wants the control lock. */
 #define MRAIL_CONTROL_YIELDS 1000
 
 /* ---- halts ---- */

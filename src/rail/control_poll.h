@@ -3,7 +3,7 @@
  * descriptors, so that a simulation can run it in virtual time.
  *
  * One thread calls these functions, outside callbacks and without the
- * data-path lock and the control lock.
+ * data-path lock or the control lock.
  */
 #ifndef MRAIL_RAIL_CONTROL_POLL_H
 #define MRAIL_RAIL_CONTROL_POLL_H

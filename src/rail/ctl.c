@@ -18,11 +18,11 @@
 #include <string.h>
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-/* least timeout of a first lane */
+/* Minimum timeout of a first lane. */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
-/* limit for all peers together */
+/* Limit for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
-/* interval of later EVICTs */
+/* Interval of later EVICTs. */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)

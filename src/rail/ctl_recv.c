@@ -70,9 +70,9 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
-/* Returns 1 for a late repeat. If its request was refused, it is refused again.
- * If its lane has ended, it starts no new lane, of which the peer would not
- * know. */
+/* Returns 1 for a late repeat. If its request was refused, it is refused
+ * again. If its lane has ended, it starts no new lane, because the peer
+ * would not know of that lane. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -578,7 +578,7 @@ static int mrail_ctl_teaches(const mrail_peer_t *peer,
             (peer->state == MRAIL_PEER_HELLO));
 }
 
-/* Finds the rails of the request, which replies take. */
+/* Finds the rails of the request. Replies use the same rails. */
 static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
                                unsigned src_rail)
 {

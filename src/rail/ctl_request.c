@@ -275,8 +275,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Moves the very first lane to an open path, because it need not wait for a
- * certain one. */
+/* Moves the very first lane to an open path. It need not wait for a certain
+ * path. */
 static void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {

@@ -20,7 +20,7 @@
 #include <pthread.h>
 
 #define MRAIL_DATA_LOCK_SHARED 1 /* permanent: there are several callers */
-/* the control thread holds or wants the lock */
+/* The control thread holds or wants the lock. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 
 typedef struct mrail_data_lock {

@@ -24,9 +24,9 @@
 
 #define MRAIL_MAX_IFACES 64
 #define MRAIL_BUCKETS 256
-/* bytes for mrail_rx_t, before the data header */
+/* Bytes for mrail_rx_t, before the data header. */
 #define MRAIL_RX_HEADROOM 128
-/* bytes of payload area in a small send buffer */
+/* Bytes of payload area in a small send buffer. */
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
 /* Processing an active message takes a fixed time and the time of a copy. A
@@ -36,10 +36,10 @@
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
-/* bytes in flight that open the other rails */
+/* Bytes in flight that open the other rails. */
 #define MRAIL_AM_EXPAND (16u << 10)
 #define MRAIL_REPOST_BATCH 8
-/* maximum for a lane whose peer uses up its credits */
+/* Maximum for a lane whose peer uses up its credits. */
 #define MRAIL_AM_CREDITS_MAX 512
 /* A window of this many bytes does not grow further. A larger one would keep
  * more messages unacknowledged than a path holds, and the sender could not tell

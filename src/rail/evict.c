@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* least interval between searches */
+/* Minimum interval between searches. */
 #define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_EVICT_BATCH 4 /* lanes that one search may evict */
 

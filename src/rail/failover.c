@@ -88,8 +88,8 @@ void mrail_failover_check_rails(mrail_engine_t *engine)
     }
 }
 
-/* Nothing new may overtake missing data. Fences close their ordered lane, which
- * may be the one that failed. */
+/* Nothing new may overtake missing data. A fence must wait as well, because
+ * its ordered lane may be the one that failed. */
 static void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {

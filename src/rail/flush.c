@@ -91,10 +91,9 @@ static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
 }
 
-/* Requests a poll from the peer with POLL. A computing peer does not poll its
- * lanes, so it does not see the ACK_REQ; its control thread then polls and
- * acknowledges. Silence is not a failure, because a debugger may have stopped
- * the process. */
+/* Sends POLL, which makes the peer's control thread poll and acknowledge. A
+ * computing peer does not poll its lanes, so it does not see the ACK_REQ.
+ * Silence is not a failure, because a debugger may have stopped the process. */
 static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
                                   mrail_ns_t now_ns)
 {

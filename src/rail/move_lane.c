@@ -30,8 +30,8 @@
 /* Longest time for the send queue to drain. */
 #define MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
 #define MOVE_POLL (1 * MRAIL_NS_PER_MS)
-/* Least work of a lane in a window that counts: bytes, and the percentage of
- * the window in which the lane was busy. */
+/* Minimum work of a lane in a window that counts: bytes, and the percentage
+ * of the window in which the lane was busy. */
 #define MOVE_MIN_BYTES (256u << 10)
 #define MOVE_MIN_BUSY 5u
 /* From this percentage on, the lanes use all that their paths can carry. */

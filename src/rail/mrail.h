@@ -59,8 +59,9 @@ typedef struct mrail_rail_attr {
     int gid_index;
     unsigned mtu;         /* bytes of payload per packet */
     uint64_t rate_bps;    /* bits per second, from the port's width and
-                           * speed; used by the planner */
-    uint64_t speed_bps;   /* bits per second that the port reports now */
+                           * speed; the scheduler and UCX use it */
+    uint64_t speed_bps;   /* bits per second that the port reports now; the
+                           * planner uses it */
     uint64_t subnet;      /* rails with equal subnets reach each other */
     unsigned subnet_bits; /* leading bits of the address that form the subnet */
     unsigned nic_index;   /* used to choose source ports */
@@ -75,10 +76,10 @@ void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
 
 /*
- * Calls `func` for every port of every verbs device, and reports whether
- * `config` selects it. Keeps nothing open after the call. Returns the number
- * of selected rails. Returns -EINVAL, after one error line, if config->devices
- * names a port that does not exist or is not active.
+ * Calls `func` for every port of every verbs device, with attributes that say
+ * whether `config` selects the port. Keeps nothing open after the call.
+ * Returns the number of selected rails. Returns -EINVAL, after one error line,
+ * if config->devices names a port that does not exist or is not active.
  */
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
                         void *arg);
@@ -128,9 +129,9 @@ typedef struct mrail_rail_now {
 /*
  * Fills in the rails of this process's engine, sorted by subnet, at most
  * MRAIL_MAX_RAILS. Returns their number, or 0 if no engine is open. Any thread
- * may call this function. It waits while another thread is inside
- * mrail_engine_open() or mrail_engine_close(), so these must not call it. The
- * device is queried for `speed` at most every 100 ms.
+ * may call it, but not from inside mrail_engine_open() or
+ * mrail_engine_close(), for which the call waits. It queries `speed` from the
+ * device at most every 100 ms.
  */
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
@@ -257,9 +258,9 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 /* Blocks until the data has arrived, with progress but without callbacks.
- * length is at most attr.max_bcopy. Returns -EAGAIN, with the buffer unchanged,
- * also if a lane fails in the meantime or if another thread has waited too
- * long. */
+ * length is at most attr.max_bcopy. Also returns -EAGAIN, with the buffer
+ * unchanged, if a lane fails in the meantime or another thread has waited
+ * too long. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);

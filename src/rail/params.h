@@ -133,7 +133,7 @@ typedef struct mrail_config {
 } mrail_config_t;
 
 #define MRAIL_SIZE_AUTO ((size_t)-1)
-/* bytes; an RC message is shorter than 2^31 */
+/* Bytes; an RC message is shorter than 2^31. */
 #define MRAIL_RMA_CHUNK_MAX (1ul << 30)
 
 /* Converts a TIME field to nanoseconds; infinity becomes MRAIL_NS_NEVER. */

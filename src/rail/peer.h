@@ -2,10 +2,10 @@
  * A peer process: its rails, its lanes, and its streams and operations.
  * Endpoints of all ifaces share it.
  *
- * A peer is freed, with its lanes and address handles, by the next progress
- * call after three conditions hold: it has left or was given up, its last
- * endpoint is gone, and the devices have returned all requests. The engine
- * remembers its id, because datagrams may arrive late.
+ * A progress call frees the peer, with its lanes and address handles. It does
+ * so when the peer has left or was given up, its last endpoint is gone, and
+ * the devices have returned all requests. The engine remembers its id, because
+ * datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_PEER_H
 #define MRAIL_RAIL_PEER_H
@@ -229,8 +229,8 @@ void mrail_peer_set_departed(mrail_peer_t *peer, int status);
 /* Frees a failed peer in the next progress call if its last endpoint is gone.
  * Data-path lock held. */
 void mrail_peer_release(mrail_peer_t *peer);
-/* Frees failed peers that are unused. Data-path lock held. No callback and no
- * visit of a peer may be in progress, because its caller would refer to a freed
+/* Frees failed peers that are unused. Data-path lock held. Call it outside
+ * of all callbacks and visits of peers, so that no caller refers to a freed
  * peer. */
 void mrail_peer_reap(mrail_engine_t *engine);
 

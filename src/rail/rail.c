@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
-/* limit of READs of a QP in flight in one direction */
+/* Limit of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
-/* time without a returned buffer */
+/* Time without a returned buffer. */
 #define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC)
 
 /* A handle whose owner has released it. A device may look up the handle when it

@@ -19,13 +19,13 @@
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
-/* completions of the control channel polled at once */
+/* Completions of the control channel polled at once. */
 #define MRAIL_UD_BATCH 16
 #define MRAIL_CQ_PER_RX                                                        \
     2 /* entries of the CQ for each entry of the SRQ; half of them are for
        * signalled sends */
 #define MRAIL_POLL_BATCH 16
-#define MRAIL_CHUNKS_MIN 64 /* least limit for posted chunks of a rail */
+#define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
 
 /* Directions of operations. */
 typedef enum mrail_flow {

@@ -33,12 +33,12 @@
 /* Time allowed for an answer on a lane that has not completed anything yet: its
  * path may be full. */
 #define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
-/* ticks without a completion after which other lanes are checked */
+/* Ticks without a completion after which other lanes are checked. */
 #define STALL_COMPARE 40u
-/* ticks without a completion after which the lane is stuck, if others answer */
+/* Ticks without a completion after which a lane is stuck if others answer. */
 #define STALL_STUCK 48u
 #define STALL_FRESH 8u /* ticks for which a completion counts as recent */
-/* time since the last suspicion that resets `stalls` */
+/* Time since the last suspicion that resets `stalls`. */
 #define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
 
