@@ -166,12 +166,11 @@ struct mrail_engine {
     mrail_pool_t groups;
     mrail_list_t active; /* peers that progress must visit */
     unsigned nesting;    /* nested progress calls that visit them */
-    mrail_fair_share_t
-        fair_share[MRAIL_FLOWS]; /* shares of rails while busy peers reach
-                                  * different rails; see throttle.c */
-    mrail_ns_t fair_share_ns;    /* time of the next division into fair
-                                  * shares */
-    mrail_list_t acks;           /* lanes that owe a reply */
+    /* Shares of rails while busy peers reach different rails; see
+     * throttle.c. */
+    mrail_fair_share_t fair_share[MRAIL_FLOWS];
+    mrail_ns_t fair_share_ns; /* time of the next division into fair shares */
+    mrail_list_t acks;        /* lanes that owe a reply */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_counters_t counters; /* ctl_* counters: under the control lock;
@@ -217,8 +216,8 @@ struct mrail_engine {
     unsigned num_qps;
     uint64_t qp_serial; /* serial number of the last QP created */
     size_t sq_entries;  /* send queue entries of all QPs */
-    unsigned
-        recall_next; /* index of the next lane to search for idle credits */
+    /* Index of the next lane to search for idle credits. */
+    unsigned recall_next;
     uint32_t ctl_seq;
     uint16_t epoch;     /* last requested lane epoch, divided by two */
     unsigned next_base; /* rotates the rail of first lanes */

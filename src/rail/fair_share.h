@@ -108,9 +108,8 @@ typedef struct mrail_fair_share {
                            * previous one */
     unsigned overflow;    /* classes without an entry in this period */
     mrail_fair_share_class_t class[MRAIL_FAIR_SHARE_CLASSES];
-    unsigned
-        last[MRAIL_FAIR_SHARE_CLASSES]; /* period in which the class last had
-                                         * a peer */
+    /* Period in which the class last had a peer. */
+    unsigned last[MRAIL_FAIR_SHARE_CLASSES];
     /* Bytes that the class may post for each byte of the bottleneck class;
      * negative: no limit. */
     double ratio[MRAIL_FAIR_SHARE_CLASSES][MRAIL_FAIR_SHARE_RAILS];

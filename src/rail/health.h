@@ -61,8 +61,8 @@ typedef enum mrail_health_action {
 } mrail_health_action_t;
 
 typedef struct mrail_health_params {
-    mrail_ns_t grace_ns;   /* time for which a port may be down before its path
-                          * is retired */
+    mrail_ns_t grace_ns;   /* time for which a port may be down before its
+                            * path is retired */
     mrail_ns_t probe_ns;   /* time allowed for an answer */
     unsigned probes;       /* consecutive lost probes that retire a path */
     mrail_ns_t backoff_ns; /* back-off of a retired path; doubles each time */

@@ -108,14 +108,14 @@ struct mrail_lane {
     uint8_t was_recalled;        /* data: nothing was received since the last
                                   * RECALL */
     uint16_t recall_received;    /* data: am_received at the last search for
-                               * idle credits */
+                                  * idle credits */
     uint8_t out;                 /* data: the lane is out of use */
     uint8_t leaving;             /* data: the lane takes no new work and goes
-                               * out of use */
-    uint8_t drained;             /* data: the last request of a QP in the error
-                               * state is posted */
-    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion of
-                               * the QP */
+                                  * out of use */
+    uint8_t drained;             /* data: the last request of a QP in the
+                                  * error state is posted */
+    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
+                                  * of the QP */
     mrail_list_t ack_list; /* data: entry in engine->acks while the lane owes
                             * a message */
     uint64_t carried;      /* data: bytes of AMs sent and of PUTs and GETs
@@ -143,7 +143,7 @@ struct mrail_lane {
     unsigned tries;
     mrail_ns_t deadline_ns; /* time of the next retransmission */
     mrail_ns_t move_ns;     /* a move to move_sport ends by this time; 0: no
-                          * move is in progress; see move_lane.c */
+                             * move is in progress; see move_lane.c */
     mrail_ns_t moved_ns;    /* start of the last move */
     uint16_t move_sport;
     uint16_t undo_sport; /* source port before the last move; 0: there was
@@ -196,9 +196,8 @@ struct mrail_lane {
                         * more receive buffers */
     uint8_t closed;    /* control: nothing more can arrive at this end */
     uint8_t confirmed; /* control: nothing more can arrive at the peer */
-    uint16_t
-        peer_has; /* control: number of AMs that arrived at the peer, modulo
-                   * 2^16 */
+    /* Control: number of AMs that arrived at the peer, modulo 2^16. */
+    uint16_t peer_has;
     uint8_t confirm_wanted; /* control: the peer requests the number of AMs
                              * that arrived here */
     uint32_t peer_request;  /* control: sequence number of the peer's EVICT

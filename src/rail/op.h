@@ -26,11 +26,10 @@ typedef struct mrail_done {
 /* An active message. It is kept until the peer has acknowledged it, so that
  * another lane can replay it. */
 typedef struct mrail_tx {
-    mrail_list_t list; /* peer->unacked */
-    mrail_list_t
-        replay;       /* peer->replay_am, if the lane failed before the message
-                 * arrived */
-    mrail_mem_t *mem; /* registration of this element */
+    mrail_list_t list;   /* peer->unacked */
+    mrail_list_t replay; /* peer->replay_am, if the lane failed before the
+                          * message arrived */
+    mrail_mem_t *mem;    /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
     uint32_t seq;
@@ -81,7 +80,7 @@ typedef struct mrail_op {
 /* The part of an operation that one work request carries. */
 typedef struct mrail_chunk {
     mrail_list_t list; /* lane->flying; after a failure lane->lost, then
-               * peer->replay_rma or peer->arrived */
+                        * peer->replay_rma or peer->arrived */
     mrail_op_t *op;
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after this chunk */

@@ -43,8 +43,8 @@ typedef struct mrail_path {
                                          * unanswered probes */
     uint8_t num_probes;                 /* number of entries in `probes` */
     uint8_t blocked;        /* the next probe waits for a send buffer */
-    uint16_t sport;         /* UDP source port of the path's last lane; 0: there
-                        * was none */
+    uint16_t sport;         /* UDP source port of the path's last lane; 0:
+                             * there was none */
     struct ibv_ah *ah;      /* address handle for probes; NULL: none */
     uint16_t ah_sport;      /* source port of `ah` */
     unsigned ah_pair;       /* rail pair of `ah` */
@@ -111,8 +111,8 @@ struct mrail_peer {
     unsigned hellos;      /* number of HELLOs of the peer that were answered */
     unsigned reconnects;  /* lane requests repeated since a lane last came up */
     mrail_ns_t reconnect_ns; /* time of the first of these repeats */
-    const char
-        *reconnect_cause; /* reason of the last repeat, while no lane was up */
+    /* Reason of the last repeat, while no lane was up. */
+    const char *reconnect_cause;
     mrail_ns_t retry_ns;
     struct mrail_moves *moves; /* see move_lane.c; NULL: not needed yet */
     mrail_list_t work;         /* entry in engine->work while a message is
@@ -189,9 +189,9 @@ struct mrail_peer {
     uint8_t fair_share_class; /* class in fair_share[fair_share_direction] */
     uint8_t fair_share_direction;
     unsigned fair_share_period; /* period for which the class is valid */
-    mrail_list_t
-        flushes_pending; /* flushes and fences (mrail_flush_t), in order */
-    unsigned num_fences; /* pending fences: nothing may be posted */
+    /* Flushes and fences (mrail_flush_t), in order. */
+    mrail_list_t flushes_pending;
+    unsigned num_fences;        /* pending fences: nothing may be posted */
     mrail_lane_t *ordered_lane; /* messages may pass a fence on this lane;
                                  * NULL: on none */
     int ordered_lane_closed;    /* messages must not pass on the ordered lane

@@ -74,12 +74,12 @@ typedef struct mrail_rail {
                             * srq_spare */
     mrail_rx_chunk_t *chunks; /* all chunks; a device cannot return buffers
                                * from an SRQ */
-    int port_down;      /* the port reports this state; control lock, atomic for
-                    * readers without it */
-    int fatal;          /* the device is lost for good; control lock, atomic for
-                    * readers without it */
-    uint64_t speed_bps; /* capacity of the port; engine_lock; `attr` holds
-                         * the first value */
+    int port_down;       /* the port reports this state; control lock, atomic
+                          * for readers without it */
+    int fatal;           /* the device is lost for good; control lock, atomic
+                          * for readers without it */
+    uint64_t speed_bps;  /* capacity of the port; engine_lock; `attr` holds
+                          * the first value */
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
     int no_qp_told;      /* control: the user was warned that a lane got no
                           * QP or receive buffer */
@@ -101,10 +101,10 @@ typedef struct mrail_rail {
     mrail_tele_flow_t flows[MRAIL_FLOWS];
     uint64_t carried;       /* control: bytes of ended lanes */
     uint64_t work[2];       /* data: bytes of completed chunks of all lanes:
-                          * PUTs, GETs */
+                             * PUTs, GETs */
     uint8_t ports_fixed;    /* control: connected QPs keep their source ports */
-    unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ from
-                          * overflowing */
+    unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
+                             * from overflowing */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
     unsigned max_dest_rd_atomic; /* READs of the peer that a QP answers at a
                                   * time */
@@ -128,7 +128,7 @@ typedef struct mrail_rail {
                             * time; 0: it does not */
     int ud_failed;         /* the QP is in the error state */
     int ud_pause;          /* the last message took long, and other threads
-                          * want the lock */
+                            * want the lock */
     uint32_t ud_tx_sent;   /* total number of datagrams posted */
     /* Address handles without an owner, in order. The device may still hold
      * their datagrams. */

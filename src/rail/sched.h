@@ -32,7 +32,7 @@ typedef struct mrail_sched_params {
     size_t equal_split; /* bytes; see mrail_sched_equal_split() */
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
-                    * uplinks */
+                         * uplinks */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the

@@ -21,8 +21,8 @@ typedef enum mrail_data_type {
 } mrail_data_type_t;
 
 enum {
-    MRAIL_DATA_ACK_REQ = 1 << 0,        /* answer when all AMs before seq have
-                                  * arrived */
+    MRAIL_DATA_ACK_REQ = 1 << 0,        /* answer when all AMs before seq
+                                         * have arrived */
     MRAIL_DATA_ACK_REP = 1 << 1,        /* answers an ACK_REQ */
     MRAIL_DATA_CREDIT_BLOCKED = 1 << 2, /* the sender had to wait for credits */
     MRAIL_DATA_RECALL = 1 << 3, /* return the credits that you do not need */
