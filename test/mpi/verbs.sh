@@ -103,7 +103,7 @@ expect_run 'run with a script that does not exist' 2 'none: No such file' \
     "$mrail" run --soft 2x2 --script "$tmp/none" -- true
 expect_run 'run with a directory as a script' 2 'not a file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
-expect_run 'run with a script but no software rails' 2 'give --soft too' \
+expect_run 'run with a script but no software rails' 2 'require --soft' \
     "$mrail" run --script "$tmp/script" -- true
 expect_run 'run with too many devices' 2 'more than 256 devices' \
     "$mrail" run --soft 100x16 -- true
@@ -131,7 +131,7 @@ expect_run 'bench with a hotspot above 1' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect_run 'bench with a malformed hotspot in a list' 2 "--hotspot x: expected a fraction" \
     "$mrail" bench alltoallv --hotspot even,0.5,x
-expect_run 'bench --dst without --hotspot' 2 'give that, too' \
+expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
     "$mrail" bench alltoallv --dst single
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
