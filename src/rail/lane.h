@@ -110,6 +110,7 @@ struct mrail_lane {
     uint16_t recall_received;    /* data: am_received at the last search for
                                   * idle credits */
     uint8_t out;                 /* data: the lane is out of use */
+    uint8_t held;                /* data: takes no chunks; see move_lane.c */
     uint8_t leaving;             /* data: the lane takes no new work and goes
                                   * out of use */
     uint8_t drained;             /* data: the last request of a QP in the

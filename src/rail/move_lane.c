@@ -6,8 +6,15 @@
  *
  * Each end controls the ports of the data that it sends. The end that sends
  * PUTs therefore moves its own lane. The end that reads with GETs sees the
- * rates as well, and requests a move from the other end (MOVE). The request
- * may be lost, because the evidence will appear again.
+ * rates as well, and requests a move from the other end (MOVE). Losing the
+ * request is harmless: if the lane stays slow, the evidence recurs and the
+ * request is sent again.
+ *
+ * A QP whose path changes while it answers READs would send the rest of the data
+ * over another path, and packets overtake each other. The reader therefore holds
+ * the lane before a MOVE: it posts nothing until its READs have completed, and for
+ * a moment afterwards. Linux 6.1's rdma_rxe even reports such a READ as complete
+ * when data is missing.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
  * For other devices, the send queue is drained (RTS -> SQD), and the QP takes
@@ -30,6 +37,8 @@
 /* Longest time for the send queue to drain. */
 #define MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
 #define MOVE_POLL (1 * MRAIL_NS_PER_MS)
+/* Time for a MOVE to arrive and to be carried out, in which the lane is held. */
+#define MOVE_HOLD (20 * MRAIL_NS_PER_MS)
 /* Minimum work of a lane in a window that counts: bytes, and the percentage
  * of the window in which the lane was busy. */
 #define MOVE_MIN_BYTES (256u << 10)
@@ -49,6 +58,10 @@ typedef struct mrail_moves {
     /* Slots whose MOVE or MOVE_BACK waits for a send buffer. */
     uint64_t move_mask;
     uint64_t back_mask;
+    /* Slots whose lane is held, and those of them whose READs still run. */
+    uint64_t hold_mask;
+    uint64_t drain_mask;
+    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* begin of that state */
     uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
     mrail_repath_t repath[];        /* one for each pair and direction */
 } mrail_moves_t;
@@ -367,7 +380,8 @@ mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (peer->moves == NULL) {
         return MRAIL_NS_NEVER;
     }
-    mask = peer->moves->move_mask | peer->moves->back_mask;
+    mask = (peer->moves->move_mask | peer->moves->back_mask) &
+           ~peer->moves->drain_mask;
     for (unsigned slot = 0; (mask != 0) && (slot < MRAIL_MAX_SLOTS); ++slot) {
         if ((mask & (1ull << slot)) &&
             (mrail_move_send(peer, slot) == -EAGAIN)) {
@@ -377,9 +391,76 @@ mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
     return next_ns;
 }
 
-/* Requests a move from the peer, which controls the port. The request may be
- * lost, because the evidence will appear again. */
-static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like)
+static void mrail_move_release(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_moves_t *moves = peer->moves;
+
+    moves->hold_mask &= ~(1ull << slot);
+    moves->drain_mask &= ~(1ull << slot);
+    if (peer->lanes[slot] != NULL) {
+        peer->lanes[slot]->held = 0;
+    }
+    peer->pump_ns = 0;
+}
+
+/* Continues with a held lane: sends the request when its READs have completed,
+ * and releases the lane after that. Both locks held. */
+static void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
+                                 mrail_ns_t now_ns)
+{
+    mrail_moves_t *moves = peer->moves;
+    const mrail_lane_t *lane = peer->lanes[slot];
+    uint64_t bit = 1ull << slot;
+
+    if ((lane == NULL) || (lane->state != MRAIL_LANE_UP) || !lane->held) {
+        moves->move_mask &= ~bit; /* the lane has ended, or is a new one */
+        moves->back_mask &= ~bit;
+        mrail_move_release(peer, slot);
+    } else if (!(moves->drain_mask & bit)) {
+        if (now_ns >= moves->hold_ns[slot] + MOVE_HOLD) {
+            mrail_move_release(peer, slot);
+        }
+    } else if (lane->sched.inflight == 0) {
+        moves->drain_mask &= ~bit;
+        moves->hold_ns[slot] = now_ns;
+        if (mrail_move_send(peer, slot) == -EAGAIN) {
+            mrail_ctl_work(peer);
+        }
+    } else if (now_ns >= moves->hold_ns[slot] + MOVE_TIMEOUT) {
+        moves->move_mask &= ~bit;
+        moves->back_mask &= ~bit;
+        mrail_move_release(peer, slot);
+    }
+}
+
+static void mrail_move_poll_holds(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    uint64_t mask = peer->moves->hold_mask;
+
+    for (unsigned slot = 0; (mask != 0) && (slot < MRAIL_MAX_SLOTS); ++slot) {
+        if (mask & (1ull << slot)) {
+            mrail_move_poll_hold(peer, slot, now_ns);
+        }
+    }
+}
+
+static void mrail_move_hold(mrail_peer_t *peer, unsigned slot,
+                            mrail_ns_t now_ns)
+{
+    mrail_moves_t *moves = peer->moves;
+
+    if (peer->lanes[slot] != NULL) {
+        peer->lanes[slot]->held = 1;
+    }
+    moves->hold_mask |= 1ull << slot;
+    moves->drain_mask |= 1ull << slot;
+    moves->hold_ns[slot] = now_ns;
+    mrail_move_poll_hold(peer, slot, now_ns);
+}
+
+/* Requests a move from the peer, which controls the port. */
+static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like,
+                               mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -387,14 +468,13 @@ static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like)
     moves->like[slot] = (uint16_t)like;
     moves->move_mask |= 1ull << slot;
     moves->back_mask &= ~(1ull << slot);
-    if (mrail_move_send(peer, slot) == -EAGAIN) {
-        mrail_ctl_work(peer);
-    }
+    mrail_move_hold(peer, slot, now_ns);
 }
 
 /* Requests that the peer undo a move. If the MOVE was lost, the peer has
  * nothing to undo. */
-static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot)
+static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -403,9 +483,7 @@ static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot)
         return;
     }
     moves->back_mask |= 1ull << slot;
-    if (mrail_move_send(peer, slot) == -EAGAIN) {
-        mrail_ctl_work(peer);
-    }
+    mrail_move_hold(peer, slot, now_ns);
 }
 
 /* ---- decisions ---- */
@@ -436,10 +514,10 @@ static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                : MRAIL_MOVE_RANDOM;
     if (move.target == MRAIL_REPATH_BACK) {
         is_put ? mrail_move_back(peer->lanes[slot], 0, now_ns)
-               : mrail_move_request_back(peer, slot);
+               : mrail_move_request_back(peer, slot, now_ns);
     } else {
         is_put ? mrail_move_to(peer->lanes[slot], like, 0, now_ns)
-               : mrail_move_request(peer, slot, like);
+               : mrail_move_request(peer, slot, like, now_ns);
     }
 }
 
@@ -474,6 +552,7 @@ void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
         peer->moves = mrail_moves_create(peer, lanes, now_ns);
         return;
     }
+    mrail_move_poll_holds(peer, now_ns);
     window_ns = now_ns - peer->moves->since_ns;
     if (window_ns < MOVE_WINDOW) {
         return;

@@ -246,7 +246,8 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->up[i];
 
         lane->sched.usable =
-            !lane->leaving && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+            !lane->leaving && !lane->held &&
+            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
             (lane->rail->num_chunks < lane->rail->max_chunks) &&
             (lane->sched.inflight < (1ull << 30));
     }

@@ -159,6 +159,60 @@ static void ask(uint16_t slot)
     request_like(slot, MRAIL_MOVE_RANDOM);
 }
 
+static void tick(mrail_ns_t after_ns)
+{
+    fake_now_ns += after_ns;
+    lock();
+    mrail_move_tick(peer_of(0), fake_now_ns);
+    unlock();
+}
+
+/* Data of a READ must not arrive over two paths: the request waits for the READs
+ * of the lane, and the lane takes no others meanwhile. */
+static void test_request_waits_for_reads(void **state)
+{
+    begin(MRAIL_SIZE_AUTO);
+    lane_of(2)->sched.inflight = 4096;
+    for (unsigned i = 0; (i < 6) && !lane_of(2)->held; ++i) {
+        work(0, MRAIL_OP_GET, FAST);
+        work(2, MRAIL_OP_GET, FAST * 2 / 3);
+        lane_of(0)->rail->work[MRAIL_OP_GET] += FAST;
+        end_window();
+    }
+    assert_true(lane_of(2)->held);
+    assert_false(lane_of(0)->held);
+    tick(25 * MRAIL_NS_PER_MS);
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 0);
+
+    lane_of(2)->sched.inflight = 0;
+    tick(25 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
+    assert_true(lane_of(2)->held);
+    tick(25 * MRAIL_NS_PER_MS);
+    assert_false(lane_of(2)->held);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
+}
+
+/* Without an end of the READs, the lane stays as it is. */
+static void test_endless_reads_release_the_lane(void **state)
+{
+    begin(MRAIL_SIZE_AUTO);
+    lane_of(2)->sched.inflight = 4096;
+    for (unsigned i = 0; (i < 6) && !lane_of(2)->held; ++i) {
+        work(0, MRAIL_OP_GET, FAST);
+        work(2, MRAIL_OP_GET, FAST * 2 / 3);
+        lane_of(0)->rail->work[MRAIL_OP_GET] += FAST;
+        end_window();
+    }
+    assert_true(lane_of(2)->held);
+    tick(600 * MRAIL_NS_PER_MS);
+    assert_false(lane_of(2)->held);
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_MOVE), 0);
+    lane_of(2)->sched.inflight = 0;
+}
+
 static void test_peer_asks(void **state)
 {
     uint16_t before;
@@ -366,6 +420,8 @@ int main(void)
         CASE(test_slow_read_asks_the_peer),
         CASE(test_very_slow_read_asks_for_a_copy),
         CASE(test_very_slow_read_of_an_idle_rail),
+        CASE(test_request_waits_for_reads),
+        CASE(test_endless_reads_release_the_lane),
         CASE(test_peer_asks),
         CASE(test_peer_asks_for_a_copy),
         CASE(test_peer_takes_it_back),
