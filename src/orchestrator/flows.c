@@ -153,7 +153,7 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
             : 0;
 }
 
-/* Iterations oscillate around the limit of their mean, so they are summed. The
+/* Iterations oscillate around their limit, so the result is their mean. The
  * first one is excluded, because it mostly repeats the last one or is far
  * off. */
 void mrail_flows_divide(mrail_flows_t *flows)

@@ -87,9 +87,9 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* For a run whose sender's rail is not up at both ends, counts small demands on
- * the rails with the fewest relays instead of half on their receivers'
- * rails. */
+/* Handles the demands of one sender whose rail is down at either end. It charges
+ * small demands to the rails that need the fewest relays. Normally, half of each
+ * is charged to the receiver's rail. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
                 const mrail_plan_demand_t *demand,

@@ -151,9 +151,9 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
 /* Repeats a failed lane request with a new epoch. The peer's very first lane
  * also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause);
-/* Handles a device that cannot connect the QP, because its port is gone or the
- * QP has failed. The peer, whose end is connected, is notified of a failed
- * lane. The peer's very first lane is requested again. */
+/* Handles failure to connect the QP: its port is gone, or the QP is in error.
+ * Tells the peer, whose end is already connected, that the lane failed. If it was
+ * the peer's very first lane, requests it again. */
 void mrail_ctl_not_connected(mrail_lane_t *lane);
 /* Handles the peer's refusal to grant the lane, now or ever. `reason` and the
  * text say why. */

@@ -65,7 +65,7 @@ typedef struct mrail_fair_share_class {
 
 /*
  * Divides each class's bytes over its rails (`part`) so that the busiest rail
- * finishes as early as possible, then the others. Equal classes are treated
+ * finishes as early as possible, and then likewise the next busiest, and so on. Equal classes are treated
  * equally. rate[0..num_rails): bytes per second, above 0 for every rail of a
  * class. Returns the time of the busiest rail in seconds.
  */

@@ -7,9 +7,9 @@
  * evidence, which is one of the following:
  * - The device returned requests with an error, or the peer closed its end.
  * - Repeated probes over the path were lost, and another path to the same peer
- * answered.
- * - Probes are answered. But requests have not completed for a long time, and
- * requests of other lanes have.
+ *   answered.
+ * - Probes are answered, but no request on this lane has completed for a long
+ *   time, whereas requests on other lanes have.
  *
  * If no path answers, none is worse than the others. Congestion and pauses
  * therefore retire no path.

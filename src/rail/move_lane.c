@@ -13,7 +13,7 @@
  * A QP whose path changes while it answers READs would send the rest of the data
  * over another path, and packets overtake each other. The reader therefore holds
  * the lane before a MOVE: it posts nothing until its READs have completed, and for
- * a moment afterwards. Linux 6.1's rdma_rxe even reports such a READ as complete
+ * a moment afterwards. Linux 6.1's rdma_rxe even reports that READ as complete
  * when data is missing.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.

@@ -152,7 +152,7 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
 }
 
 /* Weighs the evidence against a path after each lost probe: how often another
- * path worked in the meantime. Silence of all paths means a busy peer or a full
+ * path worked in the meantime. Silence on all paths means a busy peer or a full
  * network. A path whose port is down needs no such evidence. */
 static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)

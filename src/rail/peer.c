@@ -190,9 +190,9 @@ void mrail_lane_drain(mrail_lane_t *lane)
     if (mrail_lane_post(lane, &wr) != 0) {
         --lane->sq_posted; /* this request will have no completion */
         lane->drained = 0;
-        /* A device that takes no request in this state still returns chunks,
-         * which are all signalled. Other requests use only memory of the
-         * engine. */
+        /* Even if the device accepts no more requests in this state, it still
+         * completes chunks, which are all signalled. Unsignalled requests touch
+         * only engine memory, so they can be written off. */
         if (mrail_list_empty(&lane->flying)) {
             lane->sq_done = lane->sq_posted;
         }

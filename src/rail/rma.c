@@ -88,10 +88,9 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* PUTs and GETs must not follow a fence even on its ordered lane. If that
-     * lane failed, the engine could not tell whether the operations before the
-     * fence arrived. A PUT after the fence would not show it, although the peer
-     * may have seen the PUT. */
+    /* PUTs and GETs must not follow a fence even on its ordered lane. A PUT behind
+     * the fence, unlike a message, leaves no proof at the peer that the earlier
+     * operations arrived, although the peer may already have read its data. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }

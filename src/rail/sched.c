@@ -118,9 +118,9 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
     return lane->usable || (lane->inflight != 0);
 }
 
-/* Returns total->scale. Measured rates of lanes on shared rails vary by chance
- * from moment to moment. With one chunk per lane, some lanes would finish
- * early. */
+/* Returns total->scale: nonzero if the rates of all lanes are nearly equal. Rates
+ * on shared rails fluctuate. If each lane got one chunk in proportion to its
+ * momentary rate, some would finish early, so such lanes get equal chunks. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count, int has_rules)
 {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Invalid input and failures that the user of an MPI job may meet. A sentence
-# names the cause, and the exit status is right.
+# Invalid input and failures that a user of an MPI job may encounter. Each must
+# produce a message that names the cause, and the correct exit status.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

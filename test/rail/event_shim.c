@@ -1,5 +1,5 @@
 /*
- * Interposed before a verbs library. It delays a process by MRAIL_TEST_EVENT_MS
+ * An LD_PRELOAD shim over a verbs library. It delays a process by MRAIL_TEST_EVENT_MS
  * between the arrival of an asynchronous event and its handling. Meanwhile, a
  * thread that destroys the event's QP waits for the event to be acknowledged.
  */

@@ -1,5 +1,5 @@
 /*
- * Interposed before a verbs library. It gives a device the faults listed in
+ * An LD_PRELOAD shim over a verbs library. It gives a device the faults listed in
  * MRAIL_TEST_LABELS:
  * - "ignored": it stores no flow label.
  * - "fixed": it stores a fixed label instead.

@@ -1,5 +1,5 @@
 /*
- * Interposed before a verbs library. The shared receive queues of the device
+ * An LD_PRELOAD shim over a verbs library. The shared receive queues of the device
  * hold at most MRAIL_TEST_SRQ_WR requests.
  */
 #include "config.h"

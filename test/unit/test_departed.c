@@ -1,6 +1,6 @@
 /*
  * Peers that have left are freed: their structures, lanes and address handles.
- * Nothing that comes late finds them.
+ * Late messages and completions must not reach freed peers.
  */
 #include "config.h"
 #include "mock_peer.h"
