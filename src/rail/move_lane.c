@@ -13,8 +13,7 @@
  * A QP whose path changes while it answers READs would send the rest of the data
  * over another path, and packets overtake each other. The reader therefore holds
  * the lane before a MOVE: it posts nothing until its READs have completed, and for
- * a moment afterwards. Linux 6.1's rdma_rxe even reports that READ as complete
- * when data is missing.
+ * a moment afterwards. See docs/decisions/0020-ports-by-evidence.md.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
  * For other devices, the send queue is drained (RTS -> SQD), and the QP takes
