@@ -339,8 +339,8 @@ static void receive(const void *data, size_t length)
 void env_ctl_message(void)
 {
     fuzz_in_t *in = &env.in;
-    uint8_t who = fuzz_u8(in), buf[MRAIL_CTL_MAX_SIZE];
-    unsigned i = who % ENV_PEERS;
+    uint8_t selector = fuzz_u8(in), buf[MRAIL_CTL_MAX_SIZE];
+    unsigned i = selector % ENV_PEERS;
     mrail_peer_t *peer = known_peer(i);
     mrail_ctl_msg_t msg;
     int length;
@@ -348,16 +348,17 @@ void env_ctl_message(void)
     memset(&msg, 0, sizeof(msg));
     msg.type = fuzz_u8(in) % (MRAIL_CTL_LAST + 1);
     msg.src_id = peer_id(i);
-    msg.src_cookie = peer_cookie(i) ^ ((who & 0x10) ? 1 : 0);
-    msg.dst_cookie = env.engine->cookie ^ ((who & 0x20) ? 1 : 0);
-    msg.src_rail = (who & 0x40) ? fuzz_u8(in) & 0xf : 0;
-    msg.seq = ((who & 4) && (peer != NULL)) ? peer->probe_request : who & 8;
+    msg.src_cookie = peer_cookie(i) ^ ((selector & 0x10) ? 1 : 0);
+    msg.dst_cookie = env.engine->cookie ^ ((selector & 0x20) ? 1 : 0);
+    msg.src_rail = (selector & 0x40) ? fuzz_u8(in) & 0xf : 0;
+    msg.seq =
+        ((selector & 4) && (peer != NULL)) ? peer->probe_request : selector & 8;
     fill_body(in, &msg, peer);
     length = mrail_ctl_encode(&msg, buf, sizeof(buf));
     if (length < 0) {
         return;
     }
-    if (who & 0x80) { /* truncated, or with one byte changed */
+    if (selector & 0x80) { /* truncated, or with one byte changed */
         uint8_t how = fuzz_u8(in);
 
         if (how & 1) {

@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 {
     int size = (argc > 1) ? atoi(argv[1]) : 65536;
     int rounds = (argc > 2) ? atoi(argv[2]) : 5;
-    int rank, num, bad = 0, all_bad = 0;
+    int rank, num, wrong = 0, all_wrong = 0;
     unsigned char *out, *in;
 
     MPI_Init(&argc, &argv);
@@ -28,15 +28,15 @@ int main(int argc, char **argv)
         MPI_Alltoall(out, size, MPI_CHAR, in, size, MPI_CHAR, MPI_COMM_WORLD);
         for (int i = 0; i < num; ++i) {
             for (int k = 0; k < size; ++k) {
-                bad += in[(size_t)i * size + k] !=
-                       (unsigned char)(i * 7 + rank * 13 + round + k);
+                wrong += in[(size_t)i * size + k] !=
+                         (unsigned char)(i * 7 + rank * 13 + round + k);
             }
         }
     }
-    MPI_Reduce(&bad, &all_bad, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("%s\n", all_bad ? "data BAD" : "data ok");
+        printf("%s\n", all_wrong ? "data wrong" : "data ok");
     }
     MPI_Finalize();
-    return all_bad != 0;
+    return all_wrong != 0;
 }

@@ -16,15 +16,16 @@ cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer);
 
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
 {
-    const char *who = getenv("FAKE_CUDA"),
+    const char *rank_text = getenv("FAKE_CUDA"),
                *rank = getenv("OMPI_COMM_WORLD_RANK");
 
-    if ((attribute != ATTRIBUTE_MEMORY_TYPE) || (who == NULL) ||
+    if ((attribute != ATTRIBUTE_MEMORY_TYPE) || (rank_text == NULL) ||
         (rank == NULL)) {
         return 1; /* CUDA_ERROR_INVALID_VALUE */
     }
-    *(unsigned *)data = ((strcmp(who, "all") == 0) || (strcmp(who, rank) == 0))
-                            ? MEMORY_TYPE_DEVICE
-                            : MEMORY_TYPE_HOST;
+    *(unsigned *)data =
+        ((strcmp(rank_text, "all") == 0) || (strcmp(rank_text, rank) == 0))
+            ? MEMORY_TYPE_DEVICE
+            : MEMORY_TYPE_HOST;
     return 0;
 }

@@ -153,7 +153,7 @@ static unsigned all_calls(unsigned n)
 
 int main(int argc, char **argv)
 {
-    int who = (argc > 1) ? atoi(argv[1]) : 0;
+    int failing_rank = (argc > 1) ? atoi(argv[1]) : 0;
     unsigned first = (argc > 2) ? (unsigned)atoi(argv[2]) : 1, n;
     int is_over = 0;
 
@@ -170,14 +170,14 @@ int main(int argc, char **argv)
         unsigned planned;
 
         mt_hangs_after(HANGS_S, "mpi_scarce");
-        if (rank == who && !arm(n)) {
+        if (rank == failing_rank && !arm(n)) {
             give_up(n, "coll/mrail is not there");
         }
         planned = all_calls(n);
-        if (rank == who) {
+        if (rank == failing_rank) {
             is_over = disarm() < n;
         }
-        MPI_Bcast(&is_over, 1, MPI_INT, who, MPI_COMM_WORLD);
+        MPI_Bcast(&is_over, 1, MPI_INT, failing_rank, MPI_COMM_WORLD);
         if (rank == 0) {
             printf("# thing %u: %u calls planned\n", n, planned);
             fflush(stdout);

@@ -30,10 +30,10 @@ await_under_way "$tmp/outb"
 is 'two jobs: four processes' 4 "$(of_ours "$tmp/top")"
 tr '{' '\n' <"$tmp/top" | sed -n \
     's/.*"job": "\([^"]*\)", "rank": \([0-9]*\), "pid": \([0-9]*\), "program": "mpi_exchange", "alive": \([a-z]*\).*/\1 \2 \3 \4/p' \
-    >"$tmp/who"
-jobs=$(cut -d ' ' -f 1 "$tmp/who" | sort -u)
+    >"$tmp/processes"
+jobs=$(cut -d ' ' -f 1 "$tmp/processes" | sort -u)
 is 'the two jobs have different names' 2 "$(echo "$jobs" | wc -l)"
-is 'all processes of both jobs run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
+is 'all processes of both jobs run' 4 "$(grep -c ' true$' "$tmp/processes" || true)"
 rates=$(tr '{' '\n' <"$tmp/top" |
     sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
 if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
@@ -87,7 +87,7 @@ is 'events: only one job reports the port error' 1 \
 
 # Kill the ranks of one job.
 job=$(grep 'port error' "$tmp/events" | head -n 1 | cut -d ' ' -f 4)
-pids=$(awk -v job="$job" '$1 == job { print $3 }' "$tmp/who")
+pids=$(awk -v job="$job" '$1 == job { print $3 }' "$tmp/processes")
 # shellcheck disable=SC2086 # word splitting is intended
 kill -9 $pids
 wait $first 2>/dev/null || true
