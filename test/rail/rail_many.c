@@ -148,9 +148,10 @@ int main(void)
 
     failed = job_say(failed == 0, "65 processes succeed", "%d did not", failed);
     if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
-        /* Messages are retried now and then, not most of the time. */
-        failed |= job_say((rnr > 0) && (rnr < sent / 20), "RNR is rare",
-                          "%ld RNR NAKs in %ld packets", rnr, sent);
+        /* Some messages may find no buffer, but few. */
+        failed |=
+            job_say((sent > SENDERS * MESSAGES) && (rnr < sent / 20),
+                    "RNR is rare", "%ld RNR NAKs in %ld packets", rnr, sent);
     } else {
         failed |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES),
                           "RNR does not occur", "%ld RNR NAKs in %ld packets",
