@@ -80,8 +80,8 @@ void mrail_am_restored(mrail_lane_t *lane)
 
 /* A credit update is due when half a window, rounded up, is free, so that at
  * most two updates are unread. It is due at once if the peer has no credit
- * left: the peer may need the credit for a missing message, while messages that
- * wait for this one occupy all other credits. */
+ * left. The peer may need the credit to replay a missing message, and all other
+ * credits may be occupied by messages that wait for it. */
 static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
     unsigned unadvertised = (uint16_t)(lane->am_granted - lane->am_advertised);

@@ -152,8 +152,8 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
  * also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause);
 /* Handles failure to connect the QP: its port is gone, or the QP is in error.
- * Tells the peer, whose end is already connected, that the lane failed. If it was
- * the peer's very first lane, requests it again. */
+ * Tells the peer, whose end is already connected, that the lane failed. If it
+ * was the peer's very first lane, requests it again. */
 void mrail_ctl_not_connected(mrail_lane_t *lane);
 /* Handles the peer's refusal to grant the lane, now or ever. `reason` and the
  * text say why. */
