@@ -1,7 +1,7 @@
 /*
- * Received control messages: validation, and their effects. A message without
- * this engine's cookie, or with a cookie other than the known one of its peer,
- * is dropped and counted.
+ * Received control messages: validation, and their effects. A message is
+ * dropped and counted if it lacks this engine's cookie, or if its sender's
+ * cookie is not the known one.
  */
 #include "config.h"
 #include "rail/ctl.h"

@@ -7,8 +7,8 @@
  * progress took a completion of this iface from a CQ. The thread that causes
  * the event signals the armed ifaces. mrail_iface_arm() first sets the flag and
  * then checks, so no event is lost. Arming consumes the devices' events from
- * the channels that all ifaces share. If there was an event, the other ifaces
- * are therefore signalled.
+ * the channels that all ifaces share, so if there was an event, the other
+ * ifaces are signalled as well.
  */
 #include "config.h"
 #include "rail/engine.h"
