@@ -14,7 +14,7 @@
 /* The target is midway between the bound and the best congestion so far, but at
  * least this fraction of the gap above the bound. If the target is above the
  * minimum, loads settle below it. If it is below the minimum, prices rise in a
- * direction that proves it. */
+ * direction that proves this. */
 #define SLACK 0.6
 /* Iterations before the first check of bound and mean. Each later check follows
  * a quarter more iterations, because the latest prices are the best. */
@@ -29,12 +29,12 @@
     {                                                                          \
         8, 5, 3                                                                \
     }
-/* Repair aims at this fraction of the gap. It is skipped if some load exceeds
- * the limit by more than this factor. */
+/* RELIEVED: repair aims at this fraction of the gap. MAX_RELIEVED_LOAD: repair
+ * is skipped if some load exceeds the limit by more than this factor. */
 #define RELIEVED 0.98
 #define MAX_RELIEVED_LOAD 1.3
-/* A fitted division should keep its shape. Moving an excess larger than this
- * would add relays. */
+/* A division is repaired after a fit only if its excess is at most this factor.
+ * It should stay close to its weights, and moving more would add relays. */
 #define NEARLY_FITS 1.01
 /* Dynamics of the prices. The step is the rise at twice the target. Momentum
  * adds a part of the last rise (Polyak's heavy ball). Prices have a maximum,
@@ -43,7 +43,8 @@
  * links on a path allows, because one capped price would spoil all others. */
 static const struct {
     double step, momentum;
-    double dual_max; /* for the actual number of links per slot, or for any */
+    double dual_max; /* for any number of links per slot; is_by_depth: higher if
+                      * slots have fewer */
     int is_by_depth;
     double least_part; /* smallest part of a demand on a lane */
 } phase_params[FLOWS_NUM_PHASES] = {
@@ -154,8 +155,8 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
 }
 
 /* Iterations oscillate around their limit, so the result is their mean. The
- * first one is excluded, because it mostly repeats the last one or is far
- * off. */
+ * first iteration is excluded, because it mostly repeats the last division or
+ * is far off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
@@ -399,8 +400,9 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-/* Returns a target from the congestion and bound of the iterations themselves.
- * Repairs and cuts say little about where the iterations are heading. */
+/* Returns a target from the congestion and bound of the iterations themselves,
+ * because those of repairs and cuts say little about where the iterations are
+ * heading. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,
@@ -454,7 +456,8 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
             return iteration;
         }
         if (mrail_flows_raise_duals(flows, flows_target(flows, best, gap))) {
-            flows_halve_duals(flows); /* the bound needs only the rises */
+            flows_halve_duals(flows); /* allowed, because the bound needs only
+                                       * the rises */
         }
         if (iteration == look) {
             flows_prove_by_rises(flows);
@@ -485,7 +488,8 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* The mask of each demand holds its weights. */
+/* Gives all open slots the same weight, because the mask of each demand holds
+ * its weights. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_PHASE_FIT, 1);

@@ -252,8 +252,8 @@ static void flows_remove_relays_best(mrail_flows_t *flows,
     flows_keep_repaired(flows, search);
 }
 
-/* After a jump, prices may mislead for a long time. Slow rises from 0 reach the
- * right values. */
+/* Starts again from prices of 0, without jumps. After a jump, prices may
+ * mislead for a long time, whereas slow rises from 0 reach the right values. */
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;

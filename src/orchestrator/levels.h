@@ -6,9 +6,9 @@
  * The first level assumes that ranks reach all rails of their node and that GPU
  * links have no limit. The real topology can do no better, so the bounds hold
  * for it. A second division of the node pairs stays within the allowed
- * congestion and minimizes relays: each demand is split evenly between the rails of its two ends.
- * The second level runs on request. The demands of a node pair fill its rails,
- * first without relays, then with one relay.
+ * congestion and minimizes relays: each demand is split evenly between the
+ * rails of its two ends. The second level runs on request. The demands of a
+ * node pair fill its rails, first without relays, then with one relay.
  *
  * Small demands must use a path with the fewest relays. They are placed first,
  * spread equally over these paths.

@@ -87,9 +87,9 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* Handles the demands of one sender whose rail is down at either end. It charges
- * small demands to the rails that need the fewest relays. Normally, half of each
- * is charged to the receiver's rail. */
+/* Handles the demands of one sender whose rail is down at either end. It
+ * charges small demands to the rails that need the fewest relays, whereas
+ * normally half of each is charged to the receiver's rail. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
                 const mrail_plan_demand_t *demand,
@@ -210,8 +210,8 @@ static void levels_add_inside(mrail_levels_t *levels,
     }
 }
 
-/* Adds demand i and the rest of its run, and sets the end of the run. Returns
- * 0, -ENOMEM or -ERANGE. */
+/* Adds demand i, together with the following demands from the same rank to the
+ * same node. Sets *end_p to the next demand. Returns 0, -ENOMEM or -ERANGE. */
 static int levels_add_some(mrail_levels_t *levels, size_t i,
                            levels_sums_t *sums, size_t *end_p)
 {

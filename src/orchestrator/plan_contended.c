@@ -121,8 +121,9 @@ static int contended_place_direct(mrail_plan_t *plan)
     return 0;
 }
 
-/* Every inter-node path crosses one port on each node. A rank's traffic passes
- * its own rail's port or its GPU links. */
+/* Returns a lower bound on the congestion from cuts: every path between nodes
+ * crosses one port on each node, and a rank's traffic passes its own rail's
+ * port or its GPU links. */
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
@@ -155,7 +156,8 @@ static double contended_bound(const mrail_plan_t *plan)
 /* Returns a lower bound on relayed bytes: the relays of the direct paths, plus
  * the excess of the ports, not counting demands that have an equally short
  * path. Each additional relay takes bytes off one outgoing and one incoming
- * port, or off only one of them if the direct paths need no relays. */
+ * port, so the larger excess counts. If the direct paths need no relays, it
+ * takes bytes off only one of them, so both excesses count. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {

@@ -70,9 +70,9 @@ void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
- * Returns the number of lanes of a NIC to a peer with which every NIC alone loads
- * all uplinks. With more uplinks than MRAIL_PORTS_AUTO_LANES, returns that
- * number, and several NICs together load them all.
+ * Returns the number of lanes of a NIC to a peer with which every NIC alone
+ * loads all uplinks. With more uplinks than MRAIL_PORTS_AUTO_LANES, returns
+ * that number, and several NICs together load them all.
  */
 #define MRAIL_PORTS_AUTO_LANES 8u
 unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);

@@ -140,7 +140,8 @@ static int make_move(mrail_repath_t *repath, unsigned lane,
     return 1;
 }
 
-/* `mean` is over the windows since the last move, and `sum` is the sum of rates
+/* Moves the slowest lane, or the last lane again if its move lowered the sum.
+ * `mean` is over the windows since the last move, and `sum` is the sum of rates
  * of a mean window. */
 static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
                         uint64_t sum, int full, mrail_repath_move_t *move_p)
@@ -171,7 +172,7 @@ static int start_trial(mrail_repath_t *repath, unsigned lane, uint64_t base,
     repath->trial_lane = lane;
     repath->trial_base = base;
     repath->trial_total = 0;
-    /* the trial itself decides whether the move was good */
+    /* no check for a loss, because the trial itself decides */
     repath->before_sum = 0;
     return make_move(repath, lane, MRAIL_REPATH_RANDOM, move_p);
 }

@@ -131,8 +131,9 @@ static void routes_add_uplinks(mrail_routes_t *routes,
     }
 }
 
-/* Bytes that leave or enter a leaf group on a rail pass the ports of its
- * nodes. */
+/* Makes each uplink and downlink of a leaf the parent of the ports below it:
+ * bytes that leave or enter a leaf group on a rail also pass one of these
+ * ports. */
 static void routes_set_parents(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
@@ -609,7 +610,7 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     }
     if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        /* this would be the same path again */
+        /* the path through the spine would be the same path again */
         route_p->lanes &= ~(1u << routes->num_rails);
     }
     return 1;

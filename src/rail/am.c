@@ -3,16 +3,14 @@
  *
  * Invariants:
  * - A message stays in peer->unacked until the peer's cumulative
- *   acknowledgement
- * covers it. If its lane fails first, it is also in peer->replay_am until
- * another lane takes it.
+ *   acknowledgement covers it. If its lane fails first, it is also in
+ *   peer->replay_am until another lane takes it.
  * - A lane carries at most as many AMs as its receiver has buffers (credits),
- *   so RNR
- * does not occur.
- * - Credits travel with every message. When half a window is free, a separate
- *   message carries them: a buffer that is held, or waits for its iface, may
- *   return long after its message was acknowledged. The sender therefore cannot
- *   know when to request credits.
+ *   so RNR does not occur.
+ * - Credits travel with every message. The receiver also sends a separate
+ *   message when half a window is free. The sender could not request credits at
+ *   the right time: a buffer that is held back, or waits for its iface, may
+ *   return long after its message was acknowledged.
  * - Standalone ACKs take no credit; MRAIL_ACK_RESERVE limits their number.
  */
 #include "config.h"
@@ -73,16 +71,17 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer)
 
 void mrail_am_restored(mrail_lane_t *lane)
 {
-    /* A lane without credits has no updates to send and no buffer at the
-     * peer. */
+    /* A lane that carries no messages has no credits to report, and the peer
+     * has no buffer for a reply on it. */
     if (lane->am_lane) {
         mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
 }
 
-/* A credit update is due at half a window or slightly more, so that at most two
- * updates are unread. It is due at once if the peer has no credit left: its
- * last message may fill a gap before messages that occupy all other credits. */
+/* A credit update is due when half a window, rounded up, is free, so that at
+ * most two updates are unread. It is due at once if the peer has no credit
+ * left. The peer may need the credit to replay a missing message, and all other
+ * credits may be occupied by messages that wait for it. */
 static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
     unsigned unadvertised = (uint16_t)(lane->am_granted - lane->am_advertised);
@@ -171,9 +170,10 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 /* ---- sending ---- */
 
 /*
- * The last credit is reserved for replayed messages, because a replayed
- * message must arrive before messages that may hold all other credits. A new
- * message may take it if all unacknowledged messages are on the same lane.
+ * The last credit is reserved for replayed messages: messages that wait for a
+ * missing one may occupy all other credits, and the missing one must still get
+ * through. A new message may take the last credit if all unacknowledged
+ * messages are on this lane, because its QP delivers them in order.
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
@@ -212,11 +212,11 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* A credit-blocked sender reports this state with the next message on one of
- * the lanes without credits: the one that has carried the fewest messages. If
- * the first lane's window were always enlarged, it would attract nearly all
- * messages. Only one window grows at a time, because unneeded buffers cost
- * memory and cache. */
+/* A credit-blocked sender says so in its next message on one lane without
+ * credits, and the peer enlarges the window of that lane. The lane that has
+ * carried the fewest messages is chosen: if the window of the first lane always
+ * grew, that lane would attract nearly all messages. Only one window grows at a
+ * time, because unneeded buffers cost memory and cache. */
 static void mrail_am_mark_blocked(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;
@@ -617,9 +617,9 @@ static int mrail_am_send_recall(mrail_lane_t *lane)
     return 0;
 }
 
-/* Returns 1 if the lane may carry replies. A lane that is not up may not: if it
- * ended, nothing would wait for the message. The peer may use the lane before
- * its LANE_READY arrives here. */
+/* Returns 1 if the lane may carry replies: it must be up. The peer may send on
+ * a lane before its LANE_READY arrives here, but if that lane ended, nothing
+ * would wait for a reply on it. */
 static int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
@@ -644,8 +644,9 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
         }
         peer->ack_due = 0;
     } else if (mrail_am_has_credit_update(lane)) {
-        /* A larger window needs fewer of these messages. It is useful here, but
-         * only a credit-blocked sender needs the maximum. */
+        /* Frequent credit-only messages show that the window is small, so it
+         * grows. It grows only to half the maximum: the maximum is for senders
+         * that are credit-blocked. */
         if (++lane->credit_updates == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
@@ -690,8 +691,8 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         mrail_seq32_before(peer->tx_next, ack)) {
         return;
     }
-    /* A message that has not arrived cannot be acknowledged, whatever the peer
-     * sends. */
+    /* Ignores an acknowledgement that covers a message in the replay queue:
+     * that message has not arrived, so the number is wrong. */
     if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->replay_am)) &&
         mrail_seq32_before(
             mrail_list_head(&peer->replay_am, mrail_tx_t, replay)->seq, ack)) {
@@ -745,8 +746,8 @@ void mrail_am_take_lost(mrail_lane_t *lane)
 }
 
 /* Returns 1 if all earlier messages that may still be missing are on this lane,
- * where they arrive first. Messages of a failed lane that are not replayed have
- * arrived. */
+ * whose QP delivers them first. Messages of a failed lane that need no replay
+ * have arrived. */
 static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -764,9 +765,9 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 }
 
 /* Returns a lane with a credit for a replayed message. The reserved credit may
- * be used only if the message is delivered on arrival, which returns the
- * credit. Otherwise the lane would be useless if the lane of earlier messages
- * failed. */
+ * be used only if the message is delivered on arrival, because delivery returns
+ * the credit. If the message instead waited for earlier ones on another lane,
+ * and that lane failed, this lane would have no credit to replay them. */
 static mrail_lane_t *mrail_am_replay_lane(mrail_peer_t *peer,
                                           const mrail_tx_t *tx)
 {
@@ -914,9 +915,10 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* Moves a held message to the heap if the lanes of a rail share buffers. Held
- * messages could otherwise occupy all buffers, so that the missing message
- * finds none. The copy keeps its credit, which bounds the memory. */
+/* Moves a held message to the heap if the rail has granted more credits than it
+ * has buffers. Held messages could otherwise occupy all buffers, so that the
+ * missing message finds none. The copy keeps its credit, which bounds the
+ * memory. */
 static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
                                              mrail_rx_t *rx)
 {
@@ -1044,8 +1046,8 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
         lane->peer->ack_due_seq = be32toh(hdr->seq);
-        /* The lane may be out of use by now. Any other lane will do, including
-         * one that is not known to be up yet. */
+        /* The lane may be out of use by now. The answer then takes another
+         * lane, possibly one that is up but not yet in use here. */
         if (lane->out) {
             mrail_peer_activate(lane->peer);
         } else {
@@ -1061,7 +1063,8 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 
     rx->lane = NULL;
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
-        /* A QP in the error state has returned a buffer of the SRQ. */
+        /* A QP in the error state has returned this buffer unused, so it goes
+         * back to the SRQ. */
         ++engine->counters.cqe_errors;
         mrail_rx_release_free(engine, rx);
         return;

@@ -12,9 +12,9 @@
 /* Interval of updates of the telemetry page: busy, and idle. */
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
-/* A timer later than this shows that the process or its machine was suspended.
- * A longer halt counts as this long. Otherwise a thread that is always late
- * would wait forever. */
+/* A timer that runs later than this shows that the process or its machine was
+ * suspended. Only the time beyond this limit extends the peers' deadlines.
+ * Otherwise a thread that is always late would extend them forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* Limit of yields to a thread that wants the control lock. */
@@ -125,15 +125,16 @@ static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
         return;
     }
-    /* An address returns with its interface, or a little later. */
+    /* The port's address returns with its interface, or a little later with a
+     * GID_CHANGE, so both events look for it. */
     mrail_paths_readdress(engine, rail);
     if (type == IBV_EVENT_PORT_ACTIVE) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
     }
 }
 
-/* Handles an acknowledged event. Its element may be gone, unless it is a
- * port. */
+/* Handles an event that was already acknowledged. The object that the event
+ * names may therefore be gone, unless it is a port. */
 static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
                                 const struct ibv_async_event *event,
                                 uint64_t qp_serial)
@@ -213,7 +214,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
     return next_ns;
 }
 
-/* Data-path lock held. */
+/* Runs the periodic checks that are due. Data-path lock held. */
 static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
@@ -265,7 +266,7 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
     return next_ns;
 }
 
-/* ---- both ---- */
+/* ---- entry points ---- */
 
 void mrail_control_init(mrail_control_timers_t *timers,
                         const mrail_engine_t *engine)
@@ -292,8 +293,8 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);
     timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
     if (ctl_ns != MRAIL_NS_NEVER) {
-        /* A timer is pending. Wake often enough to distinguish a halt from
-         * it. */
+        /* While a control timer is pending, the thread wakes at least once a
+         * second. Otherwise a halt would look like a long sleep. */
         timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
     }
     return timers->due_ns;

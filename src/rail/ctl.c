@@ -1,12 +1,12 @@
 /*
- * The control protocol: the next messages of a peer and its lanes, and their
- * deadlines. ctl_request.c requests lanes, ctl_send.c builds messages, and
- * ctl_recv.c handles received ones. All of it runs under the control lock,
- * mostly on the control thread.
+ * The control protocol: which message a peer or a lane sends next, and when.
+ * ctl_request.c requests lanes, ctl_send.c builds messages, and ctl_recv.c
+ * handles received ones. All of it runs under the control lock, mostly on the
+ * control thread.
  *
- * Every exchange is a request that the sender repeats until the answer
- * arrives. Handling a request twice is harmless. When two peers request the
- * same lane at once, the peer with the lower id is the initiator.
+ * Every exchange is a request that the sender repeats until the answer arrives.
+ * Handling a request twice is harmless. When two peers request the same lane at
+ * once, the peer with the lower id is the initiator.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -18,11 +18,11 @@
 #include <string.h>
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-/* Minimum timeout of a first lane. */
+/* Minimum peer timeout until a first lane was up. */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
-/* Limit for all peers together. */
+/* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
-/* Interval of later EVICTs. */
+/* Interval of EVICTs once the peer has left the first ones unanswered. */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
@@ -153,7 +153,7 @@ mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }
 
-/* Returns the number of repeats that take the peer timeout. */
+/* Returns the number of repeats that fill the peer timeout. */
 static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
 {
     return (unsigned)(mrail_ctl_peer_timeout(peer) / MRAIL_CTL_RTO_MAX) + 5;
@@ -171,8 +171,9 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane)
 }
 
 /* Continues the eviction of a lane that is drained at this end. The peer may
- * compute for a long time; its control thread shows that it is alive. If that
- * thread is silent as well, the peer fails, which frees the QP. */
+ * compute for a long time before it answers, but its control thread shows that
+ * it is alive. If that thread is silent as well, the peer fails, which frees
+ * the QP. */
 static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->reap) {
@@ -201,9 +202,9 @@ static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-/* Gives up a further lane, because the peer does not answer. If this end
- * accepted a late repeat of a refused request, the peer does not have the lane.
- * If it does have the lane, the answer to EVICT says so. */
+/* Gives up a further lane that this end has granted, because no LANE_READY
+ * arrived. The peer may not have the lane, if the request was a late repeat of
+ * a refused one. The answer to EVICT shows whether it has. */
 static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     lane->evict_local = 1;
@@ -229,10 +230,11 @@ void mrail_ctl_give_up(mrail_peer_t *peer)
     }
 }
 
-/* Fails the peer if no lane for messages has been usable for too long. A held
- * lane counts as unusable: it may wait for its NIC's timers forever (rdma_rxe
- * with the link down). If there is no other lane, one is requested on every
- * path that works now or later. */
+/* Fails the peer if no lane for messages has been usable for too long. A lane
+ * whose path gets no new work counts as unusable, because its requests may wait
+ * for the NIC's timers forever (rdma_rxe with the link down). If there is no
+ * lane at all, one is requested on every pair of rails whose path works now or
+ * later. */
 static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
@@ -267,7 +269,7 @@ static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
 }
 
-/* Requests from the peer that it close its end of a failed lane and report what
+/* Asks the peer to close its end of a failed lane and to report what
  * arrived. */
 static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -302,8 +304,8 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
         return mrail_ctl_run_unwanted(lane, now_ns);
     }
-    if (lane->state == MRAIL_LANE_ACCEPTING) { /* this end has no answer
-                                                * either */
+    if (lane->state == MRAIL_LANE_ACCEPTING) { /* no other lane leads to the
+                                                * peer */
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
     } else if (is_first) {
         mrail_ctl_give_up(lane->peer);
@@ -313,9 +315,10 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     return MRAIL_NS_NEVER;
 }
 
-/* A peer that missed the answer to its HELLO ignores lane requests. Each
- * repeated request therefore follows a HELLO. There is only one HELLO per
- * request, because more would use up the send buffers. Returns 0 or -errno. */
+/* Sends a HELLO before each repeat of the first lane request, because a peer
+ * that missed the answer to its own HELLO ignores lane requests. A repeat that
+ * waits for a send buffer gets no second HELLO, which would use up more
+ * buffers. Returns 0 or -errno. */
 static int mrail_ctl_greet(mrail_lane_t *lane)
 {
     int ret;
@@ -404,8 +407,8 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
     ++peer->tries;
-    /* Some rails of the peer's address may be dead, so each one is skipped
-     * soon. */
+    /* Some rails of the peer's address may be dead, so the first HELLO to each
+     * of them waits only for the shortest time. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
     peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
     return peer->deadline_ns;
@@ -445,8 +448,9 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        /* A progress thread fails the lanes (mrail_peer_try_end()). It may be
-         * closing one now and be waiting for this lock. */
+        /* Does not touch the lanes: a progress thread ends them
+         * (mrail_peer_try_end()), and may be about to do so, waiting for this
+         * lock. */
         peer->state = MRAIL_PEER_GONE;
         return MRAIL_NS_NEVER;
     }
@@ -531,7 +535,8 @@ static int mrail_ctl_say_bye(mrail_peer_t *peer)
         }
     }
     for (unsigned k = 0; k < engine->num_rails; ++k) {
-        /* This returns send buffers. Datagrams are not answered any more. */
+        /* Frees send buffers for the next BYE. Received datagrams are
+         * discarded. */
         mrail_rail_ud_reap(&engine->rails[k]);
     }
     return peer->bye_mask != 0;
@@ -551,8 +556,8 @@ static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
     return count;
 }
 
-/* Sends BYE to all peers. A full rail delays only its own messages. The rail
- * may be dead, so the time is limited. */
+/* Sends BYE to all peers. A rail without send buffers delays only its own
+ * messages. It may be dead and never free one, so the time is limited. */
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
@@ -561,8 +566,8 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            /* A peer that was given up may be alive, and must not wait for this
-             * process. */
+            /* This includes peers that were given up, because one that is alive
+             * must not wait for this process. */
             if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
                 peer->bye_mask = (1ull << peer->num_pairs) - 1;
             }

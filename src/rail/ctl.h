@@ -14,8 +14,8 @@
  * was sent.
  */
 
-/* Sends to a known peer. `way` selects the pair of rails, so that repeats do
- * not depend on one rail. */
+/* Sends to a known peer over pair `way`, counted from the base. Each repeat
+ * passes another `way`, so that it does not depend on one rail. */
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
 /* Does the same, but uses the next pair with a send buffer if the selected one
  * has none. */
@@ -123,8 +123,8 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane);
 /* Returns 1 if the peer has no other lane for messages, up or requested, and
  * therefore depends on this one. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
-/* Returns the UDP source port of a lane with a QP: that of the local NIC's
- * lane; see mrail_ports_own_lane(). */
+/* Returns the UDP source port of a lane whose QP exists. The port depends on
+ * the local NIC; see mrail_ports_own_lane(). */
 uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
 /* Returns the lane of a slot and creates it if needed. NULL: no budget or no
  * memory is left. */
@@ -143,8 +143,8 @@ unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
  * the next call. */
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns);
-/* Allows a later large transfer to request refused lanes again. Returns the
- * time from which it may. */
+/* Lets a later large transfer request the lanes again for which there was no
+ * room. Returns the time from which it may. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* Drops a request that produced no lane. */
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
@@ -152,8 +152,8 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
  * also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause);
 /* Handles failure to connect the QP: its port is gone, or the QP is in error.
- * Tells the peer, whose end is already connected, that the lane failed. If it was
- * the peer's very first lane, requests it again. */
+ * Tells the peer, whose end is already connected, that the lane failed. If it
+ * was the peer's very first lane, requests it again. */
 void mrail_ctl_not_connected(mrail_lane_t *lane);
 /* Handles the peer's refusal to grant the lane, now or ever. `reason` and the
  * text say why. */

@@ -1,7 +1,7 @@
 /*
- * Received control messages: validation, and their effects. A message without
- * this engine's cookie, or with a cookie other than the known one of its peer,
- * is dropped and counted.
+ * Received control messages: validation, and their effects. A message is
+ * dropped and counted if it lacks this engine's cookie, or if its sender's
+ * cookie is not the known one.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -17,7 +17,8 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
 
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    /* The HELLO came over one rail, which may lead here but not back. */
+    /* Each answer takes the next pair of rails, because the rail of the HELLO
+     * may lead here but not back. */
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
@@ -62,7 +63,8 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
     }
 
 err:
-    /* Without a working QP there is nothing to request or to answer for. */
+    /* Without a working QP, the slot has neither a request nor a granted
+     * lane. */
     if (lane->state != MRAIL_LANE_IDLE) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
     }
@@ -70,9 +72,9 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
-/* Returns 1 for a late repeat. If its request was refused, it is refused
- * again. If its lane has ended, it starts no new lane, because the peer
- * would not know of that lane. */
+/* Returns 1 for a late repeat of a request that was already handled, which must
+ * be refused. If the request was refused, the peer expects no lane. If its lane
+ * has ended, the peer would not know of a new one. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -101,8 +103,8 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
-/* Postpones the lane. The peer waits for a first lane, and requests further
- * lanes again when there is room. */
+/* Postpones the lane. A peer that requests a first lane is told to wait. A
+ * further lane is refused, and the peer requests it again later. */
 static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_refuse_request(peer, msg,
@@ -163,7 +165,8 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* This end accepted a request that the peer had given up. */
+        /* The peer has sent a newer request, so it had given up the one that
+         * this end accepted. */
         mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "requested again");
         mrail_ctl_reap_lane(lane);
         mrail_ctl_put_off(lane->peer, msg);
@@ -174,7 +177,8 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
 
 /* Handles a request for a lane that is being evicted. Either the peer has
  * reaped the lane, or this is a late request of an earlier epoch and the peer
- * uses the lane. The peer's answer to EVICT shows which. */
+ * uses the lane. The peer's answer to EVICT shows which, so EVICT is sent again
+ * at once. */
 static void mrail_ctl_early_request(mrail_lane_t *lane,
                                     const mrail_ctl_msg_t *msg)
 {
@@ -183,11 +187,11 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* Takes the base pair from a request for a further lane. Its sender has had a
- * first lane up, even if its LANE_READY was lost, so the base pair is agreed.
- * The request says nothing about a first lane that is being set up now, which
- * may be a later one. This end's own request for a first lane would be refused,
- * and may occupy resources that the requested lane needs. */
+/* Takes the base pair from a request for a further lane. A peer sends one only
+ * after its first lane was up, so the base pair is agreed, even if LANE_READY
+ * was lost. This end's own request for a first lane is dropped: the peer would
+ * refuse it, and it may occupy resources that the requested lane needs. A first
+ * lane that this end has granted stays, because it may be a later one. */
 static void mrail_ctl_take_base(mrail_peer_t *peer,
                                 const mrail_wire_lane_t *wire)
 {
@@ -231,8 +235,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
-        /* If two requests cross, that of the lower id counts, and the other end
-         * answers it. */
+        /* Two requests have crossed. The one from the end with the lower id
+         * counts, so this end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
 }
@@ -245,9 +249,10 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     return past->known && (past->epoch == msg->lane.epoch);
 }
 
-/* Returns 1 for an answer to a request that this end gave up after the peer had
- * accepted it. The peer waits. If this end accepted the peer's own request
- * instead, both ends wait. */
+/* Returns 1 for an answer to a request that this end has given up. The peer has
+ * accepted the request and waits for LANE_READY, so it must be told. If this
+ * end has accepted a request of the peer instead, each end would wait for the
+ * other. */
 static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
                                  const mrail_ctl_msg_t *msg)
 {
@@ -307,9 +312,9 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     unsigned slot = msg->path.slot;
 
-    /* A liveness check names no path. The path of its slot may use another rail
-     * than the one that delivered the message, so the reply takes the rails
-     * that work. */
+    /* A probe of a path is answered over this path. A liveness check names no
+     * path, and the path of its slot may use other rails than the message did.
+     * The reply then takes the rails of the message, because they work. */
     if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
@@ -329,14 +334,14 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* Restores a lane that this end released and the peer uses. */
+/* Restores a lane that this end has released but the peer still uses. */
 static void mrail_ctl_restore(mrail_lane_t *lane)
 {
     lane->evict_local = lane->evict_forced = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_evict_request(lane); /* the progress thread takes over the lane in
-                                * any case */
+    mrail_evict_request(lane); /* a progress thread starts to use the lane
+                                * again */
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -432,9 +437,9 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* Handles FAIL: the peer's end of a lane has failed. This end is closed as well
- * before the reply reports what arrived. If that epoch is over, the reply is
- * repeated. */
+/* Handles FAIL: the peer's end of a lane has failed. This end is closed before
+ * it replies, because only then is the number of arrived messages final. If
+ * that epoch is over, the reply is repeated. */
 static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
@@ -476,7 +481,8 @@ static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_work(peer);
 }
 
-/* The control thread polls after the datagrams, without the control lock. */
+/* Only sets a flag. The control thread polls the lanes after it has handled the
+ * datagrams and released the control lock. */
 static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
@@ -629,8 +635,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
-    if (rail->port_down) { /* the port may also have failed after the message
-                            * was sent */
+    if (rail->port_down) { /* the message suggests that the port is up, but may
+                            * be older than its failure */
         __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),
                          __ATOMIC_RELAXED);
     }
@@ -638,7 +644,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
-    /* The device creates or connects a QP for these messages. */
+    /* These messages create or connect a QP, which takes long, so other threads
+     * get the control lock before the next message. */
     rail->ud_pause |=
         (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

@@ -1,6 +1,6 @@
 /*
- * Lane requests: which lanes to request and on which rails, and what to do
- * without room, without a QP, or after a useless answer.
+ * Lane requests: which lanes to request and on which rails, and what to do if
+ * there is no room or no QP, or if the answer yields no lane.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
-#define MRAIL_CTL_ROOM_TRIES 250 /* tries of 20 ms before it is logged */
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before it is logged */
 
 /* ---- budget ---- */
 
@@ -80,13 +80,14 @@ void mrail_ctl_list_lane(mrail_lane_t *lane)
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
     mrail_peer_t *peer = lane->peer;
-    int ret = -EIO; /* a lost rail returns nothing */
+    int ret = -EIO; /* a lost device would return nothing */
 
     if (!lane->rail->fatal) {
         ret = mrail_lane_connect(peer->engine, lane, remote,
                                  &peer->rails[remote->src_rail]);
     }
-    if (ret == 0) { /* the peer sends nothing before it gets the answer */
+    if (ret == 0) { /* in time: the peer sends nothing before it gets the
+                     * answer */
         mrail_ctl_list_lane(lane);
     }
     return ret;
@@ -159,9 +160,9 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
-/* Returns the epoch of a new lane, which distinguishes it from earlier ones
- * when messages are late. The epochs of this end repeat after 32768 requests,
- * and never equal one that the peer chose. */
+/* Returns the epoch of a new lane, which distinguishes its messages from late
+ * ones of earlier lanes. The epochs of this end repeat after 32768 requests,
+ * and the lowest bit keeps them apart from those that the peer chooses. */
 static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -275,8 +276,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Moves the very first lane to an open path. It need not wait for a certain
- * path. */
+/* Moves the very first lane to an open path. Until a lane was up, the base pair
+ * is not agreed, so the lane need not wait for one path. */
 static void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -311,7 +312,7 @@ static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
     return ret;
 }
 
-/* Returns 1 if a pair of rails cannot be tried now. */
+/* Returns 1 if a pair of rails cannot be tried now, but perhaps later. */
 static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
@@ -357,7 +358,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         mrail_ctl_has_closed_path(peer)) {
         peer->reconnect_cause =
             "no working rail has a QP or receive buffer left";
-        return now_ns + MRAIL_CTL_RETRY; /* until the peer is unreachable */
+        return now_ns + MRAIL_CTL_RETRY; /* repeated until the peer counts as
+                                          * unreachable */
     }
     if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
@@ -367,8 +369,9 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     return MRAIL_NS_NEVER;
 }
 
-/* Returns the delay of the next attempt. Each pair of rails is tried at once,
- * and then with growing delays, so that the ends also do other work. */
+/* Returns the delay of the next attempt. The first attempt on each pair of
+ * rails follows at once. Later ones have growing delays, so that both ends can
+ * do other work. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
     unsigned attempt = ++peer->reconnects / peer->num_pairs;
@@ -395,8 +398,8 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         peer->reconnect_cause = cause;
         peer->reconnect_ns =
             (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
-        /* unreachable_ns does not count here, because the peer may request a
-         * wait. */
+        /* Counts from the first repeat: unreachable_ns restarts whenever the
+         * peer answers that this end must wait. */
         if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
             (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
             mrail_ctl_give_up(peer);
@@ -404,7 +407,8 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         }
         mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
     }
-    /* A late request of the peer must not take the lane's place. */
+    /* Requests the lane again at once, so that a late request of the peer
+     * cannot take its place. */
     (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
     lane = peer->lanes[slot];
     if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
@@ -444,9 +448,9 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
     }
 }
 
-/* Lanes for messages come first, in rotation, in case resources suffice for
- * some lanes only. A lane that fails repeatedly although its probes pass must
- * not keep the others from being tried. */
+/* Lanes for messages come first, because resources may suffice for some lanes
+ * only. They rotate, so that a lane that fails repeatedly although its probes
+ * pass does not keep the others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

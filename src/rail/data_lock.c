@@ -32,8 +32,8 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* On return, no owner is inside without the mutex, and none will enter without
- * it. */
+/* When this returns, the owner is not inside without the mutex, and cannot
+ * enter without it. */
 static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
 {
     if (__atomic_fetch_or(&lock->shared, reason, __ATOMIC_SEQ_CST) &
@@ -65,8 +65,9 @@ void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 
 void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
-    /* An owner that waits for the mutex, or has it, leaves through it. No
-     * thread enters without it before the owner's next call. */
+    /* May precede the unlock: an owner that holds the mutex, or waits for it,
+     * also releases it, and no thread enters without it before the owner's next
+     * call. */
     __atomic_fetch_and(&lock->shared, ~MRAIL_DATA_LOCK_BORROWED,
                        __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock->mutex);

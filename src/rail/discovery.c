@@ -250,8 +250,8 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     }
     /* There are two rates. The scheduler uses the first, and so does UCX's
      * bandwidth estimate, from which UCX derives protocol thresholds. It is
-     * constant, and equal for all ports of a kind. The planner uses the
-     * second. */
+     * constant, and equal for all ports of a kind. The planner uses the second,
+     * which is what the port reports now. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;

@@ -45,8 +45,8 @@ static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 
 typedef struct mrail_evict_search {
     mrail_lane_t *lane;   /* the best lane to evict */
-    unsigned num_further; /* evictable lanes, in use or not */
-    unsigned num_forced;  /* evictable lanes that must go already */
+    unsigned num_further; /* lanes that could be evicted, in use or not */
+    unsigned num_forced;  /* those of them that must already go */
 } mrail_evict_search_t;
 
 static void mrail_evict_search_peer(mrail_peer_t *peer, int hard, int first,
@@ -193,7 +193,8 @@ static void mrail_evict_done(mrail_lane_t *lane)
                        __ATOMIC_RELEASE);
 }
 
-/* Keeps a lane that is in use. A lane that must go only gets no new work. */
+/* Keeps a lane that is in use. The exception is a lane that must go
+ * (evict_forced): it gets no new work and is drained. */
 static void mrail_evict_keep(mrail_lane_t *lane)
 {
     if (lane->am_inflight != 0) {
@@ -201,7 +202,8 @@ static void mrail_evict_keep(mrail_lane_t *lane)
         mrail_am_request_ack(lane->peer);
     }
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
-        /* The lane still takes work that no other lane can do. */
+        /* While no other lane can take the pending work, this lane still takes
+         * it. */
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
                          mrail_list_empty(&lane->peer->replay_rma));
@@ -305,7 +307,8 @@ static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
                mrail_failover_validate(lane, now_ns)) {
         /* The READ is in flight; the next check continues. */
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
-        /* The lane may just have come back, and be evicted again. */
+        /* Picks up the lane first: it may just have come up again, and already
+         * be chosen for eviction. */
         (void)mrail_peer_num_up(peer);
         if (lane->evict_local || lane->evict_remote) {
             mrail_evict_leave(lane, now_ns);

@@ -88,8 +88,8 @@ void mrail_failover_check_rails(mrail_engine_t *engine)
     }
 }
 
-/* Nothing new may overtake missing data. A fence must wait as well, because
- * its ordered lane may be the one that failed. */
+/* Acts as a fence, because nothing new may overtake missing data. A pending
+ * fence loses its ordered lane, which may be the one that failed. */
 static void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {
@@ -149,9 +149,9 @@ void mrail_failover_start(mrail_peer_t *peer)
     }
 }
 
-/* Abandons the requests of a lane whose device is lost or whose QP is gone. A
- * lost device returns nothing. Without the QP, it no longer reads or writes
- * memory for the lane. */
+/* Abandons the requests of a lane whose device is lost or whose QP is gone. No
+ * completions will come for them. The QP is destroyed first, so that the device
+ * no longer reads or writes memory for the lane. */
 static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (((lane->qp != NULL) && (now_ns < lane->close_ns + MRAIL_CLOSE_GRACE)) ||
@@ -178,8 +178,8 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
            mrail_rail_is_drained(lane->rail, &lane->last_cqe);
 }
 
-/* Detaches messages that wait for delivery. They stay, but return no credit to
- * the lane. Their buffers are missing from the SRQ until they are released. */
+/* Detaches messages that wait for delivery. They are still delivered, but
+ * return no credit to the lane, and the SRQ lacks their buffers until then. */
 static void mrail_failover_disown_list(const mrail_list_t *list,
                                        mrail_lane_t *lane)
 {
@@ -219,9 +219,9 @@ static void mrail_failover_complete(mrail_lane_t *lane)
     mrail_am_take_lost(lane);
     mrail_rma_take_lost(lane);
     mrail_failover_disown(lane);
-    /* An ACK_REQ or its answer may be lost. The request is repeated only now
-     * that the peer has closed its end. If it were repeated earlier, the answer
-     * might be lost there again. */
+    /* An ACK_REQ or its answer may have been lost with the lane, so the request
+     * is repeated. Before the peer had closed its end, the answer might have
+     * been lost there again. */
     peer->ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
     peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){

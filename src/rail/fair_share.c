@@ -204,9 +204,9 @@ static void fair_share_let_go(mrail_fair_share_seen_t *seen, mrail_ns_t now_ns)
     seen->pause_ns = MRAIL_MIN(3 * seen->pause_ns, MRAIL_FAIR_SHARE_PAUSE_MAX);
 }
 
-/* Starts throttling, or ends it if the rail's rate has dropped. A higher
- * rate under throttling also raises the rate that counts as that without
- * throttling. */
+/* Starts throttling, or ends it if the rail's rate has dropped. If the rate
+ * under throttling is higher than the rate without it, later rates are compared
+ * with the higher one. */
 static void fair_share_compare(mrail_fair_share_seen_t *seen, double rate,
                                mrail_ns_t now_ns)
 {

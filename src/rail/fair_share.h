@@ -7,8 +7,9 @@
  * bytes are therefore divided over the rails so that all rails finish as early
  * as possible. On each rail one class is never throttled, the *bottleneck
  * class*: the one that needs the rail most, per peer. Another class may post a
- * fixed number of bytes there for each byte of the bottleneck class. The
- * actual rate of the rail, and traffic of other processes, do not matter.
+ * fixed number of bytes there for each byte of the bottleneck class. This
+ * limit is relative, so the actual rate of the rail, and traffic of other
+ * processes, do not matter.
  *
  * Throttling does not delay the class that finishes last. But if the far end
  * keeps the bottleneck class from filling a rail, the rail must not idle.
@@ -42,12 +43,14 @@
 #define MRAIL_FAIR_SHARE_CHUNKS 24
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_FAIR_SHARE_LOOK_LONG (50 * MRAIL_NS_PER_MS)
-/* If a rail's rate has dropped by this fraction, the rail has room. */
+/* If throttling lowers a rail's rate by this fraction, the rail has room, so
+ * throttling pauses. */
 #define MRAIL_FAIR_SHARE_ROOM 0.25
 /* Longest pause of throttling on that rail. The first pause lasts as long as
  * one measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
-/* Older measurements do not count. */
+/* Time without sharing after which earlier measurements of a rail no longer
+ * count. */
 #define MRAIL_FAIR_SHARE_OLD_NS (1 * MRAIL_NS_PER_SEC)
 /* Throttling leaves each class at least this fraction of a rail. */
 #define MRAIL_FAIR_SHARE_LEAST 0.02
@@ -65,9 +68,10 @@ typedef struct mrail_fair_share_class {
 
 /*
  * Divides each class's bytes over its rails (`part`) so that the busiest rail
- * finishes as early as possible, and then likewise the next busiest, and so on. Equal classes are treated
- * equally. rate[0..num_rails): bytes per second, above 0 for every rail of a
- * class. Returns the time of the busiest rail in seconds.
+ * finishes as early as possible, and then likewise the next busiest, and so on.
+ * Equal classes are treated equally. rate[0..num_rails): bytes per second,
+ * above 0 for every rail of a class. Returns the time of the busiest rail in
+ * seconds.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,

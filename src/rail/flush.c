@@ -23,12 +23,13 @@
 
 #include <errno.h>
 
-/* Delay of the first POLL, within which a polling peer acknowledges, and
- * interval of repeats, which are needed because a datagram may be lost. */
+/* Delay of the first POLL: a peer that polls by itself acknowledges within this
+ * time. Interval of repeats, because a POLL may be lost. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 #define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)
 
-/* READs in flight count as operations. */
+/* Returns 1 if no operation is in flight and no write lacks a READ. READs in
+ * flight are operations as well. */
 static int mrail_rma_idle(const mrail_peer_t *peer)
 {
     return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0);
@@ -91,9 +92,10 @@ static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
 }
 
-/* Sends POLL, which makes the peer's control thread poll and acknowledge. A
- * computing peer does not poll its lanes, so it does not see the ACK_REQ.
- * Silence is not a failure, because a debugger may have stopped the process. */
+/* Sends POLL, which makes the peer's control thread poll and acknowledge. This
+ * is needed because a peer that computes does not poll its lanes, so it does
+ * not see the ACK_REQ. An unanswered POLL is not a failure, because a debugger
+ * may have stopped the process. */
 static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
                                   mrail_ns_t now_ns)
 {
@@ -255,7 +257,8 @@ static int mrail_peer_has_gets(const mrail_peer_t *peer)
 {
     const mrail_op_t *op;
 
-    /* A later PUT may overtake a GET in flight. */
+    /* A later PUT may overtake a GET in flight, so a fence with GETs has no
+     * ordered lane. */
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
         if (op->kind == MRAIL_OP_GET) {
             return 1;
@@ -280,7 +283,8 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     ++peer->engine->counters.fences;
     if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->ordered_lane_closed =
-            1; /* not even on the ordered lane of an earlier fence */
+            1; /* nothing may pass, not even on the ordered lane of an earlier
+                * fence */
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {

@@ -39,8 +39,8 @@ typedef enum mrail_health_event {
                                * other lanes made progress */
     MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
-    MRAIL_HEALTH_PROBE_REPLY, /* answer to the last probe, sent after the
-                               * port went down */
+    MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only
+                               * later probes count */
     MRAIL_HEALTH_TIMEOUT,     /* deadline: a probe is lost, or a back-off is
                                * over */
     MRAIL_HEALTH_PROBES_EXHAUSTED, /* deadline: the last probe is lost, and

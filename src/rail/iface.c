@@ -276,12 +276,14 @@ static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
     }
 }
 
-/* in_callback: a callback polls, and the lane of its message must stay. */
+/* in_callback: a callback polls. The lane of its message must stay, so no
+ * failover or eviction continues. */
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
                                int in_callback)
 {
     mrail_peer_t *peer, *tmp;
-    /* A callback may poll again; `tmp` of the outer call must stay listed. */
+    /* A callback may poll again. Only the outermost call removes peers, because
+     * `tmp` of an outer call must stay in the list. */
     int outermost = (engine->nesting++ == 0);
 
     if (*now_ns == 0) {
@@ -398,8 +400,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     iface->seen_changes =
         __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
     called = iface->num_called;
-    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* reported before its
-                                                * operations fail */
+    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* before its operations fail */
         mrail_iface_tell_failed(iface);
     }
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
@@ -411,8 +412,8 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
         mrail_iface_tell_failed(iface);
     }
     iface->seen_events = engine->total_events;
-    /* UCP expects no events on an iface without endpoints, except its own.
-     * Events of other ifaces of this process do not count. */
+    /* UCP expects an iface without endpoints to report only its own events, and
+     * not those of other ifaces of this process. */
     if (mrail_list_empty(&iface->eps)) {
         count = iface->num_called - called;
     }

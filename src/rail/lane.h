@@ -15,7 +15,7 @@
 
 /* Receive buffers of a lane beyond its credits, for messages that take no
  * credit. A credit update follows every half window, and a peer that has not
- * read the updates cannot send more than one window: at most two updates are
+ * read the updates cannot send more than one window, so at most two updates are
  * unread. On any lane that carries messages, each end has at most one ACK_REQ
  * and one answer in flight. Their buffers return as soon as they are read.
  * Updates of a grown window and requests of failed lanes may exceed this; the
@@ -23,7 +23,8 @@
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 /* For one RECALL. Another one follows only if the lane was used in the
- * meantime. A RETURN takes a buffer of the credits that it returns. */
+ * meantime. A RETURN needs no reserve, because it takes a buffer of the credits
+ * that it returns. */
 #define MRAIL_RECALL_RESERVE 1
 
 /* Credits of a window that only replayed messages may take. */
@@ -151,8 +152,8 @@ struct mrail_lane {
                           * none, or it is undone */
     uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
                           * decision of this end */
-    uint8_t greeted;     /* the HELLO before the repeated request was sent
-                          * already */
+    uint8_t greeted;     /* the HELLO that precedes the repeat was already
+                          * sent */
 
     unsigned credits;  /* receive buffers for the peer's AMs; control before
                         * the lane is up, data afterwards */

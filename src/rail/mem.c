@@ -10,8 +10,8 @@
 
 #define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
 
-/* The flags must be constants. Otherwise verbs.h calls another function than
- * ibv_reg_mr(), for bits that are not used here. */
+/* The flags must be constants. For variable flags, the macro ibv_reg_mr() of
+ * verbs.h calls another function, for access bits that are not used here. */
 static struct ibv_mr *mrail_mem_reg_rail(struct ibv_pd *pd, void *address,
                                          size_t length, int remote)
 {

@@ -1,8 +1,8 @@
 /*
  * Moves of lanes to other source ports, for switches without port rules
  * (UCX_MRAIL_UPLINKS is "auto"). orchestrator/repath.h decides from the rates
- * of the lanes on a pair of rails. This file measures the rates and changes
- * the port.
+ * of the lanes on a pair of rails. This file measures the rates and changes the
+ * port.
  *
  * Each end controls the ports of the data that it sends. The end that sends
  * PUTs therefore moves its own lane. The end that reads with GETs sees the
@@ -10,15 +10,16 @@
  * request is harmless: if the lane stays slow, the evidence recurs and the
  * request is sent again.
  *
- * A QP whose path changes while it answers READs would send the rest of the data
- * over another path, and packets overtake each other. The reader therefore holds
- * the lane before a MOVE: it posts nothing until its READs have completed, and for
- * a moment afterwards. See docs/decisions/0020-ports-by-evidence.md.
+ * If the path of a QP changes while it answers READs, the rest of the data
+ * takes another path, and packets overtake each other. The reader therefore
+ * holds the lane before a MOVE: it posts nothing until its READs have
+ * completed, and for a moment afterwards. See
+ * docs/decisions/0020-ports-by-evidence.md.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
- * For other devices, the send queue is drained (RTS -> SQD), and the QP takes
- * a new path and continues. Requests posted in the meantime wait. A device
- * that can do neither keeps its ports.
+ * For other devices, the send queue is drained (RTS -> SQD), and the QP takes a
+ * new path and continues. Requests posted in the meantime wait. A device that
+ * can do neither keeps its ports.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -36,7 +37,8 @@
 /* Longest time for the send queue to drain. */
 #define MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
 #define MOVE_POLL (1 * MRAIL_NS_PER_MS)
-/* Time for a MOVE to arrive and to be carried out, in which the lane is held. */
+/* Time for which a lane stays held after its MOVE, which must arrive and be
+ * carried out. */
 #define MOVE_HOLD (20 * MRAIL_NS_PER_MS)
 /* Minimum work of a lane in a window that counts: bytes, and the percentage
  * of the window in which the lane was busy. */
@@ -60,7 +62,7 @@ typedef struct mrail_moves {
     /* Slots whose lane is held, and those of them whose READs still run. */
     uint64_t hold_mask;
     uint64_t drain_mask;
-    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* begin of that state */
+    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* start of that state */
     uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
     mrail_repath_t repath[];        /* one for each pair and direction */
 } mrail_moves_t;
@@ -556,7 +558,7 @@ void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MOVE_WINDOW) {
         return;
     }
-    /* A longer window includes a pause. */
+    /* A window of twice the length includes a pause, so it is not compared. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
         mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);

@@ -22,7 +22,8 @@ static const mrail_health_params_t path_params = {
 /* Approximate number of attempts on a path before an unreachable peer fails. */
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
 
-/* Returns the parameters of a path. A path with a deep queue answers late. */
+/* Returns the parameters of a path. A path with a deep queue answers late, so
+ * its probes have more time. */
 static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 {
     mrail_health_params_t params = path_params;
@@ -152,8 +153,9 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
 }
 
 /* Weighs the evidence against a path after each lost probe: how often another
- * path worked in the meantime. Silence on all paths means a busy peer or a full
- * network. A path whose port is down needs no such evidence. */
+ * path worked in the meantime. Silence on all paths is no evidence against one
+ * of them: the peer may be busy, or the network full. A path whose port is down
+ * needs no such evidence. */
 static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)
 {
@@ -162,7 +164,8 @@ static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
     if (path->health.state != MRAIL_HEALTH_SUSPECT) {
         return mrail_path_others_answer(peer, slot, now_ns);
     }
-    /* A tick reports completions that came before it. */
+    /* moved_ns must be later than the probe: it is the time of a tick, and the
+     * completions that the tick found came before it. */
     path->compared += (peer->answer_ns >= path->probe_ns) ||
                       (peer->moved_ns > path->probe_ns);
     return path->compared >= path_params.probes;
@@ -196,7 +199,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
-        cause = path->cause; /* the reason of the deadline */
+        cause = path->cause; /* report what set the deadline */
     } else if (((path->health.state != before) &&
                 (before != MRAIL_HEALTH_DOWN)) ||
                (event == MRAIL_HEALTH_PORT_DOWN)) {
@@ -357,7 +360,7 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
         }
     }
     peer->base = base;
-    /* The new number selects the same rails. */
+    /* Renumbered, so that it still selects the same rails. */
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
@@ -391,7 +394,7 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                     rail->index) {
                     continue;
                 }
-                if (rail->port_down) { /* an answer may be on its way */
+                if (rail->port_down) { /* answers on their way do not count */
                     peer->paths[slot].num_probes = 0;
                     peer->paths[slot].blocked = 0;
                 }

@@ -286,8 +286,8 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
                 mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
             }
             mrail_lane_end(engine, lane);
-            /* A lost device, or a device without the QP, has kept these
-             * chunks. */
+            /* A lost device has not returned these chunks, nor has a device
+             * whose QP is gone. */
             mrail_rma_abandon(lane, mrail_clock_now());
         }
     }
@@ -374,8 +374,8 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
-/* Detaches undelivered messages, which stay. Their buffers return without a
- * credit. */
+/* Detaches undelivered messages from their lanes. They are still delivered, but
+ * their buffers return without a credit. */
 static void mrail_peer_disown(const mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -422,8 +422,8 @@ static void mrail_peer_drop(mrail_peer_t *peer)
     mrail_peer_free(peer);
 }
 
-/* A peer that was given up gets no BYE. If it is alive, it must learn of a
- * failure, which its own probes detect. A BYE would look like a regular end. */
+/* A peer that was given up gets no BYE here. If it is alive, a BYE would look
+ * like a regular end, whereas its own probes detect the failure. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;

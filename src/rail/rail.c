@@ -14,7 +14,7 @@
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
 /* Limit of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
-/* Time without a returned buffer. */
+/* Time without a returned send buffer after which a datagram counts as lost. */
 #define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC)
 
 /* A handle whose owner has released it. A device may look up the handle when it
@@ -25,7 +25,8 @@ typedef struct mrail_dead_ah {
     uint32_t sent; /* rail->ud_tx_sent when the handle was released */
 } mrail_dead_ah_t;
 
-/* Destroys released handles. Datagrams complete in order. */
+/* Destroys released handles whose datagrams have completed. Datagrams complete
+ * in order, so comparing counts suffices. */
 static void mrail_rail_free_ahs(mrail_rail_t *rail)
 {
     uint32_t done = rail->ud_tx_sent - rail->ud_tx_pending;
@@ -47,7 +48,7 @@ void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah)
     if (rail->ud_tx_pending != 0) {
         dead = malloc(sizeof(*dead));
     }
-    if (dead == NULL) { /* not in use, or no memory to wait */
+    if (dead == NULL) { /* not in use, or no memory to postpone this */
         ibv_destroy_ah(ah);
         return;
     }
@@ -228,8 +229,8 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
         return -errno;
     }
     rail->srq_depth = srq_init.attr.max_wr; /* may be more than requested */
-    /* The CQ must also hold every receive. The other half of the rest is for
-     * markers and flushed sends. */
+    /* The CQ must hold every receive. Half of the remaining entries are for
+     * chunks, and the other half is for markers and flushed sends. */
     rail->max_chunks = MRAIL_CHUNKS_MIN;
     if ((unsigned)rail->cq->cqe > rail->srq_depth) {
         rail->max_chunks = MRAIL_MAX(
@@ -539,7 +540,8 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (mrail_rail_ud_is_full(rail)) {
         return -EAGAIN;
     }
-    /* Completions arrive in order, so the slots also become free in order. */
+    /* Completions arrive in order, so the slots also become free in order, and
+     * the next slot is free unless all are in use. */
     if (rail->ud_tx_pending == MRAIL_UD_TX) {
         return -EIO;
     }
@@ -554,10 +556,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * A QP in the error state returns every receive at once, so posting again
- * would loop forever. Some devices treat a datagram longer than the buffer as
- * an error of the QP, so an external host may be the cause. Datagrams in
- * transit are lost, as UD permits.
+ * Resets a control QP that is in the error state. In this state it returns
+ * every receive at once, so posting again would loop forever. Some devices
+ * treat a datagram longer than the buffer as an error of the QP, so an external
+ * host may be the cause. Datagrams in transit are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {

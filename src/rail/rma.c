@@ -88,9 +88,10 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* PUTs and GETs must not follow a fence even on its ordered lane. A PUT behind
-     * the fence, unlike a message, leaves no proof at the peer that the earlier
-     * operations arrived, although the peer may already have read its data. */
+    /* PUTs and GETs must not follow a fence even on its ordered lane. If the
+     * lane fails, the number of arrived messages proves which earlier WRITEs
+     * arrived, but a PUT proves nothing. The WRITEs would be replayed although
+     * the peer may already have read the data of the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -476,7 +477,8 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer)
 
 /* ---- operations that fail alone ---- */
 
-/* Fails the flushes that cover a PUT without a completion. */
+/* Fails the flushes that cover the operation, because a buffered PUT has no
+ * completion of its own to report the failure. */
 static void mrail_rma_reject_flushes(const mrail_op_t *op)
 {
     mrail_flush_t *flush;
@@ -522,7 +524,7 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
         peer->uncut_bytes -= op->left;
         op->left = 0;
     }
-    /* The failed lane completes the chunks that are still in flight. */
+    /* Chunks that are still in flight complete when their lane has failed. */
     mrail_list_for_each_safe(chunk, tmp, &peer->replay_rma, mrail_chunk_t,
                              list) {
         if (chunk->op == op) {
@@ -602,7 +604,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* The operation belongs to no caller. The flush that waits counts it. */
+    /* The operation belongs to no caller, so it uses up no id. The flush that
+     * waits counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (flush != NULL) {
@@ -615,8 +618,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
     return 0;
 }
 
-/* Returns 1 if the lane is neither in use nor ended. It is held, and will
- * become one of these. */
+/* Returns 1 if the lane is neither in use nor ended. Its path is suspect, or it
+ * is closing. The flush waits until it is used again or has ended. */
 static int mrail_lane_is_away(const mrail_lane_t *lane)
 {
     return (lane != NULL) &&
@@ -632,7 +635,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
     if (!flush->last_stage) {
         flush->last_stage = 1;
         /* This includes slots where another flush has posted a READ, because
-         * that completion is not reported here. */
+         * the completion of that READ is reported to the other flush only. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
     for (unsigned slot = 0; (flush->unseen != 0) && (slot < MRAIL_MAX_SLOTS);

@@ -66,7 +66,8 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     if (lane->meter.sums.count == 0) {
         target = MRAIL_SCHED_CHUNK_LOW;
     } else {
-        /* A part may be a little larger than an equal one. */
+        /* With an equal split, a part that is a little larger than the others
+         * is not cut in two. */
         target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
         target =
             MRAIL_MAX(target, (double)equal_split * MRAIL_SCHED_EQUAL_RATES);
@@ -118,9 +119,10 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
     return lane->usable || (lane->inflight != 0);
 }
 
-/* Returns total->scale: nonzero if the rates of all lanes are nearly equal. Rates
- * on shared rails fluctuate. If each lane got one chunk in proportion to its
- * momentary rate, some would finish early, so such lanes get equal chunks. */
+/* Returns total->scale: nonzero if the rates of all lanes are nearly equal.
+ * Such lanes get equal chunks, because rates on shared rails fluctuate: if each
+ * lane got one chunk in proportion to its momentary rate, some would finish
+ * early. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count, int has_rules)
 {
@@ -227,8 +229,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         return -1;
     }
     /* Time to finish everything with all lanes busy. A lane that would finish
-     * later waits for a faster one, unless it has been idle for the time of a
-     * chunk. In that case the other lanes make no progress. */
+     * later leaves the work to a faster one, unless it has been idle for the
+     * time of a chunk, because then the other lanes make no progress. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <

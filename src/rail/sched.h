@@ -52,8 +52,9 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
 #define MRAIL_SCHED_EQUAL_SPLIT_SLOW (1u << 20)
 /* Lanes whose measured rates differ by at most this factor count as equally
- * fast. With port rules all uplinks are meant to be equal, and only equal parts
- * load them equally. A larger difference then indicates a fault. */
+ * fast. With port rules the factor is larger: all uplinks are meant to be
+ * equal, and only equal parts load them equally. A difference beyond it
+ * indicates a fault. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
 #define MRAIL_SCHED_EQUAL_RATES_RULES 2.0
 /* Duration of the work in an automatic window. It bridges the time in which a

@@ -1,9 +1,9 @@
 /*
- * Stall detection and keepalive. A path that loses packets raises no event,
- * and the NIC's own timers may take seconds.
+ * Stall detection and keepalive. A path that loses packets raises no event, and
+ * the NIC's own timers may take seconds.
  *
- * While work is outstanding, the control thread checks all lanes at every
- * tick. READs and WRITEs have completions, but messages have none. If they
+ * While work is outstanding, the control thread checks all lanes at every tick.
+ * READs and WRITEs have completions, but messages have none. So if messages
  * stay unacknowledged for a tick, one small READ follows them.
  *
  * A lane with work in flight and no completion for a while raises STALLED for
@@ -16,9 +16,10 @@
  * says how long. Suspicion waits for a multiple of that time, and probes of
  * that path have this time for their answers.
  *
- * A process that only waits sends nothing. A peer without any request for
- * KEEPALIVE_INTERVAL gets one small READ. A NIC answers a READ even for a
- * process that computes, or that a debugger has stopped.
+ * A process that only waits sends nothing, so it would not notice a failure. A
+ * peer that got no request for KEEPALIVE_INTERVAL therefore gets one small
+ * READ. The peer's NIC answers a READ even if the process computes, or a
+ * debugger has stopped it.
  *
  * All functions: data-path lock and control lock held.
  */

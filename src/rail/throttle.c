@@ -88,8 +88,8 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
     return 0;
 }
 
-/* A peer with nothing in flight is not throttled. Its process may sleep until a
- * completion, and no other completion may follow. */
+/* A peer with nothing in flight is not throttled. This process may sleep until
+ * the next completion, and without work in flight there may be none. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share)
 {

@@ -5,9 +5,9 @@
  * for events of devices, and an eventfd, for events inside the process.
  * Examples of the latter: a lane came up, a peer failed, or another iface's
  * progress took a completion of this iface from a CQ. The thread that causes
- * the event signals the armed ifaces. mrail_iface_arm() first sets the flag
- * and then checks, so no event is lost. Arming consumes the devices' events
- * from the channels that all ifaces share. If there was an event, the other
+ * the event signals the armed ifaces. mrail_iface_arm() first sets the flag and
+ * then checks, so no event is lost. Arming consumes the devices' events from
+ * the channels that all ifaces share, so if there was an event, the other
  * ifaces are signalled as well.
  */
 #include "config.h"
@@ -148,8 +148,9 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
-            /* All sleeping ifaces needed the event and its completions. The
-             * caller of this iface may not come back for them. */
+            /* Arming consumed an event for which other ifaces sleep. The user
+             * of this iface may not come back to poll its completions, so they
+             * are signalled. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }
         busy = 1;

@@ -151,8 +151,8 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
-    /* Take at most one step of each kind per call. During a copy, nothing
-     * serves the network, and a rail that waits for this process is idle. */
+    /* Take at most one step of each kind per call. More would let rails idle,
+     * because during a copy nothing serves the network. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
         ret = mrail_relay_step(relay, kind);
         if (ret < 0) {

@@ -294,7 +294,7 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_hops = num_hops;
     }
-    /* Each flow has at most one next rank. */
+    /* Each hop has at most one next rank, so num_hops entries suffice. */
     if (num_hops > relay->max_outs) {
         if (!mrail_grow(&relay->outs, num_hops, sizeof(*relay->outs))) {
             return -ENOMEM;

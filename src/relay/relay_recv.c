@@ -237,8 +237,8 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* ---- from ranks of the node ---- */
 
-/* Acts as relay_out and sends another local rank's slot. A correct rank never
- * pushes a slot that is being sent. */
+/* Acts as relay_out and sends another local rank's slot. A busy slot is an
+ * error, because a correct rank never pushes a slot that is being sent. */
 static int forward(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {

@@ -149,8 +149,8 @@ static int element_of(const mca_coll_mrail_dt_segment_t *segment,
 }
 
 /* Writes part of an element: reads the whole element, modifies it, and writes
- * it back. If Open MPI 4.1's convertor unpacks a part of an element of more
- * than 16 bytes, it writes beyond its own temporary. */
+ * it back. Unpacking only the part is not safe: for an element of more than 16
+ * bytes, Open MPI 4.1's convertor writes beyond its own temporary. */
 static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t first, uint64_t offset, const void *from,
                       size_t length, size_t *done_p)

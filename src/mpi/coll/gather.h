@@ -2,9 +2,10 @@
  * A nonblocking allgather: Bruck's algorithm over the pml, with one or more
  * ports. In each round, a rank sends its blocks to as many ranks as it has
  * ports. With MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to
- * 16 ranks and two for up to 256. In every round, all ranks must be scheduled
- * before any can continue. One port takes the fewest messages and instructions:
- * 3 messages for 8 ranks, 6 for 64.
+ * 16 ranks and two for up to 256. Few rounds are fast, because in every round
+ * all ranks must be scheduled before any can continue. One port, on the other
+ * hand, takes the fewest messages and instructions: 3 messages for 8 ranks, 6
+ * for 64.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H

@@ -169,7 +169,8 @@ static int copy_self(mca_coll_mrail_op_t *op)
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
-        /* UCX can copy device memory. */
+        /* The block is sent as a message, because UCX can copy device
+         * memory. */
         mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
 
         post_recv(op, &entry);

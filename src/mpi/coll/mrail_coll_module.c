@@ -283,7 +283,7 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
     SERVE(module, is_large_v, fill_v);
-    /* All ranks know by now. */
+    /* agreed_away is equal on all ranks, so all of them decide alike. */
     if (module->agreed_away != NULL && module->inflight_bytes > 0 &&
         sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;

@@ -345,7 +345,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->is_planned = op->is_relaying = 0;
     op->flags = 0;
     op->ret = OMPI_SUCCESS;
-    op->step = MCA_COLL_MRAIL_DONE; /* until its turn comes */
+    op->step = MCA_COLL_MRAIL_DONE; /* until all earlier ops are done */
     return op;
 }
 

@@ -194,7 +194,7 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
     why =
         mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
     if (why != NULL) {
-        /* the steps of other ranks may differ */
+        /* no further step, because other ranks may take different ones */
         return mca_coll_mrail_step_aside(op, why);
     }
     module->is_ready = prepare(module) == 0;

@@ -68,7 +68,7 @@ static void comp_read_done(sroce_qp_t *qp)
     sroce_req_t *req = &qp->req;
 
     /* After a seek back, tail == cur means that the WQE has not been resent
-     * yet. */
+     * yet, so rd_out does not count it. */
     if (req->tail != req->cur) {
         --req->rd_out;
     }
@@ -100,8 +100,8 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
             break;
         }
         req->psn_una = end;
-        /* After a seek back, cur may be at the tail. sroce_req_progress() sets
-         * psn_next. */
+        /* After a seek back, cur may be at the tail and then moves with it.
+         * sroce_req_progress() sets psn_next. */
         if (req->tail == req->cur) {
             req->cur_off = 0;
             ++req->cur;
@@ -175,8 +175,9 @@ static void comp_nak(sroce_qp_t *qp, uint32_t psn, uint8_t syndrome)
     } else if (syndrome == SROCE_SYN_NAK_OP) {
         status = IBV_WC_REM_OP_ERR;
     }
-    /* Responses to READs before `psn` were lost. The peer's QP is in the error
-     * state and will not resend them. */
+    /* Responses to READs before `psn` were lost, and the peer's QP is in the
+     * error state and will not resend them. These READs are therefore
+     * flushed. */
     while (req->tail != req->alloc) {
         const sroce_swqe_t *wqe = sroce_req_wqe(req, req->tail);
 

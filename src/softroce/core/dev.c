@@ -93,8 +93,8 @@ static int rx_parse(sroce_dev_t *dev, sroce_rx_t *rx)
         ++dev->cnt.drop_opcode;
         return 0;
     }
-    /* The high bit of a P_Key means full membership. Limited members may
-     * send. */
+    /* The high bit of a P_Key means full membership. It is ignored, because
+     * limited members may send as well. */
     if ((rx->bth.tver != 0) || ((rx->bth.pkey & 0x7fff) != 0x7fff)) {
         ++dev->cnt.drop_header;
         return 0;

@@ -462,7 +462,7 @@ void sroce_req_probe(sroce_qp_t *qp)
     }
     wqe = sroce_req_wqe(req, (req->cur_off != 0) ? req->cur : req->cur - 1);
     if (wqe->kind >= SROCE_WK_READ) {
-        return; /* a repeated READ request repeats all its data */
+        return; /* no probe: a repeated READ request repeats all its data */
     }
     ++qp->dev->cnt.probes;
     sroce_req_seek(qp, last);

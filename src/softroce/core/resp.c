@@ -223,8 +223,8 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     uint32_t n = rx->payload_bytes;
     uint8_t *to;
 
-    /* This check comes first, because the peer repeats a packet after an RNR
-     * NAK. */
+    /* Takes the receive WQE first. If there is none, nothing of the packet may
+     * be executed, because the peer repeats it after the RNR NAK. */
     if ((rx->op->flags & SROCE_OPF_IMM) && !resp->have_wqe &&
         !sroce_resp_take_wqe(qp)) {
         return resp_rnr(qp);

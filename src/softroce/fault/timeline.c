@@ -264,7 +264,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
         const sroce_fault_step_t *step = &tl->script->steps[i];
         uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
 
-        /* In cells of other steps, it is UINT64_MAX. */
+        /* `next` is UINT64_MAX in the cells of steps that wait for no count. */
         if (cell_of(tl, i, dev)->next <= sent) {
             begin_counted(tl, i, dev, sent, now_ns);
             any = 1;

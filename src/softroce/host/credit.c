@@ -15,7 +15,8 @@
 #define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
 #define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 
-/* The packets are in the socket. The receiver now returns their credit. */
+/* The packets are in the socket, so the receiver will return their credit, and
+ * the slot no longer records it. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);

@@ -100,7 +100,8 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
                                    i % SROCE_SESSION_SLOTS);
         }
     }
-    /* If this process was making a socket, the socket was closed with it. */
+    /* If this process was making a socket, the socket was closed with it, so
+     * another process may now make one. */
     for (unsigned dev = 0; dev < num; ++dev) {
         if (daemon->makers[dev] == conn) {
             daemon->makers[dev] = NULL;
@@ -277,7 +278,8 @@ static void sroce_daemon_notify(sroce_daemon_t *daemon)
 
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
         if (conn->kind == SROCE_DAEMON_USER) {
-            /* If the queue is full, it already holds notifications. */
+            /* If the queue is full, it already holds notifications, so losing
+             * this one is harmless. */
             (void)!send(conn->fd, &msg, sizeof(msg),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
         }
@@ -317,7 +319,8 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
     }
 }
 
-/* Retries the waiting joins. A socket or a slot may have become available. */
+/* Retries the waiting joins, because a socket or a slot may have become
+ * available. */
 static void sroce_daemon_resume(sroce_daemon_t *daemon)
 {
     sroce_daemon_conn_t *conn, *tmp;

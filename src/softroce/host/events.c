@@ -185,8 +185,8 @@ static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
             return -1;
         }
         pthread_mutex_lock(&ctx->lock);
-        /* Another reader may have been faster. There is only one under the
-         * lock. */
+        /* Another reader may have been faster, so this checks again under the
+         * lock, which only one reader holds. */
         if ((poll(&pollfd, 1, 0) == 1) &&
             (read(fd, record, size) == (ssize_t)size)) {
             return 0;

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-#define NONE 0 /* no such field: a constant is at offset 0 */
+#define NONE 0 /* no such field: the field at offset 0 is constant */
 #define FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
 /* Where each setting is stored: its number, span, rate, and bit in `faults`. */

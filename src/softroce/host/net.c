@@ -98,7 +98,8 @@ int64_t sroce_net_rx_limit(int fd)
     socklen_t length = sizeof(granted);
 
     getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length);
-    /* The kernel frees consumed memory late, in steps of up to a quarter. */
+    /* The kernel frees consumed memory late, in steps of up to a quarter, so
+     * only three quarters count. */
     return (int64_t)granted * 3 / 4;
 }
 
@@ -146,7 +147,7 @@ static int sroce_net_sport_open(sroce_host_ctx_t *ctx, uint16_t port)
     }
     /* Packets queued in a shaped link still count against the socket. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_SNDBUF, SROCE_HOST_SNDBUF);
-    /* Nothing is sent to these ports, and the socket is never read. */
+    /* The socket is never read, because nothing is sent to these ports. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_RCVBUF, 1);
     sport->port = port;
     sport->next = *bucket;
@@ -327,7 +328,7 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
                                                  : SROCE_CNT_DROP_MISROUTED,
                              1);
         } else {
-            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts dropped packets */
+            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts those it drops */
         }
     }
     sroce_host_count(ctx, SROCE_CNT_RX_PACKETS, num);

@@ -89,8 +89,8 @@ static void sroce_host_init(void)
     if ((name == NULL) || (name[0] == '\0')) {
         return;
     }
-    /* From here on, the real devices are hidden even after an error. A job must
-     * not use rails that it did not ask for. */
+    /* From here on, the real devices are hidden even after an error, because a
+     * job must not use rails that it did not ask for. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
         sroce_host_complain("MRAIL_SOFT is not the name of a session");

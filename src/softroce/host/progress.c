@@ -117,7 +117,7 @@ void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* The application has armed a CQ and may now block. Packets must be served
+/* The application has armed a CQ and may now block, so packets must be served
  * without waiting for the control thread's next round. */
 void sroce_control_arm(sroce_host_ctx_t *ctx)
 {
@@ -210,8 +210,8 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     uint64_t count;
     int num;
 
-    /* Always pause. A mutex is not fair, and the application may be waiting for
-     * one that this thread has just released. */
+    /* Always pauses: a mutex is not fair, and the application may be waiting
+     * for one that this thread has just released. */
     sleep_ns = MRAIL_MIN(sleep_ns, CONTROL_MAX_NS);
     sleep_ns = MRAIL_MAX(sleep_ns, CONTROL_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);

@@ -22,9 +22,9 @@
 #include <string.h>
 
 /* A queue pair without credit retries after a fraction of the time that it has
- * waited so far. If the receiver is working, that is soon. With many senders
- * waiting, it is rarely, because retries would take the core from the
- * receiver. */
+ * waited so far. If the receiver makes progress, the retry comes soon. If many
+ * senders wait for long, retries are rare, because they would take the core
+ * from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
@@ -154,8 +154,9 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
         (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
-        /* The kernel or the NIC splits a burst and numbers its packets. The
-         * ICRC covers that number, the IPv4 identification. */
+        /* Single packets only: the kernel or the NIC would split a burst and
+         * number its packets, and the ICRC covers that number, the IPv4
+         * identification. */
         num = 1;
     }
     if (in_session) {
@@ -315,9 +316,9 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
     mrail_ns_t now_ns;
 
-    /* A NIC sends acknowledgements on its own. Here, the application may
-     * destroy the queue pair right after its last completion, before they have
-     * been sent. */
+    /* Sends pending acknowledgements first. A NIC sends them on its own,
+     * whereas here the application may destroy the queue pair right after its
+     * last completion, before they have been sent. */
     while ((qp->place != SROCE_QP_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
         qp->ctx->look_again = 1;
