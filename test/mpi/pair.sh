@@ -8,7 +8,8 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_pair
 
-# All ranks use rails 0 and 1 only, except the pair, the last rank of each half.
+# The last ranks of the two halves are the pair. All other ranks use only rails
+# 0 and 1.
 # shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;

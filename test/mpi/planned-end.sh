@@ -10,8 +10,8 @@ require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
 soon_s=$((dead_s + 8)) # to start and end a job on a busy machine
-# At this rate an exchange takes at least five seconds, so that the rail fails
-# before the exchange ends, even on a busy machine.
+# At this rate, an exchange takes at least five seconds. The rail therefore
+# fails before the exchange ends, even on a busy machine.
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0

@@ -48,7 +48,7 @@ all_things()
     np=$3
     rank=$4
     MRAIL_TEST_RUN="$options $5"
-    # Only this rank may report an error, and only this error.
+    # The only acceptable error is this one, at this rank.
     error="^# thing [0-9]+: rank $rank: MPI_ERR_NO_MEM"
     error="$error|no memory for a communicator at rank $rank;"
     : >"$tmp/things"

@@ -18,8 +18,9 @@
 #define LINK_BYTES 10000000u /* bytes in a window */
 #define MAX_LINKS 32
 
-/* Lanes hash onto uplinks of a leaf. With several links between a spine and the
- * destination leaf, the spine hashes the lanes again, onto its downlinks. */
+/* Lanes hash onto the uplinks of a leaf. If there are several links between a
+ * spine and the destination leaf, the spine hashes the lanes again, onto these
+ * links. */
 typedef struct model {
     unsigned lanes, uplinks;
     unsigned
@@ -31,7 +32,7 @@ typedef struct model {
     uint64_t capacity; /* bytes of the rail */
     uint16_t sports[MRAIL_REPATH_MAX_LANES], before[MRAIL_REPATH_MAX_LANES];
     uint64_t bytes[MRAIL_REPATH_MAX_LANES];
-    /* Links that the ports select. */
+    /* The uplink and the downlink that the lane's port selects. */
     unsigned up[MRAIL_REPATH_MAX_LANES], down[MRAIL_REPATH_MAX_LANES];
     double rates[MRAIL_REPATH_MAX_LANES]; /* bytes in a window */
     mrail_rng_t rng;
@@ -107,7 +108,7 @@ static int is_balanced(const model_t *model)
     return 1;
 }
 
-/* `slow` says how many times faster the rail is than its uplinks together. */
+/* The rail is `slow` times as fast as its uplinks together. */
 static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
                        unsigned parallel, unsigned slow, uint64_t seed,
                        uint32_t noise_ppm)
@@ -248,8 +249,8 @@ static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
         fabric->lanes, fabric->uplinks, fabric->parallel, fabric->slow,
         noise_ppm / 10000, sum / (double)seeds, moves[seeds * 99 / 100],
         moves[seeds - 1], unbalanced, (unsigned long long)seeds);
-    /* An episode has at most eight moves for each lane, so this allows two
-     * episodes. Lanes that collide equally may have no gain in eight trials. */
+    /* An episode has at most eight moves for each lane, so the limit is two
+     * episodes. If lanes collide equally, eight trials may bring no gain. */
     if (sum > fabric->mean * (double)seeds ||
         moves[seeds * 99 / 100] > 16 * fabric->lanes ||
         unbalanced * 100 > ((fabric->parallel == 1) ? 0 : seeds)) {

@@ -127,7 +127,8 @@ static void *work(void *arg)
     while (w->next < MESSAGES) {
         progress(w);
     }
-    /* The peer's last operations may still need this process. */
+    /* The peer's last operations may need replies from this process, so it
+     * polls until all have finished. */
     __atomic_add_fetch(&w->job->shared->word[0], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&w->job->shared->word[0], __ATOMIC_ACQUIRE) <
            2 * THREADS) {

@@ -93,7 +93,7 @@ int main(void)
     int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s and seven retries */
+    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try, with seven retries */
     failed = job_run(2, node, 25, dark_job);
     return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

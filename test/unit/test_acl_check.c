@@ -305,7 +305,6 @@ static void test_hand_written_nvue(void **state)
              "nv config apply\n");
 }
 
-/* Marks, and rules that match the ports themselves. */
 /* The output of a router's commands. */
 static void test_listed_linux(void **state)
 {
@@ -334,6 +333,7 @@ static void test_listed_linux(void **state)
              "local 10.20.1.1 dev up1 table local proto kernel\n");
 }
 
+/* Marks, and rules that match the ports themselves. */
 static void test_hand_written_linux(void **state)
 {
     (void)state;
