@@ -1,8 +1,9 @@
 /*
  * Queue pairs of a waiting program fail as if by a fatal device error. Each of
  * them must raise IBV_EVENT_QP_FATAL, enter the error state, and flush its
- * receives. All other queue pairs must stay unchanged. usage: soft_errqp QPS
- * EXPECTED COMMAND (in a session; starts COMMAND)
+ * receives. All other queue pairs must stay unchanged.
+ *
+ * usage: soft_errqp QPS EXPECTED COMMAND (in a session; starts COMMAND)
  */
 #include <infiniband/verbs.h>
 #include <poll.h>

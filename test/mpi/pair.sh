@@ -1,8 +1,8 @@
 #!/bin/sh
-# All ranks except a pair are limited to two rails. The messages of the pair
-# move to the idle rails (mpi_pair.c). Then one of these rails drops to half
-# its rate. contrib/bench measures the bandwidths. This test checks only which
-# rails carry the bytes of the pair.
+# All ranks except a pair are limited to two rails, so the messages of the pair
+# should move to the idle rails (mpi_pair.c). Then one of these rails drops to
+# half its rate. This test checks only which rails carry the bytes of the pair,
+# whereas contrib/bench measures the bandwidths.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The only rail of a single-rail rank fails: during the agreement round, while
 # bytes are relayed, or at a rank that only relays. If the rail recovers, the
-# job continues and every byte is right. Otherwise the job ends soon, names the
-# peer, the rails and the cause, and leaves nothing behind.
+# job must continue, with the right data. Otherwise the job must end soon, name
+# the peer, the rails and the cause, and leave nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks have different views of the rails and of the settings. No rank hangs,
-# and no byte is wrong.
+# Ranks have different views of the rails and of the settings. No rank may
+# hang, and no byte may be wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

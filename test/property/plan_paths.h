@@ -1,6 +1,7 @@
 /*
  * The paths of a demand and their links, as plan.h describes them. This code
  * was written from that text, independently of the planner that it checks.
+ *
  * Where plan.h leaves a choice, this code assumes that two ranks at a switch
  * are linked. The paths with the fewest relays are numbered by rising rail (or
  * relay rank), and the path through the spine is last.

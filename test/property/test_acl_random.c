@@ -1,7 +1,9 @@
 /*
  * Rule sets with random edits. The check in src/fabric/acl.h must find exactly
  * the faults that show in a map of all ports, in which the test marks every
- * port of every rule. MRAIL_SEED=N in the environment runs one seed.
+ * port of every rule.
+ *
+ * MRAIL_SEED=N in the environment runs one seed.
  */
 #include "config.h"
 #include "fabric/acl.h"

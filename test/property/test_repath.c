@@ -333,8 +333,8 @@ static void test_leaves_alone(void **state)
     assert_int_equal(repath.num_moves, 0);
 }
 
-/* A short disturbance causes no move. A lasting one does, once per settled
- * window. */
+/* A short disturbance must cause no move. A lasting one must cause one, and
+ * then one per settled window. */
 static void test_hysteresis(void **state)
 {
     static const uint64_t equal[2] = {100, 100}, unequal[2] = {100, 70},
@@ -354,8 +354,8 @@ static void test_hysteresis(void **state)
     assert_int_equal(move.lane, 1);
     /* The window in which the lane moved does not count. */
     assert_false(mrail_repath_window(&repath, 104, unequal, 3, 0, &move));
-    /* Between the two limits, an episode in progress continues, but no new one
-     * starts. */
+    /* A difference between the two limits continues an episode, but does not
+     * start a new one. */
     for (unsigned w = 105; w < 109; ++w) {
         assert_int_equal(mrail_repath_window(&repath, w, nearly, 3, 0, &move),
                          w == 108); /* after four windows */

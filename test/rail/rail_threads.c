@@ -1,7 +1,7 @@
 /*
  * Two ifaces of one process, on two threads, share its lanes, as two UCX
- * contexts do. Every message reaches its own iface, in order, in that iface's
- * own progress call. PUTs and GETs of both ifaces complete.
+ * contexts do. Every message must reach its own iface, in order, in that
+ * iface's own progress call. PUTs and GETs of both ifaces must complete.
  */
 #include "config.h"
 #include "job.h"

@@ -135,7 +135,7 @@ static void test_blackhole(void **state)
     }
 }
 
-/* With drop_acks, a node acknowledges nothing, but its own requests are
+/* With drop_acks, a node acknowledges nothing, but its own requests are still
  * answered. */
 static void test_drop_acks_still_probes(void **state)
 {

@@ -1,7 +1,7 @@
 /*
  * Exchanges (transfer.h) between two whole engines on simulated rails, in
- * virtual time, under random fault scripts (random_script.h). Nothing is lost,
- * duplicated, changed or late, and nothing hangs.
+ * virtual time, under random fault scripts (random_script.h). No byte may be
+ * lost, duplicated, changed or late, and nothing may hang.
  *
  * MRAIL_TEST_SEED=N replays one exchange. MRAIL_TEST_SEEDS=N and
  * MRAIL_TEST_FIRST=N set the number of seeds and the first one.
