@@ -173,8 +173,7 @@ static void put_random(uint8_t *to, unsigned bytes)
 }
 
 /* Changes any field except the PSN, and never turns the packet into a response.
- * An attacker that knew the right PSN or the right response would not have to
- * guess. */
+ * An attacker that could choose either one would not have to guess. */
 static void change(packet_t *p)
 {
     uint8_t *bth = p->data + HEADERS;

@@ -198,8 +198,8 @@ static int tear_down(void **state)
     return ret;
 }
 
-/* Sends a message that no test checks, to a peer that will be stopped or
- * killed. */
+/* Sends a message without counting it, because these peers are never asked what
+ * has arrived. */
 static void send_uncounted(void)
 {
     ucs_status_t status;

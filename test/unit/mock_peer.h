@@ -47,8 +47,9 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned peer_index);
 void say(unsigned peer_index, mrail_ctl_msg_t *msg);
-/* The peer sends the message on this rail, and the same rail receives it.
- * say_on() then runs the timers that are due, whereas hear() does not. */
+/* The peer sends the message on the rail of this number, and the engine
+ * receives it on the same one. say_on() then runs the timers that are due,
+ * whereas hear() does not. */
 void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void say_hello(unsigned peer_index);

@@ -114,8 +114,8 @@ static void test_departed_peer_ends(void **state)
     assert_int_equal(engine->num_qps, 0);
 }
 
-/* The peer has no lane on the other rail, so completions there cannot delay its
- * end. */
+/* The peer has no lane on the other rail. Completions there must not delay its
+ * end, although that queue is never empty. */
 static void test_departed_peer_with_one_rail(void **state)
 {
     (void)ep_to(1);

@@ -283,10 +283,11 @@ static void test_inflight_limit(void **state)
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
     /* Long exchanges, here of 2.1 MB, need no window. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
-    /* Nor do exchanges in which one message is much larger than the others, */
+    /* An exchange needs none either if one message is much larger than the
+     * others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
     assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
-    /* or one direction has much more than the other. */
+    /* The same applies if one direction has much more than the other. */
     assert_int_equal(window_of(100000, 100000, 60000), 200000);
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }

@@ -189,7 +189,7 @@ static void test_comes_back(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 103),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
-    /* The peer may be the first to report that the path works again. */
+    /* The peer may request a new QP before this end has probed the path. */
     at(&health, MRAIL_HEALTH_CQE_ERROR, 200);
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 210),
                      MRAIL_HEALTH_RESUME);

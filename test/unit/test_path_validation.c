@@ -128,8 +128,8 @@ static void test_read_is_not_posted(void **state)
     assert_int_equal(peer_of(0)->up_mask, 2);
 }
 
-/* A lane takes no work during validation. If it is the only lane, the peer
- * counts as unreachable, and other lanes are requested. */
+/* A lane takes no work during validation. If no other lane is up, the peer
+ * therefore counts as unreachable, and further lanes are requested. */
 static void test_lane_under_validation_carries_no_work(void **state)
 {
     mrail_peer_t *peer;

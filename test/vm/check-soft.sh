@@ -103,8 +103,7 @@ else
 fi
 for program in ib_write_bw ib_read_bw; do
     settings='-s 4096 -n 200'
-    # ib_read_bw assumes that the other end has the same limit of READs as this
-    # end.
+    # ib_read_bw mistakes the other end's limit of READs for its own.
     [ $program != ib_read_bw ] || settings="$settings -o 8"
     port=$((port + 1))
     options="-F -p $port $settings"
