@@ -1,7 +1,7 @@
 /*
  * 64 senders send to one slow receiver. No message may be lost or out of order,
  * no sender may starve, and RNR must not occur. With MRAIL_TEST_RNR=some, the
- * receive queues are too small to avoid RNR.
+ * receive queues are so small that RNR may occur, but it must be rare.
  */
 #include "config.h"
 #include "job.h"
