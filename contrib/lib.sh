@@ -44,8 +44,8 @@ usage_error()
     exit 2
 }
 
-# If the path has these characters, configure and libtool fail with obscure
-# messages.
+# If the path of the tree has any of these characters, configure and libtool
+# fail with obscure messages.
 need_plain_path()
 {
     case $top in
@@ -104,8 +104,8 @@ quietly()
     return 1
 }
 
-# Prints a note if other work will disturb the measurements. The load is read
-# before this script starts its own compilers.
+# Prints a note if other work will disturb the measurements. The load was read
+# before this script started its own compilers.
 note_load()
 {
     echo "$load_at_start" | awk -v cpus="$jobs" '$1 > cpus / 2 {
@@ -131,11 +131,11 @@ newer_frame()
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
-# calm WORD...: called before measuring a job with these options. A job with
-# stock UCX (--stock) frees more than a GB. A virtual machine returns that
+# calm WORD...: must be called before measuring a job with these options. A job
+# with stock UCX (--stock) frees more than a GB. A virtual machine returns that
 # memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
 # half a second. The next job without stock UCX therefore waits. A job with
-# stock UCX allocates the memory again before that.
+# stock UCX need not wait, because it allocates the memory again before that.
 last_job=
 calm()
 {

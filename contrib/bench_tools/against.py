@@ -13,7 +13,8 @@ from .runner import BUILD, TOP, Block, Installation, Job
 AREAS = ('p2p', 'osu', 'overhead', 'alltoallv')
 DEFAULT = ('p2p', 'alltoallv')
 SUFFIX = '@then'
-# Without --enable-werror: an old commit may not know this compiler.
+# Leaves out --enable-werror, because the compiler may be newer than an old
+# commit and give new warnings.
 BUILD_SCRIPT = '''set -eu
 top=$1 commit=$2
 mkdir -p source build

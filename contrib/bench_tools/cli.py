@@ -12,10 +12,12 @@ AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
-# Areas that run programs of the build directory, not the installed command.
+# Areas that run programs of the build directory instead of the installed
+# command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
-# Enough for an interval, and as many as are asked for without --runs.
+# The least number of runs that gives an interval, and the number of runs
+# without --runs.
 AGAINST_LEAST_RUNS, AGAINST_RUNS = 6, 9
 RESULTS = runner.TOP / 'docs' / 'results'
 SERIES = 'window-series.json'
@@ -60,7 +62,8 @@ ratios, and [LOW, HIGH] its 95 % interval.
 Exit status: 0 measured (even if a target was missed), 1 something failed or is out
 of date, 2 usage.
 '''
-# The descriptor of the tree's lock stays open across exec.
+# The descriptor of the tree's lock stays open across exec, so that the new
+# program holds the lock, too.
 PREPARE = '''set -eu
 . "$(dirname -- "$0")/lib.sh"
 setup_arg=$1
@@ -320,7 +323,8 @@ def main(arguments):
         prepare(options, arguments)
     os.environ['LC_ALL'] = 'C'
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # An exception also ends the jobs, which run in separate sessions.
+        # Raises an exception, which also ends the jobs. The signal itself does
+        # not reach them, because they run in separate sessions.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return measure(options)

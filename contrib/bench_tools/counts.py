@@ -9,13 +9,13 @@ from .figure import Figure, Sample
 from .runner import BUILD, Job
 
 DEVICE = 'libmrail-softroce'
-# Connecting takes a varying number of polls. With many messages, these do not
-# matter.
+# Connecting takes a varying number of polls, but among many messages these do
+# not matter.
 MESSAGES = (2000, 42000)
 # Large messages take more instructions each, so fewer are enough.
 FEWER_MESSAGES = (1000, 11000)
 LARGE_MESSAGE = 2048
-# As `mrail run --stock` sets them.
+# The same settings as those of `mrail run --stock`.
 SETTINGS = {'rc_v': {'UCX_RNDV_SCHEME': 'get_zcopy', 'UCX_RNDV_THRESH': '64k'}}
 CALLS = 325  # including 5 with an agreement round
 SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'

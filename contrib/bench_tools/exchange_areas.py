@@ -116,8 +116,8 @@ def single_rail_block(bench):
         for to in TARGETS:
             bench.pick(f'new.{to}', at, found, 'planning_overhead', 100,
                        size='16m', hotspot=0.7, to=to)
-    # Planning is a fraction of the same job's time, so these jobs may follow
-    # stock UCX.
+    # The planning overhead is a fraction of the same job's time, so a
+    # preceding job with stock UCX does not affect it.
     jobs = [measure('mrail', ''), Job('new plans', new_plans),
              measure('stock', '--stock')]
     return Block(jobs, single_rail_figures(looked_at),

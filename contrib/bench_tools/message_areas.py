@@ -132,7 +132,8 @@ def overhead_blocks(bench):
         build_bare(bench)
     section = 'Instructions of a message'
     if counts.can_count():
-        # One more or less poll already makes a difference of 1 %.
+        # A single poll more or less makes a difference of 1 %, so more runs
+        # are needed.
         counted = Block(
             [counts.message_job(bench, 'own', 'mrail'),
              on_bare(bench, counts.message_job(bench, 'bare', 'mrail'))],
@@ -216,7 +217,7 @@ def softroce_blocks(bench):
         return Figure(f'{program}, ICRC on', 'GB/s', 'more', f'{program}.on',
                       f'{program}.off', 'ICRC off', ratio)
     # The speed of a shared machine changes within seconds. The case with a
-    # target therefore has more runs, interleaved with the limit.
+    # target therefore has more runs, which alternate with those of the limit.
     write = 'ib_write_bw'
     blocks = [Block(
         [Job('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],

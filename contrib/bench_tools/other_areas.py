@@ -175,7 +175,8 @@ def published(bench):
     return []
 
 
-# vm: from the command to its last line, with the kernel already fetched.
+# vm: the time from the start of the command to its last line, with the kernel
+# already fetched.
 
 def vm_blocks(bench):
     def run(at):
@@ -251,8 +252,9 @@ def per_demand(values):
     return added
 
 
-# Targets in us hold for a machine on which the kernel takes this long. On other
-# machines, and on a busy one, they change in proportion.
+# Targets in us hold for a machine on which a fixed kernel takes this long. On
+# other machines, or on a busy one, they change in proportion to the kernel's
+# time.
 KERNEL_US = 28
 
 

@@ -79,7 +79,7 @@ def failure_figures():
         Figure('... their mean load', '%', 'more', 'through.mean')]
 
 
-# [Ethereal] 4: the fabric, the pattern, bytes per host.
+# From [Ethereal] 4: fabric, pattern, bytes per host.
 ETHEREAL = (('ethereal-256', 'alltoall', '256m'),
             ('ethereal-256', 'doubling', '256m'),
             ('ethereal-512', 'doubling', '256m'))

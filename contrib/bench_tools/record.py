@@ -176,7 +176,8 @@ def missed(figures):
                 else f'All {len(targets)} targets were reached.']
     lines = [f'Missed: {len(lost)} of {len(targets)} targets.', '']
     for item in lost:
-        # The target states what is compared: the ratio, the value, or both.
+        # The target states what is compared: the ratio, the value, or both of
+        # them.
         got = with_unit(item.get('value'), item['unit'])
         if item.get('ratio') is not None and 'baseline' in item['target']:
             got += f", {item['ratio']:.3f} x baseline"

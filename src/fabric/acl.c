@@ -236,8 +236,8 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
         mrail_ports_segment(acl->num_uplinks, uplink, first_p, last_p);
         return;
     }
-    /* Divides the step like mrail_ports_lane_nested(). The last part gets the
-     * rest of the leaf segment. */
+    /* Divides the segment in the same way as mrail_ports_lane_nested(). The
+     * last uplink also gets the ports that remain. */
     mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
     step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
     *first_p = (uint16_t)(first + uplink * step);

@@ -138,7 +138,7 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
 
 static void linux_undo(const mrail_acl_t *acl, FILE *stream)
 {
-    (void)acl; /* the rules do not depend on the options */
+    (void)acl; /* the commands to remove rules need no options */
     fputs("#!/bin/sh\nset -e\n", stream);
     write_remove("", stream);
 }

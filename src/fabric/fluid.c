@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* If the part of a group's bytes that is left is smaller than this, it is a
- * rounding error. */
+/* Less than this fraction of a group's bytes counts as nothing, because it is
+ * due to rounding. */
 #define NOTHING 1e-9
 
 typedef struct fluid_group {

@@ -13,8 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_TRIES 1024   /* attempts to find a port after a failure */
-#define STOCK_PORT 65472 /* UCX's path 0, as measured (docs/references.md) */
+#define MAX_TRIES 1024 /* attempts to find a port after a failure */
+/* source port of UCX's path 0, as measured (docs/references.md) */
+#define STOCK_PORT 65472
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
 {
@@ -229,7 +230,7 @@ static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
     unsigned uplinks, spine_uplinks;
 
     if (source == target) {
-        return 1; /* no uplink is needed within the rack */
+        return 1; /* traffic below one leaf needs no uplink */
     }
     mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     if (sim->bundles.pod[nodes[source].place] ==

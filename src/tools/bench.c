@@ -112,7 +112,8 @@ static void parse_hotspot(bench_t *bench, const char *text)
     }
 }
 
-/* Runs after all options are parsed, because --dst may follow --hotspot. */
+/* Must run after all options are parsed, because --dst may follow --hotspot and
+ * applies to it. */
 static void parse_hotspots(bench_t *bench)
 {
     char word[32];

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Holds RoCEv2 packets of MTU 4096 and jumbo frames. */
+/* Large enough for RoCEv2 packets of MTU 4096 and for jumbo frames. */
 #define LINK_MTU 9000
-/* If the shaper has saved up this many bytes of burst, it sends a run of
- * packets (GSO) as a whole. Otherwise it splits the run, which is slow. */
+/* With this burst in bytes, the shaper sends a run of packets (GSO) as a whole.
+ * With a smaller one, it splits the run, which is slow. */
 #define MIN_BURST (128u << 10)
 #define BURST_PER_S 500        /* burst of at least 2 ms at the link rate */
 #define HOST_TABLE 100         /* routing table of rail R: HOST_TABLE + R */
@@ -283,8 +283,9 @@ static void shape_node(const lab_t *lab, uint32_t index)
 
 /* ---- All ---- */
 
-/* A bridge that is brought up after its ports forwards at once. Otherwise it
- * takes up to a second until the kernel sees its carrier. */
+/* Brings up the bridges after their ports, so that they forward at once. In the
+ * other order, it takes up to a second until the kernel sees a bridge's
+ * carrier. */
 static void start_bridges(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

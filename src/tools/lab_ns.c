@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Every node has a network namespace. The UTS namespace gives each host its own
- * name, by which Open MPI distinguishes hosts. */
+/* The namespaces of every node. Besides the network namespace, it has a UTS
+ * namespace, because Open MPI distinguishes hosts by their names. */
 static const struct {
     const char *dir;
     int flag;
@@ -47,9 +47,9 @@ static void set(const char *key, const char *value)
         lab_write_file(path, value, strlen(value));
         return;
     }
-    /* A kernel without IPv6 needs no setting to disable it. A kernel without a
-     * hash seed per namespace is acceptable, but all switches then use the same
-     * hash. */
+    /* IPv6 settings may be missing, because a kernel without IPv6 needs none to
+     * disable it. The hash seed may be missing, too, but then all switches use
+     * the same hash. */
     if (strncmp(key, "ipv6/", 5) != 0 && strstr(key, "_seed") == NULL) {
         mrail_tool_fail(LAB_VERB, "this kernel has no setting %s", path);
     }
@@ -66,7 +66,8 @@ static void set_all(mrail_fabric_tier_t tier, uint64_t seed)
     set("ipv4/conf/all/rp_filter", "0");
     set("ipv4/conf/default/rp_filter", "0");
     if (tier == MRAIL_FABRIC_HOST) {
-        /* NICs in the same subnet must use ARP only for their own addresses. */
+        /* A host has several NICs in one subnet. Each of them must use ARP only
+         * for its own address. */
         set("ipv4/conf/all/arp_ignore", "1");
         set("ipv4/conf/all/arp_announce", "2");
         return;
@@ -166,8 +167,8 @@ int lab_ns_enter(const char *name)
 
 /* ---- Programs ---- */
 
-/* Standard input is a file in memory rather than a pipe, which could fill
- * up. */
+/* Makes the text the standard input. A file in memory is used, because a pipe
+ * could fill up. */
 static void feed(const char *text)
 {
     int fd = memfd_create("mrail-lab", MFD_CLOEXEC);

@@ -124,7 +124,7 @@ static void map_id(const char *path, unsigned id)
     close(fd);
 }
 
-/* Root needs a user namespace only inside a container. */
+/* Root can usually do without a user namespace, but not inside a container. */
 static void make_spaces(void)
 {
     unsigned uid = geteuid(), gid = getegid();
@@ -157,7 +157,8 @@ static void make_spaces(void)
 
 /* ---- Inside ---- */
 
-/* Makes this process die with the outer one, even if that has died already. */
+/* Makes this process die with the outer one. The outer one may have died before
+ * prctl(), which the descriptor shows. */
 static void die_with(int alive_fd)
 {
     struct pollfd alive = {.fd = alive_fd, .events = POLLIN};

@@ -201,8 +201,8 @@ static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    /* The user's directory comes last, because a directory that does not exist
-     * ends the search. */
+    /* The user's directory comes last: it may not exist, and Open MPI stops
+     * searching at a directory that does not exist. */
     snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
              paths->components);
     add_mca(plan, COMPONENT_PATH, path);

@@ -87,8 +87,8 @@ static int prepare_zipf(maker_t *maker)
     return 0;
 }
 
-/* Divides the bytes by weight, rounded down. Each of the ranks that follow the
- * sender gets one remaining byte; there are fewer of these than ranks. */
+/* Divides the bytes by weight, rounded down. The bytes that remain are fewer
+ * than the ranks, so each rank after the sender gets one until none is left. */
 static void fill_zipf(maker_t *maker, unsigned from)
 {
     uint64_t size = maker->pattern->size, left = size, sum = 0;
@@ -308,7 +308,8 @@ static void fill_incast(maker_t *maker, unsigned from)
          place >= pattern->receivers + pattern->senders)) {
         return;
     }
-    /* The remainder bytes start at a different receiver for each sender. */
+    /* If the size is not divisible, some receivers get one byte more. These
+     * differ between senders, so that no receiver gets all of them. */
     for (unsigned i = 0; i < pattern->receivers; ++i) {
         unsigned at = (unsigned)((place + i) % pattern->receivers);
 

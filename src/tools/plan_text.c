@@ -59,7 +59,7 @@ int plan_reader_capacities(plan_reader_t *reader, char *const *words,
 
 /* ---- Size ---- */
 
-/* Creates the topology. Its size cannot change from here on. */
+/* Creates the topology, whose size is final from here on. */
 static int begin(plan_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
@@ -501,7 +501,8 @@ int plan_text_topo(const char *name, const char *text, size_t length,
     size_t lines = 2;
     int ret = -ENOMEM;
 
-    /* A longer text is refused before any of its lines are counted. */
+    /* Counts lines only up to the limit, because a longer text will be
+     * refused. */
     for (size_t i = 0; i < MRAIL_MIN(length, PLAN_TEXT_MAX_BYTES); ++i) {
         lines += (text[i] == '\n');
     }

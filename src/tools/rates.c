@@ -59,7 +59,7 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         size_t length = strcspn(p, ",");
         int ret;
 
-        /* A word that is too long is cut. The dots make the parser refuse
+        /* Truncates a word that is too long. The dots make the parser refuse
          * it. */
         snprintf(word, sizeof(word), "%.*s%s",
                  (int)MRAIL_MIN(length, sizeof(word) - 5), p,

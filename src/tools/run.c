@@ -201,7 +201,8 @@ static void check_script(const mrail_run_options_t *options)
     if (!S_ISREG(st.st_mode)) {
         mrail_tool_usage(VERB, "--script %s: not a file", options->script);
     }
-    /* A named session may already exist, with checksums enabled. */
+    /* A session with this name may already exist and have checksums enabled,
+     * although this command does not enable them. */
     if (soft_file_check(options->script, options->nodes, options->rails,
                         options->session != NULL, why, sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);

@@ -16,7 +16,8 @@
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
 /* Up to this many flows, rates are exact. With more flows, rates change only
- * QUANTA times during the lower bound of the exchange's time. */
+ * once per quantum, of which the lower bound of the exchange's time has
+ * QUANTA. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 

@@ -40,7 +40,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* for an action that consists only of separators */
+    words[0] = text; /* in case the action consists only of separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -185,7 +185,8 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
 {
     static sroce_session_dev_t scratch;
 
-    /* All or nothing: check the actions on a copy of a device first. */
+    /* Either all actions are applied or none, so they are first checked on a
+     * copy of a device. */
     for (char **action = actions; *action != NULL; ++action) {
         if (soft_ctl_apply(&scratch, session->flags, *action) != 0) {
             return SOFT_EXIT_USAGE;

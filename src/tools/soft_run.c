@@ -378,7 +378,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                  session->mtu);
         return -EINVAL;
     }
-    /* Giving the same rates again is allowed. Different rates are a mistake. */
+    /* The rates of an existing session may be given again. If they differ, that
+     * is a mistake. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {
@@ -512,7 +513,8 @@ static int soft_run_environment(const soft_run_t *run)
     return 0;
 }
 
-/* If there are several ranks, the first one runs the script. */
+/* Returns 1 if this process must run the script. Of several ranks, only the
+ * first one does. */
 static int soft_run_script_is_mine(const soft_run_t *run)
 {
     return (run->script != NULL) && (mrail_launch_read(getenv).rank <= 0);

@@ -36,7 +36,8 @@ static void warn_if_no_rail(int ret)
 {
     static int warned;
 
-    /* -EINVAL: device discovery has already logged the wrong name. */
+    /* Device discovery returns -EINVAL for a wrong device name, and has then
+     * already logged it. */
     if (ret == 0 && !warned && uct_mrail_tls_names() &&
         uct_mrail_is_speaker()) {
         warned = 1;
@@ -99,8 +100,8 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* Two copies of this file (from a build and an installation) may be loaded into
- * one process. The first one stays registered. */
+/* One process may load two copies of this file, from a build and from an
+ * installation. Only the first one is registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

@@ -72,7 +72,7 @@ static size_t size_of_memunits(size_t size)
 #define FIX_BOOL(_field)
 #define FIX_TIME(_field)
 #define FIX_SIZE(_field) engine_p->_field = size_of_memunits(engine_p->_field);
-/* UCX's types for counts and for sizes have the same special values. */
+/* UCX uses the same special values in counts as in sizes. */
 #define FIX_COUNT(_field) FIX_SIZE(_field)
 #define FIX_FIELD(_name, _default, _type, _field, _help) FIX_##_type(_field)
 

@@ -38,10 +38,10 @@
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
-/* UCP divides the overhead by the length of a fragment and so expects cheap bytes
- * from long fragments. But a byte costs a copy at both ends, whatever the length of
- * its fragment. The default of the overhead was measured with fragments of this
- * length. */
+/* UCP divides the overhead by the length of a fragment, so it assumes that the
+ * bytes of long fragments are cheap. However, each byte is copied at both ends,
+ * whatever the length of its fragment. The default of the overhead was measured
+ * with fragments of this length. */
 #define OVERHEAD_FRAGMENT 8192.0
 
 static double overhead_factor(const mrail_engine_attr_t *attr)
@@ -103,9 +103,10 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
  * order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
-/* Bytes per second of the copy in am_zcopy (docs/decisions/0007). The value is
- * below UCX_BCOPY_BW, UCP's estimate for am_bcopy. am_bcopy makes the same copy
- * without a registration, so it must not look like the worse choice. */
+/* Bytes per second of the copy in am_zcopy (docs/decisions/0007). am_bcopy
+ * makes the same copy without a registration, so UCP must not consider am_zcopy
+ * the better choice. This value is therefore below UCX_BCOPY_BW, UCP's estimate
+ * for am_bcopy. */
 #define AM_COPY_BANDWIDTH (5000.0 * (1 << 20))
 
 static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
@@ -117,8 +118,9 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     case UCT_EP_OP_AM_BCOPY:
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
-        /* This is expressed as a rate rather than an overhead, because UCP asks
-         * for the overhead only once for all lengths. */
+        /* The cost of the copy is part of the bandwidth and not of the
+         * overhead, because UCP asks only once for an overhead for all
+         * lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:
         return bandwidth;
@@ -241,9 +243,9 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     }
 }
 
-/* Requests that found no room are repeated after something that may have made
- * room, and after this many polls otherwise: a lane may wait for a moment to
- * pass. */
+/* A request that found no room is tried again after any activity that may have
+ * made room. Without activity, it is tried again after this many polls, because
+ * a lane may only be waiting for time to pass. */
 #define MRAIL_PENDING_POLLS 16
 
 static unsigned iface_progress(uct_iface_h tl_iface)

@@ -14,8 +14,8 @@ if [ "${1-}" != inside ]; then
     unshare -Urn "$0" inside || status=$?
     exit $status
 fi
-# Send one packet at a time, so that the attacker captures and replays packets
-# as they are on the wire, and not runs that the stack splits later.
+# The stack must not combine packets into runs that it splits later. The
+# attacker then captures and replays packets as they are on the wire.
 ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30

@@ -24,8 +24,8 @@
 
 typedef struct attacked {
     job_t *job;
-    /* A guard, RANKS slots with a guard after each, the secret region, a
-     * guard. */
+    /* Layout: a guard, RANKS slots with a guard after each, the secret region,
+     * and a guard. */
     uint8_t *memory;
     mrail_mem_t *mem, *secret_mem;
     mrail_rkey_t *rkey[RANKS];

@@ -36,7 +36,8 @@
 #define HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
 #define OLD_NS (200 * MRAIL_NS_PER_MS) /* minimum age of replayed packets */
 #define BTH 12
-/* Marks its own packets in the IP header, so that they are not captured. */
+/* IP identification of the attacker's own packets, which it must not
+ * capture. */
 #define OUR_ID 0x0bad
 #define OP_WRITE_ONLY 0x0a
 #define OP_UD_SEND 0x64
@@ -72,13 +73,13 @@ static void keep(const uint8_t *data, size_t length, mrail_ns_t now_ns)
         (ip->protocol != IPPROTO_UDP) || (ntohs(udp->dest) != ROCE_PORT)) {
         return;
     }
-    /* Control messages are rare and valuable, so a quarter of the ring buffer
-     * is reserved for them. */
+    /* Control messages are rare but the most useful to an attacker, so a
+     * quarter of the ring buffer is reserved for them. */
     if ((data[HEADERS] != OP_UD_SEND) && (next_kept % 4 == 0)) {
         next_kept = (next_kept + 1) % KEPT;
     }
-    /* Otherwise a busy job would replace all packets before they are old
-     * enough. */
+    /* Keeps each packet for a while. Otherwise a busy job would replace all of
+     * them before they are old enough to replay. */
     if ((kept[next_kept].length != 0) &&
         (now_ns - kept[next_kept].at_ns < 10 * OLD_NS)) {
         return;
@@ -172,7 +173,7 @@ static void put_random(uint8_t *to, unsigned bytes)
 }
 
 /* Changes any field except the PSN, and never turns the packet into a response.
- * An attacker that could choose either would not need to guess. */
+ * An attacker that could choose either one would not have to guess. */
 static void change(packet_t *p)
 {
     uint8_t *bth = p->data + HEADERS;
@@ -215,7 +216,8 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    /* Otherwise, sends to the same address and to a QP with a low number. */
+    /* If the packet is no control message, makes one for the same address and a
+     * QP with a low number. */
     if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;
@@ -250,8 +252,8 @@ static int attack_once(mrail_ns_t now_ns)
         set_length(&p, mrail_rng_below(&rng, p.length - (uint32_t)HEADERS));
         break;
     case CHANGE:
-        /* An unchanged cookie would be valid, so the message would be
-         * accepted. */
+        /* A captured control message has the right cookie, so it would be
+         * accepted unless the cookie is changed. */
         if (p.data[HEADERS] == OP_UD_SEND) {
             forge_control(&p, 0);
         } else {

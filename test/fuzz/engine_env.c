@@ -64,7 +64,8 @@ static void env_open(void)
     config.lanes_per_rail = 2;
     FUZZ_CHECK(mrail_engine_open(&config, &env.engine) == 0, "engine");
     mrail_config_cleanup(&config);
-    /* Makes equal inputs have equal effects in every run. */
+    /* Replaces random values, so that equal inputs have equal effects in every
+     * run. */
     env.engine->id = 0x5e1f;
     env.engine->cookie = 0x600dc00c1e;
     FUZZ_CHECK(mrail_iface_create(env.engine, &params, &env.iface) == 0,
@@ -137,7 +138,7 @@ static void check_peer(mrail_peer_t *peer)
                    "up without a QP");
     }
     mrail_list_for_each(rx, &peer->hold, mrail_rx_t, list) {
-        held += (rx->lane != NULL); /* other messages came over a failed lane */
+        held += (rx->lane != NULL); /* the others came over failed lanes */
     }
     FUZZ_CHECK(held <= granted, "%u held, %u granted", held, granted);
 }
@@ -186,7 +187,7 @@ static void peer_drop(mrail_peer_t *peer)
                "a failed peer has work");
     mrail_list_del(&peer->work);
     mrail_list_del(&peer->active);
-    mrail_list_init(&peer->hold); /* the rails free the buffers in it */
+    mrail_list_init(&peer->hold); /* the rails free its buffers */
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 

@@ -17,7 +17,7 @@
 
 #include <endian.h>
 
-#define ENV_PEERS 4 /* sender ids; the last is the engine's own */
+#define ENV_PEERS 4 /* number of sender ids; the last is the engine's */
 
 typedef struct engine_env {
     fuzz_in_t in;
@@ -27,8 +27,8 @@ typedef struct engine_env {
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
     unsigned believed;  /* control messages with the engine's cookie */
-    unsigned injected;  /* AMs delivered to the engine */
-    unsigned delivered; /* AMs that the engine delivered to the iface */
+    unsigned injected;  /* AMs that the input sent to the engine */
+    unsigned delivered; /* AMs that the engine passed to the iface */
     unsigned num_comps;
     unsigned comps[256]; /* completions of each operation */
 } engine_env_t;

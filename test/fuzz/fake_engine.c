@@ -8,7 +8,7 @@
 
 mrail_ns_t fake_now_ns;
 
-/* Stands in for control_thread.c and clock.c. */
+/* Replaces control_thread.c and clock.c. */
 int mrail_control_thread_start(mrail_engine_t *engine)
 {
     return 0;

@@ -160,7 +160,8 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     }
     for (; wr != NULL; wr = wr->next) {
         for (int i = 0; i < wr->num_sge; ++i) {
-            /* A device would read or write all of the buffer. */
+            /* A device would access the whole buffer, so a sanitizer must see
+             * an access at both ends. */
             const volatile uint8_t *p =
                 (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
 
@@ -481,7 +482,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return mr;
 }
 
-/* Fails after the first registration, when it is too late. */
+/* Fails if memory is already registered, because that memory would not be
+ * protected. */
 int ibv_fork_init(void)
 {
     fake_fork_safe = (next_key == first_key);
@@ -525,7 +527,8 @@ const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
     return &((const fake_ah_t *)ah)->attr;
 }
 
-/* A device may look the handle up when it sends. */
+/* A device may look up the handle when it sends, so no request may still refer
+ * to it. */
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
     fake_qp_t *qp;
@@ -571,7 +574,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     return qp;
 }
 
-/* No completion follows for the requests of a QP that is gone. */
+/* Drops the requests of a QP that no longer exists, because they never
+ * complete. */
 static void drop_sends(fake_cq_t *cq, uint32_t qp_num)
 {
     uint32_t kept = cq->send_tail;
@@ -591,7 +595,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
     }
     mrail_list_del(&((fake_qp_t *)qp)->list);
     drop_sends((fake_cq_t *)qp->send_cq, qp->qp_num);
-    /* Its completions leave the CQ. */
+    /* The completions of the QP are now gone from the CQ. */
     free(qp);
     return 0;
 }

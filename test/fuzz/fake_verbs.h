@@ -39,10 +39,11 @@ extern int fake_fork_safe;
 /* If set, the device keeps sent datagrams until the test completes them. */
 extern int fake_ud_hold;
 
-/* If set, the send queues of QPs in SQD are not yet drained. */
+/* If set, a QP in SQD reports that its send queue is not drained yet. */
 extern int fake_sq_draining;
 
-/* The device refuses requests of a QP in error, or the error state itself. */
+/* With the first, the device refuses requests to a QP in error. With the
+ * second, it refuses the transition to the error state. */
 extern int fake_no_drain;
 extern int fake_no_error_state;
 
@@ -69,11 +70,11 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
 void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
 
 /* The first returns the QP with that number, or NULL. The second returns the
- * number of the QP that it is connected to, or 0. */
+ * number of the QP to which `qp` is connected, or 0. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
-/* Return the number of READs that it may have in flight, and of those that it
- * answers at a time. */
+/* The first returns how many READs the QP may have in flight. The second
+ * returns how many it answers at a time. */
 unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
 unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
 /* Returns the flow label of the QP's path. */

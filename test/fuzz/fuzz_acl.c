@@ -51,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int ret;
 
     FUZZ_CHECK(stream != NULL, "no memory");
-    /* A letter also selects a dialect, so that a corpus is easy to write. */
+    /* Any byte selects a dialect, including letters, so that a corpus is easy
+     * to write by hand. */
     ret =
         mrail_acl_check((mrail_acl_dialect_t)(choice % MRAIL_ACL_NUM_DIALECTS),
                         text, size - (size > 0), (choice & 0x20) ? 0 : 8,

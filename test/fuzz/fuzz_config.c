@@ -145,7 +145,7 @@ static void take_rates(fuzz_in_t *in)
                                                (rates[i] <= 1000000000000)),
                            "rate %u of '%s'", i, line);
             }
-            /* No accepted rate is as long as the buffer for one. */
+            /* An accepted rate must fit into the buffer of the parser. */
             for (const char *p = line; *p != '\0'; p += (*p == ',')) {
                 size_t length = strcspn(p, ",");
 

@@ -14,8 +14,7 @@
 #include <errno.h>
 
 #define RANKS 12u
-/* Maximum number of nodes and ranks of a topology that is examined in
- * detail. */
+/* A topology with more nodes or ranks than this is not examined in detail. */
 #define SMALL 64u
 
 static void check_why(int ret, const char *why)
@@ -163,7 +162,7 @@ static void check_pattern(const char *text, size_t size)
         FUZZ_CHECK(strchr(why, ' ') != NULL, "says '%s'", why);
         return;
     }
-    /* The maximum number of tokens would take seconds. */
+    /* With the maximum number of tokens, a run would take seconds. */
     pattern.tokens = MRAIL_MIN(pattern.tokens, 16u);
     pattern.experts = MRAIL_MIN(pattern.experts, 256u);
     ret = plan_demand_make(&pattern, RANKS, size, &demands, &num, why,

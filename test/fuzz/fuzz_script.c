@@ -113,8 +113,8 @@ static void check_same(const sroce_fault_step_t *step)
     sroce_fault_script_destroy(again);
 }
 
-/* Spaces the calls so that even the shortest period ends in a bounded number of
- * them. */
+/* Spaces the calls so far apart that even the shortest period ends after a
+ * bounded number of them. */
 static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
 {
     fuzz_rails_t rails = {.script = script};

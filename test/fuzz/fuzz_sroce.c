@@ -44,7 +44,7 @@ static const int accesses[NUM_REGIONS] = {
     [ALL] = RW | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
     [READ_ONLY] = IBV_ACCESS_REMOTE_READ,
     [LOCAL] = IBV_ACCESS_LOCAL_WRITE, /* for receives and READs */
-    [NEVER] = IBV_ACCESS_LOCAL_WRITE, /* used by no work request */
+    [NEVER] = IBV_ACCESS_LOCAL_WRITE, /* no work request may use it */
     [ATOMIC] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
 };
 
@@ -72,7 +72,7 @@ typedef struct network {
     uint32_t peer_ip;
     uint32_t num_ids;
     uint8_t id_state[MAX_IDS];
-    uint8_t id_qp[MAX_IDS]; /* NUM_QPS for the SRQ */
+    uint8_t id_qp[MAX_IDS]; /* NUM_QPS stands for the SRQ */
     sroce_txrun_t run;
 } net_t;
 
@@ -319,7 +319,8 @@ static uint32_t any_length(fuzz_in_t *in)
     return (choice < MRAIL_ARRAY_SIZE(lengths)) ? lengths[choice] : choice * 4u;
 }
 
-/* Returns local memory, never the region NEVER, sometimes with a wrong key. */
+/* Returns an SGE in local memory, sometimes with a wrong key, but never in the
+ * region NEVER. */
 static struct ibv_sge any_sge(fuzz_in_t *in, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
@@ -451,7 +452,7 @@ static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
         addr += (uint64_t)(int64_t)(int16_t)fuzz_u16(in);
         break;
     case 3:
-        /* At the end of the region. */
+        /* The range ends close to the end of the region. */
         addr += REGION - length + fuzz_u8(in) % 8 - 4;
         break;
     default:

@@ -10,18 +10,19 @@ static void events_of_a_queue_pair(void)
     EXPECT(drain(&a, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
     EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
-    /* Without a request for notification. */
+    /* No event was requested, so none may come. */
     EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
-    EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was already in that state */
+    /* already in ERR: no second event */
+    EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(!readable(b.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
     pair_close();
     OK();
 }
 
-/* The peer sends before this end is in RTS. */
+/* The peer sends to this end before it is in RTS. */
 static void communication_established(void)
 {
     struct ibv_qp_attr at = {.qp_state = IBV_QPS_INIT,

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad input. Each case gets one clear sentence and the right exit status.
-# Nothing crashes, and nothing is left behind.
+# Bad input. Each case must produce one clear sentence and the correct exit
+# status. Nothing may crash, and nothing may be left behind.
 . "$(dirname "$0")/soft_lib.sh"
 
 s="--session $session"
@@ -28,7 +28,8 @@ gone
 gives 0 "" $soft $s --base 127.77 -- \
     sh -c "$soft $s --base 127.78 -- true; [ \$? = 1 ]"
 gone
-# A command that has just ended does not prevent another topology.
+# A session whose command has just ended must not prevent a new one with
+# another topology.
 gives 0 "" $soft $s --rails 2 -- true
 gives 0 "" $soft $s --rails 1 --rate 5M -- true
 gives 0 "" $soft $s --rails 1 --rate 6M -- true
@@ -59,7 +60,7 @@ gives 1 "made with other rates" $soft $s --rate 5M -- true
 gives 0 "" $soft $s --rate max -- true
 gives 1 "has --icrc off" $soft $s --icrc on -- true
 
-# Garbage, and packets of external hosts, are dropped and counted.
+# Garbage and packets of external hosts must be dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
 soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/stress" 2>&1 &
 stress=$!
@@ -75,7 +76,7 @@ echo "# garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
 report 'garbage is dropped and counted, and a job continues'
 
-# More processes than a device has slots.
+# Opens one device more often than it has slots for processes.
 soft ./soft_processes 129 >"$tmp/out" 2>&1 && fail "129 opens of one device"
 grep -q 'slots of the device are taken' "$tmp/out" ||
     { fail "no sentence about slots"; show "$tmp/out"; }
@@ -84,8 +85,8 @@ soft ./soft_processes 128 || fail "128 opens of one device"
     fail "1024 descriptors are not enough"
 report 'as many processes as a device has slots, and one too many'
 
-# A session daemon without free descriptors. The refused process prints the
-# remedy, and processes that have a slot continue.
+# The session daemon runs out of descriptors. The process that it refuses must
+# print the remedy, and processes that have a slot must continue.
 full=$session-full
 (ulimit -n 24; exec timeout 30 $soft --session $full -- sleep 30) &
 filler=$!
@@ -95,12 +96,12 @@ timeout 20 $soft --session $full -- ./soft_processes 40 >"$tmp/out" 2>&1 &&
 grep -q "raise the hard limit ('ulimit -Hn')" "$tmp/out" ||
     { fail "no sentence about the session daemon's limit"; show "$tmp/out"; }
 kill $filler; wait $filler 2>/dev/null
-# The process itself has too few descriptors.
+# Here, the process itself runs out of descriptors.
 (ulimit -n 40; soft ./soft_processes 100) >"$tmp/out" 2>&1 &&
     fail "100 opens with 40 descriptors"
 report 'too few descriptors in the session daemon, and in the process'
 
-# A damaged file, another version, and another mode.
+# The session file is damaged, or has another version or another mode.
 file=/dev/shm/mrail-soft.$(id -u).$session
 cp "$file" "$tmp/good"
 printf 'X' | dd of="$file" bs=1 seek=0 conv=notrunc 2>/dev/null
@@ -115,7 +116,7 @@ chmod 600 "$file"
 gives 0 "soft3" $soft status $s
 release
 gone
-# Without a session, the library passes all calls through.
+# Without a session, the library must pass all calls through.
 n=$(LD_PRELOAD=./.libs/libmrail-softroce.so ibv_devices 2>&1 | grep -c soft)
 [ "$n" = 0 ] || fail "devices without a session"
 report 'without a session, the library passes all calls through'

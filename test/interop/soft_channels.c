@@ -86,8 +86,8 @@ static void solicited_only(void)
     OK();
 }
 
-/* If the CQ is armed for any completion, a request for solicited ones does not
- * restrict it. */
+/* The CQ is armed for any completion. A later request for solicited completions
+ * must not restrict that. */
 static void solicited_does_not_disarm(void)
 {
     pair_open(IBV_QPT_RC, 0);
@@ -165,7 +165,8 @@ static void armed_without_a_channel(void)
     OK();
 }
 
-/* Requests in flight are dropped. The peer's queue pair continues to work. */
+/* Destroys a queue pair with requests in flight, which are dropped. The peer's
+ * queue pair must continue to work. */
 static void destroyed_with_requests_under_way(void)
 {
     struct ibv_qp_attr at;

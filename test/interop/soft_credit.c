@@ -70,7 +70,8 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
                              .path_mtu = IBV_MTU_4096,
                              .dest_qp_num = peer,
                              .min_rnr_timer = 1,
-                             /* 4 s, so nothing is retransmitted. */
+                             /* 4 s is longer than the receiver is stopped, so
+                              * nothing is retransmitted. */
                              .timeout = 20,
                              .retry_cnt = 7,
                              .rnr_retry = 7};

@@ -24,7 +24,7 @@
 
 #include "softroce/host/daemon.h"
 
-#define WAIT_MS 2500 /* shorter than a join waits for another process */
+#define WAIT_MS 2500 /* shorter than the time limit of a join */
 
 typedef struct fixture {
     char name[SROCE_SESSION_NAME_MAX + 1];
@@ -82,8 +82,8 @@ static void end(const char *name, const sroce_session_hold_t *hold)
     sroce_session_hold_close(hold);
 }
 
-/* 60 names share 254 bases. Without the lock, two of them would get the same
- * base in all but one of a thousand runs. */
+/* 60 sessions must get different bases out of 254. Without the lock, at least
+ * two of them would have the same base, except in one of a thousand runs. */
 static void test_bases_differ(void **state)
 {
     enum { NUM = 60 };
@@ -132,8 +132,9 @@ static void test_base_comes_back(void **state)
     end(name, &hold);
 }
 
-/* A program of any user occupies a base. A session without a given base takes
- * another one. A given base is refused, and nothing is left behind. */
+/* A program, possibly of another user, occupies a base. A session that may
+ * choose must take another base. A session with this base given must be
+ * refused, and leave nothing behind. */
 static void test_base_is_taken(void **state)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -148,7 +149,7 @@ static void test_base_is_taken(void **state)
     addr = create(name, 0, &hold);
     end(name, &hold);
     sin.sin_addr.s_addr = htonl(addr);
-    /* The program's socket options make no difference. */
+    /* These socket options of the program must not make the base available. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
@@ -161,7 +162,8 @@ static void test_base_is_taken(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     close(fd);
     assert_int_equal(create(name, params.base_addr, &hold), addr);
-    /* The session of this name holds the base, so it may be opened. */
+    /* The base is occupied by the session of this name, so that session may be
+     * opened. */
     assert_int_equal(sroce_session_create(&params, &hold), -EEXIST);
     end(name, &hold);
 }
@@ -252,7 +254,8 @@ static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
     return answer(conn, SROCE_DAEMON_BOUND, NULL);
 }
 
-/* While one process is stopped in a join, all others get replies. */
+/* While one process is stopped in the middle of a join, all others must get
+ * replies. */
 static void test_stopped_process(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state);
@@ -261,7 +264,7 @@ static void test_stopped_process(void **state)
 
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
-    /* This process must make the socket, but does not. */
+    /* The reply asks this process to make the socket, but it does not. */
     assert_int_equal(fd, -1);
     msg = join(other, 1, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
@@ -315,8 +318,8 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel drops a descriptor in transit. Its sender gets an error, and later
- * slots are still assigned in the right order. */
+/* The kernel drops a descriptor on its way to the daemon. Its sender must get
+ * an error, and later slots must still be assigned in the right order. */
 static void test_lost_descriptor(void **state)
 {
     sroce_daemon_msg_t bound = {

@@ -1,7 +1,7 @@
 /*
- * Queue pairs that fail as if by a fatal device error, in a program that waits.
- * Each of them raises IBV_EVENT_QP_FATAL, enters the error state, and flushes
- * its receives. All other queue pairs are unchanged.
+ * Queue pairs of a waiting program fail as if by a fatal device error. Each of
+ * them must raise IBV_EVENT_QP_FATAL, enter the error state, and flush its
+ * receives. All other queue pairs must stay unchanged.
  *
  * usage: soft_errqp QPS EXPECTED COMMAND (in a session; starts COMMAND)
  */

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Effects of `mrail soft ctl` on a running job: loss, delay, rates, and ports
-# that go down and up with events. The data is right throughout.
+# that go down and up with events. In all cases, the data must be right.
 . "$(dirname "$0")/soft_lib.sh"
 
 ctl() { $soft ctl --session $session "$@" || fail "ctl $*"; }

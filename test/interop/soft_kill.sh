@@ -1,7 +1,7 @@
 #!/bin/bash
-# Processes start, exit and are killed while others send. The others continue
-# and get their packets, and nothing is left behind. That also holds if the
-# session daemon is killed.
+# Processes start, exit and are killed while others send. The others must
+# continue and get their packets, and nothing may be left behind. The same must
+# hold if the session daemon is killed.
 . "$(dirname "$0")/soft_lib.sh"
 
 SOFT_OPTIONS="--nodes 2 --rails 2"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Open MPI on stock UCX: checked data, one and four devices, one and two nodes,
-# and many ranks. The kernel must not drop a packet.
+# and many ranks. The kernel must not drop any packet.
 . "$(dirname "$0")/soft_lib.sh"
 . ./test/ucx/env.sh
 [ "$HAVE_MPICC" = yes ] || skip_all "configure found no Open MPI to build with"
@@ -24,8 +24,8 @@ four=soft0:1,soft1:1,soft2:1,soft3:1
 job 4 "--nodes 2 --rails 4" $four 200000 5
 gone
 report 'four ranks, four devices, two nodes'
-# 32 ranks start slowly on two cores, with any transport, so this belongs to
-# the long tier.
+# With any transport, 32 ranks start slowly on two cores, so they belong to the
+# long tier.
 ranks=8
 [ -n "${MRAIL_TEST_FULL:-}" ] && ranks=32
 SOFT_OPTIONS="--rails 4"

@@ -144,7 +144,8 @@ static void the_way_back_of_a_datagram(void)
 
 /* ---- Fork ---- */
 
-/* In the child, the parent's objects have no effect, and new ones work. */
+/* In a child process, calls on the parent's objects have no effect, but new
+ * objects work. */
 static int child_lives(void)
 {
     struct ibv_wc wc;
@@ -154,7 +155,7 @@ static int child_lives(void)
         (ibv_req_notify_cq(a.scq, 0) == 0) || (ibv_alloc_pd(a.ctx) != NULL)) {
         return 1;
     }
-    /* A library that cleans up at exit makes the same calls. */
+    /* These are the calls of a library that cleans up when the child exits. */
     if ((ibv_destroy_qp(a.qp) != 0) || (ibv_dereg_mr(a.mr) != 0) ||
         (ibv_destroy_cq(a.scq) != 0) || (ibv_dealloc_pd(a.pd) != 0) ||
         (ibv_close_device(a.ctx) != 0)) {

@@ -49,8 +49,8 @@ good_rows() {
         }'
 }
 
-# perftest first measures the rate of its clock. On a machine whose clock is
-# not steady, it prints a warning, and all its figures are 0.
+# perftest first measures the rate of its clock. If the clock of the machine is
+# not steady, perftest prints a warning and all its figures are 0.
 has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
 # Prints the number of sizes that a command line measures, and the iterations.
@@ -87,8 +87,8 @@ try() {
     report "$*"
 }
 
-# refuse PROGRAM ARGUMENTS: the device lacks the feature. The program must end
-# with a message and an exit status, and not by a signal.
+# refuse PROGRAM ARGUMENTS: for a feature that the device lacks. The program
+# must end with a message and an exit status, and not by a signal.
 refuse() {
     soft "$@" -F -x 0 -p "$p" -d soft0 >"$tmp/server" 2>&1 &
     server=$!

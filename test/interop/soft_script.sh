@@ -20,13 +20,13 @@ protocol() { status | json_sum "$1"; }
 shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
-# Every rail must be as it was created, at once or shortly afterwards.
+# Waits briefly until every rail is as it was created, or fails.
 ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bytes_per_s": [1-9]'
 ILL="$ILL|\"(pause|drop_acks|blackhole_[tr]x)\": true"
 is_healthy() { status >"$tmp/healthy" && ! grep -qE "$ILL" "$tmp/healthy"; }
 healthy() { await 3 is_healthy || fail "$1: $(grep -oE "$ILL" "$tmp/healthy")"; }
 
-# Waits until more has been sent than before.
+# Waits until the job has sent more than at the time of the call.
 sent=0
 await_traffic() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -51,9 +51,9 @@ try_during() {
     [ "$moved" -gt 0 ]
 }
 
-# during ACTION COUNTER: the job continues, the counter changes, and everything
-# is restored afterwards. On a busy machine the job may end before the script
-# begins.
+# during ACTION COUNTER: checks that the job continues, that the counter
+# changes, and that everything is restored afterwards. On a busy machine the
+# job may end before the script begins, so it is tried again.
 during() {
     try_during "$@" || try_during "$@" || try_during "$@" ||
         fail "$1: $2 did not move"
@@ -206,7 +206,7 @@ soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
-# Packets and bytes are counted from the start of this job.
+# Triggers count packets and bytes from the start of this job.
 stress --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
@@ -225,8 +225,8 @@ wait $injector || { fail "the script"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# Only one script can run at a time. An interrupt leaves the rails unchanged
-# and prints a message.
+# A second script must be refused while one runs. An interrupt must leave the
+# rails unchanged and print a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
@@ -252,7 +252,7 @@ grep -q 'the rails stay as they are' "$tmp/injector" ||
 status | grep -q '"up": false' || fail "the interrupt cleared the fault"
 $soft ctl --session $session clear
 healthy interrupt
-# A killed script does not block the next one.
+# A killed script must not block the next one.
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
@@ -318,8 +318,8 @@ gone
 await 3 no_injector || fail "its process is left"
 report "the session ends"
 
-# Bad input gives one sentence with file and line, and status 2. Nothing is
-# executed.
+# Bad input must give one sentence with file and line, and status 2. Nothing
+# may be executed.
 SOFT_OPTIONS="--rails 2"
 hold
 bad() { # words, line...

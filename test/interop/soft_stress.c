@@ -40,7 +40,8 @@ typedef struct shared {
     _Atomic int done;
     _Atomic uint64_t ops[MAX_PROCS];
     _Atomic uint64_t bad[MAX_PROCS];
-    _Atomic uint64_t err[MAX_PROCS];    /* failures towards a live process */
+    /* failed operations to live processes */
+    _Atomic uint64_t err[MAX_PROCS];
     _Atomic uint64_t late[MAX_PROCS];   /* operations after the kill */
     _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without a completion */
     union ibv_gid gid[MAX_PROCS][MAX_RAILS];
@@ -372,7 +373,8 @@ static void run(void)
                 me, outstanding());
         atomic_fetch_add(&shared->err[me], 1);
     }
-    /* A process that has finished still replies to the others. */
+    /* A process that has finished stays, because it must still reply to the
+     * others. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {

@@ -13,8 +13,8 @@ folder=$(dirname "$0")/verbs
 # Inside the namespace, captures until `run` has ended.
 inside() {
     local i
-    # A packet may have only one segment, so that the kernel splits runs before
-    # the tap.
+    # Limits each packet to one segment, so that the kernel splits runs before
+    # the tap captures them.
     ip link set lo up gso_max_segs 1 || skip_all "ip link cannot set gso_max_segs"
     dumpcap -q -i lo -f 'udp port 4791' -w "$tmp/packets" 2>"$tmp/dumpcap" &
     capture=$!

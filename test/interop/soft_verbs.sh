@@ -43,7 +43,8 @@ report "ibv_uc_pingpong is refused"
 refused ibv_xsrq_pingpong -d soft0 -g 0
 report "ibv_xsrq_pingpong is refused"
 
-# Port events and nothing else are printed until the program is killed.
+# The program prints port events, and must print nothing else, until it is
+# killed.
 hold
 timeout 40 $soft --session $session -- stdbuf -o0 ibv_asyncwatch -d soft1 \
     >"$tmp/watch" 2>&1 &

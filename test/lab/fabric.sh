@@ -35,7 +35,8 @@ cp "$tmp/now" "$before"
 echo
 END
 
-# The first round resolves addresses, which costs ARP packets.
+# The first round also resolves addresses, and its ARP packets would be
+# counted.
 cat >"$tmp/rounds" <<'END'
 up='l1-s1.0 l1-s2.0 l1-s3.0 l1-s4.0'
 back='l2-s1.0 l2-s2.0 l2-s3.0 l2-s4.0'
@@ -76,7 +77,8 @@ line()
     sed -n "s/^$1 //p" "$tmp/out" | sed 's/ *$//'
 }
 
-# near NAME GOT WANTED: allows for ARP, which may add a packet to each uplink.
+# near NAME GOT WANTED: checks the packets of each uplink. ARP may add one to
+# each.
 near()
 {
     if [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + 8)) ]; then

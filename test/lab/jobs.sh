@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs MPI jobs in a lab: on software rails at the addresses of the hosts, over
-# the right uplinks, two jobs at the same time, and over a link that fails.
+# Runs MPI jobs in a lab, on software rails at the addresses of the hosts.
+# Tests that they use the right uplinks, that two jobs can run at the same
+# time, and that a job survives the failure of a link.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"

@@ -69,12 +69,12 @@ for kill in $(seq "$kills"); do
         --routing rules -- sh "$tmp/work" "$token" "$tmp/started" \
         >"$tmp/out" 2>&1 &
     pid=$!
-    # Half of the kills come while the lab is being built.
+    # Half of the kills happen while the lab is still being built.
     [ $((kill % 2)) = 0 ] || await 20 test -e "$tmp/started" || :
     sleep "$(awk -v ms="$delay_ms" 'BEGIN { print ms / 1000 }')"
     victim=$(victim_of "$whom" "$pid")
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
-    # If the command has not started, the lab has no victim of that kind.
+    # Before the command has started, the lab has no such victim.
     [ -n "$victim" ] || kill -9 "$pid"
     wait "$pid" 2>/dev/null
     if await $end_s is_clean; then

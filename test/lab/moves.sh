@@ -1,6 +1,6 @@
 #!/bin/sh
-# Switches have no port rules. Lanes that ECMP puts on the same uplink move to
-# other source ports until all uplinks carry equal loads.
+# The switches have no port rules, so ECMP puts several lanes on one uplink.
+# Lanes must move to other source ports until all uplinks carry equal loads.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"

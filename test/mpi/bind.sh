@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail run --bind-rails gives each rank one rail, in rotation, and the job
-# works.
+# mrail run --bind-rails must give each rank one rail, in rotation, and the job
+# must work.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

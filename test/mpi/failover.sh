@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ports go down and come up during a job, and rails lose packets silently. All
-# data is right, and the job continues.
+# Ports go down and come up during a job, and rails lose packets silently. The
+# job must continue, with the right data.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,8 +12,8 @@ ctl()
         not_ok "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
 }
 
-# Several kinds of failure. In none of them are all rails of a node down for a
-# long time.
+# Several kinds of failure. None of them takes down all rails of a node for
+# long.
 one_port()
 {
     ctl --rail 1 down
@@ -26,7 +26,8 @@ swallow()
     sleep 1.5
     ctl --rail 2 loss=0
 }
-# Requests are lost without a port event. Datagrams, and so probes, get through.
+# A rail loses acknowledgements, without a port event. Requests do not
+# complete, but datagrams get through, so probes are answered.
 drop_acks()
 {
     ctl --node 1 --rail 2 drop_acks
@@ -139,11 +140,11 @@ fi
 trouble 'all ports but one' all_but_one
 given_up
 trouble 'a port that flaps' flap
-# No rail is worse than another.
+# All rails fail alike, so none may be given up in favour of another.
 trouble 'all ports briefly' all_for_a_moment
 seconds=3
-# On a busy machine the fault injector may be delayed, so that the rails stay
-# down much longer. One of three jobs must be undisturbed.
+# A busy machine may delay the fault injector, so that the rails stay down much
+# longer. The test therefore passes if one of three jobs is undisturbed.
 for try in 1 2 3; do
     trouble 'all rails pause for 20 ms' all_pause
     if is_none_given_up; then
@@ -152,8 +153,8 @@ for try in 1 2 3; do
 done
 none_given_up
 
-# A rail is dead from the start, without a port event. Each process chooses at
-# random which rail its address names first.
+# Rails are dead from the start, without a port event. Each process chooses at
+# random which rail its address names first, so several jobs are run.
 printf 'at 0ms node 1 rail %s blackhole both\n' 0 1 3 >"$tmp/script"
 for try in 1 2 3 4; do
     launch 2 --script "$tmp/script" -- timeout 90 "$build/mpi_exchange" \

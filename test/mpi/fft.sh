@@ -1,5 +1,6 @@
 #!/bin/sh
-# FFTW-MPI on 8 ranks gives the same result as over TCP, bit for bit.
+# FFTW-MPI on 8 ranks must give the same result over mrail as over TCP, bit for
+# bit.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -11,7 +11,8 @@ shift 2
 mkdir "$tmp/stats"
 status=0
 (
-    # Only the job gets the runtime, and not the shell and its tools.
+    # Only the job gets the sanitizer's runtime. The shell and its tools must
+    # not.
     export LD_PRELOAD="${MRAIL_TEST_PRELOAD-}" UCX_MRAIL_TIMEOUT=4s \
         UCX_MRAIL_STATS_FILE="$tmp/stats/%p"
     launch 4 -- timeout -k 20 300 "$build/$program" "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank dies. The other ranks end within seconds, and nothing of the job
-# remains.
+# A rank dies. The other ranks must end within seconds, and nothing of the job
+# may remain.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,7 +12,8 @@ no_orphans()
     [ -z "$orphans" ]
 }
 
-# after_death NAME BEGUN STATUS TOKEN
+# after_death NAME BEGUN STATUS TOKEN: checks that the job ended soon after
+# BEGUN with a failure, and left no process with TOKEN.
 after_death()
 {
     took=$(seconds_since "$2")
@@ -35,7 +36,8 @@ after_death()
     nothing_left "$1"
 }
 
-# The token is an argument that the program ignores.
+# The token is an argument that the program ignores. It identifies the
+# processes of this test.
 token=mrail-killed-$$
 begun=$(date +%s)
 status=0
@@ -67,8 +69,8 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish
 fi
-# Open MPI's session directory remains, so it is placed in a directory of this
-# script.
+# A killed mpirun leaves Open MPI's session directory, so it is placed in a
+# directory of this script.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

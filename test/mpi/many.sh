@@ -1,5 +1,5 @@
 #!/bin/sh
-# 32 ranks start, exchange data and finish, and leave nothing behind.
+# 32 ranks must start, exchange data and finish, and leave nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# In a job of 32 ranks, the transport uses less than 32 MB in each rank.
+# In a job of 32 ranks, the transport must use less than 32 MB in each rank.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -17,7 +17,8 @@ if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     launch()
     {
         shift 2
-        # More processes than processors, in the syntax of 4.1 and of 5.0.
+        # Allows more processes than processors, in the syntax of Open MPI 4.1
+        # and of 5.0.
         OMPI_MCA_rmaps_base_oversubscribe=1 \
             PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
             "$mrail" soft --session "$session" --rails 4 -- \

@@ -37,7 +37,8 @@ static void test_pscw(void)
         for (int i = 0; i < 2; ++i) {
             mt_fill(out + i * LARGE, (size_t)length,
                     mt_seed(me, ranks[i], (uint64_t)round));
-            /* This rank is the right neighbour of its left neighbour. */
+            /* In the left neighbour's window, this rank is the right neighbour,
+             * and vice versa. */
             MPI_Put(out + i * LARGE, length, MPI_BYTE, ranks[i],
                     (1 - i) * (MPI_Aint)LARGE, length, MPI_BYTE, win);
         }

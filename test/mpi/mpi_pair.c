@@ -24,10 +24,10 @@
 #define PAIR_BYTES (16 << 20)
 #define OTHER_BYTES (2 << 20)
 #define SLOTS 2     /* messages of the pair in flight */
-#define SAMPLE 4093 /* the check reads one byte in this many */
+#define SAMPLE 4093 /* only one byte in this many is checked */
 #define MAX_SECONDS 60
-/* Ticks per second. Bytes received between two ticks are divided between the
- * two. */
+/* Ticks per second. Bytes that arrive over several ticks are divided among
+ * them. */
 #define TICKS 20
 
 typedef struct job {

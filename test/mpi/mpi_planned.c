@@ -55,7 +55,7 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
         return comms->parity;
     case 2:
         return comms->reversed;
-    case 3: /* in any order; freed after this seed */
+    case 3: /* ranks in random order; freed after this seed */
         *own_p = 1;
         MPI_Comm_split(MPI_COMM_WORLD, 0,
                        (int)(mrail_mix64(key + (uint64_t)rank) >> 40), &comm);
@@ -65,8 +65,8 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
     }
 }
 
-/* Runs exchanges one after the other, or several at once. Repeats them with
- * other data in the same places. */
+/* Runs several exchanges, one after another or at the same time. Repeats each
+ * of them with other data in the same buffers. */
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
     planned_exchange_t all[MOST_AT_ONCE];

@@ -100,7 +100,8 @@ static int trade_end(trade_t *trade)
     return ok;
 }
 
-/* Returns 1 if relays are used, even on ranks without bytes of their own. */
+/* Returns 1 if a small exchange of this kind uses relays. The result is the
+ * same on all ranks, even on those that have no bytes of their own. */
 static int passes_relays(demand_t demand)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];

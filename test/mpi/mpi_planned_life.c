@@ -21,13 +21,13 @@
 
 enum { TEST_S = 200 };
 
-/* Bytes with gaps between them, used for many calls. */
+/* An exchange with gaps in its buffers. Its buffers serve many calls. */
 typedef struct trade {
     MPI_Comm comm;
     planned_side_t send, recv;
 } trade_t;
 
-/* Bytes are indexed as bytes[from * size + to]. */
+/* bytes[from * size + to] is the number of bytes from one rank to another. */
 static void trade_init(trade_t *trade, MPI_Comm comm, const uint64_t *bytes,
                        uint64_t seed)
 {
@@ -161,8 +161,8 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
     return counted(coll, MRAIL_BENCH_COLL_PLANNED_CALLS);
 }
 
-/* The other ranks do not know of the large demand, and hold an agreement round
- * only in some calls. */
+/* Only one rank has a large demand. The other ranks do not know of it and have
+ * backed off, so they hold an agreement round only in some calls. */
 static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
@@ -277,7 +277,8 @@ static long count_lines(const char *path, const char *with)
     return num;
 }
 
-/* Collective, because operations in flight still use memory. */
+/* All ranks must call this together: operations that are still in flight use
+ * memory, so it waits for all ranks. */
 static holdings_t holdings(void)
 {
     struct mallinfo2 info;
@@ -313,7 +314,7 @@ static holdings_t holdings(void)
 typedef struct growth {
     const char *what;
     int quarter;
-    int grew; /* in every quarter so far */
+    int grew; /* 1 if there was growth in every quarter so far */
     holdings_t before;
 } growth_t;
 
@@ -328,8 +329,8 @@ static void growth_add(growth_t *growth, int is_last)
     const holdings_t *before = &growth->before;
     holdings_t now = holdings();
 
-    /* The limit detects 5 KB per communicator after 12 communicators, or 136
-     * bytes per call after 500 calls. */
+    /* These limits detect a leak of 5 KB per communicator after 12
+     * communicators, or of 136 bytes per call after 500 calls. */
     growth->grew &= now.heap - before->heap >= 60000 + 16L * growth->quarter ||
                     now.resident - before->resident >= 3000000 ||
                     now.maps - before->maps >= 8 ||
@@ -345,7 +346,7 @@ static void growth_add(growth_t *growth, int is_last)
     }
 }
 
-/* Call before repetition i of 4 * quarter. */
+/* Must be called before repetition i of 4 * quarter. */
 static void growth_look(growth_t *growth, int i)
 {
     if (i > growth->quarter && i % growth->quarter == 0) {
@@ -363,7 +364,7 @@ static int growth_end(growth_t *growth)
     return !growth->grew;
 }
 
-/* Kinds of demands; there are several so that plans change. */
+/* Number of kinds of demands. With a single kind, plans would never change. */
 enum { KINDS = 6 };
 
 static void test_calls(int number)
@@ -413,9 +414,9 @@ static void test_comms(int number)
 /* ---- counts that do not match ---- */
 
 /* Rank 1 sends `sent` bytes to rank 0, which has room for `room`. All other
- * pairs send `others` bytes. Rank 0 may report an error, but nothing is written
- * beyond its room. With `again`, the same exchange with matching counts follows
- * an error. */
+ * pairs send `others` bytes. Rank 0 may report an error, but nothing may be
+ * written beyond its room. With `again`, an exchange with matching counts
+ * follows the error. */
 static int mismatched(int sent, int room, int others, int again)
 {
     enum { GAP = 200000 };
@@ -454,9 +455,9 @@ static int mismatched(int sent, int room, int others, int again)
             ok &= (to[i * step + at] == 0x5a);
         }
     }
-    /* A rank that receives more than its buffer holds may report an error, and
-     * other ranks may see one. */
-    /* Open MPI's own exchange returns MPI_ERR_OTHER. */
+    /* A rank may report an error if it receives more than its buffer holds, and
+     * other ranks may then report one, too. */
+    /* The class is MPI_ERR_OTHER if Open MPI's own exchange reports it. */
     if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
                                                   class != MPI_ERR_OTHER))) {
         fprintf(stderr, "rank %d: an error of class %d\n", rank, class);
@@ -593,7 +594,8 @@ static int exchange_megas(const int *megas)
     }
     MPI_Type_contiguous(MEGA, MPI_BYTE, &mega);
     MPI_Type_commit(&mega);
-    /* A rank that touches new pages or checks data does not poll. */
+    /* A rank does not poll while it touches new pages or checks data. The
+     * barriers keep that time out of the exchange. */
     memset(recv, 0x5a, (size_t)recv_sum * MEGA);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Alltoallv(send, counts, displs, mega, recv, recv_counts, recv_displs,
@@ -619,7 +621,7 @@ static void test_large(int number)
 
     (void)number;
     for (int i = 0; i < size * size; ++i) {
-        /* From rank 0 to the other node. */
+        /* The large message goes from rank 0 to the other node. */
         megas[i] = (i == size / 2) ? 2200 : 1;
     }
     mt_result("a pair beyond 2 GiB", exchange_megas(megas));

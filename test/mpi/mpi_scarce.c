@@ -32,7 +32,8 @@ typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
 
 typedef struct call {
     how_t how;
-    /* The rank that gets half of the bytes of each rank. -1: rank + P/2. */
+    /* The rank that gets half of the bytes of each rank. If -1, rank r sends
+     * half of its bytes to rank r + P/2. */
     int hot;
 } call_t;
 
@@ -54,7 +55,8 @@ typedef struct side {
     char *buffer;
 } side_t;
 
-/* An outgoing side is filled with the data that this rank sends. */
+/* Allocates one side of the call. If `is_out` is set, fills it with the data
+ * that this rank sends. */
 static void side_init(side_t *side, const call_t *call, int is_out)
 {
     int total = 0;

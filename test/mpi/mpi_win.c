@@ -23,7 +23,8 @@ static void clear(char *memory, MPI_Win win)
 {
     int rank = mt_rank(MPI_COMM_WORLD);
 
-    /* With osc/sm, the owner of a window is only one of many writers. */
+    /* Takes the lock even for this rank's own window, because with osc/sm the
+     * owner is only one of many writers. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
     memset(memory, 0, SIZE);
     mt_fill(memory + COUNTER_SIZE + BLOCK, BLOCK, mt_seed(rank, rank, 2));

@@ -8,8 +8,8 @@ require_env mpi_p2p
 
 run 'p2p succeeds' 4 "$build/mpi_p2p"
 
-# A message of 40 KB is sent as four active messages. Rails that are slower than a
-# copy share them.
+# A message of 40 KB is sent as four active messages. If the rails are slower
+# than a copy in memory, these must use all rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
 name='messages of 40 KB in pieces use all rails'

@@ -1,14 +1,15 @@
 #!/bin/sh
-# All ranks except a pair are limited to two rails. The messages of the pair
-# move to the idle rails (mpi_pair.c). Then one of these rails drops to half
-# its rate. contrib/bench measures the bandwidths. This test checks only which
-# rails carry the bytes of the pair.
+# All ranks except a pair are limited to two rails, so the messages of the pair
+# should move to the idle rails (mpi_pair.c). Then one of these rails drops to
+# half its rate. This test checks only which rails carry the bytes of the pair,
+# whereas contrib/bench measures the bandwidths.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_pair
 
-# All ranks use rails 0 and 1 only, except the pair, the last rank of each half.
+# The last ranks of the two halves are the pair. All other ranks use only rails
+# 0 and 1.
 # shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The only rail of a single-rail rank fails: during the agreement round, while
 # bytes are relayed, or at a rank that only relays. If the rail recovers, the
-# job continues and every byte is right. Otherwise the job ends soon, names the
-# peer, the rails and the cause, and leaves nothing behind.
+# job must continue, with the right data. Otherwise the job must end soon, name
+# the peer, the rails and the cause, and leave nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -10,8 +10,8 @@ require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
 soon_s=$((dead_s + 8)) # to start and end a job on a busy machine
-# At this rate an exchange takes at least five seconds, so that the rail fails
-# before the exchange ends, even on a busy machine.
+# At this rate, an exchange takes at least five seconds. The rail therefore
+# fails before the exchange ends, even on a busy machine.
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0

@@ -1,8 +1,8 @@
 #!/bin/sh
 # One rank is refused one resource of coll/mrail: private memory, the shared
-# memory of the node, or the memory of a plan. Either all ranks take the direct
-# path, or MPI reports the error and the job ends. No rank hangs, and no byte
-# is wrong.
+# memory of the node, or the memory of a plan. Either all ranks must take the
+# direct path, or MPI must report the error and the job must end. No rank may
+# hang, and no byte may be wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -48,7 +48,7 @@ all_things()
     np=$3
     rank=$4
     MRAIL_TEST_RUN="$options $5"
-    # Only this rank may report an error, and only this error.
+    # The only acceptable error is this one, at this rank.
     error="^# thing [0-9]+: rank $rank: MPI_ERR_NO_MEM"
     error="$error|no memory for a communicator at rank $rank;"
     : >"$tmp/things"

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of one item: `length` bytes at offset `at` from the item's origin. */
+/* Contiguous data bytes of an item: `length` bytes, `at` bytes after the item's
+ * origin. */
 typedef struct planned_segment {
     long at, length;
 } planned_segment_t;
@@ -63,7 +64,7 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
 /* A rank's sends to all others, or its receives from them. */
 typedef struct planned_side {
     int num; /* number of peers */
-    /* One for all peers, or one per peer if `each` is set. */
+    /* One type for all peers, or one per peer if `each` is set. */
     planned_type_t *types;
     int each;
     MPI_Datatype *mpi_types; /* one per peer */
@@ -80,7 +81,7 @@ typedef enum planned_place {
     PLANNED_BYTES   /* alltoallw: displacements in bytes, one type per peer */
 } planned_place_t;
 
-/* units[i] of `unit` basic elements go to peer i, or come from it. */
+/* units[i] times `unit` basic elements go to peer i, or come from it. */
 void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
                        planned_place_t place, planned_base_t base,
                        unsigned unit, const long *units);
@@ -97,7 +98,8 @@ void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
 int planned_side_check(const planned_side_t *side, const char *what);
 
 /* Return the offset in `memory` of a data byte of peer i, or of a byte in a
- * gap, or -1 if there is none. They serve to test the test. */
+ * gap, or -1 if there is none. mpi_planned changes these bytes to prove that
+ * the check finds wrong bytes. */
 long planned_side_data_at(const planned_side_t *side, int i);
 long planned_side_gap_at(const planned_side_t *side);
 
@@ -131,7 +133,8 @@ void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 /* Starts the call. `request` holds its request, or MPI_REQUEST_NULL. */
 void planned_exchange_start(planned_exchange_t *ex);
 
-/* Returns 1 if every byte is right. For use after the call. */
+/* Returns 1 if every byte is right. Must be called after the MPI call has
+ * completed. */
 int planned_exchange_check(planned_exchange_t *ex);
 
 /* Returns the bytes from this rank to others. */

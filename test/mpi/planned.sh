@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs exchanges drawn from seeds, with single-rail and with multi-rail ranks.
-# Every byte is right, and some bytes go through relays.
+# Every byte must be right, and some bytes must go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
@@ -30,8 +30,8 @@ exchanges()
     run "$name" "$np" "$build/mpi_planned" "$@"
 }
 
-# The test program finds wrong bytes, names their position, and ends normally.
-# mpirun may lose the output of jobs that abort.
+# The test program must find wrong bytes and name their position. It must end
+# normally, because mpirun may lose the output of a job that aborts.
 topology=2x1
 for where in data gap send; do
     status=0

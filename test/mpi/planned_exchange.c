@@ -58,7 +58,7 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
     }
     for (int i = 0; i < size; ++i) {
         if (large_self || ex->call == PLANNED_ALLTOALL) {
-            break; /* alltoall always has small messages */
+            break; /* the messages of alltoall are always small */
         }
         bytes[i * size + i] = MRAIL_MIN(bytes[i * size + i], MOST_SELF);
     }

@@ -30,7 +30,7 @@ static void add(planned_type_t *type, long at, long length)
         last->length += length;
         return;
     }
-    /* The array is full at a power of two. */
+    /* The array is full whenever the number of segments is a power of two. */
     if ((type->num & (type->num - 1)) == 0) {
         size_t room = MRAIL_MAX(2 * type->num, 1);
 

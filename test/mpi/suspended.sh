@@ -1,8 +1,8 @@
 #!/bin/sh
-# The ranks of a job are stopped, one after another, for longer than a peer may
-# be out of reach. Then they continue, as after a batch system has suspended a
-# job or a virtual machine was paused. No rank may mistake the time in which it
-# was stopped itself for silence of the others.
+# Stops the ranks of a job, one after another, for longer than a peer may be
+# out of reach, and then lets them continue. That happens if a batch system
+# suspends a job, or if a virtual machine is paused. No rank may mistake the
+# time in which it was stopped itself for silence of the others.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -28,8 +28,8 @@ if [ $# = 4 ]; then
 else
     not_ok 'four ranks are under way' "$# processes"
 fi
-# each SIGNAL: signals one rank after another. The others work for a while, and
-# miss those that are stopped.
+# each SIGNAL: signals one rank after another. The other ranks work for a
+# while, during which they miss those that are stopped.
 each()
 {
     for rank in $ranks; do

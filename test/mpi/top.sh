@@ -129,8 +129,8 @@ else
         "status $status, $(cat "$tmp/none")"
 fi
 
-# A file that is not a telemetry page is reported, but the pages are still
-# shown.
+# A file that is not a telemetry page must be reported, and the pages must
+# still be shown.
 page=$pages/mrail-telemetry.$(id -u).0.$$
 echo 'this is none' >"$page"
 "$mrail" info --events >"$tmp/none" 2>&1 || true

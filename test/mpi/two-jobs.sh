@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two jobs run at the same time, first on different rails, then on the same
-# rails with the same addresses.
+# Two jobs must be able to run at the same time, first on different rails, and
+# then on the same rails with the same addresses.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

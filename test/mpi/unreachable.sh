@@ -1,8 +1,9 @@
 #!/bin/sh
-# A rank waits for a message from a live peer, which computes and has become
-# unreachable. The rank's own ports are up, it has no work in flight, and
-# mpirun notices nothing. The job ends with a message that names the peer, the
-# rail and the cause. If the rails return in time, the job continues.
+# A rank waits for a message from a peer that computes. The peer is alive but
+# becomes unreachable. The rank's own ports are up, it has no work in flight,
+# and mpirun notices nothing. The job must end with a message that names the
+# peer, the rail and the cause. If the rails return in time, the job must
+# continue.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

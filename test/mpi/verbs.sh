@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the mrail command and its verbs as a user types them: help, exit
-# status, invalid input, and the output of the benchmark.
+# Checks the mrail command and its subcommands ("verbs") as a user types them:
+# help, exit status, invalid input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,4 +1,5 @@
-# Property tests: rules that hold for every input, over whole ranges or seeds.
+# Property tests check rules that must hold for every input, over whole ranges
+# or over seeds.
 if HAVE_CMOCKA
 check_PROGRAMS += test_ports
 TESTS += test_ports

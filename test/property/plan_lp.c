@@ -10,7 +10,8 @@
 /* If the ends of a range differ by more than this, relatively, exact arithmetic
  * is used. */
 #define NEAR_ENOUGH 1e-6
-/* Exact arithmetic with more columns takes too long. */
+/* With more columns, exact arithmetic would take too long, so it is not
+ * used. */
 #define MAX_EXACT 1500
 
 static void *get(size_t num, size_t size)
@@ -177,8 +178,9 @@ static double sum_of(const double *dual_price, unsigned count)
 
 /* ---- GLPK ---- */
 
-/* A linear program. It has one row per demand, whose parts add up to 1, and
- * then one row per used link, with its load in units of `unit` seconds. */
+/* A linear program. Its first rows, one per demand, say that the parts of the
+ * demand add up to 1. The other rows, one per used link, give the link's load
+ * in units of `unit` seconds. */
 typedef struct program {
     glp_prob *glp;
     int *row; /* row of each link; 0 if unused */
@@ -321,8 +323,8 @@ lp_range_t lp_congestion(const lp_problem_t *p)
     return range;
 }
 
-/* Mixes `part` with `spare`, which is within the limit, until `part` is also
- * within the limit. */
+/* Mixes just enough of `spare` into `part` to bring it within the limit.
+ * `spare` must be within the limit. */
 static void keep_within(const lp_problem_t *p, double *part,
                         const double *spare, double limit)
 {

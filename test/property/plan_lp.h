@@ -12,13 +12,14 @@
 
 #include "plan_paths.h"
 
-/* The bytes between each pair of ranks, and the paths. Small demands are kept
- * separate. */
+/* The flows and their paths. A flow is the sum of all demands with the same
+ * ends and the same paths. */
 typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
-    double *bytes;   /* for each flow */
-    unsigned *first; /* for each flow and the end: index of the first path */
+    double *bytes; /* for each flow */
+    /* index of each flow's first path; one entry more for the end */
+    unsigned *first;
     path_t *path;
 } lp_problem_t;
 

@@ -2,9 +2,9 @@
  * The paths of a demand and their links, as plan.h describes them. This code
  * was written from that text, independently of the planner that it checks.
  *
- * Where plan.h does not say, two ranks at a switch are linked. The paths with
- * the fewest relays are numbered by rising rail (or relay rank). The path
- * through the spine is last.
+ * Where plan.h leaves a choice, this code assumes that two ranks at a switch
+ * are linked. The paths with the fewest relays are numbered by rising rail (or
+ * relay rank), and the path through the spine is last.
  */
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H
@@ -21,7 +21,7 @@ typedef struct path {
     uint32_t link[PATH_MAX_LINKS]; /* numbers below paths_num_links() */
 } path_t;
 
-/* Returns the largest demand that may not take all paths. */
+/* Returns the largest demand that may use only some of its paths. */
 uint64_t paths_relay_threshold(const machine_t *machine);
 
 /* Returns the number of paths, 0 if there is none, or PATHS_NOT_PLANNED if the
@@ -35,8 +35,8 @@ int paths_of(const machine_t *machine, const mrail_plan_demand_t *demand,
 int paths_alone(const machine_t *machine, const mrail_plan_demand_t *demand,
                 const path_t *paths, int count);
 
-/* Returns the number of links. Absent links have a number and capacity 0.
- * Unlimited links have no number. */
+/* Returns the number of links. A link that is absent has a number and capacity
+ * 0, whereas a link without a limit has no number. */
 uint32_t paths_num_links(const machine_t *machine);
 uint32_t paths_link(const machine_t *machine, mrail_plan_link_kind_t kind,
                     unsigned a, unsigned b);

@@ -55,8 +55,8 @@ void machine_make(machine_t *machine, uint64_t seed);
  * refuses anything. */
 mrail_plan_topo_t *machine_build(const machine_t *machine, int backwards);
 
-/* Copies the demands, or makes new ones. The previous demands stay in place,
- * because a plan still uses them. */
+/* The first function copies the demands, and the second one makes new ones.
+ * Both leave the previous demands in place, because a plan still uses them. */
 void machine_copy_demands(machine_t *machine);
 void machine_other_demands(machine_t *machine);
 

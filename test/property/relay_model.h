@@ -46,7 +46,8 @@ typedef struct model_rank {
     struct topology *topology;
     uint32_t rank;
     mrail_relay_t *relay;
-    /* Result of the next operation, which is then not executed. */
+    /* If not 0, the next operation of this kind returns this error and is not
+     * executed. */
     int fill_error, drain_error, send_error, recv_error, test_error;
 } model_rank_t;
 
@@ -62,14 +63,14 @@ typedef struct model_count {
     uint32_t begun, ended;
 } model_count_t;
 
-/* The mutable state, except for relays and pools. A search copies it in order
- * to go back. */
+/* The mutable state, except for relays and pools. A search saves a copy, so
+ * that it can go back. */
 typedef struct model_state {
     model_channel_t channels[MODEL_RANKS][MODEL_RANKS];
     uint64_t seen[MODEL_EXCHANGES][MODEL_FLOWS]; /* chunks drained */
     model_count_t counts[MODEL_RANKS];
-    /* Separate for each rank, so that the order of the ranks makes no
-     * difference. */
+    /* Each rank has its own requests, so that the order in which ranks act
+     * makes no difference. */
     model_request_t requests[MODEL_RANKS][MODEL_REQUESTS];
 } model_state_t;
 
@@ -86,8 +87,8 @@ typedef struct topology {
     model_state_t s;
 } model_t;
 
-/* The first call for a zeroed model. per_node[n] is the number of ranks of node
- * n. Ranks of a node have consecutive numbers. A 0 ends the list. */
+/* Must be the first call for a zeroed model. per_node[n] is the number of ranks
+ * of node n, which have consecutive numbers. A 0 ends the list. */
 void model_place(model_t *topology, const unsigned *per_node);
 /* Creates pools and relays. */
 void model_init(model_t *topology, size_t chunk, unsigned out_slots,

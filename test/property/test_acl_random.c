@@ -1,6 +1,7 @@
 /*
- * Rule sets with random edits, compared with a map of all ports. The check in
- * src/fabric/acl.h must find what marking every single port finds.
+ * Rule sets with random edits. The check in src/fabric/acl.h must find exactly
+ * the faults that show in a map of all ports, in which the test marks every
+ * port of every rule.
  *
  * MRAIL_SEED=N in the environment runs one seed.
  */
@@ -127,8 +128,8 @@ static int is_painted_twice(const rule_set_t *set, unsigned index)
 }
 
 /* Checks a segment as the lanes use it. All of its ports that have an uplink
- * must have the same one. It must be the uplink of the other segments of
- * `uplink`, and no other uplink may have it. */
+ * must have the same one. The other segments of `uplink` must also have that
+ * uplink, and the segments of other uplinks must not. */
 static int is_misplaced(const rule_set_t *set, const mrail_acl_t *acl,
                         unsigned uplink, unsigned segment, uint32_t *home)
 {
@@ -294,7 +295,7 @@ static void run_seed(uint64_t seed)
 
     mrail_rng_init(&rng, seed);
     make_valid(&set, &rng);
-    /* Without an edit, a rule set has no finding. */
+    /* A rule set that was not edited has no findings. */
     for (edits = below(&rng, 8); edits > 0; --edits) {
         edit(&set, &rng);
     }

@@ -50,7 +50,7 @@ static void check_split(uint32_t flows, uint32_t uplinks)
         load[piece.uplink] += split.pieces / piece.pieces;
     }
     for (uint32_t u = 0; u < uplinks; ++u) {
-        /* Exactly n/s flows, which is the load of optimal spraying. */
+        /* The load must be exactly n/s flows, as with optimal spraying. */
         assert_int_equal(load[u] * uplinks, (uint64_t)flows * split.pieces);
     }
     for (uint32_t f = 0; f < flows; ++f) {
@@ -108,7 +108,8 @@ static void test_bytes_cover_the_flow(void **state)
     }
 }
 
-/* A failed path is bad until its timer resets it, and new work avoids it. */
+/* A failed path is bad until its timer expires. Until then, new work avoids
+ * it. */
 static void test_path_states(void **state)
 {
     mrail_ethereal_paths_t paths;
@@ -125,7 +126,7 @@ static void test_path_states(void **state)
     mrail_ethereal_path_fail(&paths, 1, 50, 100);
     assert_int_equal(mrail_ethereal_paths_usable(&paths, 149, good), 3);
     assert_int_equal(mrail_ethereal_paths_usable(&paths, 150, good), 4);
-    /* Without a good path, all are tried. */
+    /* If no path is good, all of them are tried. */
     for (uint32_t u = 0; u < 4; ++u) {
         mrail_ethereal_path_fail(&paths, u, 200, 100);
     }

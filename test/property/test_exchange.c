@@ -215,8 +215,8 @@ static void test_ethereal(void **state)
     }
 }
 
-/* N senders and N paths, with m equal flows each on random ports. The time is
- * that of the fullest of N bins with N m balls. Lanes that pull are not
+/* N senders use N paths, with m equal flows each on random ports. The time must
+ * be that of the fullest of N bins with N m balls. Lanes that pull must not be
  * slower. */
 static void test_balls_in_bins(void **state)
 {

@@ -37,9 +37,10 @@
 #define STEP_NS (100 * MRAIL_NS_PER_US)
 #define LIMIT_NS (60 * MRAIL_NS_PER_SEC)
 #define SEEDS 1000
-/* Limit of every seed, relative to the time without fair shares. */
+/* Largest allowed time of any seed, relative to the time without fair
+ * shares. */
 #define WORST 1.04
-#define WORSE 1.02 /* limit of all but one seed in 200 */
+#define WORSE 1.02 /* the same, for all but one seed in 200 */
 
 typedef struct {
     mrail_sched_lane_t sched;
@@ -68,14 +69,14 @@ typedef struct {
     unsigned num_rails, num_peers, num_nodes;
     double rate[MAX_RAILS];           /* bytes per second of the local rails */
     double far[MAX_NODES][MAX_RAILS]; /* rails of the far node; 0 if down */
-    /* Until then, other traffic has 2/3 of the local rails. */
+    /* Other traffic has 2/3 of the local rails until this time. */
     mrail_ns_t busy_ns;
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
     mrail_fair_share_t fair_share;
     mrail_ns_t period_ns;
     mrail_ns_t now_ns;
-    mrail_ns_t away_ns; /* until then, the process has no core */
+    mrail_ns_t away_ns; /* the process has no core until this time */
     int shared;         /* 1 if fair shares are in use */
     mrail_rng_t rng;
 } scenario_t;

@@ -29,8 +29,8 @@
  * changes if the arithmetic changes. */
 #define GOLDEN 0xa84c901d388614a2ull
 
-/* Each demand has its own out row. All share one in row without links, row
- * 0. */
+/* Each demand has an out row of its own. All demands share row 0 as their in
+ * row, which has no links. */
 static struct {
     mrail_flows_links_t links;
     mrail_flows_problem_t problem;
@@ -222,8 +222,8 @@ static shape_t random_shape(uint64_t seed)
 
 /* ---- checks ---- */
 
-/* Returns the congestion. `bytes` is indexed by demand and lane, with or
- * without padding. */
+/* Returns the congestion. `bytes` is indexed by demand and lane; `stride` is
+ * the number of entries per demand, which may include padding. */
 static double congestion_of(const double *bytes, unsigned stride)
 {
     double load[MAX_LINKS] = {0}, most = 0;
@@ -382,7 +382,8 @@ static void test_nodes_equal(void **state)
     }
 }
 
-/* One demand has only one path, which another demand should avoid. */
+/* One demand has a single path. Another one could share it, but should use its
+ * other paths. */
 static void test_makes_room(void **state)
 {
     static const unsigned narrow[] = {0}, wide[] = {1};
@@ -491,9 +492,9 @@ static void test_shorten(void **state)
     assert_true(near * 100 >= count * 97);
 }
 
-/* Prices may be higher if paths have fewer links. If paths have more links in
- * the next problem, e^-price over all links of a path must remain a normal
- * number. */
+/* Prices may grow higher if paths have few links. If the paths of the next
+ * problem have more links, the sum of prices over a path also grows, but e^-sum
+ * must remain a normal number. */
 static void test_paths_get_longer(void **state)
 {
     static const unsigned links[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -579,8 +580,8 @@ static void test_warm_start(void **state)
     assert_true(found * 3 > count * 2);
 }
 
-/* Two ports of 1 GB/s are behind an uplink of 3 GB/s. 2 GB take one second, not
- * two thirds. */
+/* Two ports of 1 GB/s are behind an uplink of 3 GB/s. The uplink could carry 2
+ * GB in two thirds of a second, but the ports need a whole second. */
 static void test_parents(void **state)
 {
     const unsigned left[] = {1, 0}, right[] = {2, 0};
@@ -740,7 +741,8 @@ static void test_sets(void **state)
     assert_int_equal(iterations, 1);
 }
 
-/* A demand must not use certain lanes, although its rows have them. */
+/* A mask excludes certain lanes for a demand, although the rows of the demand
+ * have them. */
 static void test_rail_masks(void **state)
 {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
@@ -850,7 +852,8 @@ static uint64_t digest(uint64_t sum, double value)
     return sum;
 }
 
-/* Ranks plan separately and need equal plans, from every compiler and at every
+/* Each rank plans separately, and all ranks need the same plan. The arithmetic
+ * must therefore give equal results with every compiler and at every
  * optimisation level. */
 static void test_same_everywhere(void **state)
 {

@@ -177,7 +177,7 @@ static void test_rates_of_random_networks(void **state)
         }
         solve(&net, is_there, rate);
         fluid = build(&net);
-        /* This is shorter than any flow, so it shows the initial rates. */
+        /* The run is shorter than any flow, so it shows the initial rates. */
         assert_int_equal(mrail_fluid_run(fluid, 1e-6, 0), 0);
         for (unsigned f = 0; f < net.num_flows; ++f) {
             check_near(seed, "rate", mrail_fluid_rate(fluid, f), rate[f]);
@@ -218,8 +218,8 @@ static void test_ends_of_random_networks(void **state)
     }
 }
 
-/* A quantum never makes an exchange end sooner. Here it ends later by at most
- * one quantum for each group. */
+/* If rates change only once per quantum, an exchange never ends sooner. Here it
+ * ends later by at most one quantum for each group. */
 static void test_quantum(void **state)
 {
     for (uint64_t seed = 0; seed < num_seeds(1000); ++seed) {
@@ -247,7 +247,8 @@ static void test_quantum(void **state)
     }
 }
 
-/* A message with two lanes ends when both together have carried it. */
+/* Both lanes of a message pull from the same bytes, so the message ends when
+ * they have carried them together. */
 static void test_lanes_pull(void **state)
 {
     static const double capacity[3] = {10, 30, 100};
@@ -424,7 +425,8 @@ static void test_failed_uplink(void **state)
             check_path(fabric, 0, 7, &route);
             assert_int_not_equal(route.links[1] / 2, failed);
         }
-        /* Other segments, and the path inside the rack, are unchanged. */
+        /* Other segments and the path inside the rack do not use the uplink, so
+         * they are unchanged. */
         assert_int_equal(mrail_route_find(router, 0, 7, 0xC000, &route), 0);
         assert_int_equal(mrail_route_find(router, 0, 1, first, &route), 0);
         mrail_router_link(router, failed, 1);

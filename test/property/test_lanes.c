@@ -35,9 +35,9 @@
 #define RESERVE                                                                \
     (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
 #define AGAIN_STEPS 300
-/* After a lane fails, the sender repeats its requests to a peer that computes,
- * and the peer's few buffers for these requests may run out. More than one in
- * this many messages is an error. */
+/* After the failure of a lane, a sender repeats its requests even to a peer
+ * that computes and does not poll. The peer has few buffers for them, so they
+ * may run out. However, more than one such message in this many is an error. */
 #define RNR_RARE 10000
 #define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
@@ -263,7 +263,8 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path without replies is probed repeatedly, without limit. */
+/* A path that gets no replies is probed for ever, so its probes are no sign of
+ * pending work. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
@@ -433,7 +434,7 @@ static void run_step(mrail_ns_t step_ns)
     run_side(&w.side[1]);
 }
 
-/* Delivers all late messages. From here on, nothing is lost. */
+/* Delivers all late messages. From now on, no message is lost. */
 static void run_until_idle(void)
 {
     side_t *left = &w.side[0]; /* the other side may be dead */

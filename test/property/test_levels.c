@@ -38,9 +38,10 @@ static struct {
     size_t num_demands;
     int is_paired;      /* pairwise GPU links within a node */
     int has_cross_rail; /* paths between rails through the spine */
-    /* In bytes, computed by the test. */
+    /* The bytes on each link, as the test computes them. */
     double link[MAX_RANKS * 4 + MAX_RAILS * MAX_NODES * 2];
-    /* The bytes on pairwise links, by sender and by place of the receiver. */
+    /* The bytes on each pairwise link, indexed by the sender and by the
+     * receiver's place in its node. */
     double pair[MAX_RANKS][MRAIL_PLAN_MAX_PAIRWISE];
     mrail_rng_t rng;
 } w;
@@ -147,8 +148,8 @@ static int is_lame(unsigned rank)
     return !w.is_up[node_of(rank) * w.rails + rail_of(rank)];
 }
 
-/* Returns the bytes between one rank and one rail, in the patterns with dead
- * own rails. */
+/* Returns the bytes from one rank to another in the patterns in which ranks
+ * with dead rails have demands. */
 static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
                            int is_small)
 {
@@ -574,8 +575,8 @@ static void test_contended(void **state)
     assert_true(most <= 1.04);
 }
 
-/* Pairwise links are the bottleneck. Their bounds hold for every level-2
- * division, with a gap that leaves room for them. */
+/* Pairwise links are the bottleneck. Their bounds must hold for every division
+ * that level 2 can make. The gap is large enough to leave room for that. */
 static void test_narrow_pairs(void **state)
 {
     unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 400 : 40;
@@ -702,8 +703,8 @@ static void test_bounds(void **state)
         link_pairs(topo, 1, 1);
         make_demands(seed % NUM_PATTERNS);
         assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
-        /* Bounds must not depend on full links. If they do, all demands are
-         * divided, and another test covers that. */
+        /* The bounds must not depend on links that are full. If they do, all
+         * demands are divided together, which another test covers. */
         ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
         check_pairs(levels);
@@ -817,16 +818,18 @@ static void check_water_fill(const uint64_t *room, int is_bounded,
     assert_true((end[10] == 4) || (end[10] == 5));
 }
 
-/* A known result. Matching rails come first, then own rails, then the rest. */
+/* A result computed by hand. Matching rails are filled first, then own rails,
+ * then the rest. */
 static void test_water_fill(void **state)
 {
-    /* 60 bytes on rail 0 and 30 on rail 2 match. For the first demand, rail 1
-     * has more room than rail 0, which takes the rest. Rail 0 has 10 left for
-     * the third demand, a quarter of its bytes. */
+    /* 60 bytes on rail 0 and 30 on rail 2 are on matching rails. The first
+     * demand then finds more room on rail 1, and puts its rest on rail 0. That
+     * leaves 10 bytes of room on rail 0 for the third demand, a quarter of its
+     * bytes. */
     static const uint64_t room[3] = {100, 90, 30};
     static const uint64_t all[3][3] = {{30, 90, 0}, {60, 0, 0}, {10, 0, 30}};
-    /* 20 of 40 bytes would remain. Halves are therefore placed first, 38 and
-     * 60 on rails 0 and 1, and then 22. */
+    /* Here, 20 of 40 bytes would find no room. Half of the bytes are therefore
+     * placed first, 38 and 60 on rails 0 and 1, and the other 22 afterwards. */
     static const uint64_t less[3] = {98, 92, 30};
     static const uint64_t halves[3][3] = {{38, 82, 0}, {60, 0, 0}, {0, 10, 30}};
 

@@ -40,10 +40,10 @@
 #define NEAR 1e-9
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
-/* The best division may be exactly at the limit. The search for its relayed
- * bytes allows this much more. */
+/* The best division may be exactly at the limit. The search for the fewest
+ * relayed bytes therefore allows this much above it. */
 #define ABOVE_BEST 1e-5
-/* Fraction of all bytes that does not count. */
+/* Relayed bytes below this fraction of all bytes do not count. */
 #define NEXT_TO_NOTHING 1e-4
 
 /* Seeds that failed in the past: prices stuck at the maximum, and more ranks
@@ -316,8 +316,9 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
     }
 }
 
-/* Rounding to whole bytes moves less than one byte per piece, over two relays
- * at most. If the minimum is tiny, the result need only be tiny as well. */
+/* Rounding to whole bytes moves less than one byte per piece, over at most two
+ * relays. If the minimum is tiny, the result need not be close to it, but must
+ * be tiny as well. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
@@ -523,7 +524,8 @@ static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
           "the same calls, another plan");
 }
 
-/* Changes all demands, and discards the warm start. */
+/* Changes all demands, so that the warm start is useless and must be
+ * discarded. */
 static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
 {
     mrail_plan_t *fresh = create(0);

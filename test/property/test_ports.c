@@ -95,7 +95,6 @@ static void test_equal_spread(void **state)
     }
 }
 
-/* Large NIC indices (host parts of addresses) do not overflow. */
 /* With the automatic number of lanes, a single NIC loads all uplinks, or as many
  * of them as it has lanes. */
 static void test_auto_lanes(void **state)
@@ -120,6 +119,7 @@ static void test_auto_lanes(void **state)
     assert_int_equal(mrail_ports_auto_lanes(3, 16384 / 3), 8);
 }
 
+/* Large NIC indices (host parts of addresses) do not overflow. */
 static void test_large_nic_index(void **state)
 {
     assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
@@ -160,8 +160,8 @@ static unsigned path_of(unsigned paths, unsigned lanes, unsigned nic,
     return (unsigned)(((uint64_t)nic * lanes + lane) % paths);
 }
 
-/* Counts the paths on which both NICs have a lane, each as often as both have
- * one. */
+/* Counts the common paths of two NICs. A path on which both have several lanes
+ * counts as often as the NIC with fewer of them has. */
 static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
                              unsigned b)
 {
@@ -214,8 +214,9 @@ static void test_connections_share_paths(void **state)
     check_connections(7, 5, UINT32_MAX, 3);
 }
 
-/* With one lane per peer, and NICs at one distance, the NICs of a leaf spread
- * equally over all segments as soon as their number allows. */
+/* The NICs of a leaf have one lane per peer, and peers at the same distance.
+ * They must spread equally over all segments as soon as there are enough NICs
+ * for that. */
 static void check_single_lane_shift(unsigned paths, unsigned lanes,
                                     unsigned distance)
 {

@@ -1,7 +1,7 @@
 /*
  * src/relay: exchanges of random ranks of random nodes over random relays, in
  * random order. Ranks arrive late and leave early, receives are posted late,
- * and messages are slow. The test checks every byte. Three exchanges must end
+ * and messages are slow. Every byte must be right, and three exchanges must end
  * within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many

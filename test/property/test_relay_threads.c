@@ -1,9 +1,9 @@
 /*
  * src/relay with concurrent ranks: one thread for each rank, and one
- * shared-memory pool for each node. A rank must see the whole of a buffer that
- * is handed to it. Threads share only buffers, rings and states; the network
- * has a lock. The test is for the thread sanitizer, and for machines that
- * reorder stores.
+ * shared-memory pool for each node. A rank must see all bytes of a buffer that
+ * is handed to it. Threads share only buffers, rings and states, without a
+ * lock; only the network has one. The test is for the thread sanitizer, and for
+ * machines that reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"

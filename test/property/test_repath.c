@@ -18,8 +18,9 @@
 #define LINK_BYTES 10000000u /* bytes in a window */
 #define MAX_LINKS 32
 
-/* Lanes hash onto uplinks of a leaf. With several links between a spine and the
- * destination leaf, the spine hashes the lanes again, onto its downlinks. */
+/* Lanes hash onto the uplinks of a leaf. If there are several links between a
+ * spine and the destination leaf, the spine hashes the lanes again, onto these
+ * links. */
 typedef struct model {
     unsigned lanes, uplinks;
     unsigned
@@ -31,7 +32,7 @@ typedef struct model {
     uint64_t capacity; /* bytes of the rail */
     uint16_t sports[MRAIL_REPATH_MAX_LANES], before[MRAIL_REPATH_MAX_LANES];
     uint64_t bytes[MRAIL_REPATH_MAX_LANES];
-    /* Links that the ports select. */
+    /* The uplink and the downlink that the lane's port selects. */
     unsigned up[MRAIL_REPATH_MAX_LANES], down[MRAIL_REPATH_MAX_LANES];
     double rates[MRAIL_REPATH_MAX_LANES]; /* bytes in a window */
     mrail_rng_t rng;
@@ -107,7 +108,7 @@ static int is_balanced(const model_t *model)
     return 1;
 }
 
-/* `slow` says how many times faster the rail is than its uplinks together. */
+/* The rail is `slow` times as fast as its uplinks together. */
 static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
                        unsigned parallel, unsigned slow, uint64_t seed,
                        uint32_t noise_ppm)
@@ -248,8 +249,8 @@ static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
         fabric->lanes, fabric->uplinks, fabric->parallel, fabric->slow,
         noise_ppm / 10000, sum / (double)seeds, moves[seeds * 99 / 100],
         moves[seeds - 1], unbalanced, (unsigned long long)seeds);
-    /* An episode has at most eight moves for each lane, so this allows two
-     * episodes. Lanes that collide equally may have no gain in eight trials. */
+    /* An episode has at most eight moves for each lane, so the limit is two
+     * episodes. If lanes collide equally, eight trials may bring no gain. */
     if (sum > fabric->mean * (double)seeds ||
         moves[seeds * 99 / 100] > 16 * fabric->lanes ||
         unbalanced * 100 > ((fabric->parallel == 1) ? 0 : seeds)) {
@@ -332,8 +333,8 @@ static void test_leaves_alone(void **state)
     assert_int_equal(repath.num_moves, 0);
 }
 
-/* A short disturbance causes no move. A lasting one does, once per settled
- * window. */
+/* A short disturbance must cause no move. A lasting one must cause one, and
+ * then one per settled window. */
 static void test_hysteresis(void **state)
 {
     static const uint64_t equal[2] = {100, 100}, unequal[2] = {100, 70},
@@ -353,8 +354,8 @@ static void test_hysteresis(void **state)
     assert_int_equal(move.lane, 1);
     /* The window in which the lane moved does not count. */
     assert_false(mrail_repath_window(&repath, 104, unequal, 3, 0, &move));
-    /* Between the two limits, an episode in progress continues, but no new one
-     * starts. */
+    /* A difference between the two limits continues an episode, but does not
+     * start a new one. */
     for (unsigned w = 105; w < 109; ++w) {
         assert_int_equal(mrail_repath_window(&repath, w, nearly, 3, 0, &move),
                          w == 108); /* after four windows */

@@ -2,9 +2,10 @@
  * Random work over a faulty network, by seed.
  *
  * Two nodes have up to four QP pairs, which carry all RC opcodes in both
- * directions at once. For every fault, each work request completes once and in
- * order. A successful request has its bytes in place. A duplicate is not
- * executed twice. Nothing outside registered memory changes.
+ * directions at once. Whichever faults occur, each work request must complete
+ * once and in order. A successful request must have its bytes in place. A
+ * duplicate must not be executed twice, and nothing outside registered memory
+ * may change.
  */
 #include "config.h"
 
@@ -277,7 +278,8 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
     case IBV_WR_RDMA_WRITE_WITH_IMM:
         assert_int_equal(net_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
-        /* A second execution would restore the old data. */
+        /* Overwrites the data. A second execution of the request would restore
+         * it and so be detected. */
         memset(far_mem, OVERWRITTEN, op->length);
         break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -486,7 +488,7 @@ static void trial_make(trial_t *t, ending_t ending, uint64_t seed)
     p.max_rd_atomic = (uint8_t)(1 + mrail_rng_below(&rng, 8));
     p.window_pkts = 4u << mrail_rng_below(&rng, 7);
     p.probe_ns = mrail_rng_below(&rng, 2) ? 100000 : MRAIL_NS_NEVER;
-    /* Sometimes the PSN starts close to the wrap. */
+    /* Half of the runs start with a PSN close to the wrap. */
     p.psn[0] = mrail_rng_below(&rng, 2) ? 0xffffe0 : 0;
     random_link(t, &p, &rng);
     num_ops = 10 + mrail_rng_below(&rng, 40);

@@ -1,14 +1,15 @@
 #!/bin/sh
-# During a stream of PUTs, GETs and messages, completions of a rail become
-# errors. The script tests each error that another lane can repair, at one end
-# and at both ends.
+# Turns completions of a rail into errors during a stream of PUTs, GETs and
+# messages. Covers each error that another lane can repair, at one end and at
+# both ends.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft rail_errors
 export MRAIL_TEST_SOFT="$soft" MRAIL_TEST_ERROR_DEVICE=soft1
 export MRAIL_TEST_ERROR_LOG="$tmp/errors"
-# The event of a QP in error may arrive before its completion is read.
+# If the event of a QP in error arrives before its completion is read, the
+# engine reports the event.
 last='last WQE reached'
 
 # errors STATUS AFTER TIMES WORDS [both]: WORDS are those of

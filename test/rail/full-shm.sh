@@ -1,6 +1,6 @@
 #!/bin/sh
-# /dev/shm has no room for telemetry. The processes say so in a sentence, and
-# everything else works.
+# If /dev/shm has no room for telemetry, the processes must report that in a
+# sentence, and everything else must work.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -26,7 +26,7 @@ else
 fi
 mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
-# After the session has its file, another program takes the rest.
+# The session has its file. Another program then takes the rest of the space.
 # shellcheck disable=SC2016
 run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     --node 0 -- sh -c '

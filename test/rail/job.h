@@ -15,7 +15,7 @@ typedef struct job_shared {
     uint8_t device_addr[JOB_MAX][MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface_addr[JOB_MAX][MRAIL_IFACE_ADDR_MAX];
     unsigned arrived[64];     /* barriers, each used once */
-    uint64_t word[JOB_WORDS]; /* for use by the test */
+    uint64_t word[JOB_WORDS]; /* free for the test's own use */
 } job_shared_t;
 
 typedef struct job {
@@ -30,7 +30,7 @@ typedef struct job {
     void (*am)(struct job *job, uint8_t am_id, const void *data, size_t length);
     /* The `comp` of an operation points to an unsigned that counts
      * completions. */
-    unsigned completed; /* one of these counters, for use by the test */
+    unsigned completed; /* a counter for `comp`, free for the test's use */
     unsigned failed;    /* completions with an error status */
     void *arg;
 } job_t;

@@ -69,7 +69,8 @@ check_LTLIBRARIES += libtest-events.la
 libtest_events_la_SOURCES = test/rail/event_shim.c
 libtest_events_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_events_la_LIBADD = -ldl
-# The shim finds libibverbs behind itself in any program.
+# With libibverbs as a dependency, the shim finds it in any program as the next
+# library.
 check_LTLIBRARIES += libtest-errors.la
 libtest_errors_la_SOURCES = test/rail/error_shim.c
 libtest_errors_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)

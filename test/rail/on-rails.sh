@@ -23,7 +23,8 @@ run()
 case $(basename -- "$program" .rail) in
 busy-flush)
     run ''
-    # Nothing else may make the control thread poll.
+    # Without telemetry and keepalive, nothing but the flush can make the
+    # control thread poll.
     export UCX_MRAIL_TELEMETRY=n UCX_MRAIL_KEEPALIVE_INTERVAL=inf
     run 'nothing else polls: '
     ;;

@@ -1,7 +1,7 @@
 /*
- * Buffered PUTs are posted faster than the rails can carry them. The call
- * returns -EAGAIN before the buffers of this process exceed the limit of 32 MB,
- * and all bytes arrive.
+ * Posts buffered PUTs faster than the rails can carry them. The call must
+ * return -EAGAIN before the buffers of this process exceed the limit of 32 MB,
+ * and all bytes must arrive.
  */
 #include "config.h"
 #include "job.h"

@@ -1,7 +1,8 @@
 /*
- * A rail that loses everything for a while delays its own traffic, but neither
- * the streams nor the buffers of other rails. Streams of other peers continue.
- * Afterwards the delayed stream is complete and in order.
+ * If a rail to one peer loses everything for a while, only the stream of that
+ * peer is delayed. The streams of other peers must continue, and they must not
+ * run out of buffers. Afterwards the delayed stream must be complete and in
+ * order.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PEERS 4 /* rank 1 is the one cut off */
+#define PEERS 4 /* the rails of rank 1 are cut */
 #define BYTES 6000
 
 typedef struct sink {
@@ -58,8 +59,8 @@ static unsigned stream(job_t *job)
     return words[1];
 }
 
-/* Polls the iface for `ms`. Returns the progress of each peer's stream in
- * `gain`. */
+/* Polls the iface for `ms`. Returns in `gain` how many messages arrived from
+ * each peer. */
 static void serve(job_t *job, unsigned ms, unsigned *gain)
 {
     mrail_ns_t end = mrail_clock_now() + ms * MRAIL_NS_PER_MS;
@@ -99,8 +100,8 @@ static int receive(job_t *job)
     /* The four rails of node 1 lose all packets in both directions. */
     failed = (job_soft_ctl("--node 1 loss=1000000") != 0);
     serve(job, 50, before);
-    /* Usually much shorter than the time until a QP fails. On a busy machine it
-     * takes longer. */
+    /* The cut is usually much shorter than the time until a QP fails, but a
+     * busy machine needs longer. */
     for (int i = 0; (i < 10) && (least_of_others(during) < 10); ++i) {
         serve(job, 250, during);
     }

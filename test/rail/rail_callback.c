@@ -1,7 +1,7 @@
 /*
- * A message's callback calls get_short while the send queue is full. The
+ * The callback of a message calls get_short while the send queue is full. The
  * completions that would make room have been polled but not processed. The GET
- * must complete.
+ * must complete nevertheless.
  */
 #include "config.h"
 #include "job.h"
@@ -46,11 +46,12 @@ static int source(job_t *job)
     uint8_t byte = 0;
     unsigned sent = 0;
 
-    usleep(200000); /* the peer's message stays in the queue */
+    usleep(200000); /* lets the peer's message arrive, unpolled */
     while (mrail_ep_am_short(job_ep(job, 1), 2, NULL, 0, &byte, 1) == 0) {
         ++sent;
     }
-    /* The completions that the send queue needs come after the message. */
+    /* In the completion queue, the completions of the sends now come after the
+     * message. */
     usleep(200000);
     while (!callback->called && (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);

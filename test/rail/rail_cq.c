@@ -1,6 +1,6 @@
 /*
- * A process writes to many peers without polling for a while. No completion is
- * lost, and all WRITEs complete.
+ * A process writes to many peers without polling for a while. No completion may
+ * be lost, and all WRITEs must complete.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +13,7 @@
 #define RANKS 60
 #define PUTS 190
 
-static uint64_t target[8]; /* has the same address in all processes */
+static uint64_t target[8]; /* at the same address in all processes */
 
 static int source(job_t *job)
 {

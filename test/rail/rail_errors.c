@@ -184,8 +184,9 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
            (ep->peer->num_up != 0) && (ep->peer->num_up == ep->peer->num_slots);
 }
 
-/* Runs until enough errors have occurred. The first process decides when. The
- * other one needs the first one's next mark to finish its round. */
+/* Runs until enough errors have occurred. The first process decides when that
+ * is, and announces the last round. The other process needs the first one's
+ * next mark to finish its own round. */
 static int stream(job_t *job)
 {
     uint64_t *rounds = &job->shared->word[WORD_ITERATIONS], last;

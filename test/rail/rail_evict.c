@@ -17,9 +17,9 @@
 
 #define PEERS 64
 #define TARGETS 8
-#define HUB_QPS 96 /* 64 first lanes, 8 more, a quarter in reserve */
+#define HUB_QPS 96 /* 64 first lanes, 8 further ones, 24 reserved */
 #define MIXED 8
-#define MIXED_QPS 14 /* 7 first lanes, 4 more, 3 in reserve */
+#define MIXED_QPS 14 /* 7 first lanes, 4 further ones, 3 reserved */
 #define BYTES (1u << 20)
 #define BURST 60 /* messages of 4 KB */
 #define PHASE_S 3
@@ -156,8 +156,8 @@ static int spoke(job_t *job, const uint8_t *memory)
                  job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
                          job->rank, wrong);
     }
-    /* The first peer has only its first lane left when the last one has all its
-     * lanes. */
+    /* When the last peer has all its lanes, the first peer must have only its
+     * first lane left. */
     if (job->rank == 1) {
         failed |= job_say(
             (job->engine->counters.lanes_evicted == 3) && (num_qps(job) == 1),
@@ -291,7 +291,7 @@ static void mixed_put(job_t *job, mrail_rng_t *rng, unsigned to,
     }
 }
 
-/* Sends to one peer for a while, then to another. */
+/* Sends to one random peer for a while, and then to another. */
 static void mixed_send(job_t *job, mrail_rng_t *rng)
 {
     mrail_ns_t begun = mrail_clock_now(), now_ns = begun, turn_ns = 0;

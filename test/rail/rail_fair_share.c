@@ -1,6 +1,6 @@
 /*
- * One thread creates a second iface while another thread makes calls that need
- * the control lock. Neither may wait indefinitely.
+ * One thread creates a second iface while another one makes calls that need the
+ * control lock. Neither thread may wait indefinitely.
  */
 #include "config.h"
 #include "job.h"

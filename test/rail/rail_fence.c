@@ -100,8 +100,8 @@ static int source(job_t *job)
     } while ((ep->peer->num_up == 0) ||
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
-    /* Delays a rail other than that of the messages, because messages push
-     * earlier WRITEs out on their own rail. */
+    /* Delays a rail that does not carry the messages, because a message makes
+     * earlier WRITEs on its own rail visible. */
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
@@ -111,7 +111,8 @@ static int source(job_t *job)
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
             value = 1 + (value % 200);
             one_round(job, ep, &iov, rkey, order, value);
-            /* Late WRITEs of this round must not fall into the next one. */
+            /* Otherwise late WRITEs of this round could change the data of the
+             * next one. */
             job_flush(job, ep);
         }
     }

@@ -1,6 +1,6 @@
 /*
  * Peers leave while one process stays. Their lanes end while events of their
- * QPs are pending, or after the control thread has read them.
+ * QPs are pending, or after the control thread has read such events.
  */
 #include "config.h"
 #include "job.h"
@@ -62,8 +62,7 @@ static int goodbye(job_t *job)
         job_close(job);
         return failed;
     }
-    /* This barrier matches the one in job_close(), after which the peers
-     * leave. */
+    /* The peers wait at this barrier in job_close(), and leave after it. */
     job_barrier(job, 1);
     failed = host(job);
     mrail_iface_destroy(job->iface);

@@ -83,7 +83,8 @@ static int attacker(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    mrail_log_set(no_log, MRAIL_LOG_ERROR); /* the lane fails with a message */
+    /* the failure of the lane would be logged */
+    mrail_log_set(no_log, MRAIL_LOG_ERROR);
     iov.buffer = data;
     iov.length = 64;
     ret = mrail_ep_put_zcopy(job_ep(job, 0), &iov, 1, job->shared->word[1],
@@ -104,8 +105,8 @@ static int harden_job(job_t *job)
     }
     failed = (job->rank == 0) ? victim(job) : attacker(job);
     fflush(NULL);
-    /* The peers have declared each other failed, so there is nothing to
-     * close. */
+    /* Both processes have declared each other failed, so an orderly close is
+     * impossible. */
     _exit(failed);
 }
 

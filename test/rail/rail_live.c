@@ -52,7 +52,8 @@ static void phase_set(job_t *job, phase_t phase)
     __atomic_store_n(&job->shared->word[0], (uint64_t)phase, __ATOMIC_RELEASE);
 }
 
-/* Sleeps, so that waiting processes leave the cores to those that measure. */
+/* Waits asleep, so that the waiting processes leave the cores to those that
+ * measure. */
 static void rest(void)
 {
     const struct timespec ts = {.tv_nsec = 2000000};

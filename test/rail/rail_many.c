@@ -1,7 +1,7 @@
 /*
- * A slow receiver and 64 senders. Nothing is lost or out of order, RNR does not
- * occur, and no sender starves. With MRAIL_TEST_RNR=some, the receive queues are
- * too small to avoid RNR.
+ * 64 senders send to one slow receiver. No message may be lost or out of order,
+ * no sender may starve, and RNR must not occur. With MRAIL_TEST_RNR=some, the
+ * receive queues are so small that RNR may occur, but it must be rare.
  */
 #include "config.h"
 #include "job.h"
@@ -129,8 +129,8 @@ static int many_job(job_t *job)
     if (job_open(job) != 0) {
         return 1;
     }
-    /* The first message waits for the connection, so all senders start
-     * together. */
+    /* The first message waits for the connection, so all senders begin the
+     * actual test together. */
     failed = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
                               : send_some(job, 0, 1);
     job_barrier(job, 1);

@@ -1,6 +1,7 @@
 /*
- * The completion of a flush writes and fences again while the engine iterates
- * over the flushes of that peer. Each operation completes once.
+ * The completion callback of a flush starts further PUTs and fences while the
+ * engine iterates over the flushes of that peer. Each operation must complete
+ * exactly once.
  */
 #include "config.h"
 #include "job.h"

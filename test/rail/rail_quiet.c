@@ -20,10 +20,10 @@
 #define LIMIT_MS 10.0
 #define LATE_MS 250.0
 #define CONNECTS 5
-#define PROBE_WAKES 5   /* threads to wake; an echo wakes two */
-#define CONNECT_TIMES 3 /* relative to a peer that polls */
+#define PROBE_WAKES 5   /* thread wakeups of a probe; an echo needs two */
+#define CONNECT_TIMES 3 /* times as long as with a peer that polls */
 
-static int echo_fds[2]; /* to the thread that replies */
+static int echo_fds[2]; /* sockets to the thread that replies */
 static int peer_polls;  /* 1 if the peer polls, 0 if it computes */
 static double *took_ms; /* time of the last connection, in shared memory */
 
@@ -169,7 +169,8 @@ static int probe_and_say(job_t *job)
     failed = job_say(ms[10] <= limit,
                      "a peer that computes for 10 s answers probes in 10 ms",
                      "median %.2f ms of %.2f", ms[10], limit);
-    /* Without a wakeup, the socket would be read a second later. */
+    /* If the control thread were not woken, it would read the socket up to a
+     * second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
     return failed | job_say(ms[19] <= limit, "every probe is answered in time",
                             "one took %.2f ms of %.2f", ms[19], limit);

@@ -99,8 +99,8 @@ static int attack(job_t *job)
         return 1;
     }
     mrail_rng_init(&rng, 7);
-    /* A full UD queue drops messages before the victim sees them. Continue
-     * until the victim has checked enough. */
+    /* A full UD queue drops messages before the victim sees them, so the attack
+     * continues until the victim has checked enough. */
     for (unsigned i = 0;
          (i < 10 * FORGED) &&
          (__atomic_load_n(&job->shared->word[1], __ATOMIC_ACQUIRE) < FORGED);

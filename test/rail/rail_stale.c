@@ -1,7 +1,8 @@
 /*
  * Late and unrequested input: messages for an iface whose slot has been taken
- * by another one, and replies to probes that were never sent. The control
- * thread also releases a peer that the progress thread has given up.
+ * by another one, and replies to probes that were never sent. The test also
+ * checks that the control thread releases a peer that the progress thread has
+ * given up.
  */
 #include "config.h"
 #include "job.h"

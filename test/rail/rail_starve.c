@@ -1,7 +1,8 @@
 /*
- * A first lane is requested while further lanes use up the budget. A process
- * that sends to one peer over all its lanes without pause still connects to the
- * others. So does a process whose full peer computes for a long time.
+ * First lanes are needed while further lanes have used up the budget of QPs. A
+ * process that sends to one peer over all its lanes without pause must still be
+ * able to connect to other peers. So must a process whose peer has no QPs left
+ * and computes for a long time.
  */
 #include "config.h"
 #include "job.h"

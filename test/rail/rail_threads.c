@@ -1,7 +1,7 @@
 /*
  * Two ifaces of one process, on two threads, share its lanes, as two UCX
- * contexts do. Every message reaches its own iface, in order, in that iface's
- * own progress call. PUTs and GETs of both ifaces complete.
+ * contexts do. Every message must reach its own iface, in order, in that
+ * iface's own progress call. PUTs and GETs of both ifaces must complete.
  */
 #include "config.h"
 #include "job.h"
@@ -127,7 +127,8 @@ static void *work(void *arg)
     while (w->next < MESSAGES) {
         progress(w);
     }
-    /* The peer's last operations may still need this process. */
+    /* The peer's last operations may need replies from this process, so it
+     * polls until all have finished. */
     __atomic_add_fetch(&w->job->shared->word[0], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&w->job->shared->word[0], __ATOMIC_ACQUIRE) <
            2 * THREADS) {

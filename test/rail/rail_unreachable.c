@@ -1,6 +1,6 @@
 /*
- * All rails go down during a stream of PUTs, while the NICs would retry for
- * minutes. Each operation fails once, after UCX_MRAIL_PEER_TIMEOUT.
+ * All rails go down during a stream of PUTs. The NICs would retry for minutes,
+ * but each operation must fail after UCX_MRAIL_PEER_TIMEOUT, exactly once.
  */
 #include "config.h"
 #include "job.h"
@@ -41,8 +41,8 @@ static int source(job_t *job)
             began = mrail_clock_now();
         }
     } while ((ret == -EAGAIN) || ((ret == -EINPROGRESS) && !job->failed));
-    /* All operations may have completed before the rails went down. In that
-     * case the next one waits and is refused. */
+    /* If all operations had completed before the rails went down, the next one
+     * waits and is then refused. */
     refused = (ret != 0) && (ret != -EAGAIN) && (ret != -EINPROGRESS);
     job_wait(job, &job->completed, posted, 2);
     took = (mrail_clock_now() - began) / MRAIL_NS_PER_MS;
@@ -93,7 +93,7 @@ int main(void)
     int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s and seven retries */
+    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try, with seven retries */
     failed = job_run(2, node, 25, dark_job);
     return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

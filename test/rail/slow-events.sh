@@ -1,7 +1,7 @@
 #!/bin/sh
-# Each asynchronous event is handled only after 20 ms, and peers leave in the
-# meantime, so their lanes end before the event. Several runs are needed to
-# meet an event.
+# Delays the handling of each asynchronous event by 20 ms. Peers leave in the
+# meantime, so their lanes end before their events are handled. A single run
+# seldom has such an event, so several runs are made.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

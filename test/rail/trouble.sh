@@ -11,7 +11,8 @@ rails()
     "$MRAIL_TEST_SOFT" --session "$session" --rails 4 --node 0 -- "$@"
 }
 
-# The shim makes registrations count against the limit, as for an ordinary user.
+# Software rails pin no memory, so a shim makes registrations count against the
+# limit, as for an ordinary user.
 limited()
 {
     rails sh -c "ulimit -l $1; $before_device" \

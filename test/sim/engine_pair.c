@@ -90,7 +90,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     memset(r, 0, offsetof(request_t, data));
     r->qp = qp;
     r->at_ns = fake_now_ns + below(2000000);
-    if (below(50) == 0) { /* the device had to repeat the request */
+    if (below(50) == 0) { /* the device had to retry */
         r->at_ns += (mrail_ns_t)below(70) * MRAIL_NS_PER_MS;
     }
     for (unsigned i = 0; i + 1 < w.num_requests; ++i) {
@@ -273,7 +273,7 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 
         CHECK(there || w.breaks, "no buffer for a message");
         if (!there) {
-            /* A status that stands for a retry. */
+            /* Stands for a retry of the request, which the caller simulates. */
             return IBV_WC_RNR_RETRY_EXC_ERR;
         }
         discard_unseen(from, r->qp);
@@ -404,14 +404,15 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     config.am_credits = 4;
     config.tx_queue_len = 16;
     config.lanes_per_rail = 2;
-    config.peer_timeout_s = 60; /* most messages may be lost */
+    config.peer_timeout_s = 60; /* for runs in which most messages are lost */
     params.arg = side;
     CHECK(mrail_engine_create(&config, &side->engine) == 0, "engine");
     mrail_config_cleanup(&config);
     side->engine->id = 1 + (i ^ (w.seed & 1));
     side->engine->cookie = 0xc00c1e00 + i;
     side->engine->next_base = below(4);
-    side->engine->ctl_seq = below(3) * 100; /* similar on both sides */
+    /* so that both sides use similar numbers */
+    side->engine->ctl_seq = below(3) * 100;
     side->engine->epoch = (uint16_t)below(65536);
     mrail_rng_init(&side->engine->rng, w.seed * 2 + i);
     CHECK(mrail_iface_create(side->engine, &params, &side->iface) == 0,

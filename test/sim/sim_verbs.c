@@ -295,7 +295,7 @@ static void sort_events(void)
         sim_device_t *dev = &verbs_state.devices[event.node];
 
         if (dev->head - dev->tail == MAX_EVENTS) {
-            abort(); /* no device takes these events */
+            abort(); /* nothing reads the events of this device */
         }
         dev->events[dev->head++ % MAX_EVENTS] =
             (sim_event_t){event.type, event.user};

@@ -19,7 +19,7 @@ static const sroce_counters_t *cnt(const net_t *w, int side)
 
 static void test_retry_exceeded(void **state)
 {
-    /* Timeout 10 is 4.194304 ms, for five tries. */
+    /* Timeout 10 is 4.194304 ms. It applies to each of five tries. */
     net_params_t p = {
         .timeout = 10, .retry_cnt = 4, .link = {.delay_ns = 1000}};
     mrail_ns_t start, t = 4194304;
@@ -40,7 +40,8 @@ static void test_retry_exceeded(void **state)
     net_cleanup(&w);
 }
 
-/* A pause of the owner does not use up the retries of its QPs. */
+/* While the owner of a device is paused, no retries of its QPs may be used
+ * up. */
 static void test_late_timers(void **state)
 {
     net_params_t p = {.timeout = 10,
@@ -90,7 +91,7 @@ typedef struct remote_error {
     uint32_t length;
     uint32_t recv_length; /* 0: no receive */
     enum ibv_wc_status status;
-    enum ibv_wc_status recv_status; /* SUCCESS: the receive does not complete */
+    enum ibv_wc_status recv_status; /* SUCCESS: no receive completes */
     enum ibv_event_type event;
 } remote_error_t;
 
@@ -124,7 +125,7 @@ static void check_remote_error(const remote_error_t *e)
         net_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
     }
     assert_int_equal(sroce_qp_state(b->qp[0]), IBV_QPS_ERR);
-    /* An event reports errors that no completion reports. */
+    /* An event must report the error if no completion of this side does. */
     assert_int_equal(net_saw_event(&w, e->event, b) != 0,
                      e->recv_status == IBV_WC_SUCCESS);
     net_run_until_idle(&w);

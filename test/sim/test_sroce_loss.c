@@ -75,7 +75,8 @@ static void test_read_goodput(void **state)
     check_goodput(IBV_WR_RDMA_READ, 10000, 100e6);
 }
 
-/* A lost last packet costs a probe instead of the local ACK timeout. */
+/* If the last packet of a message is lost, a probe must repair that, long
+ * before the local ACK timeout. */
 static void test_probe_saves_the_timeout(void **state)
 {
     net_params_t p = lossy(10000);
@@ -96,7 +97,8 @@ static void test_probe_saves_the_timeout(void **state)
     net_cleanup(&w);
 }
 
-/* One message has many PSNs, which wrap, and packets are lost. */
+/* A message has so many PSNs that they wrap, and some of its packets are
+ * lost. */
 static void test_large_messages(void **state)
 {
     const uint32_t length = 12u << 20;
@@ -141,7 +143,8 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
 static void test_read_lost_early(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
-    const uint32_t length = 400000; /* takes 0.4 s, longer than 8 x 4.2 ms */
+    /* takes 0.4 s, longer than eight timeouts */
+    const uint32_t length = 400000;
     unsigned count = 0;
     net_t w;
 

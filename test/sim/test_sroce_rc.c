@@ -407,7 +407,8 @@ static void test_every_single_loss(void **state)
     }
 }
 
-/* A full batch is sent at once, but the rest may wait. */
+/* The first request and a full batch are sent at once. Other requests may wait
+ * for more. */
 static void test_urgent(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -418,7 +419,7 @@ static void test_urgent(void **state)
     net_init(&w, &p);
     qp = w.side[0].qp[0];
     net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
-    assert_true(sroce_qp_urgent(qp)); /* nothing is in flight */
+    assert_true(sroce_qp_urgent(qp)); /* because nothing is in flight */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      1);
     net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 2, 0, 8, 0);
@@ -427,7 +428,7 @@ static void test_urgent(void **state)
         net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
     }
     assert_true(sroce_qp_urgent(qp));
-    /* The requests leave as one run of equal packets. */
+    /* All 16 requests leave as one run of equal packets. */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      16);
     assert_int_equal(run.seg_bytes * 16, run.length);
@@ -440,7 +441,8 @@ static void test_urgent(void **state)
     net_cleanup(&w);
 }
 
-/* The peer's long READ alternates with requests of this side. */
+/* The responses to the peer's long READ must alternate with requests of this
+ * side. */
 static void test_turns(void **state)
 {
     net_params_t p = {.mtu = IBV_MTU_4096, .link = {.delay_ns = 1000}};
@@ -458,8 +460,8 @@ static void test_turns(void **state)
         responses += (run.scratch[0] >= SROCE_OP_READ_FIRST);
     }
     assert_int_equal(responses, 4);
-    /* The simulation never saw the pulled packets, so they are lost and
-     * repeated. */
+    /* The test pulled packets that the simulation never saw. They count as lost
+     * and are sent again. */
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
     net_run_until_idle(&w);
@@ -495,7 +497,7 @@ static void test_sqd_moves_port(void **state)
     sroce_qp_query(qp, &attr);
     assert_int_equal(attr.sq_draining, 0);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
-    /* New work must wait. */
+    /* In SQD, new work must wait. */
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 8, 0), 0);
     net_run_until_idle(&w);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);

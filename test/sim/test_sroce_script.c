@@ -96,8 +96,8 @@ static void test_down(void **state)
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
     assert_int_equal(event.node, 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
-    /* Packets are lost until the port returns. After that, a timeout repeats
-     * them. */
+    /* Packets are lost until the port returns. The next timeout then sends them
+     * again. */
     assert_true(write_takes(&p, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
     assert_true(sroce_sim_now(p.w.sim) < p.start + 20 * MS);
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
@@ -135,7 +135,7 @@ static void test_blackhole(void **state)
     }
 }
 
-/* With drop_acks, a node acknowledges nothing, but its own requests are
+/* With drop_acks, a node acknowledges nothing, but its own requests are still
  * answered. */
 static void test_drop_acks_still_probes(void **state)
 {
@@ -293,7 +293,7 @@ static void test_error_qp(void **state)
     }
     assert_int_equal(failed[1], 2);
     assert_int_equal(failed[0], 2);
-    /* Work in flight is flushed. */
+    /* Work that is in flight when the QP fails is flushed. */
     play_until(&p, 4990 * US);
     assert_int_equal(net_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED,
                               77, 0, 100, 0),
@@ -305,8 +305,8 @@ static void test_error_qp(void **state)
     play_stop(&p);
 }
 
-/* The N-th packet is still sent, but the next one is not. The same holds for
- * `byte`. */
+/* The trigger takes effect after the N-th packet, so that packet is still sent
+ * and the next one is not. `byte` counts in the same way. */
 static void test_triggers(void **state)
 {
     static const char *const texts[] = {"at packet 3 node 0 blackhole tx",

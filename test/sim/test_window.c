@@ -127,7 +127,7 @@ static void test_size(void **state)
     }
 }
 
-/* Idle time does not count. */
+/* Idle time must not lower the rate. */
 static void test_idle_gap(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -145,8 +145,8 @@ static void test_idle_gap(void **state)
     }
 }
 
-/* If work is in flight but nothing completes, all of the time counts, for W
- * segments. */
+/* If work is in flight but nothing completes, all of the time must count. It
+ * leaves the window after W segments. */
 static void test_stalled_gap(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -168,7 +168,8 @@ static void test_stalled_gap(void **state)
     }
 }
 
-/* Idle time comes first, then stalled time. */
+/* In one gap, idle time comes first and stalled time follows. Only the latter
+ * counts. */
 static void test_mixed_gap(void **state)
 {
     hand_t hand;

@@ -8,7 +8,7 @@ test_stress_SOURCES = test/stress/test_stress.c \
 test_stress_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
 test_stress_LDADD = libmrail-rail.la libsroce-sim.la
 
-# The same transfers on live rails.
+# ... and the same exchanges on live rails.
 check_PROGRAMS += test/stress/stress.rail
 TESTS += test/stress/stress.rail
 test_stress_stress_rail_SOURCES = test/stress/rail_stress.c test/stress/random_script.c \

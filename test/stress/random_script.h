@@ -10,9 +10,10 @@
 #define RANDOM_SCRIPT_MAX 4096 /* bytes of the text */
 
 typedef enum random_script_kind {
-    /* Any fault anywhere, and all is restored in the end. */
+    /* Any fault may occur anywhere, but everything is restored in the end. */
     RANDOM_SCRIPT_PASSES,
-    /* Rails fail permanently, except for one, which is only disturbed. */
+    /* All rails but one fail permanently. The remaining one is only
+     * disturbed. */
     RANDOM_SCRIPT_SURVIVOR,
     RANDOM_SCRIPT_CUT, /* one node is cut off permanently */
     RANDOM_SCRIPT_KINDS

@@ -1,7 +1,7 @@
 /*
  * Exchanges (transfer.h) between two whole engines on simulated rails, in
- * virtual time, under random fault scripts (random_script.h). Nothing is lost,
- * duplicated, changed or late, and nothing hangs.
+ * virtual time, under random fault scripts (random_script.h). No byte may be
+ * lost, duplicated, changed or late, and nothing may hang.
  *
  * MRAIL_TEST_SEED=N replays one exchange. MRAIL_TEST_SEEDS=N and
  * MRAIL_TEST_FIRST=N set the number of seeds and the first one.
@@ -59,7 +59,7 @@ static struct {
     process_t process[2];
 } s;
 
-/* Contains only numbers, which are summed over all workers. */
+/* Only numbers, because the sums over all workers are formed field by field. */
 typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
@@ -256,7 +256,7 @@ static void close_process(process_t *p)
     p->engine = NULL;
 }
 
-/* Schedules the control thread for pending events, which it may handle late. */
+/* Schedules the control thread for pending events. It may handle them late. */
 static void notice(process_t *p)
 {
     mrail_ns_t late_ns =
@@ -366,8 +366,9 @@ static int is_over(const process_t *p)
     return p->state != TRANSFER_RUNS;
 }
 
-/* An address names one rail. If that rail fails at either end before anything
- * has arrived, the other rails remain unknown. */
+/* Returns 1 if at least one side has learned the rails of the other. An address
+ * names only one rail. If that rail fails at either end before anything has
+ * arrived, the others remain unknown. */
 static int have_met(void)
 {
     int met = 0;

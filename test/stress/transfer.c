@@ -20,7 +20,7 @@
 
 /* Areas of a side's memory. Guard bytes precede each of them. */
 enum {
-    SOURCE,  /* data of this side's PUTs, used once */
+    SOURCE,  /* data of this side's PUTs; no byte is used twice */
     TARGET,  /* target of the peer's PUTs */
     FETCHED, /* results of this side's GETs */
     STORE,   /* source of the peer's GETs */
@@ -50,7 +50,7 @@ typedef struct op {
     unsigned begun;
     unsigned completed;
     int failed;
-    int reported; /* the other end has been told to check its bytes */
+    int reported; /* 1 if the other end was told to check the bytes */
 } op_t;
 
 typedef enum message_kind {
@@ -85,8 +85,8 @@ struct transfer {
     unsigned under_way;
     uint16_t report[MAX_OPS]; /* PUTs to report */
     unsigned num_report, next_report;
-    /* Messages received from the peer. Identifies the operation of the next
-     * one. */
+    /* Number of data messages received from the peer. It tells which operation
+     * the next one belongs to. */
     unsigned data_got;
     uint32_t sent;
     uint32_t received;

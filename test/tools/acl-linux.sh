@@ -1,8 +1,8 @@
 #!/bin/sh
 # Puts the Linux rules of `mrail acl` in force on a leaf in a network
 # namespace, with two hosts and a spine. Datagrams from chosen source ports
-# take the uplinks of their segments. Also checks a failed uplink, DSCP, undo,
-# and a script that fails halfway.
+# must take the uplinks of their segments. Also checks a failed uplink, DSCP,
+# undo, and a script that fails halfway.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -101,7 +101,7 @@ set_up()
     spine=$holder
     ip link set lo up
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # Hash over ports, as the ECMP of a switch does.
+    # Let the hash include the ports, as the ECMP of a switch does.
     echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy
     host h1 "$host1" 10.10.1
     host h2 "$host2" 10.10.2

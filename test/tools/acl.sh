@@ -70,7 +70,7 @@ else
     skip 'sonic: the rules are JSON' 'python3 is not installed'
 fi
 
-# As in the paper: ports 51 to 54 to one spine, and 59 to 62 to the other.
+# As in the paper, ports 51 to 54 lead to one spine, and 59 to 62 to the other.
 makes paper --dialect ios --uplinks 8 --as-printed \
     --next-hops 100.98.0.10+4x4,100.98.0.42+4x4
 is 'the paper: the first list' '  10 permit udp any range 49152 51199 any eq 4791' \

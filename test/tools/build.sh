@@ -1,12 +1,13 @@
 #!/bin/sh
-# Checks contrib/lib.sh. The tree is configured again if a package that
-# configure looks for has been installed since, and not otherwise.
+# Checks contrib/lib.sh. The tree must be configured again if, and only if, a
+# package that configure looks for has been installed since the last time.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL MRAIL_HOLDS_TREE
 
-# A tree whose configure counts its runs, and which installs only a command.
+# A stand-in for the tree. Its configure counts how often it runs, and its make
+# install installs only a command.
 tree=$tmp/tree
 mkdir -p "$tree/src" "$tree/test" "$tree/m4" "$tree/docs" "$tmp/bin"
 cp -r "$top/contrib" "$tree/contrib"
@@ -71,7 +72,7 @@ builds 'a package was updated' 3
 installed 'libcmocka-dev 1.1.7'
 builds 'a package was removed' 4
 
-# Libraries that contrib/setup installs are taken into account.
+# Libraries that contrib/setup installs must also cause a new configure.
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=

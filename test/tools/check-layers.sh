@@ -1,6 +1,6 @@
 #!/bin/sh
-# This tree follows the layering rules, and contrib/check-layers finds every kind of
-# violation.
+# This tree must follow the layering rules, and contrib/check-layers must find
+# every kind of violation.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

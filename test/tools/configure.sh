@@ -1,17 +1,17 @@
 #!/bin/sh
-# configure accepts a UCX that was configured for release, and refuses a UCX
-# without sources. Its summary lists the parts. make -j runs timing tests
-# alone.
+# configure must accept a UCX that was configured for release, and refuse a UCX
+# without sources. Its summary must list the parts. make -j must run timing
+# tests alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091,SC2153
 . ./test/ucx/env.sh
-# The make that runs here is not part of the make that runs the tests.
+# The make that runs here is independent of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures DIRECTORY ARGUMENT...: the cache keeps results that do not depend
-# on UCX.
+# configures DIRECTORY ARGUMENT...: runs configure. The cache keeps results
+# that do not depend on UCX.
 configures()
 {
     folder=$tmp/$1
@@ -72,7 +72,7 @@ succeeded 'configure --quiet prints no summary'
 
 # ---- make -j ----
 
-# Takes the place of a test. Fails if another one runs at the same time.
+# Stands in for a test. It fails if another one runs at the same time.
 cat >"$tmp/alone" <<'END'
 #!/bin/sh
 mkdir "$0.lock" || exit 99
@@ -114,7 +114,8 @@ END
     chmod +x "$tmp/ucx/bin/ucx_info"
 }
 
-# with_fake_ucx COMMAND DIRECTORY: configure finds the fake and the real libraries.
+# with_fake_ucx COMMAND DIRECTORY: runs configure so that it finds the fake
+# ucx_info and the real libraries.
 if [ -n "$UCX_LIBDIR" ]; then
     mkdir -p "$tmp/ucx"
     ln -s "$UCX_LIBDIR" "$tmp/ucx/lib"
@@ -146,7 +147,8 @@ END
         >"$tmp/out" 2>&1
 }
 
-# A release prints only the macros that are defined, and this one is not.
+# A release build prints only the macros that are defined, and this one is not
+# defined.
 fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
 with_fake_ucx configures release && true
 succeeded 'configure with a UCX for release'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every tracked file is in the tarball (make dist), except those that only a
-# checkout needs. contrib/check runs this test if the tree is a checkout.
+# Every tracked file must be in the tarball (make dist), except those that only
+# a checkout needs. contrib/check runs this test if the tree is a checkout.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

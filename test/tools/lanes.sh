@@ -26,8 +26,8 @@ refused()
     is "$name: no output" 0 "$(wc -c <"$tmp/out")"
 }
 
-# With two nodes and one lane each, 1 of 2 paths has both with probability 1/2,
-# so 3/2.
+# With one lane on each of two nodes, and two paths, both lanes take the same
+# path with probability 1/2. The mean of the fullest path is therefore 3/2.
 lanes 'two nodes' 0 --nodes 2 --slowdown 1
 expect 'the exact value of two nodes' "$tmp/out" '^ +1 +1\.000 +1\.500 +-$'
 expect 'one lane is enough for twice the time' "$tmp/out" \

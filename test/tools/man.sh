@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks the manual pages. Each verb and file format has one, with the usual
-# sections. References, the options in examples, JSON members, variables, and
-# the words of the parsers agree with the programs. The parsers accept the
-# samples.
+# Checks the manual pages. Each verb and file format must have one, with the
+# usual sections. References, options in examples, JSON members, variables, and
+# the words of the parsers must agree with the programs. The parsers must
+# accept the samples.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -151,8 +151,8 @@ takes_demand()
     "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
 }
 
-# A session of its own: the injector of the previous one may still be clearing its
-# faults.
+# Each sample gets a session of its own, because the injector of the previous
+# one may still be clearing its faults.
 takes_script()
 {
     timeout 30 "$build/mrail-soft" --session "test-man-$$-${1##*/}" --nodes 2 --rails 4 \
@@ -286,7 +286,7 @@ names_of_source()
 "$build/mrail-plan" --topo "$tmp/topology" --pattern hotspot --pieces --json |
     names_of_output >"$tmp/names"
 members mrail-plan.1 40
-# The page has examples only of the counters.
+# The page shows JSON only for the counters.
 {
     names_of_source "$src/src/tools/acl_show.c"
     "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.9.0.1+2 \

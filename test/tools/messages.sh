@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/troubleshooting.md quotes only messages that the sources contain, and
-# contrib/check-messages finds a message that they do not contain.
+# docs/troubleshooting.md must quote only messages that the sources contain,
+# and contrib/check-messages must find one that they do not contain.
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
 # shellcheck source=test/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The --help text, the manual page and the completions of each verb name the
-# same options. An invalid option or value is refused with status 2.
+# The --help text, the manual page and the completions of each verb must name
+# the same options. An invalid option or value must be refused with status 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -127,8 +127,8 @@ refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \
     top --interval 2h
 refused 'a word that nobody takes' "unknown argument 'word'" top word
 
-# Completions ask the verbs themselves. The `mrail` of a build tree would ask
-# the installed ones.
+# The completions ask the verbs for their options. In a build tree, `mrail`
+# would ask the installed verbs instead.
 cat >"$tmp/mrail" <<END
 #!/bin/sh
 case \$1 in

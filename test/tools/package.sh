@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks the Debian package. It can be built, unpacks into its own root,
-# contains everything that a user needs, and leaves nothing behind. Part of
-# contrib/check --full.
+# Checks the Debian package. It must build, unpack into its own root, contain
+# everything that a user needs, and leave nothing behind. Part of contrib/check
+# --full.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -186,8 +186,8 @@ fi
 
 plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
-# 16 rail ends without the 2 dead ones, 8 + 8 links of ranks, all twice, and
-# the legend.
+# 14 rail ends (16 without the 2 dead ones), 8 + 8 links of ranks, all twice,
+# and the legend.
 checked 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
 plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
@@ -198,7 +198,8 @@ plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 checked 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
-# Many ranks share a cell. Each title has the loads of the link that it names.
+# If many ranks share a cell, each title must have the loads of the link that
+# it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
     >"$tmp/shared"
 plans 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \

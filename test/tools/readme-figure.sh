@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/images/results.svg is what contrib/figures.py draws from the recorded
-# data. Wrong or missing data does not result in a drawing.
+# docs/images/results.svg must be what contrib/figures.py draws from the
+# recorded data. Wrong or missing data must not produce a drawing.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -42,7 +42,7 @@ refuses 'a transport without runs' 's/"mrail, 4 rails"/"another"/'
 refuses 'failover data without a pause' 's/: longest pause//' --failover \
     failover.json 'the failover data has no pause'
 
-# The list that contrib/bench writes may take the place of recorded data.
+# The list that contrib/bench writes can be used instead of recorded data.
 python3 - "$data/failover.json" >"$tmp/list.json" <<'END'
 import json, sys
 with open(sys.argv[1], encoding='utf-8') as file:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the counts of contrib/check. A crash, a failed set-up, a lost log or a
-# bad exit status never counts as passed, and a skip counts as a skip.
+# bad exit status must never count as passed, and a skip must count as a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

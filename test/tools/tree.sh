@@ -1,7 +1,7 @@
 #!/bin/sh
-# Only one script of contrib/ at a time works in the build/ of a tree. A tree
-# with a path in which the autotools cannot build is refused before anything
-# starts.
+# Only one script of contrib/ at a time may work in the build/ of a tree. If
+# the path of a tree is one in which the autotools cannot build, it must be
+# refused before anything starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -79,8 +79,8 @@ holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
 succeeded 'a script works after the previous one was killed'
 
-# Processes that a killed script started may still write, so they hold the
-# lock.
+# The processes that a killed script has started may still write, so they must
+# keep the lock.
 cat >"$tree/contrib/parent" <<'END'
 #!/bin/sh
 set -eu

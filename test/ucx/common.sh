@@ -27,7 +27,7 @@ complaints()
         grep -vF -f "$tmp/stock-complaints"
 }
 
-# expect_quiet NAME LOG: UCX must not complain.
+# expect_quiet NAME LOG: checks that UCX reports neither errors nor warnings.
 expect_quiet()
 {
     if complaints "$2" >"$tmp/complaints"; then

@@ -71,8 +71,9 @@ rendezvous()
         awk '{ print ($2 == "K") ? $1 * 1024 : $1 }'
 }
 
-# Four rails together are faster than a copy in memory, but slower if many
-# processes share them.
+# Four rails together are faster than a copy in memory if one process uses
+# them, but slower if many processes share them. UCX must start rendezvous at
+# about the same size in either case.
 for processes in 1 8 32; do
     from=$(rendezvous $processes)
     name="processes of a node: $processes"
@@ -104,7 +105,8 @@ UCX_TLS=tcp,self UCX_NET_DEVICES=lo info "$tmp/net3" -d -t mrail
 expect_none 'UCX_NET_DEVICES causes no message unless mrail is requested' \
     "$tmp/net3" 'leaves its'
 
-# Without software rails, this machine may have no RDMA port at all.
+# Without software rails, this test needs a machine that has no RDMA port at
+# all.
 if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
     skip 'no rails' 'this machine has RDMA devices'
 else

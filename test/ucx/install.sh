@@ -1,11 +1,11 @@
 #!/bin/sh
-# make install: the directories of all files, the printed commands, pkg-config.
-# make uninstall removes every file.
+# make install: checks the directories of all files, the printed commands, and
+# pkg-config. make uninstall must remove every file.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 dest=$tmp/dest
-# This make is not part of the make that runs the tests.
+# The make that runs here is independent of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 make -C "$build" install DESTDIR="$dest" >"$tmp/install" 2>&1 ||
     bail_out "make install with DESTDIR: $(tail -n 1 "$tmp/install")"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The ways to load the transport into a process, and the reasons not to load it.
+# Tests the ways to load the transport into a process, and the conditions under
+# which it is not loaded.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
@@ -110,8 +111,8 @@ expect_count 'UCX_NET_DEVICES: reported once per node' "$tmp/log" \
 seconds=40
 job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
-# The rails go down when the job uses them. Its packets show that, because a
-# busy machine may be slow to start a job.
+# The rails must not go down before the job uses them. A busy machine may be
+# slow to start a job, so the number of its packets shows when that is.
 is_under_way()
 {
     "$soft" status --session "$session-mpi" --json 2>&1 |

@@ -7,15 +7,15 @@
 port=$((10000 + $$ % 20000)) # the kernel itself assigns ports from 32768 on
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
-# A ucx_perftest that was built with MPI (Debian 13) would take itself for a
-# job of one rank.
+# A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
+# job of one rank, so it is told to work without MPI.
 no_mpi=
 if "$ucx_perftest" -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>'; then
     no_mpi=yes
 fi
 export OMPI_MCA_pml=ob1
 
-# side NODE LOG ARGS...
+# side NODE LOG ARGS...: runs one end of ucx_perftest on the node.
 side()
 {
     node_=$1 log_=$2
@@ -66,7 +66,7 @@ uct()
     pair "$name_" -d mrail:1 -x mrail "$@"
 }
 
-# refused TEST...: UCT operations that mrail does not have must be refused.
+# refused TEST...: checks that UCT refuses operations that mrail does not have.
 refused()
 {
     for test in "$@"; do
@@ -123,7 +123,7 @@ pair 'stream, data as it arrives' -t stream_bw -r recv_data -s 4096 -n 500
 pair 'error handling' -t tag_bw -e -s 65536 -n 300
 pair 'sleeping: tag latency' -t tag_lat -E sleep -s 8 -n 300
 pair 'sleeping: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
-# "put" is left out, because its target sleeps forever, with every transport.
+# "put" is left out: with every transport, its target sleeps for ever.
 for layout in short shortiov bcopy zcopy; do
     uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300
     uct "UCT AM bandwidth, $layout" -t am_bw -D $layout -s 128 -n 1000
@@ -135,7 +135,7 @@ done
 uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
 uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
 refused add_lat add_mr fadd swap cswap
-# The option of UCX 1.13, then that of later versions.
+# UCX 1.13 has one option for this, and later versions have another.
 UCX_WARN_UNUSED_ENV_VARS=n UCX_MRAIL_RCACHE=n
 export UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE
 pair 'registered at each use: UCX_MRAIL_RCACHE=n' -t tag_bw -s 1048576 -n 50

@@ -1,5 +1,5 @@
 #!/bin/sh
-# UCX's wakeup mode, and several UCX contexts in one process.
+# Tests UCX's wakeup mode, and several UCX contexts in one process.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 

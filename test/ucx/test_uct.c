@@ -132,7 +132,8 @@ static void test_attributes(void **state)
     assert_true(side.md_attr.rkey_packed_size > 0);
 }
 
-/* UCP's address version 1 has six and five bits for these lengths. */
+/* UCP's address version 1 has six bits for the length of an iface address, and
+ * five for that of a device address. */
 static void test_addresses_fit(void **state)
 {
     print_message("interface address %zu bytes, device address %zu bytes\n",
@@ -197,7 +198,8 @@ static int tear_down(void **state)
     return ret;
 }
 
-/* Nobody checks the messages of these peers. */
+/* Sends a message without counting it, because these peers are never asked what
+ * has arrived. */
 static void send_uncounted(void)
 {
     ucs_status_t status;
@@ -206,8 +208,8 @@ static void send_uncounted(void)
     assert_int_equal(status, UCS_OK);
 }
 
-/* A stopped process acknowledges nothing. A forced close does not wait for
- * it. The next test gets another peer. */
+/* A stopped process acknowledges nothing. A forced close must not wait for it.
+ * The next test gets a new peer. */
 static void test_cancel_with_stopped_peer(void **state)
 {
     ucs_status_t status;

@@ -139,8 +139,8 @@ static size_t pack_nothing(void *dest, void *arg)
     return 0;
 }
 
-/* Lengths and ids beyond the capabilities are refused as in other transports, and
- * nothing is written. */
+/* Lengths and ids beyond the capabilities must be refused, as in other
+ * transports, and nothing may be written. */
 void test_bad_parameters(void **state)
 {
     static uint8_t buffer[1 << 17];
@@ -193,12 +193,12 @@ void test_bad_parameters(void **state)
 
 void test_bad_parameters(void **state)
 {
-    skip(); /* nor do UCX's own transports check them */
+    skip(); /* without UCX's parameter checks, no transport checks them */
 }
 
 #endif
 
-/* Separate blocks, and empty ones, become one remote range. */
+/* The blocks of an iov, some of them empty, are stored as one remote range. */
 void test_iov_with_stride(void **state)
 {
     enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 3 };
@@ -303,7 +303,7 @@ void test_iface_flush(void **state)
     RETRY(status, uct_iface_flush(side.iface, 0, &done.super));
     finish(status, &done);
     assert_int_equal(ask(SIDE_OP_CHECK, 77, 0, SIZE), 1);
-    /* Without a completion, repeat until the flush is done. */
+    /* A flush without a completion is repeated until it is done. */
     PROGRESS_UNTIL(uct_iface_flush(side.iface, 0, NULL) == UCS_OK);
     PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
     uct_md_mem_dereg(side.md, memh);

@@ -36,7 +36,8 @@ static int num_failed;
 static port_t ports[NUM_CONTEXTS];
 static unsigned num_sleeps;
 
-/* The parent reports the results of both processes. */
+/* Prints a failure in either process, but a success only in the parent, so that
+ * each test has one result. */
 static void result(const char *name, int ok, const char *format, ...)
 {
     va_list list;
@@ -164,7 +165,7 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
     return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
 }
 
-/* Both processes wait for each other here, asleep. */
+/* A barrier of both processes, which sleep while they wait. */
 static void meet(port_t *port)
 {
     char in, out = 1;
@@ -267,8 +268,8 @@ static void fall_asleep(port_t *port)
     } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
 }
 
-/* The first context polls, and so also receives the messages of the second
- * one. */
+/* The two contexts share lanes. If the first one polls, it also receives the
+ * messages of the second one, which must still be woken. */
 static void test_taken_by_other(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};

@@ -25,15 +25,15 @@ uct ', no registration cache' 4 'test_*re*ed'
 unset UCX_MRAIL_RCACHE
 uct '' 1
 
-# The send queue must run out before the credits do.
+# The send queue is so short that it is full before the credits are used up.
 UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_QUEUE_LEN=16
 export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 uct ', a short send queue' 2 'test_am_in_order'
 uct ', a short send queue' 2 'test_pending*'
 unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 
-# Packets of one NIC are delayed. Packets of another NIC must not overtake them
-# across a fence.
+# Delays the packets of one NIC. Packets of the other NICs must not overtake
+# them across a fence.
 # shellcheck disable=SC2016 # expanded by the inner shell
 run_program '4 rails, one late: ' on_rails 2 4 0 sh -c '
     "$0" ctl --session "$1" --rail 2 delay=300 &&

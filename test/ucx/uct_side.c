@@ -86,8 +86,9 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
-    /* LD_PRELOAD would load the library into every helper process as well, and
-     * those are not built with the sanitizers that it may need. */
+    /* Loads the library here instead of with LD_PRELOAD. The latter would load
+     * it into every helper process as well, without the sanitizer runtime that
+     * it may need. */
     if (getenv("MRAIL_UCT_PATH") != NULL &&
         dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
         fprintf(stderr, "%s\n", dlerror());

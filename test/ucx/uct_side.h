@@ -14,10 +14,11 @@
 #define SIDE_RKEY_MAX 1024
 #define SIDE_ADDR_MAX 256
 
-/* The message has a sequence number, followed by a pattern with that seed. */
+/* AM id of a message with a sequence number, followed by the pattern with that
+ * number as seed. */
 #define SIDE_AM_SEQ 1
-/* The message is a side_check_t, which asks whether the pattern is in the
- * receiver's buffer. */
+/* AM id of a side_check_t, which asks whether the pattern is in the receiver's
+ * buffer. */
 #define SIDE_AM_CHECK 2
 
 typedef struct side {

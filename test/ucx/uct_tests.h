@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* UCP had no registration cache at first, so the md needed one. */
+/* Older versions of UCP have no registration cache, so the md needs one. */
 #define UCT_HAS_MD_RCACHE                                                      \
     (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
 

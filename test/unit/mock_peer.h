@@ -1,7 +1,7 @@
 /*
- * An engine on fake verbs, and peers whose messages the test writes step by
- * step. The fake device catches control messages and data headers of the
- * engine.
+ * An engine on fake verbs, with peers whose messages the test sends one by one.
+ * The fake device records the control messages and data headers that the engine
+ * sends.
  */
 #ifndef MRAIL_TEST_MOCK_PEER_H
 #define MRAIL_TEST_MOCK_PEER_H
@@ -15,7 +15,7 @@
 
 #define COMPLETIONS_MAX 256
 
-/* Completed operations and flushes, in order. */
+/* Status of each completed operation and flush, in the order of completion. */
 typedef struct completions {
     int status[COMPLETIONS_MAX];
     unsigned count;
@@ -34,8 +34,10 @@ typedef struct sent {
 extern mrail_engine_t *engine;
 extern mrail_iface_t *ifaces[2];
 extern sent_t sent;
-extern void (*in_callback)(void);   /* called once, by the next message */
-extern void (*in_completion)(void); /* called once, by the next completion */
+/* called once, when the next message is delivered */
+extern void (*in_callback)(void);
+/* called once, when the next operation completes */
+extern void (*in_completion)(void);
 extern completions_t completions;
 
 void start(unsigned max_qps);
@@ -45,8 +47,9 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned peer_index);
 void say(unsigned peer_index, mrail_ctl_msg_t *msg);
-/* Sends over a given pair of rails. The other function skips the timers that
- * are due afterwards. */
+/* The peer sends the message on the rail of this number, and the engine
+ * receives it on the same one. say_on() then runs the timers that are due,
+ * whereas hear() does not. */
 void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void say_hello(unsigned peer_index);
@@ -56,30 +59,32 @@ void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason);
 /* Delivers a message of the peer on the lane of a slot, for an iface. */
 void message(unsigned peer_index, unsigned slot, unsigned iface);
 
-/* The last message of that type. NULL: none. */
+/* Returns the last message of this type that the engine sent, or NULL. */
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
 unsigned count_sent(mrail_ctl_type_t type);
 
-/* Requests `count` lanes to a known peer, and an endpoint there until the test
- * ends. */
+/* want() requests `count` lanes to a known peer. ep_to() creates an endpoint to
+ * the peer, which teardown() destroys. */
 void want(unsigned peer_index, unsigned count);
 mrail_ep_t *ep_to(unsigned peer_index);
 void ep_close(mrail_ep_t *ep);
-/* The same, but the test destroys it. */
+/* As ep_to(), but the test must destroy the endpoint. */
 mrail_ep_t *own_ep_to(unsigned peer_index);
-/* An endpoint with an address that names only `named` of the peer's rails. */
+/* As ep_to(), with an address that names only the first `named` rails of the
+ * peer. */
 mrail_ep_t *ep_to_rails(unsigned peer_index, unsigned named);
 
 /* Connects the first `count` lanes to a peer. */
 void connect_lanes(unsigned peer_index, unsigned count);
-/* The first `count` lanes of the peer fail and are drained at this end. Then
- * the peer reports what arrived on a lane, and its slot is free. */
+/* Fails the first `count` lanes of the peer and drains them at this end.
+ * confirm_broken() then makes the peer report how many messages arrived on the
+ * lane, which frees the slot. */
 void break_lanes(unsigned peer_index, unsigned count);
 void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived);
-/* The peer confirms all EVICTs. */
+/* The peer confirms every EVICT that the engine has sent. */
 void confirm_all(unsigned peer_index);
-/* Slot 1 is drained at this end and the peer has an EVICT. Returns its sequence
- * number. */
+/* Starts the eviction of the lane in slot 1, up to the EVICT message that the
+ * engine sends to the peer. Returns the sequence number of that message. */
 uint32_t let_go(unsigned peer_index);
 
 #endif

@@ -120,7 +120,7 @@ mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least)
     mrail_plan_summary_t s = summary_of(plan);
 
     assert_true(s.congestion_bound <= least * (1 + 1e-9));
-    /* Pieces are whole bytes. */
+    /* 1e-6 allows for pieces rounded to whole bytes. */
     assert_true(s.congestion >= least * (1 - 1e-6));
     assert_true(s.congestion <= least * (1 + GAP) * (1 + 1e-6));
     return s;

@@ -91,7 +91,8 @@ static void test_paper_as_printed(void **state)
     acl.as_printed = 1;
     text = acl_test_text(&acl, MRAIL_ACL_IOS);
     assert_string_equal(text, printed);
-    /* A switch would read this form differently, and the check says so. */
+    /* A switch would misread the printed form, because of the blank in the
+     * names of its access lists. The check must report that. */
     check = acl_test_check(MRAIL_ACL_IOS, text, 8, 1);
     assert_int_equal(check.ret, -ERANGE);
     assert_int_equal(check.report.num_unmapped, 8);
@@ -148,7 +149,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     assert_int_equal(check.report.num_rules,
                      acl->num_uplinks * acl->leaf_uplinks);
     assert_int_equal(check.report.num_targets, acl->num_uplinks);
-    /* With 0, the check takes the number of next hops, so the result is the
+    /* With 0, the check counts the next hops itself, so the result is the
      * same. */
     assert_int_equal(acl_test_check(dialect, text, 0, acl->leaf_uplinks).ret,
                      0);
@@ -203,7 +204,8 @@ static void test_three_tiers(void **state)
     }
 }
 
-/* The port of a lane is in the range of its uplinks, in both tiers. */
+/* In both tiers, the source port of a lane must be in the range of the uplink
+ * that the lane is meant to use. */
 static void test_ranges_have_the_lanes(void **state)
 {
     (void)state;
@@ -226,8 +228,8 @@ static void test_ranges_have_the_lanes(void **state)
     }
 }
 
-/* The rule set is for a fabric whose segments differ from those of the
- * lanes. */
+/* The rules divide the ports into other segments than the lanes do, because
+ * they were written for a fabric with other uplinks. */
 static void test_other_uplinks(void **state)
 {
     mrail_acl_t acl = acl_test_options(6);
@@ -288,8 +290,8 @@ static void test_failure_modes(void **state)
         acl.failure = MRAIL_ACL_DROP;
         with = acl_test_text(&acl, (mrail_acl_dialect_t)d);
         if (d == MRAIL_ACL_SONIC) {
-            /* SONiC cannot fall through. The text says so where JSON permits
-             * it. */
+            /* SONiC cannot fall through. The text of that mode must say so,
+             * unless it may contain nothing but JSON. */
             acl_test_has(without, "SONiC keeps the rule");
             acl_test_lacks(with, "SONiC keeps the rule");
         } else {
@@ -336,7 +338,7 @@ static void test_ports_and_prefixes(void **state)
     }
 }
 
-/* Undo names everything that the rules have made. */
+/* The undo text must remove everything that the rules create. */
 static void test_undo(void **state)
 {
     static const char *const local[] = {"10.0.8.0/22"};

@@ -63,8 +63,8 @@ static const char *const shorter[] = {
     [MRAIL_ACL_NVUE] = "source-port 57344-61429",
     [MRAIL_ACL_LINUX] = "sport 57344-61429",
 };
-/* The line without which the third segment has no uplink. In SONiC, that line
- * also contains the ports. */
+/* The third segment has no uplink without this line. For SONiC there is none,
+ * because one line has both the ports and the uplink. */
 static const char *const way[] = {
     [MRAIL_ACL_IOS] = "set ip next-hop 10.9.2.1",
     [MRAIL_ACL_EOS] = "set nexthop 10.9.2.1",
@@ -305,7 +305,6 @@ static void test_hand_written_nvue(void **state)
              "nv config apply\n");
 }
 
-/* Marks, and rules that match the ports themselves. */
 /* The output of a router's commands. */
 static void test_listed_linux(void **state)
 {
@@ -334,6 +333,7 @@ static void test_listed_linux(void **state)
              "local 10.20.1.1 dev up1 table local proto kernel\n");
 }
 
+/* Marks, and rules that match the ports themselves. */
 static void test_hand_written_linux(void **state)
 {
     (void)state;
@@ -526,8 +526,9 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once. The check reports it and leaks nothing. 80
- * uplinks make each array grow a second time. NVUE has marks for only 32. */
+/* Every allocation fails once. The check must report that and leak nothing. 80
+ * uplinks make each array grow a second time, but NVUE has marks for only 32,
+ * so it gets 30. */
 static void test_every_allocation(void **state)
 {
     (void)state;
@@ -552,8 +553,8 @@ static void test_every_allocation(void **state)
             }
         }
         assert_int_equal(ret, 0);
-        /* The copy, matches, owners and targets, and the arrows except in
-         * SONiC. */
+        /* At least one allocation each for the copy of the text, the matches,
+         * the owners and the targets, and for the arrows except in SONiC. */
         assert_true(n - 1 > ((d == MRAIL_ACL_SONIC) ? 5u : 6u));
         fclose(stream);
         free(text);

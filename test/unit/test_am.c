@@ -34,8 +34,8 @@ static void put(mrail_ep_t *ep, mrail_mem_t *mem, const mrail_rkey_t *rkey)
 
 /* ---- fence ---- */
 
-/* Messages may follow the PUTs on their only lane, but not on a path that is in
- * doubt. */
+/* During a fence, messages may follow the PUTs on the only lane that has any,
+ * but not if that lane's path is suspect. */
 static void test_fence_on_a_suspect_path(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
@@ -60,7 +60,8 @@ static void test_fence_on_a_suspect_path(void **state)
     mrail_path_event(peer_of(0), peer_of(0)->ordered_lane->slot,
                      MRAIL_HEALTH_PROGRESS, fake_now_ns);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
-    /* In doubt until the fence ends: the other lane takes the message. */
+    /* If the path is still suspect when the fence ends, the other lane takes
+     * the message. */
     mrail_path_event(peer_of(0), peer_of(0)->ordered_lane->slot,
                      MRAIL_HEALTH_STALLED, fake_now_ns);
     progress();
@@ -72,8 +73,9 @@ static void test_fence_on_a_suspect_path(void **state)
 
 /* ---- eviction ---- */
 
-/* Slot 0 is down, and the first of the other lanes must go for a first lane of
- * another peer: small messages take the other one. */
+/* Slot 0 is down, and the first of the remaining lanes is being evicted for
+ * another peer's first lane. Small messages must therefore take the last
+ * one. */
 static void test_first_lane_leaves(void **state)
 {
     mrail_ctl_msg_t hello;

@@ -1,7 +1,7 @@
 /*
- * Lanes end while other peers keep the completion queues full. A queue that is
- * never seen empty must not delay the end for ever, and no completion of the
- * lane may be lost.
+ * Lanes are closed while other peers keep the completion queues full. The queue
+ * is then never seen empty, but that must not delay the close for ever, and no
+ * completion of the lane may be lost.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -18,9 +18,11 @@
 
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 static int busy;
-static unsigned num_before[2]; /* completions of others in front of our own */
+/* completions of other QPs ahead of the lane's */
+static unsigned num_before[2];
 
-/* Adds completions of QPs that are gone, which are ignored. */
+/* Fills the queue with completions of QPs that no longer exist, which the
+ * engine ignores. */
 static int poll_busy(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     unsigned rail = (cq == engine->rails[1].cq);
@@ -75,7 +77,8 @@ static void test_failed_lane_is_closed(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
 }
 
-/* A message of the lane arrived before. It counts in the answer to the peer. */
+/* The message arrived before the lane failed, so the answer to the peer must
+ * count it. */
 static void test_failed_lane_takes_all_messages(void **state)
 {
     mrail_failover_request(peer_of(0)->lanes[0], "test");
@@ -111,7 +114,8 @@ static void test_departed_peer_ends(void **state)
     assert_int_equal(engine->num_qps, 0);
 }
 
-/* A rail without lanes to the peer does not matter. */
+/* The peer has no lane on the other rail. Completions there must not delay its
+ * end, although that queue is never empty. */
 static void test_departed_peer_with_one_rail(void **state)
 {
     (void)ep_to(1);
@@ -133,7 +137,8 @@ static void test_evicted_lane_is_reaped(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* The peer used the lane until it confirmed. */
+/* The peer may send on the lane until it confirms the eviction, so this message
+ * must still be delivered. */
 static void test_evicted_lane_delivers(void **state)
 {
     uint32_t seq = let_go(0);

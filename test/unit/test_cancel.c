@@ -1,7 +1,7 @@
 /*
- * A cancelled endpoint: its operations and flushes end with -ECANCELED, those
- * of other endpoints of the peer do not. Memory that a device may access stays
- * with its operation.
+ * Cancels an endpoint. Its operations and flushes must end with -ECANCELED, but
+ * those of other endpoints to the same peer must not. An operation does not end
+ * while a device may still access its memory.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -97,7 +97,7 @@ static int cancel(void *comp)
     return mrail_ep_flush(ep, comp);
 }
 
-/* Nothing completes at the device. */
+/* Runs the engine while the device completes nothing. */
 static void progress_engine(void)
 {
     mrail_iface_progress(ifaces[0]);
@@ -112,14 +112,16 @@ static void assert_completions(unsigned count, const int *status)
     }
 }
 
-/* The peer does not acknowledge the message, so no flush would end. */
+/* The peer does not acknowledge the message, so without the cancellation the
+ * flush would not end. */
 static void test_flush_ends(void **state)
 {
     send_message(ep);
     flush(ep);
     flush(other);
     assert_int_equal(cancel(&completions), -EINPROGRESS);
-    assert_int_equal(completions.count, 0); /* not inside the call */
+    /* the callback does not run inside the call */
+    assert_int_equal(completions.count, 0);
     progress_engine();
     assert_completions(2, (int[]){-ECANCELED, 0});
     assert_int_equal(cancel(NULL), 0);
@@ -155,8 +157,9 @@ static void test_memory_at_the_device(void **state)
     assert_int_equal(cancel(NULL), 0);
 }
 
-/* The window of the lane is full. The rest of the first operation and all of
- * the second one never reach the device. */
+/* The lane's window is full, so the rest of the first operation and all of
+ * the second one have not reached the device. After the cancellation they
+ * never do. */
 static void test_unposted_work_ends(void **state)
 {
     unsigned pending;
@@ -188,8 +191,8 @@ static void reconnect(void)
     progress();
 }
 
-/* The lane has failed. Its device has returned the requests, and the peer does
- * not answer. */
+/* The lane has failed and its device has returned the requests, but the peer
+ * has not said what arrived. */
 static void test_lost_work_ends(void **state)
 {
     put(ep, SMALL);
@@ -220,7 +223,8 @@ static void test_returned_work_ends(void **state)
     assert_int_equal(engine->counters.rma_replayed, 0);
 }
 
-/* A lost device returns nothing. Without its QPs it accesses nothing. */
+/* A lost device does not return its requests. The operation ends once the QPs
+ * are destroyed, because the device can then no longer access the memory. */
 static void test_lost_device(void **state)
 {
     put(ep, SMALL);
@@ -235,7 +239,8 @@ static void test_lost_device(void **state)
     assert_completions(1, (int[]){-ECANCELED});
 }
 
-/* The engine owns the memory of buffered forms. */
+/* A buffered PUT has already completed for the caller, because the engine owns
+ * the copy. The flush therefore ends at once. */
 static void test_buffered(void **state)
 {
     assert_int_equal(mrail_ep_put_bcopy(ep, pack, NULL, 0x5000, rkey), SMALL);

@@ -62,8 +62,8 @@ static void test_noise(void **state)
     }
 }
 
-/* Three windows in a row lower the estimate, if they are of several peers or of
- * the peer that had the highest sample. */
+/* Three consecutive windows with a lower rate lower the estimate, provided that
+ * they are of several peers or of the peer with the highest sample. */
 static void test_down(void **state)
 {
     see(100, 1, 0);
@@ -78,7 +78,8 @@ static void test_down(void **state)
     assert_true(see(40, 0, 1) == 40);
 }
 
-/* For a quarter of a second, a slow peer may be the cause of a low rate. */
+/* For a quarter of a second, a low rate may be due to a slow peer, so the
+ * estimate stays. */
 static void test_doubt(void **state)
 {
     see(100, 1, 0);
@@ -87,7 +88,7 @@ static void test_doubt(void **state)
     }
     assert_true(see(45, 2, 0) == 50);
     see(100, 1, 0);
-    /* A better window every now and then. */
+    /* An occasional window at the full rate keeps the estimate up. */
     for (unsigned i = 0; i < 100; ++i) {
         double live = see((i % 20) ? 50 : 100, (i % 20) ? 2 : 1, 0);
 
@@ -95,7 +96,8 @@ static void test_doubt(void **state)
     }
 }
 
-/* Peer 2 reaches the rate of peer 1, so it takes over the highest sample. */
+/* Peer 2 comes close to the rate of peer 1, so the highest sample now counts as
+ * its own. */
 static void test_peer_of_highest_sample(void **state)
 {
     see(100, 1, 0);
@@ -103,7 +105,7 @@ static void test_peer_of_highest_sample(void **state)
     see(50, 2, 0);
     see(50, 2, 0);
     assert_true(see(50, 2, 0) == 50);
-    see(25, 0, 0); /* alternate windows of both peers */
+    see(25, 0, 0); /* windows that alternate between the peers */
     see(25, 0, 0);
     assert_true(see(25, 0, 0) == 50);
     fresh(NULL);
@@ -174,8 +176,8 @@ static int link_start(void **state)
     return 0;
 }
 
-/* Lanes share the link equally. The other lanes use what a limited lane cannot
- * take. */
+/* The link divides its rate equally among the lanes. If a lane is limited, the
+ * others share what it leaves. */
 static void link_serve(void)
 {
     double left = l.rate * STEP / MRAIL_NS_PER_SEC;
@@ -353,8 +355,9 @@ static void test_idle(void **state)
     assert_true(live() == 0);
 }
 
-/* A slow peer does not lower the estimate while another peer gets more or
- * recently got more. If the slow peer is alone for a long time, it does. */
+/* A slow peer does not lower the estimate while another peer gets more, or did
+ * so recently. If the slow peer remains alone for long, it does lower the
+ * estimate. */
 static void test_slow_peer(void **state)
 {
     lanes(2, 4);
@@ -375,7 +378,7 @@ static void test_slow_peer(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* The peer with the highest sample gets less. No other peer was tried, so this
+/* The only peer slows down. It also had the highest sample, so its lower rate
  * lowers the estimate. */
 static void test_peer_slows_down(void **state)
 {
@@ -386,8 +389,8 @@ static void test_peer_slows_down(void **state)
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A process that polls only when all segments are complete, and posts before or
- * after the poll. */
+/* A process that polls only after all segments are complete measures no rate,
+ * whether it posts before or after the poll. */
 static void test_late_polls(void **state)
 {
     for (unsigned i = 0; i < 3; ++i) {
@@ -404,7 +407,7 @@ static void test_late_polls(void **state)
     }
 }
 
-/* The polls are late, but the work lasts longer. */
+/* The polls are rare, but the link is never idle between two of them. */
 static void test_rare_polls(void **state)
 {
     lanes(1, 12); /* 3 MB: 3 ms */
@@ -413,8 +416,8 @@ static void test_rare_polls(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
 }
 
-/* With few bytes in flight, the limit is latency rather than the rail. The slow
- * link stands for latency. */
+/* With few bytes in flight, latency limits the rate, not the rail. The reduced
+ * rate of the link stands for latency here. */
 static void test_latency(void **state)
 {
     l.segment = 8192;
@@ -433,7 +436,8 @@ static void test_latency(void **state)
     assert_true(live() == 0); /* nor does it keep the estimate valid */
 }
 
-/* If the intervals that latency limits lie within others, they are skipped. */
+/* Intervals limited by latency do not count if they lie between saturated
+ * ones. */
 static void test_latency_in_between(void **state)
 {
     for (unsigned i = 0; i < 50; ++i) {
@@ -453,7 +457,7 @@ static void test_latency_in_between(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* Stops all lanes. No poll comes before their work is complete. */
+/* Stops all lanes, and polls only after their work is complete. */
 static void stop_unseen(void)
 {
     l.next_ns = l.now_ns + 8 * MS;
@@ -461,8 +465,8 @@ static void stop_unseen(void)
     run(10 * MS);
 }
 
-/* One peer had the whole rate. Other peers then get less, possibly because they
- * are slow. */
+/* One peer first gets the whole rate. If other peers then get less, that may be
+ * because they are slow. */
 static void begin_doubt(unsigned peer)
 {
     lanes(3, 0);
@@ -473,7 +477,7 @@ static void begin_doubt(unsigned peer)
     run(6 * MS);
 }
 
-/* The lanes are not saturated at the same time, because the second one runs dry
+/* The lanes are not saturated at the same time, because the first one runs dry
  * after each segment. */
 static void test_not_all_the_time(void **state)
 {
@@ -506,8 +510,9 @@ static void test_lanes_of_one_peer(void **state)
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A window of several runs, with several peers in one run and one peer in the
- * other, or with different peers. */
+/* A low window that consists of several runs does not lower the estimate if one
+ * run has several peers and the other has one, or if the runs have different
+ * peers. */
 static void test_runs_of_others(void **state)
 {
     begin_doubt(3);
@@ -571,7 +576,8 @@ static void test_short_runs(void **state)
     assert_true(live() == 0);
 }
 
-/* Lanes that start one after the other and end together yield no rate. */
+/* Lanes that start one after another and end together must not yield a rate
+ * above that of the link. */
 static void test_lanes_that_meet(void **state)
 {
     l.segment = 1 << 20;

@@ -21,7 +21,8 @@
 
 /* ---- mode ---- */
 
-/* Returns the number of agreement rounds in `calls` calls. */
+/* Makes `calls` calls, all with or all without a large demand of this rank.
+ * Returns the number of agreement rounds. */
 static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
                                  int is_large)
 {
@@ -179,7 +180,7 @@ static void test_unsupported_topologies(void **state)
     entries[5].version = 6;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
-    /* Equal to each other, but not valid. */
+    /* The versions are equal to each other, but version 0 is not valid. */
     entries[7].version = entries[6].version = 0;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
@@ -280,12 +281,13 @@ static void test_inflight_limit(void **state)
 {
     assert_int_equal(window_of(0, 0, 0), 200000);
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
-    /* Long exchanges, here of 2.1 MB, have no window. */
+    /* Long exchanges, here of 2.1 MB, need no window. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
-    /* One message is much larger than the others. */
+    /* An exchange needs none either if one message is much larger than the
+     * others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
     assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
-    /* Much more in one direction than in the other. */
+    /* The same applies if one direction has much more than the other. */
     assert_int_equal(window_of(100000, 100000, 60000), 200000);
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
@@ -392,8 +394,8 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
     }
 }
 
-/* All bytes of a pair take the direct path or a flow, each byte once. Both ends
- * agree on the direct part. */
+/* Checks that the direct path and the flows of a pair together carry each byte
+ * exactly once, and that both ends agree on the direct part. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
@@ -446,8 +448,8 @@ static void check_job(job_t *job)
     }
 }
 
-/* Each rank makes a plan, several times. Later plans start from the previous
- * one. */
+/* Each rank computes its plan several times, each time starting from the
+ * previous plan. */
 static uint64_t run_seed(uint64_t seed)
 {
     mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
@@ -493,7 +495,8 @@ static void test_all_bytes_are_sent_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* Changed records have no plan until one is made, and none after a failure. */
+/* After the records have changed, there is no plan until one is made
+ * successfully. */
 static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -601,11 +604,11 @@ static void test_live_capacities(void **state)
     record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* The other direction does not matter. */
+    /* The bytes that ranks 0 and 2 receive do not affect this direction. */
     record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* At the receiver, it does matter. */
+    /* At the receiving rail, the bytes that arrive do count. */
     record_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     record_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);

@@ -72,7 +72,7 @@ static void header(unsigned peer, uint8_t flags, uint16_t returned)
     progress();
 }
 
-/* A message of the peer whose sender had to wait for credits. */
+/* Delivers a message whose sender had to wait for credits. */
 static void blocked_message(unsigned peer)
 {
     mrail_lane_t *lane = lane_of(peer);
@@ -98,8 +98,8 @@ static void connect_peers(unsigned count)
     }
 }
 
-/* Buffers that lanes count on, those that none does, and those that all lanes
- * together lack. */
+/* Checks the three counters of the pool: buffers that lanes count on, buffers
+ * that no lane counts on, and buffers that the lanes together lack. */
 static void check_pool(unsigned count)
 {
     mrail_rail_t *rail = lane_of(0)->rail;
@@ -126,14 +126,14 @@ static void test_a_window_doubles(void **state)
     assert_int_equal(lane_of(0)->credits, 16);
     blocked_message(0);
     assert_int_equal(lane_of(0)->credits, 32);
-    /* The update tells the peer at once. */
+    /* The engine tells the peer about the new credits at once. */
     assert_ptr_equal(last_qp, lane_of(0)->qp);
     assert_int_equal(be16toh(last_hdr.credit), 33);
     assert_int_equal(lane_of(1)->credits, 16);
     check_pool(2);
 }
 
-/* An equal part of half of the queue each. */
+/* The windows of four lanes grow to an equal part of half of the queue each. */
 static void test_windows_have_equal_limits(void **state)
 {
     start_with_queue(512);
@@ -145,7 +145,8 @@ static void test_windows_have_equal_limits(void **state)
     check_pool(4);
 }
 
-/* The engine returns what it does not need, and may not use it afterwards. */
+/* The engine returns the credits that it does not need, and must not use them
+ * afterwards. */
 static void test_recall_is_answered(void **state)
 {
     mrail_lane_t *lane;
@@ -167,7 +168,8 @@ static void test_recall_is_answered(void **state)
     assert_int_equal(mrail_lane_credits(lane), MRAIL_AM_CREDITS_FLOOR);
     assert_int_equal(lane->am_limit, limit);
 
-    /* One credit is for replays, unless all messages are on the lane. */
+    /* The last credit is reserved for replays, unless all messages are on the
+     * lane. */
     ep = ep_to(0);
     for (unsigned i = 0; i < MRAIL_AM_CREDITS_FLOOR; ++i) {
         assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0), 0);
@@ -180,8 +182,8 @@ static void test_recall_is_answered(void **state)
     assert_true((last_qp == NULL) || !(last_hdr.flags & MRAIL_DATA_RETURN));
 }
 
-/* Half of the queue is leased, and most of it to a lane that was busy before: it
- * must return its credits to one with work. */
+/* Half of the queue is leased, most of it to a lane that is idle now. The idle
+ * lane must return credits, so that a lane with work can get them. */
 static void test_idle_lane_returns_credits(void **state)
 {
     unsigned tries = 0;
@@ -238,7 +240,9 @@ static void test_busy_lane_keeps_credits(void **state)
     assert_int_equal(lane_of(0)->credits, 128);
 }
 
-/* More than it has, or everything: nobody's credits but its own are at stake. */
+/* A peer returns more credits than it has, or all of them. Either is a
+ * protocol violation that affects no lane but the peer's own, so only this
+ * peer fails. */
 static void test_wrong_return(void **state)
 {
     start_with_queue(512);
@@ -251,7 +255,8 @@ static void test_wrong_return(void **state)
     assert_int_equal(peer_of(1)->failed, -ECONNRESET);
 }
 
-/* A queue that is too small for all: lanes are connected all the same. */
+/* The queue has too few buffers for all lanes, but the lanes are connected
+ * nevertheless. */
 static void test_more_lanes_than_buffers(void **state)
 {
     mrail_rail_t *rail;
@@ -295,8 +300,8 @@ static void early_message(unsigned peer, uint32_t ahead)
     progress();
 }
 
-/* Messages ahead of their turn keep no buffer that the missing one may need. Their
- * credits return when they are delivered. */
+/* A message that arrives ahead of its turn is copied, because its buffer may be
+ * needed for the missing message. Its credits return when it is delivered. */
 static void test_held_messages_leave_the_queue(void **state)
 {
     uint16_t granted;

@@ -1,6 +1,7 @@
 /*
- * Control messages on a rail without a send buffer. They leave later or over
- * another rail. Until then they count neither as tries nor as lost probes.
+ * Control messages on a rail without a free send buffer. They leave later or
+ * over another rail. Until they have left, they count neither as tries nor as
+ * lost probes.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -91,8 +92,9 @@ static unsigned answer(unsigned *seen)
     return count;
 }
 
-/* A pause of the process makes all lanes suspect at once. The device sends only
- * two datagrams per rail and round. */
+/* A pause of the process makes all lanes suspect at once, but the device sends
+ * only two datagrams per rail and round. Probes that have not left yet must not
+ * count against a path. */
 static void test_slow_device_condemns_no_path(void **state)
 {
     unsigned seen, answered = 0;
@@ -122,8 +124,8 @@ static void test_slow_device_condemns_no_path(void **state)
     send_all();
 }
 
-/* On a fast device, completed send buffers are reused at once. The first
- * suspicion of a peer also probes its other lanes, for comparison. */
+/* A fast device frees its send buffers at once, so no probe has to wait. The
+ * first suspicion of a peer also probes its other lanes, for comparison. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;
@@ -572,7 +574,8 @@ static void test_move_back_replaces_move(void **state)
 static int
     yields_complete; /* each sched_yield() completes one send of rail 1 */
 
-/* Time passes only where the engine waits. */
+/* The engine calls sched_yield() only where it waits, so time passes only
+ * there. */
 int sched_yield(void)
 {
     fake_now_ns += MRAIL_NS_PER_MS / 10;
@@ -582,7 +585,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* One rail is dead and the other one is slow: each peer hears BYE over the latter. */
+/* One rail is dead and the other one is slow. Each peer must receive BYE over
+ * the slow one. */
 static void test_bye_waits_for_a_buffer(void **state)
 {
     unsigned heard = 0;
@@ -604,7 +608,7 @@ static void test_bye_waits_for_a_buffer(void **state)
     send_all();
 }
 
-/* A device that never completes a send buffer fails the peer in the end. */
+/* If a device never completes a send buffer, the peer fails in the end. */
 static void test_dead_device_fails_the_peer(void **state)
 {
     start(64);

@@ -1,6 +1,6 @@
-/* The data-path lock: an owner without cost, a thread that borrows the lock,
- * and callers that share it. All of them increment a counter that is not
- * atomic. */
+/* The data-path lock: the owner alone, with a thread that borrows the lock, and
+ * with a second caller that shares it. Every holder increments a counter that
+ * is not atomic, so a lost update shows a missing exclusion. */
 #include "config.h"
 #include "rail/data_lock.h"
 
@@ -26,14 +26,14 @@ static void count_one(shared_t *shared)
 {
     shared->overlaps += (shared->holders++ != 0);
     ++shared->count;
-    /* Some critical sections last longer than a barrier. */
+    /* Now and then, holds the lock for longer than a barrier takes. */
     for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
     }
     --shared->holders;
 }
 
-/* Lets the first caller leave and enter again, so that the other thread meets
- * it at every point. */
+/* Waits until the first caller has left and entered again, so that the other
+ * thread meets it at every point of its loop. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
@@ -46,7 +46,7 @@ static void let_call(const shared_t *shared)
 static void *call(void *arg)
 {
     shared_t *shared = arg;
-    /* Calls of this thread. With two threads, the calls of either one show
+    /* Counted per thread. If there are two callers, a call of either one is
      * progress. */
     uint64_t calls = 0;
 
@@ -97,7 +97,7 @@ static void test_borrow(void **state)
     mrail_data_lock_cleanup(&shared.data_lock);
 }
 
-/* A second caller arrives between two borrowings, or during one. */
+/* The second caller arrives between two borrowings, or during one of them. */
 static void test_borrow_and_share(void **state)
 {
     for (unsigned round = 0; round < 20; ++round) {

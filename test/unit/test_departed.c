@@ -1,6 +1,6 @@
 /*
- * Peers that have left are freed: their structures, lanes and address handles.
- * Late messages and completions must not reach freed peers.
+ * After a peer has left, its structures, lanes and address handles are freed.
+ * Late messages and completions must not reach a freed peer.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -16,7 +16,7 @@
 
 #define LENGTH 64
 #define MANY 10000
-#define WARM_UP 2000 /* pools and tables have their final size */
+#define WARM_UP 2000 /* peers after which pools and tables no longer grow */
 
 static uint8_t memory[LENGTH];
 
@@ -31,7 +31,8 @@ static void bye(unsigned peer_index)
     hear(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
-/* The device returns datagrams, and progress frees what is unused. */
+/* Lets the device return its datagrams, and lets progress free what is no
+ * longer used. */
 static void settle(void)
 {
     run_control(2 * MRAIL_NS_PER_MS);
@@ -81,7 +82,7 @@ static void test_many_come_and_go(void **state)
     assert_true(mrail_list_empty(&engine->work));
     assert_true(mrail_list_empty(&engine->active));
     assert_true(mrail_list_empty(&engine->acks));
-    /* One byte for each peer would be more. */
+    /* The limit is less than one byte per peer, so any leak exceeds it. */
     assert_true(mallinfo2().uordblks < used + (MANY - WARM_UP));
 }
 
@@ -111,7 +112,8 @@ static void test_endpoint_keeps_its_peer(void **state)
     assert_freed(0);
 }
 
-/* If the peer lives, it must not take this for a regular end. */
+/* The engine has given up the peer, which may still be alive. It must get no
+ * BYE, because it would take that for a regular end. */
 static void test_given_up_peer_gets_no_bye(void **state)
 {
     mrail_ep_t *ep;
@@ -142,12 +144,13 @@ static void test_late_datagrams(void **state)
     }
     assert_int_equal(engine->num_peers, 0);
     assert_int_equal(engine->num_qps, 0);
-    /* Another process is no late datagram. */
+    /* A message of a new process must not be dropped as a late datagram of an
+     * old one. */
     say_hello(1);
     assert_non_null(peer_of(1));
 }
 
-/* Its address still names a process that is gone. */
+/* The address of an endpoint may name a process that has already left. */
 static void test_endpoint_to_departed_peer(void **state)
 {
     mrail_ep_t *ep;
@@ -190,7 +193,8 @@ static void leave_and_progress(void)
     bye(0);
     progress();
     settle();
-    /* The engine returns to the peer after the callback. */
+    /* The engine still uses the peer after the callback, so it must not be
+     * freed here. */
     assert_non_null(peer_of(0));
 }
 
@@ -206,8 +210,8 @@ static void test_peer_leaves_in_its_callback(void **state)
     assert_freed(0);
 }
 
-/* Messages of the peer outlive it: as copies, and in receive buffers while the
- * inbox has no room for copies. */
+/* Undelivered messages outlive their peer: as copies in the inbox, or in
+ * receive buffers if the inbox has no room for copies. */
 static void test_messages_outlive_their_peer(void **state)
 {
     start(64);
@@ -227,8 +231,8 @@ static void test_messages_outlive_their_peer(void **state)
                      engine->rails[0].srq_used);
 }
 
-/* The operation fails while another iface is in progress. Its own iface learns
- * of it when the peer is gone. */
+/* The operation fails while a different iface polls. The iface of the operation
+ * learns of the failure only after the peer is gone. */
 static void test_completions_outlive_their_peer(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];

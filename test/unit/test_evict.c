@@ -24,7 +24,7 @@ static void test_agreed(void **state)
 }
 
 /* The peer used the lane until it confirmed the eviction. A copy of its message
- * waits for an iface that does not poll. */
+ * waits for an iface that does not poll, but a copy does not keep the lane. */
 static void test_inbox_keeps_no_lane(void **state)
 {
     uint32_t seq;
@@ -44,7 +44,8 @@ static void test_inbox_keeps_no_lane(void **state)
     assert_int_equal(ifaces[1]->inbox_bytes, 0);
 }
 
-/* An inbox without room for another copy keeps the message itself. */
+/* If the inbox has no room for a copy, the message stays in its receive buffer,
+ * which keeps the lane. */
 static void test_full_inbox_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -66,7 +67,8 @@ static void test_full_inbox_keeps_lane(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* A buffer that waits to be reposted with others keeps its lane. */
+/* The receive buffer waits to be reposted together with others. Until then it
+ * keeps the lane. */
 static void test_batch_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -89,8 +91,8 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
-/* A lane is restored and requested again before the data path has run. It is in
- * use, so it stays. */
+/* The lane is restored, and its eviction is requested again before the data
+ * path has run. Because it has been in use, the lane stays. */
 static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;
@@ -113,8 +115,8 @@ static void test_restored_and_requested(void **state)
 
 static int lane_is_there;
 
-/* A failed assertion would leave with the lock held, so the result is
- * stored. */
+/* Stores the result instead of asserting it, because a failed assertion would
+ * leave this function with the lock held. */
 static void lane_goes(void)
 {
     mrail_peer_t *peer = peer_of(0);
@@ -132,7 +134,8 @@ static void lane_goes(void)
     lane_is_there = (peer->lanes[1] != NULL);
 }
 
-/* A callback polls while the lane of its message is being evicted. */
+/* The callback of a message polls while the lane of that message is being
+ * evicted. */
 static void test_callback_keeps_lane(void **state)
 {
     start(64);
@@ -145,7 +148,8 @@ static void test_callback_keeps_lane(void **state)
     progress();
 }
 
-/* Credits became free while the lane was out of use. */
+/* Credits that became free during the attempted eviction must be advertised
+ * when the lane is restored. */
 static void test_restored_lane_advertises_credits(void **state)
 {
     mrail_lane_t *lane;
@@ -167,7 +171,7 @@ static void test_restored_lane_advertises_credits(void **state)
     assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
 }
 
-/* Lanes used since the last scan are not evicted. */
+/* A lane that was used since the last search for idle lanes is not evicted. */
 static void test_used_is_not_idle(void **state)
 {
     mrail_peer_t *peer;
@@ -184,7 +188,7 @@ static void test_used_is_not_idle(void **state)
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 
-/* The process itself gets an idle lane, like any other peer. */
+/* A process that connects to itself gets an idle lane, like any other peer. */
 static void test_self(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -209,7 +213,7 @@ static void test_self(void **state)
     mrail_ep_destroy(ep);
 }
 
-/* The lanes of a departed peer become available. */
+/* The lanes of a departed peer become available to other peers. */
 static void test_departed_peer_frees_lanes(void **state)
 {
     start(4);
@@ -249,8 +253,8 @@ static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
     }
 }
 
-/* A peer that died silently is not asked indefinitely. Its QPs become
- * available. */
+/* The engine does not ask a silent peer for ever: the peer fails, and its QPs
+ * become available. */
 static void test_silent_peer(void **state)
 {
     start(64);
@@ -266,8 +270,8 @@ static void test_silent_peer(void **state)
     assert_int_equal(sent.num_msgs, 0);
 }
 
-/* A peer that computes for minutes stays connected and keeps its lanes. It is
- * not asked twice a second all the time. */
+/* A peer that computes for minutes stays connected and keeps its lanes, and is
+ * not asked again twice a second. */
 static void test_slow_peer(void **state)
 {
     mrail_lane_t *lane;
@@ -368,7 +372,8 @@ static void test_only_lane_takes_unsplit_work(void **state)
     drop_key();
 }
 
-/* If all its work is in flight, the lane leaves. */
+/* The only lane may leave if all work is already in flight, because nothing
+ * remains that needs a lane. */
 static void test_only_lane_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -388,7 +393,7 @@ static void test_only_lane_leaves(void **state)
     drop_key();
 }
 
-/* Failed lanes left more work to replay than the lane has room for. */
+/* The work that failed lanes left for replay does not fit on the only lane. */
 static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
@@ -435,7 +440,7 @@ static void test_only_lane_takes_replayed_work(void **state)
     drop_key();
 }
 
-/* Another lane exists, and takes the rest of the work. */
+/* The other lane takes the rest of the work, so this lane may leave. */
 static void test_one_of_two_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -452,7 +457,8 @@ static void test_one_of_two_leaves(void **state)
     drop_key();
 }
 
-/* Both lanes are evicted. One of them takes the rest of the work. */
+/* The eviction of both lanes is requested, but one of them must stay for the
+ * rest of the work. */
 static void test_one_of_two_evicted_stays(void **state)
 {
     mrail_peer_t *peer;
@@ -499,7 +505,8 @@ static void assert_stays(unsigned slot)
     assert_int_equal(peer->num_am, 1);
 }
 
-/* Only lane 1 carries messages. Lane 2 could take all other work. */
+/* Leaves lanes 1 and 2 up. Only lane 1 carries messages, although lane 2 could
+ * take all other work. */
 static void leave_lanes_1_and_2(void)
 {
     start(64);
@@ -520,7 +527,7 @@ static void test_last_for_messages_stays(void **state)
     assert_int_equal(engine->counters.lanes_kept, 1);
 }
 
-/* The last lane for messages also stays if the peer requests the eviction. */
+/* The last lane for messages stays even if the peer requests the eviction. */
 static void test_last_for_messages_is_refused(void **state)
 {
     leave_lanes_1_and_2();
@@ -531,8 +538,8 @@ static void test_last_for_messages_is_refused(void **state)
                      MRAIL_REASON_IN_USE);
 }
 
-/* Both evictions are requested at once. After the first lane has gone, the
- * other one is the last. */
+/* The eviction of both lanes is requested at once. Once the first one has gone,
+ * the other one is the last for messages and must stay. */
 static void test_one_of_two_for_messages_stays(void **state)
 {
     mrail_peer_t *peer;

@@ -1,6 +1,6 @@
 /*
- * The end of a failed lane. The completions of its chunks run without a lock,
- * and the peer may leave at the same time.
+ * The work of a failed lane. The completions of its chunks run without a lock,
+ * so the peer may leave meanwhile.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -79,7 +79,8 @@ static void create_endpoint(void)
     assert_non_null(ep_to(1));
 }
 
-/* The message has arrived, and so has the PUT before it. */
+/* The peer confirms the message. The PUT was sent before it and has therefore
+ * arrived, too. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -119,7 +120,7 @@ static void leave_and_progress(void)
 }
 
 /* The callback of the first completion ends the peer. The second completion
- * must be reported once. */
+ * must still be reported, exactly once. */
 static void test_completion_ends_the_peer(void **state)
 {
     lose_puts(2);
@@ -177,7 +178,8 @@ static void complete_all(enum ibv_wc_status status)
     poll_only();
 }
 
-/* Its chunks are out until they come back, one by one. */
+/* If the device cannot drain the QP, the chunks stay at the device until they
+ * come back one by one. */
 static void test_refused_drain_waits_for_chunks(void **state)
 {
     const mrail_lane_t *lane;
@@ -204,7 +206,8 @@ static void test_refused_drain_waits_for_chunks(void **state)
     release_memory();
 }
 
-/* The same at the end of the peer: the operations have the user's memory. */
+/* The same applies when the peer has failed, because the device may still
+ * access the user's memory of the operations. */
 static void test_refused_drain_of_a_lost_peer(void **state)
 {
     start_puts();
@@ -240,8 +243,9 @@ static void count_posts(void)
     }
 }
 
-/* A QP that stays usable would send the last request to the peer, and receive. So
- * it goes. Its earlier completions count. */
+/* If the QP cannot enter the error state, the drain request itself would reach
+ * the peer, and the QP would still receive. It is therefore destroyed.
+ * Completions from before that count. */
 static void test_qp_without_error_state(void **state)
 {
     const mrail_lane_t *lane;
@@ -272,8 +276,8 @@ static void test_qp_without_error_state(void **state)
     release_memory();
 }
 
-/* A message that waits for an earlier one keeps its buffer: it returns to the rail
- * once. */
+/* A message that waits for an earlier one keeps its receive buffer. The buffer
+ * must return to the rail exactly once. */
 static void test_qp_without_error_state_has_messages(void **state)
 {
     mrail_rail_t *rail;
@@ -323,7 +327,8 @@ static void test_lost_peer_without_error_state(void **state)
     release_memory();
 }
 
-/* ---- operations that a device refuses ---- */
+/* The endpoint failure, which carries the reason, is reported before the first
+ * failed operation. */
 
 static mrail_ep_t *bad_ep;  /* of ifaces[0] */
 static mrail_ep_t *good_ep; /* of ifaces[1], to the same peer */
@@ -376,15 +381,15 @@ static void progress_both(void)
     }
 }
 
-/* A key that is no longer valid concerns the endpoint of one iface. The lane has
- * failed, but not the peer: the other iface goes on. */
+/* An rkey that is no longer valid is a fault of one endpoint. It fails the
+ * lane, but not the peer, so the endpoint of the other iface continues. */
 static void test_bad_key_fails_one_endpoint(void **state)
 {
     start_bad(1);
     put(bad_ep);
     assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
     put(good_ep);
-    /* Another lane, which takes over */
+    /* another lane, which takes over the work */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
     fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
@@ -410,8 +415,9 @@ static void test_bad_key_fails_one_endpoint(void **state)
     end_bad();
 }
 
-/* Its parts on other lanes are not repeated, and the rest is not sent. A flush of the
- * iface fails, too: a PUT may have no completion of its own. */
+/* The parts that were on other lanes are not replayed, and the rest is not
+ * sent. A flush of the iface must also fail, because a PUT need not have a
+ * completion of its own. */
 static void test_bad_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
@@ -427,7 +433,8 @@ static void test_bad_key_of_a_large_put(void **state)
     assert_true(op->pending > 1);
     assert_int_equal(mrail_ep_flush(bad_ep, &completions), -EINPROGRESS);
     assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
-    /* One chunk before it has failed already and waits for its replay. */
+    /* A chunk that was sent earlier has already failed with its lane and waits
+     * for its replay. */
     mrail_failover_request(peer_of(0)->lanes[1], "test");
     mrail_iface_progress(ifaces[0]);
     fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
@@ -449,8 +456,8 @@ static void test_bad_key_of_a_large_put(void **state)
     end_bad();
 }
 
-/* A message that the peer's device refuses concerns everyone: it cannot be
- * replayed, and none may be missing. */
+/* If the peer's device refuses a message, the whole peer fails: the message
+ * cannot be replayed, and the receiver must not miss one. */
 static void test_refused_message_fails_the_peer(void **state)
 {
     mrail_lane_t *lane;
@@ -469,8 +476,8 @@ static void test_refused_message_fails_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has processed the peer's BYE, but the data path has not
- * run since, because it waited for the lock. */
+/* The control thread has processed the peer's BYE. The data path has not run
+ * since, because it was waiting for the lock. */
 static void leave_unseen(void)
 {
     bye(0);
@@ -545,7 +552,8 @@ static void test_leaves_when_flush_waits(void **state)
     release_memory();
 }
 
-/* A callback ends the peer between two visits in one progress call. */
+/* A callback ends the peer while a progress call is going through the peers,
+ * between two visits to this one. */
 static void test_callback_ends_leaving_peer(void **state)
 {
     mrail_ep_t *ep;

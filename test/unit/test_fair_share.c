@@ -128,9 +128,9 @@ static void sharing_init(sharing_t *t)
     }
 }
 
-/* Runs `count` periods. In each, the rails move `part` of their rates, and the
- * given bytes are queued for peers that reach all rails and for peers that
- * reach some. */
+/* Runs `count` periods. In each of them, all rails move the fraction `part` of
+ * their rates. `all` bytes are queued for peers that reach all rails, and
+ * `some` bytes for peers that reach only some of them. */
 static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
                         uint64_t some)
 {
@@ -151,8 +151,8 @@ static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
     }
 }
 
-/* Returns the bytes that one class may post on the rail, in chunks, for `bytes`
- * of the other class. */
+/* Posts `bytes` of one class on the rail, in chunks. Returns the bytes that the
+ * other class may post meanwhile. */
 static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
@@ -171,7 +171,7 @@ static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
 
 #define LONG 25 /* periods, longer than a measurement */
 
-/* Peers that reach the same rails are never throttled. */
+/* Peers that all reach the same rails need no throttling. */
 static void test_equal_rates(void **state)
 {
     sharing_t t;
@@ -194,9 +194,9 @@ static void test_unknown(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* 44.8 MB are for three rails and 33.6 MB for all four. On each rail other than
- * rail 1, the class that reaches rail 1 has 14 of 58.8 MB, which is 14 for 44.8
- * of the bottleneck class. */
+/* 44.8 MB are for the three rails without rail 1, and 33.6 MB for all four. The
+ * class that reaches rail 1 gets 14 of the 58.8 MB of each other rail, so it
+ * gets 14 bytes for 44.8 of the bottleneck class. */
 static void test_held(void **state)
 {
     sharing_t t;
@@ -204,7 +204,7 @@ static void test_held(void **state)
 
     sharing_init(&t);
     sharing_run(&t, 1, 1, 11200000, 11200000);
-    /* The rail must be measured first. */
+    /* No class is throttled until the rail has been measured. */
     assert_true(t.fair_share.ratio[t.all][0] < 0);
     sharing_run(&t, LONG, 1, 11200000, 11200000);
     assert_int_equal(t.fair_share.active, 1);
@@ -220,7 +220,8 @@ static void test_held(void **state)
     }
 }
 
-/* Peers with fewer rails have less work than their fair share there. */
+/* The peers with fewer rails have less work than their fair share, so they are
+ * not the bottleneck. */
 static void test_incast(void **state)
 {
     sharing_t t;
@@ -231,7 +232,8 @@ static void test_incast(void **state)
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A rail that would idle is released, for a longer time on each occasion. */
+/* A class is no longer throttled if the rail would otherwise idle. Each time,
+ * the pause before the next attempt is longer. */
 static void test_let_go(void **state)
 {
     unsigned held = 0;
@@ -259,7 +261,7 @@ static void test_let_go(void **state)
     assert_int_equal(held, 100);
 }
 
-/* The class that needs the rail posts nothing. Other classes still get a
+/* The bottleneck class posts nothing, but the other class still gets a
  * minimum. */
 static void test_least(void **state)
 {

@@ -110,8 +110,8 @@ static void test_others_take_its_work(void **state)
     others_work(peer);
 }
 
-/* If ibv_poll_cq() returns a negative value, no posted request ever
- * completes. */
+/* Treats the device as lost if ibv_poll_cq() returns a negative value, because
+ * no posted request will then complete. */
 static void test_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
@@ -166,8 +166,8 @@ static void test_srq_error(void **state)
     others_work(peer);
 }
 
-/* The peer's reply comes after its rail is lost. The device may still connect a
- * QP, but nothing would complete. */
+/* The peer's reply to LANE_REQ arrives after the rail of the lane was lost. The
+ * device may still connect the QP, but nothing would complete on it. */
 static void test_no_lane_joins(void **state)
 {
     mrail_rail_t *rail;
@@ -260,13 +260,13 @@ static void leave(int before)
     end();
 }
 
-/* The peer leaves while the device still has its requests. */
+/* The peer leaves while the lost device still has its requests. */
 static void test_peer_leaves(void **state)
 {
     leave(1);
 }
 
-/* As in the previous test, but the device is lost after that. */
+/* As in the previous test, but the peer leaves before the device is lost. */
 static void test_peer_has_left(void **state)
 {
     leave(0);

@@ -1,7 +1,8 @@
 /*
- * get_short waits for the data, with the data-path lock held. A lane that fails
- * meanwhile needs other threads, and failover after a callback: the caller
- * tries again later.
+ * get_short waits for the data while it holds the data-path lock. The failover
+ * of a lane needs that lock in other threads, and must not run inside a
+ * callback. If the lane fails, the call therefore returns -EAGAIN, and the
+ * caller tries again.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -19,8 +20,8 @@
 
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 static enum ibv_wc_status read_status;
-static int completes;   /* READs complete with read_status */
-static int is_borrowed; /* the control thread waits for the data-path lock */
+static int completes;   /* 1 if READs complete, with read_status */
+static int is_borrowed; /* 1 if the control thread waits for the lock */
 static unsigned num_polls;
 static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
@@ -128,7 +129,8 @@ static void test_lane_fails_in_callback(void **state)
     assert_recovers();
 }
 
-/* The peer's confirmation arrives at the control thread. */
+/* Recovery needs the control thread, because it receives the peer's
+ * confirmation. */
 static void test_lane_fails(void **state)
 {
     completes = 1;
@@ -154,7 +156,8 @@ static void test_lane_stalls(void **state)
     assert_int_equal(engine->chunks.num_used, 0);
 }
 
-/* The control thread often wants the lock, and can wait for a round trip. */
+/* The control thread often waits for the lock. That is no reason to give up,
+ * because it can wait for one round trip. */
 static void test_borrower_waits(void **state)
 {
     is_borrowed = completes = 1;

@@ -90,15 +90,16 @@ static void test_port_down_retires(void **state)
     assert_int_equal(count, 1);
 }
 
-/* A completion may date from before the port failed. Only a port event or the
- * answer to a later probe counts. */
+/* A completion may date from before the port failed, so it proves nothing. Only
+ * a port event or the answer to a later probe does. */
 static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
     unsigned count;
 
     mrail_health_init(&health, 0);
-    at(&health, MRAIL_HEALTH_STALLED, 9); /* also in the suspect state */
+    /* the event also counts in the suspect state */
+    at(&health, MRAIL_HEALTH_STALLED, 9);
     at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 11),
                      MRAIL_HEALTH_NOTHING);
@@ -106,7 +107,7 @@ static void test_port_down_persists(void **state)
     assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
 }
 
-/* No path answers, so this one is probed and may recover. */
+/* No path answers, so this one is not retired. It is probed and may recover. */
 static void test_port_down_alone(void **state)
 {
     mrail_health_t health;
@@ -122,7 +123,7 @@ static void test_port_down_alone(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
 }
 
-/* Datagrams get through, but requests do not. */
+/* Datagrams get through, but requests do not, so only a new QP can help. */
 static void test_stuck_retires(void **state)
 {
     mrail_health_t health;
@@ -166,7 +167,7 @@ static void test_congestion_retires_nothing(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 60001),
                      MRAIL_HEALTH_RESUME);
-    /* The count starts again. */
+    /* Recovery resets the count of unanswered probes. */
     at(&health, MRAIL_HEALTH_STALLED, 60100);
     wait(&health, 60159, 1, &count);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
@@ -188,7 +189,7 @@ static void test_comes_back(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 103),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
-    /* The peer may be the first to retire the path. */
+    /* The peer may request a new QP before this end has probed the path. */
     at(&health, MRAIL_HEALTH_CQE_ERROR, 200);
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 210),
                      MRAIL_HEALTH_RESUME);
@@ -206,7 +207,8 @@ static void test_returning_port_is_not_kept_waiting(void **state)
     at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     wait(&health, 3600000, 1, &count);
     assert_true(count < 3600000 / 1600 * 4 + 100);
-    /* Also while the path is being probed. */
+    /* The event of the port also takes effect while the path is being
+     * probed. */
     at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000);
     assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 3600100),
                      MRAIL_HEALTH_NOTHING);
@@ -235,7 +237,7 @@ static void test_flapping_is_damped(void **state)
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
-/* Without another path, the back-off is shorter. */
+/* The back-off is shorter if there is no other path. */
 static void test_single_path_backs_off_less(void **state)
 {
     mrail_health_t health;
@@ -282,7 +284,8 @@ static void test_random_walks(void **state)
 
             ms += mrail_rng_next(&rng) % 50;
             action = at(&health, event, ms);
-            /* Each QP is retired once. */
+            /* A QP is retired only once, and only after evidence against its
+             * path. */
             if (action == MRAIL_HEALTH_RETIRE) {
                 assert_true(connected && evidence);
                 connected = 0;
@@ -291,13 +294,14 @@ static void test_random_walks(void **state)
                 connected = 1;
             }
             assert_true(connected == (health.state <= MRAIL_HEALTH_DOWN));
-            /* New work depends on the reported state. */
+            /* Lanes take new work only on a path that is up, so a change from
+             * or to that state must be reported as an action. */
             if ((before == MRAIL_HEALTH_UP) !=
                 (health.state == MRAIL_HEALTH_UP)) {
                 assert_true(action != MRAIL_HEALTH_NOTHING);
             }
-            /* Every state has a deadline, except the wait for an answer to
-             * RESTORE. */
+            /* Every state in which something must happen has a deadline. A path
+             * in PROBING may wait for the answer to RESTORE without one. */
             assert_true((health.due_ns != MRAIL_NS_NEVER) ||
                         (health.state == MRAIL_HEALTH_UP) ||
                         (health.state == MRAIL_HEALTH_PROBING));

@@ -32,7 +32,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
     }
 }
 
-/* The peer fails. The first callback destroys the endpoint `which`. */
+/* Fails the peer. The callback for the first endpoint then destroys the
+ * endpoint `which`. */
 static void fail_and_destroy(unsigned which)
 {
     start(64);
@@ -47,7 +48,7 @@ static void fail_and_destroy(unsigned which)
     progress();
     assert_int_equal(peer_of(0)->dead, 2);
     for (unsigned i = 0; i < EPS; ++i) {
-        /* The first call comes before the destruction. */
+        /* The first endpoint is destroyed only inside its own callback. */
         assert_int_equal(num_failed[i], (i == 0) || (i != which));
         if (own[i] != NULL) {
             mrail_ep_destroy(own[i]);
@@ -72,8 +73,8 @@ static void unpack(void *arg, const void *data, size_t length)
     ++num_unpacked;
 }
 
-/* A GET that completes while another iface polls is kept for its own iface. If that
- * is destroyed instead, its memory is not written any more. */
+/* A GET that completes while another iface polls is kept for its own iface. If
+ * that iface is destroyed, the data must not be written to memory any more. */
 static void test_destroyed_iface_gets_no_data(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS], memory[LENGTH];

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A refused request arrives again, late, when a lane is available. The peer has
- * forgotten that request, and gets the lane with a new one. */
+/* A repetition of a refused request arrives when a lane is available again.
+ * The peer has forgotten that request, so it must send a new one to get the
+ * lane. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -29,7 +30,8 @@ static void test_late_repeat(void **state)
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_null(peer_of(1)->lanes[1]);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    /* The reason is not a lack of QPs, so the peer may send a new request. */
+    /* The stated reason must not be a lack of QPs, because the peer would then
+     * not send a new request. */
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
@@ -53,7 +55,7 @@ static void test_abandoned_request(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
-/* All messages of an epoch arrive a second time, late. */
+/* All messages of an earlier epoch arrive a second time. */
 static void test_repeated_epoch(void **state)
 {
     start(64);
@@ -67,9 +69,9 @@ static void test_repeated_epoch(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* The peer requests further lanes only after a first lane was up. That first
- * lane may have failed, and the pending one may be a later one. Only LANE_READY
- * proves that it is up. */
+/* A peer requests further lanes only after it has had a first lane. However,
+ * that first lane may have failed, and the lane that is pending here may be
+ * another one. Only LANE_READY proves that this lane is up. */
 static void test_first_is_not_ready(void **state)
 {
     start(64);
@@ -89,8 +91,8 @@ static void test_first_is_not_ready(void **state)
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* The peer requested a lane and is silent afterwards. That does not fail the
- * peer. */
+/* The peer requests a lane and then falls silent. It must not fail, because
+ * this end does not need the lane. */
 static void test_lane_not_wanted(void **state)
 {
     start(64);
@@ -133,7 +135,8 @@ static void test_earlier_epoch(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
 }
 
-/* A peer that has reaped the lane confirms at once and gets a new lane. */
+/* A request for the next epoch shows that the peer has reaped the lane. That
+ * confirms the eviction, and the peer gets a new lane. */
 static void test_next_epoch(void **state)
 {
     uint32_t seq;

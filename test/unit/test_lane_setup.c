@@ -17,7 +17,7 @@
 
 #include "rail/control_poll.h"
 
-/* Verbs calls of a connection: RTR, RTS. */
+/* The calls that a connection makes: ibv_modify_qp() to RTR, then to RTS. */
 #define FAIL_RTR 1
 #define FAIL_RTS 2
 
@@ -157,8 +157,8 @@ static void test_down_port_accepts_no_lane(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* An end that had a lane keeps its base pair. A request that counts from
- * another pair would take the place of another lane. */
+/* An end that has had a lane keeps its base pair. If it accepted a request that
+ * counts from another pair, two slots would use the same pair of rails. */
 static void test_agreed_base_pair_stays(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -180,8 +180,8 @@ static void test_agreed_base_pair_stays(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* Only an end that has had a first lane requests further ones. The first lane
- * of this end is therefore abandoned, and its slot is free. */
+/* A peer requests further lanes only if it has had a first lane. The pending
+ * first lane of this end is therefore abandoned, and its slot becomes free. */
 static void test_further_request_replaces_first(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -215,8 +215,8 @@ static void test_hello_reply_uses_same_rail(void **state)
     }
 }
 
-/* A peer with receive buffers of another size gets an answer, so that it also
- * detects the difference. No lane is opened. */
+/* The peer's receive buffers have another size. No lane is opened, but the peer
+ * gets a reply, so that it also detects the difference. */
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
@@ -235,8 +235,8 @@ static void test_hello_with_other_segment_size(void **state)
 
 /* ---- HELLO ---- */
 
-/* If the reply to the peer's HELLO was lost, the peer does not know this
- * end. */
+/* The peer does not know this end if the reply to its HELLO was lost. Each
+ * repetition of LANE_REQ therefore carries a HELLO. */
 static void test_hello_with_repeated_request(void **state)
 {
     (void)request_first();
@@ -259,8 +259,8 @@ static void test_no_hello_with_further_request(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
 }
 
-/* The rail in the subnet of the peer's address may not reach the peer. From the
- * fifth try on, every other try takes any rail. */
+/* The peer may be unreachable over the rail in the subnet of its address. From
+ * the fifth try on, every other try therefore takes any rail. */
 static void test_hello_tries_any_rail(void **state)
 {
     unsigned seen = 0;
@@ -359,7 +359,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks again what has arrived. */
+    /* The peer asks once more what has arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     say(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
@@ -442,8 +442,8 @@ static void test_first_lane_refused_for_long(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* The peer reaps the lane that it accepted, and reports that. Then this end
- * fails again. */
+/* The peer reaps the lane that it had accepted, and reports so. The connection
+ * of this end then fails again. */
 static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t rep = answer_to(req);
@@ -466,7 +466,7 @@ static void test_first_lane_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* A requester whose request was deferred waits. */
+/* As long as the peer defers a request, the requester keeps waiting. */
 static void test_first_lane_deferred_for_long(void **state)
 {
     mrail_ctl_msg_t req = *request_first();
@@ -518,13 +518,14 @@ static void test_reply_to_abandoned_request(void **state)
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
     say_on(0, 1, &rep);
     assert_reported(7, 1);
-    /* The peer also requests a lane here, for which both ends would wait. */
+    /* The peer also requests a lane in this slot. Unless the old one is
+     * reported, both ends would wait. */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     say_on(0, 0, &rep);
     assert_reported(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
-    /* A lane in use is not reported. */
+    /* A lane that is in use must not be reported as failed. */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
     sent.num_msgs = 0;
@@ -580,7 +581,7 @@ static void test_failure_is_reported_first(void **state)
     assert_int_equal(put_something(ep), -ETIMEDOUT);
 }
 
-/* The peer accepted the lane, and its end has failed. */
+/* The peer has accepted the lane, but its end of the lane has failed. */
 static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 {
     mrail_ctl_msg_t first = *request, msg;
@@ -646,7 +647,7 @@ static void test_further_never_answered(void **state)
     assert_int_equal(peer_of(0)->up_mask, 1);
 }
 
-/* A peer in the liveness check gets the full time limit. */
+/* A liveness check gives the peer the full time limit to reply. */
 static void test_liveness_check_has_full_timeout(void **state)
 {
     mrail_ep_t *ep;
@@ -666,9 +667,9 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* A device answers a limited number of READs at a time and ends the QP on further
- * ones. So each end respects the limit of the other one. Here the device may have
- * four READs in flight and answers six. */
+/* A device answers only a limited number of READs at a time, and ends the QP if
+ * there are more. Each end therefore respects the limit of the other one. This
+ * device may have four READs in flight and answers six. */
 static void check_reads(unsigned remote, unsigned expected)
 {
     mrail_ctl_msg_t rep = answer_to(request_second()), req;
@@ -708,8 +709,9 @@ static void test_reads_fit_both_devices(void **state)
 
 #define REQUESTS 6
 
-static int wanted_at_yield;     /* threads that waited for the lock */
-static unsigned lanes_at_yield; /* lanes accepted until they got it */
+/* threads that waited for the lock at a yield */
+static int wanted_at_yield;
+static unsigned lanes_at_yield; /* lanes accepted by that time */
 
 static unsigned num_accepted(void)
 {
@@ -732,8 +734,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* Each QP takes the device a while. A thread that wants the control lock waits for
- * one, and not for those of all peers. */
+/* The device takes a while for each QP. A thread that wants the control lock
+ * waits for one QP, not for those of all peers. */
 static void test_lock_is_free_between_requests(void **state)
 {
     mrail_control_timers_t timers;
@@ -780,7 +782,8 @@ static void free_up(unsigned rail)
     fake_full_pds[rail] = NULL;
 }
 
-/* First lanes start on any rail; one with room is found in all cases. */
+/* A first lane may start on any rail, so it must find the rail with room
+ * whichever rail it tries first. */
 static void test_first_lane_takes_rail_with_room(void **state)
 {
     for (unsigned base = 0; base < 2; ++base) {
@@ -802,7 +805,7 @@ static void test_first_lane_takes_rail_with_room(void **state)
     start(64);
 }
 
-/* The same for a lane to ourselves. */
+/* The same holds for a lane of the process to itself. */
 static void test_own_lane_takes_rail_with_room(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -881,7 +884,7 @@ static void test_rail_with_room_is_down(void **state)
     free_up(0);
 }
 
-/* It stays down: the wait is limited. */
+/* The rail stays down, so the wait must be limited. */
 static void test_rail_with_room_stays_down(void **state)
 {
     start(64);
@@ -899,7 +902,8 @@ static void test_rail_with_room_stays_down(void **state)
     free_up(0);
 }
 
-/* BYE has no reply, and any rail may be down. */
+/* BYE has no reply and any rail may be down, so BYE is sent over every pair of
+ * rails. */
 static void test_bye_uses_every_pair(void **state)
 {
     unsigned rails = 0;
@@ -937,7 +941,7 @@ static void test_late_reply_of_earlier_epoch(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* If this end needs no lane, a silent peer does not fail. */
+/* A silent peer must not fail if this end needs no lane to it. */
 static void test_not_wanted(void **state)
 {
     start(64);

@@ -88,7 +88,7 @@ static void test_slow_lane_moves(void **state)
     for (unsigned slot = 0; slot < LANES; ++slot) {
         before[slot] = lane_of(slot)->sport;
     }
-    /* The first windows only confirm the difference. */
+    /* The first windows only confirm the difference. The move follows. */
     assert_in_range(
         windows_until(MRAIL_OP_PUT, &engine->counters.lanes_moved, 6), 3, 5);
     assert_int_not_equal(lane_of(2)->sport, before[2]);
@@ -109,7 +109,7 @@ static void test_rules_keep_ports(void **state)
     assert_null(peer_of(0)->moves);
 }
 
-/* The peer sends the data, so it has to move the lane. */
+/* The data of a READ comes from the peer, so the peer must move the lane. */
 static void slow_read(uint64_t slow, uint64_t others, unsigned like)
 {
     unsigned before = 0;
@@ -133,15 +133,15 @@ static void test_slow_read_asks_the_peer(void **state)
     slow_read(FAST * 2 / 3, FAST, MRAIL_MOVE_RANDOM);
 }
 
-/* Other peers use the rail, so it may be full. The path of lane 0 is then the
- * emptiest. */
+/* Other peers use the rail, so it may be full. In that case the path of lane 0
+ * has the most room. */
 static void test_very_slow_read_asks_for_a_copy(void **state)
 {
     slow_read(FAST / 3, FAST, 0);
 }
 
-/* The lanes have the rail to themselves and it is not full, so another path may
- * be unused. */
+/* Only these lanes use the rail and they do not fill it, so another path may be
+ * unused. */
 static void test_very_slow_read_of_an_idle_rail(void **state)
 {
     slow_read(FAST / 3, 0, MRAIL_MOVE_RANDOM);
@@ -194,7 +194,7 @@ static void test_request_waits_for_reads(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
 }
 
-/* Without an end of the READs, the lane stays as it is. */
+/* If the READs do not end, the lane is released without a move. */
 static void test_endless_reads_release_the_lane(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
@@ -222,14 +222,14 @@ static void test_peer_asks(void **state)
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 1);
     assert_int_not_equal(lane_of(1)->sport, before);
-    /* A second request at once has no effect. */
+    /* A second request in the same window has no effect. */
     before = lane_of(1)->sport;
     ask(1);
     assert_int_equal(lane_of(1)->sport, before);
     fake_now_ns += WINDOW;
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 2);
-    /* There is no lane in these slots. */
+    /* These slots have no lane. */
     ask(LANES);
     ask(MRAIL_MAX_SLOTS);
     ask(UINT16_MAX);
@@ -237,8 +237,9 @@ static void test_peer_asks(void **state)
     assert_int_equal(engine->counters.lanes_moved, 2);
 }
 
-/* "As that lane" means the path of that lane. It applies only on the same rails
- * and from another port. Otherwise the lane moves to a random port. */
+/* A request may name a lane whose path this lane should take. That works only
+ * if both lanes are on the same rails with different ports. Otherwise the lane
+ * moves to a random port. */
 static void test_peer_asks_for_a_copy(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
@@ -274,8 +275,8 @@ static void request_seq(mrail_ctl_type_t type, uint32_t seq)
     say(0, &msg);
 }
 
-/* The peer has seen no gain, so the lane moves back. A MOVE_BACK for a MOVE
- * that was lost, or that is not the last one, has nothing to undo. */
+/* The peer has seen no gain, so the lane moves back. A MOVE_BACK has nothing to
+ * undo if its MOVE was lost or is not the latest. */
 static void test_peer_takes_it_back(void **state)
 {
     uint16_t first, second;
@@ -369,8 +370,9 @@ static void test_device_refuses(void **state)
     start(64);
 }
 
-/* A QP is in error, but its completions have not been polled. The lane does not
- * move, and the engine draws no conclusion about the device. */
+/* The QP is in the error state, but its completions have not been polled. The
+ * lane stays where it is. The engine must not conclude that the device cannot
+ * move lanes. */
 static void test_qp_in_error(void **state)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

@@ -194,7 +194,8 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process ends after fork(). Its child lives on, but does not use mrail. */
+/* A process ends, but its child from fork() lives on. The child does not use
+ * mrail, so it must not keep the page alive. */
 static void test_child_of_the_ended(void **state)
 {
     char name[128], byte = 0;
@@ -214,7 +215,8 @@ static void test_child_of_the_ended(void **state)
             close(stay[1]);
             (void)!write(ready[1], &byte, 1);
             (void)!read(stay[0], &byte, 1); /* waits until the test ends */
-            mrail_page_remove(file);        /* not a file of this process */
+            /* no effect: the file is the parent's */
+            mrail_page_remove(file);
             (void)!write(ready[1], &byte, 1);
             _exit(0);
         }
@@ -235,7 +237,7 @@ static void test_child_of_the_ended(void **state)
     close(ready[1]);
 }
 
-/* The lanes of a copy that mixed two updates would differ. */
+/* If a copy mixed two updates, its lanes would have different values. */
 static void test_copies_hold_together(void **state)
 {
     char name[128], text[32];
@@ -252,7 +254,7 @@ static void test_copies_hold_together(void **state)
         assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
         k = got.counters[0].value;
         if (got.head.begun != got.head.done) {
-            ++torn; /* no try met a pause of the writer */
+            ++torn; /* every try overlapped with a write */
             continue;
         }
         for (unsigned lane = 0; lane < MRAIL_PAGE_LANES; ++lane) {
@@ -280,7 +282,7 @@ static void test_clean(void **state)
 
     kill_child(pid);
     other = child(1, alive, sizeof(alive));
-    /* A new file may belong to a process that is just starting. */
+    /* A new file stays, because its process may just be starting. */
     assert_int_equal(mrail_page_clean(dir, MRAIL_PAGE_KEEP_S), 0);
     assert_int_equal(count(), 3);
     assert_int_equal(mrail_page_clean(dir, 0), 1);
@@ -380,7 +382,7 @@ static void test_no_file(void **state)
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
     assert_int_equal(mrail_page_clean(dir, 0), 0);
     unlink(path);
-    /* Opening it must not wait for a writer. */
+    /* A FIFO must not block the reader until a writer opens it. */
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
     assert_int_equal(mrail_page_clean(dir, 0), 0);

@@ -1,5 +1,6 @@
 /*
- * A lane on a path that has failed carries one READ before other work
+ * After the failure of a path, a new lane on it first carries a single READ,
+ * which must succeed before the lane takes other work
  * (docs/decisions/0009-path-validation-by-read.md). The tests also cover the
  * order of requests if only some lanes are available after a failure.
  */
@@ -20,7 +21,7 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Runs the data path, while the device completes nothing. */
+/* Runs the data path. The device completes nothing meanwhile. */
 static void look(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -73,11 +74,11 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     assert_int_equal(lane->validation, MRAIL_PATH_VALIDATION_NONE);
-    /* The next suspicion starts from zero. */
+    /* Success resets the count of stalls. */
     assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
 
-/* Only the lane waits for the READ. A flush does not. */
+/* The READ delays only the use of its lane. A flush need not wait for it. */
 static void test_flush_does_not_wait_for_it(void **state)
 {
     (void)connect_anew();
@@ -99,7 +100,7 @@ static void test_read_fails(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* The READ never returns, on a device whose timers end late or never. */
+/* The READ never returns, as on a device whose timeout is late or absent. */
 static void test_read_does_not_come_back(void **state)
 {
     mrail_lane_t *lane = connect_anew();
@@ -127,8 +128,8 @@ static void test_read_is_not_posted(void **state)
     assert_int_equal(peer_of(0)->up_mask, 2);
 }
 
-/* A lane under validation takes no work, so the peer is unreachable and other
- * lanes are requested. */
+/* A lane takes no work during validation. If no other lane is up, the peer
+ * therefore counts as unreachable, and further lanes are requested. */
 static void test_lane_under_validation_carries_no_work(void **state)
 {
     mrail_peer_t *peer;
@@ -165,13 +166,13 @@ static void test_turn_rotates(void **state)
     break_lanes(0, 1);
     assert_int_equal(mrail_ctl_turn(peer, 0), 1);
     assert_int_equal(mrail_ctl_turn(peer, 1), 0);
-    /* Lanes that carry no messages come later. */
+    /* Lanes that carry no messages are requested later. */
     assert_int_equal(mrail_ctl_turn(peer, 2), 2);
     assert_int_equal(mrail_ctl_turn(peer, 3), 3);
 }
 
-/* Only one lane is available. Both are requested, and one of them has just
- * failed. */
+/* Two lanes are requested, but only one is available. The path that has just
+ * failed must not get it. */
 static void test_other_pair_is_requested_first(void **state)
 {
     mrail_peer_t *peer;

@@ -1,6 +1,7 @@
 /*
- * Probes take the path of the lanes. A port returns with another GID table.
- * Paths exist before the first lane, and next to a single lane.
+ * Paths to a peer. Probes use the same route as the lanes, and a port may
+ * return with another GID table. Paths exist before the first lane, and also
+ * beside a single lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -75,7 +76,8 @@ static void test_probe_reply_uses_source_port(void **state)
     assert_int_equal(handle(1)->grh.flow_label, mrail_ports_flow_label(SPORT));
 }
 
-/* A value from the peer is never used as an index without a check. */
+/* The path number in a probe comes from the peer, so it must be checked before
+ * it is used as an index. */
 static void test_any_path_is_answered(void **state)
 {
     start(64);
@@ -98,7 +100,7 @@ static void test_gid_has_moved(void **state)
     pair = peer_of(0)->pair_ah[peer_of(0)->base];
     assert_non_null(pair);
 
-    /* While the GID is missing, nothing changes. */
+    /* The rail keeps its GID index while the GID is missing. */
     fake_ports[0].num_gids = 0;
     mrail_paths_readdress(engine, &engine->rails[0]);
     assert_int_equal(engine->rails[0].attr.gid_index, 0);
@@ -133,8 +135,8 @@ static void port_down(unsigned rail)
 
 /* ---- the first lane ---- */
 
-/* Health belongs to the rails of a path. If the peer chooses its base pair
- * first, these rails get another lane number. */
+/* Health belongs to a pair of rails, not to a slot. If the peer's choice of the
+ * base pair prevails, the same rails get another slot. */
 static void test_health_goes_with_the_rails(void **state)
 {
     struct ibv_ah *ah;
@@ -206,7 +208,8 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(port down)"));
 }
 
-/* The first lane does not wait for a path, because any other one will do. */
+/* A first lane does not wait until this path recovers, because any other path
+ * will do. */
 static void test_first_lane_takes_an_open_path(void **state)
 {
     start(64);
@@ -269,7 +272,8 @@ static void alone_and_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* The peer is alive, so the path is the cause. */
+/* The reply over the other rail shows that the peer is alive, so the path is
+ * the cause. */
 static void test_single_lane_other_rail_replies(void **state)
 {
     alone_and_stalled();
@@ -281,7 +285,7 @@ static void test_single_lane_other_rail_replies(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
 }
 
-/* The peer may be silent, so the path is not blamed. */
+/* The peer may be silent, in which case no path is to blame. */
 static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();
@@ -304,7 +308,8 @@ static void two_and_one_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* Being up is no evidence. An idle lane would also be up without its path. */
+/* The other lane is up, but that is no evidence: an idle lane stays up even if
+ * its path is broken. */
 static void test_other_lane_without_reply(void **state)
 {
     two_and_one_stalled();

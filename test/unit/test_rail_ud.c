@@ -14,8 +14,8 @@
 
 static unsigned polled;
 
-/* A flood, in which another batch is always ready. It must end, because
- * otherwise the test would not. */
+/* Simulates a flood, in which another batch is always ready. The receive loop
+ * must return nevertheless. */
 static int flood_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     for (int i = 0; i < n; ++i) {
@@ -140,7 +140,8 @@ static void on_question(void *arg, mrail_rail_t *rail, const void *data,
     }
 }
 
-/* An earlier datagram in the queue is neither lost nor processed twice. */
+/* A datagram that is ahead in the queue must be neither lost nor processed
+ * twice. */
 static void test_send_takes_a_buffer_back(void **state)
 {
     static fixture_t fixture;
@@ -160,7 +161,7 @@ static void test_send_takes_a_buffer_back(void **state)
     assert_int_equal(count, 1);
 }
 
-/* A request waits until a buffer for its reply is available. */
+/* A request stays in the queue until there is a buffer for its reply. */
 static void test_questions_wait(void **state)
 {
     static fixture_t fixture;
@@ -178,13 +179,13 @@ static void test_questions_wait(void **state)
     assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 3);
     assert_int_equal(num_posted, 3);
     assert_int_equal(num_sent, MRAIL_UD_TX + 3);
-    /* At the end, no reply is sent. */
+    /* The rail is closing, so the remaining requests get no reply. */
     mrail_rail_ud_reap(rail);
     assert_int_equal(num_posted, MRAIL_UD_RX);
     assert_int_equal(count, 3);
 }
 
-/* A lost device blocks no caller. */
+/* A call must not block if the device is lost. */
 static void test_device_is_gone(void **state)
 {
     static fixture_t fixture;

@@ -63,7 +63,7 @@ static void begin_all(void)
     }
 }
 
-/* Runs until this rank can do nothing more by itself. */
+/* Runs until the rank needs another rank in order to continue. */
 static void progress(uint32_t rank)
 {
     for (unsigned i = 0; i < ENOUGH; ++i) {
@@ -239,7 +239,7 @@ static void test_turns(void **state)
     model_cleanup(&w);
 }
 
-/* Channels share slots in proportion to their remaining chunks. */
+/* Channels get slots in proportion to their remaining chunks. */
 static void test_fair_share(void **state)
 {
     place();
@@ -288,7 +288,7 @@ static void test_reserve(void **state)
     assert_int_equal(model_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
-    /* The chunk for rank 4 is in the other buffer and arrives. */
+    /* The chunk for rank 4 is in the other buffer, so it can arrive. */
     assert_int_equal(relay->num_posted, 1);
     assert_int_equal(model_num_bare(&w, 3), 1);
     progress(4);
@@ -593,7 +593,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(3, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(4, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(1, 0, NONE, 1, 3, 0, 1), -EINVAL);
-    /* A flow within a node has relays, of this node or of the other one. */
+    /* A flow within a node must have no relays, but here it has one. */
     assert_int_equal(begin_flow(0, 0, 1, NONE, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 1, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 3, 0, NONE, 4, 0, 1), -EINVAL);
@@ -749,7 +749,8 @@ static void test_no_memory(void **state)
         -ENOMEM);
     fail_at = 0;
     model_run(&w, 1);
-    /* The earlier buffer is reused. */
+    /* The buffer of the previous exchange is reused, so no allocation can
+     * fail. */
     fail_at = 1;
     begin_all();
     for (unsigned round = 0; round < ENOUGH; ++round) {
@@ -841,8 +842,8 @@ static void test_hostile_slots(void **state)
     }
 }
 
-/* An in-slot is corrupted. Its owner receives into it and never sends from
- * it. */
+/* Corrupts an in-slot. That is harmless, because its owner only receives into
+ * it and never sends from it. */
 static void test_hostile_in_slot(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);

@@ -1,6 +1,7 @@
 /*
- * Replay after lanes have failed, and the credit that is reserved for it. There
- * are two messages, the first one on lane 0 and the second one on lane 1.
+ * Replay after lanes have failed, and the credit that is reserved for replay.
+ * Most tests send two messages, the first one on lane 0 and the second one on
+ * lane 1.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -84,8 +85,8 @@ static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
     progress();
 }
 
-/* The first message may also be missing, because its lane is not drained. The
- * only credit is reserved for it. */
+/* The first message may be missing as well, because its lane is not drained
+ * yet. The only credit is therefore reserved for it. */
 static void test_last_credit_waits_for_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -120,8 +121,8 @@ static void test_other_credits_do_not_wait(void **state)
     assert_int_equal(mrail_lane_credits(peer_of(0)->lanes[1]), 1);
 }
 
-/* The first message is on the lane that takes the second one, so nothing
- * waits. */
+/* The first message was sent on the lane that takes the second one, so the
+ * second one cannot overtake it and need not wait. */
 static void test_last_credit_behind_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -154,8 +155,9 @@ static void test_last_credit_behind_an_arrival(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
-/* There are few buffers for messages without credit. The next one must find a
- * buffer, even if the peer has used all its credits. */
+/* Few buffers are set aside for messages without credit. The buffer must be
+ * reposted at once, because the next one may come when the peer has used all
+ * its credits. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
 {
     unsigned rail;
@@ -165,7 +167,7 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     rail = peer_of(0)->lanes[0]->rail->index;
     message(0, 0, 0);
     mrail_iface_progress(ifaces[0]);
-    /* The buffer waits for others. */
+    /* The buffer waits to be reposted together with others. */
     assert_int_equal(engine->num_repost[rail], 1);
     deliver_ack(0, 0, 8);
     mrail_iface_progress(ifaces[0]);
@@ -182,8 +184,8 @@ static void send_all(mrail_ep_t *ep)
     assert_int_equal(ret, -EAGAIN);
 }
 
-/* A credit-blocked sender asks on the lane with the smallest window, and on one
- * lane at a time. */
+/* A credit-blocked sender asks for credits on the lane with the smallest
+ * window, and on only one lane at a time. */
 static void test_credit_blocked_on_smallest_window(void **state)
 {
     const mrail_lane_t *first, *second;
@@ -200,7 +202,7 @@ static void test_credit_blocked_on_smallest_window(void **state)
     assert_int_equal(second->am_sent, 4 - MRAIL_REPLAY_CREDITS);
     assert_true(second->credit_blocked);
     assert_false(first->credit_blocked);
-    /* Credits are reported once, with the next message on that lane. */
+    /* A lane reports only once that it was blocked, with its next message. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_false(second->credit_blocked);

@@ -1,7 +1,8 @@
 /*
- * Idle time and stalled time (stall_detect.c). Only in the second case does the
- * network cause a drop in throughput. The tests also cover when a stall makes a
- * path suspect, and when it retires its lane.
+ * Idle time and stalled time (stall_detect.c). If throughput drops, stalled
+ * time shows that the network is the cause, whereas idle time shows that it is
+ * not. The tests also cover when a stall makes a path suspect, and when it
+ * retires its lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -113,7 +114,8 @@ static void test_no_completion(void **state)
     end();
 }
 
-/* The path becomes suspect in the meantime, but stalled time continues. */
+/* The path becomes suspect after a while, but stalled time continues to
+ * count. */
 static void test_no_completion_for_long(void **state)
 {
     unsigned busy;
@@ -129,8 +131,8 @@ static void test_no_completion_for_long(void **state)
     end();
 }
 
-/* There is more work than the lanes have room for. Each interval has
- * completions, and each tick has work in flight. */
+/* There is more work than fits on the lanes, so each interval has completions
+ * and there is work in flight at each tick. */
 static void test_progress(void **state)
 {
     begin();
@@ -150,7 +152,8 @@ static void test_progress(void **state)
     end();
 }
 
-/* All work has completed since the last tick, so that interval is unknown. */
+/* All work has completed since the last tick. When it did is unknown, so the
+ * interval counts neither as idle nor as stalled. */
 static void test_all_completed(void **state)
 {
     unsigned busy;
@@ -166,8 +169,8 @@ static void test_all_completed(void **state)
 }
 
 /* The send of a message has no completion, and a peer with nothing to send need
- * not acknowledge it. The lane is therefore neither idle nor stalled, until the
- * READ after the message decides. */
+ * not acknowledge it. The lane therefore counts neither as idle nor as stalled
+ * until the READ after the message shows which. */
 static void test_messages(void **state)
 {
     int byte = 1;
@@ -188,7 +191,7 @@ static void test_messages(void **state)
     end();
 }
 
-/* Without ticks, the time is unknown. */
+/* While ticks are stopped, the time counts neither as idle nor as stalled. */
 static void test_after_a_pause(void **state)
 {
     mrail_ns_t idle_ns;
@@ -214,14 +217,14 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Answers the first outstanding probe of the path. */
+/* The peer answers the first outstanding probe of the path. */
 static void answer_probe(unsigned slot)
 {
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->paths[slot].probes[0]});
 }
 
-/* Counts the ticks until the lane is suspect. Its probe is answered. */
+/* Counts the ticks until the lane is suspect, and then answers its probe. */
 static unsigned ticks_to_suspicion(unsigned slot)
 {
     for (unsigned i = 1; i < 200; ++i) {
@@ -275,7 +278,8 @@ static void test_suspicion_expires(void **state)
     end();
 }
 
-/* Makes a lane busy that needs 100 ms for its work in flight. */
+/* Gives a lane so much work that it takes 100 ms at the lane's measured
+ * rate. */
 static unsigned begin_slow(void)
 {
     unsigned busy = begin_busy();
@@ -286,8 +290,8 @@ static unsigned begin_slow(void)
     return busy;
 }
 
-/* The measured rate says how long the work takes. Four times as long is not
- * suspicious yet. */
+/* The measured rate tells how long the work should take. The lane becomes
+ * suspect only after more than four times as long. */
 static void test_slow_lane(void **state)
 {
     unsigned busy = begin_slow();
@@ -296,8 +300,8 @@ static void test_slow_lane(void **state)
     end();
 }
 
-/* A lane without a rate waits behind 100 ms of work of other lanes on its
- * rail. */
+/* The lane has no measured rate, but other lanes of its rail have 100 ms of
+ * work ahead of it. */
 static void test_new_lane_behind_others(void **state)
 {
     unsigned busy = begin_busy();
@@ -310,8 +314,8 @@ static void test_new_lane_behind_others(void **state)
     end();
 }
 
-/* The probes of the path wait in the same queue. Any answer shows that the path
- * works. */
+/* The probes of the path wait in the same queue, so they are also late. A late
+ * answer still shows that the path works. */
 static void test_late_answer(void **state)
 {
     unsigned busy = begin_slow();
@@ -369,7 +373,7 @@ static void begin_suspect(unsigned busy)
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
 }
 
-/* A peer that has no time does not answer on any path. */
+/* If no path is answered, the peer may have no time, so no path is retired. */
 static void test_silent_peer(void **state)
 {
     unsigned busy = begin_used();
@@ -383,8 +387,8 @@ static void test_silent_peer(void **state)
     end();
 }
 
-/* The answers come together when the peer has time again, possibly those of
- * other paths first. */
+/* When the peer has time again, the answers of all paths arrive together. Those
+ * of another path may come first. */
 static void test_answers_in_a_burst(void **state)
 {
     unsigned busy = begin_used();
@@ -392,15 +396,15 @@ static void test_answers_in_a_burst(void **state)
     begin_suspect(busy);
     run_for(500);
     answer_probe(!busy);
-    run_for(19); /* at most one more probe leaves */
+    run_for(19); /* in this time, at most one more probe is sent */
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
     answer_probe(busy);
     assert_int_equal(health(busy), MRAIL_HEALTH_UP);
     end();
 }
 
-/* Both paths were silent. The other one worked again after 200 ms, so this one
- * may take as long. */
+/* Both paths were silent, and the other one recovered after 200 ms. This path
+ * therefore gets the same time. */
 static void test_shared_silence(void **state)
 {
     unsigned busy = begin_used();
@@ -419,7 +423,7 @@ static void test_shared_silence(void **state)
     end();
 }
 
-/* The path of a lane that was never used may be full. */
+/* The lane was never used, so its path may be congested and gets more time. */
 static void test_new_path_is_silent(void **state)
 {
     unsigned busy = begin_busy();
@@ -432,7 +436,7 @@ static void test_new_path_is_silent(void **state)
     end();
 }
 
-/* The other path answers at once, but this one never does. */
+/* The other path answers at once, so this one is retired soon. */
 static void test_one_path_is_silent(void **state)
 {
     unsigned busy = begin_used();
@@ -445,8 +449,8 @@ static void test_one_path_is_silent(void **state)
     end();
 }
 
-/* Datagrams are answered, but requests of this lane are not. The other lane is
- * idle and gets a READ, which completes. */
+/* Probes of the path are answered, but requests of this lane do not complete.
+ * The other lane is idle, so it gets a READ for comparison, which completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;
@@ -498,7 +502,8 @@ static void test_not_stuck_alone(void **state)
     end();
 }
 
-/* A WRITE has completed but may not be visible yet, and its lane is held. */
+/* A WRITE has completed but may not be visible yet. The flush needs a READ on
+ * that lane, which is held. */
 static void test_flush_with_held_lane(void **state)
 {
     mrail_ep_t *ep;
@@ -516,7 +521,7 @@ static void test_flush_with_held_lane(void **state)
     mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
-    /* Any send does the same. */
+    /* Every send begins with this call. */
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 1);
     assert_int_equal(sent.num_reads, 0);
     assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
@@ -524,7 +529,8 @@ static void test_flush_with_held_lane(void **state)
     assert_int_equal(sent.num_reads, 0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->paths[busy].probes[0]});
-    if (health(busy) != MRAIL_HEALTH_UP) { /* the reply is from before */
+    /* the reply is to an earlier probe */
+    if (health(busy) != MRAIL_HEALTH_UP) {
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PROBE_REPLY,
                          fake_now_ns);
@@ -539,8 +545,8 @@ static void test_flush_with_held_lane(void **state)
     end();
 }
 
-/* As in the previous test, but the lane is being closed. Once it is closed at
- * both ends, the WRITE is visible. */
+/* As in the previous test, but the lane is being closed. No READ is needed,
+ * because the WRITE is visible once the lane is closed at both ends. */
 static void test_flush_with_closing_lane(void **state)
 {
     mrail_ep_t *ep;
@@ -566,8 +572,8 @@ static void test_flush_with_closing_lane(void **state)
     end();
 }
 
-/* One flush has posted the READ. Another flush, with or without a completion,
- * must not complete before the READ. */
+/* The READ of one flush is in flight. A second flush, with or without a
+ * completion, must not complete before it. */
 static void test_flush_behind_another_read(void **state)
 {
     mrail_ep_t *ep;

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The rules of mrail acl for Linux replace the fabric's own on both leaves.
-# Each uplink must carry its segment of an MPI_Alltoallv over the kernel's
-# devices. The same job follows on plain ECMP. Loads are only printed, because
-# the exchange is short and its lanes pull chunks, so faster lanes carry more.
+# Replaces the fabric's own rules by those of mrail acl for Linux, on both
+# leaves. Each uplink must carry its segment of an MPI_Alltoallv over the
+# kernel's devices. The same job then runs on plain ECMP. Its loads are only
+# printed: the exchange is short, and faster lanes pull more chunks.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -77,9 +77,9 @@ exchange()
     done <"$log/$1.sent"
 }
 
-# Uplinks count 14 more bytes for each packet, and ARP. Packets may arrive
-# between the two readings. A lane on a wrong uplink would make a difference of
-# at least a chunk.
+# Uplinks count 14 bytes more for each packet, and also ARP. Packets may arrive
+# between the two readings. A lane on a wrong uplink would make a larger
+# difference, at least a chunk.
 by_rules()
 {
     # shellcheck disable=SC2016 # variables of awk

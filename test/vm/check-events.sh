@@ -1,6 +1,7 @@
 #!/bin/sh
 # Failures: a queue pair in error, the link of a host down, a spine down. A
-# verbs program gets the events, and an MPI job on the transport continues.
+# verbs program must get the events, and an MPI job on the transport must
+# continue.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -66,8 +67,8 @@ host_back 2
 result 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
-# The middle of a job is when hosts 1 and 2 have sent 1 MB and will send as
-# much again.
+# A job counts as in the middle when hosts 1 and 2 have sent 1 MB and will send
+# as much again.
 middle=1000000
 # Sets $sent to the bytes that hosts 1 and 2 have sent.
 sum_sent()
@@ -92,7 +93,8 @@ fault()
     sent_before=$sent
     await 40 has_sent && "$@" && sum_sent && echo $sent >"$log/$name.sent"
 )
-# was_middle NAME: call it when the job has ended.
+# was_middle NAME: checks, after the end of the job, that the fault came in the
+# middle.
 was_middle()
 {
     sum_sent
@@ -102,17 +104,16 @@ was_middle()
         [ $((sent - ${at:-sent})) -gt $middle ]
 }
 
-# A spine fails during a job. The other spines take its ports, and all data is
-# right.
+# A spine fails during a job. The other spines must take over its ports, and
+# all data must be right.
 fault spine-down "$vm/fabric.sh" spine 1 down &
 checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$build/mpi_exchange" --until "$log/spine-down.sent" --bytes 1000000
 was_middle spine-down
 "$vm/fabric.sh" spine 1 up
 
-# A shim fails a queue pair three times during a job. After the first time, it
-# is always the QP of a lane that has been restored, because each rail has only
-# one.
+# A shim fails a queue pair three times during a job. Each rail has only one
+# lane, so from the second time on, it is the QP of a restored lane.
 status=0
 job requests-fail 60 2 -x ERRORS="$build/.libs/libtest-errors.so" \
     -x MRAIL_TEST_ERROR_LOG="$log/errors" -x MRAIL_TEST_ERROR_TIMES=3 \
@@ -139,7 +140,7 @@ result 'each error closed a lane' \
     grep -qE '"lanes_failed": ([3-9]|[1-9][0-9])' \
     "$log/requests-fail.stats/1.json"
 
-# A rail fails during a job. The other rail takes over its work.
+# A rail fails during a job. The other rail must take over its work.
 fault rail-down ip link set r2 down &
 status=0
 job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \

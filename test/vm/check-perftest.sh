@@ -1,6 +1,6 @@
 #!/bin/sh
-# The test environment itself: perftest between two of the kernel's devices
-# across the spines.
+# Checks the test environment itself, with perftest between two of the kernel's
+# devices across the spines.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"

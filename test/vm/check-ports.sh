@@ -1,8 +1,8 @@
 #!/bin/sh
-# Packets on the wire. Each lane has the UDP source port that mrail computed,
-# in both directions and for acknowledgements, and the uplinks carry the ports
-# of their segment. Two NICs on a leaf have two lanes each, and the leaf has
-# four uplinks, so DNLB gives every uplink one lane.
+# Checks packets on the wire. Each lane must have the UDP source port that
+# mrail computed, in both directions and for acknowledgements. The uplinks must
+# carry the ports of their segments. A leaf has four uplinks, and each of its
+# two NICs has two lanes, so DNLB gives every uplink one lane.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -51,8 +51,8 @@ result 'each rank has four lanes, one in each segment of the ports' \
         exit all != 8
     }' "$log/lanes"
 
-# Every packet to a lane must have the port of the lane. Each lane must have
-# had both requests in one direction and answers in the other.
+# Every packet to a lane must have the port of the lane. On each lane, there
+# must have been requests in one direction and answers in the other.
 awk '
     FNR == NR { port[$1 " " $2] = $3; next }
     $1 == "flow" && $11 == 0 {
@@ -87,7 +87,7 @@ for leaf in 1 2; do
         }
         END {
             for (s = 1; s <= 4; ++s) {
-                # Only ARP between leaf and spine may come on top.
+                # ARP between leaf and spine may add to that, but nothing else.
                 if (sent[s] < want[s] || sent[s] > want[s] + 1000 ||
                     want[s] < 100000) {
                     print "uplink " s ": " sent[s] " bytes, of its ports " \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A busy queue pair moves to other source ports, by SQD, and thus to other
-# uplinks. Nothing is lost, and the wire shows the ports.
+# uplinks. No message may be lost, and the ports must appear on the wire.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"

@@ -26,7 +26,8 @@ leaf_of()
     echo $((($1 + 1) / 2))
 }
 
-# The hosts of a leaf have consecutive addresses, so that DNLB numbers them.
+# DNLB numbers the hosts of a leaf by their addresses, so these are
+# consecutive.
 address_of()
 {
     echo "10.10.$(leaf_of "$1").$((2 + ($1 + 1) % 2))"
@@ -154,7 +155,7 @@ fabric_up()
     rdma -b "$batch/devices"
 }
 
-# All other links are up.
+# All links of other spines are up.
 spine()
 {
     spine=$1 state=$2

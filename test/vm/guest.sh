@@ -49,7 +49,7 @@ if [ "${shell:-no}" = yes ]; then
     setsid -c sh -i
     off
 fi
-# In the order of their dependencies.
+# The checks come in the order of their dependencies.
 for check in ${checks:-perftest stock mpi ports acl repath events soft}; do
     say "$check"
     began=$(cut -d . -f 1 /proc/uptime)

@@ -7,8 +7,8 @@
 : "${top:?}" "${build:?}" "${stage:?}"
 # shellcheck source=test/lib.sh
 . "$top/test/lib.sh"
-# Otherwise each process of a job would load the libraries of X11, OpenCL and
-# XML.
+# Without this setting, each process of a job would load the libraries of X11,
+# OpenCL and XML.
 export HWLOC_PLUGINS_PATH=/nowhere
 vm=$top/test/vm
 log=/vm/log/$(basename "$0" .sh)

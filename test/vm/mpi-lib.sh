@@ -3,7 +3,8 @@
 
 : "${stage:?}" "${log:?}" "${vm:?}"
 mrail=$stage/bin/mrail
-# Ranks wait for each other on two emulated processors, so they yield.
+# Ranks share two emulated processors, so they yield while they wait for each
+# other.
 export OMPI_MCA_mpi_yield_when_idle=1
 # mpirun communicates with its ranks over an interface that stays up.
 export OMPI_MCA_oob_tcp_if_include=lo

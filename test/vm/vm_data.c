@@ -272,8 +272,8 @@ static uint32_t run_bytes(uint32_t i)
     return 1 + i * 283 % RUN_BYTES;
 }
 
-/* Sends many messages that are in flight together. Tests their order, and a
- * loss in the middle. */
+/* Sends many messages that are in flight together, which tests their order and
+ * a loss among them. */
 static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     struct ibv_send_wr wr = {0};

@@ -167,8 +167,9 @@ static void path_connects(vm_pair_t *pair, struct ibv_qp *qp)
         usleep(1000);
         post_send(qp);
     }
-    /* In Linux 6.1, the first status is retries exceeded or a local error (no
-     * route). 6.12 may flush all requests, including the first one. */
+    /* In Linux 6.1, the status of the first request is either retries exceeded
+     * or a local error (no route). Linux 6.12 may flush all requests, including
+     * the first one. */
     if (wc.status == IBV_WC_SUCCESS) {
         vm_die("no error within 30 s");
     }

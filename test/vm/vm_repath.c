@@ -138,8 +138,8 @@ static void receive(repath_t *r)
     struct ibv_wc wc;
 
     for (uint32_t i = 0; i < all; ++i) {
-        /* Like the sender, this end moves in the middle of a port's
-         * messages. */
+        /* Like the sender, the receiver moves while messages for the current
+         * port are still in flight. */
         if ((i % PER_PORT == PER_PORT / 2) && (i > PER_PORT)) {
             move(r, r->ports[i / PER_PORT]);
         }

@@ -178,7 +178,7 @@ static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
     }
     if (++source->good % FLIP_EVERY == 0) {
         ++source->flipped;
-        /* Spares the fifth byte of the BTH, which the ICRC does not cover. */
+        /* Skips the fifth byte of the BTH, which the ICRC does not cover. */
         frame[HEADERS + 5 + source->good % (end - HEADERS - 5)] ^= 1;
         source->seen += !icrc_matches(frame, end);
     }
