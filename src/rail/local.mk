@@ -1,40 +1,134 @@
 # src/rail: the engine.  libibverbs only.
 noinst_LTLIBRARIES += libmrail-rail.la
 libmrail_rail_la_SOURCES = \
-    src/rail/am.c \
-    src/rail/ctl.c src/rail/ctl.h src/rail/ctl_request.c src/rail/ctl_recv.c \
-    src/rail/ctl_send.c \
-    src/rail/control_poll.c src/rail/control_poll.h \
-    src/rail/engine.c src/rail/engine.h \
-    src/rail/failover.c \
-    src/rail/paths.c \
-    src/rail/ep.c \
-    src/rail/data_lock.c src/rail/data_lock.h \
-    src/rail/move_lane.c \
-    src/rail/health.c src/rail/health.h \
-    src/rail/iface.c \
-    src/rail/params.c src/rail/params.h \
-    src/rail/port_control.c src/rail/port_control.h \
-    src/rail/lane.c src/rail/lane.h \
-    src/rail/pairing.c src/rail/pairing.h \
-    src/rail/mem.c src/rail/mem.h \
-    src/rail/mrail.h \
-    src/rail/op.h \
-    src/rail/peer.c src/rail/peer.h \
-    src/rail/telemetry_export.c \
-    src/rail/rail.c src/rail/rail.h \
-    src/rail/evict.c \
-    src/rail/rma.c \
-    src/rail/discovery.c src/rail/discovery.h \
-    src/rail/sched.c src/rail/sched.h \
-    src/rail/stats.c \
-    src/rail/control_thread.c \
-    src/rail/fair_share.c src/rail/fair_share.h \
-    src/rail/flush.c \
-    src/rail/wakeup.c \
-    src/rail/stall_detect.c \
-    src/rail/wire.c src/rail/wire.h \
-    src/rail/throttle.c
+    src/rail/mrail.h src/rail/params.c src/rail/params.h \
+    src/rail/proto/fair_share.c \
+    src/rail/proto/fair_share.h \
+    src/rail/proto/health.c \
+    src/rail/proto/health.h \
+    src/rail/proto/pairing.c \
+    src/rail/proto/pairing.h \
+    src/rail/proto/sched.c \
+    src/rail/proto/sched.h \
+    src/rail/proto/wire.c \
+    src/rail/proto/wire.h \
+    src/rail/verbs/ah.c \
+    src/rail/verbs/ah.h \
+    src/rail/verbs/alloc.c \
+    src/rail/verbs/alloc.h \
+    src/rail/verbs/discovery.c \
+    src/rail/verbs/discovery.h \
+    src/rail/verbs/port_control.c \
+    src/rail/verbs/port_control.h \
+    src/rail/verbs/rail.c \
+    src/rail/verbs/rail.h \
+    src/rail/verbs/ud_channel.c \
+    src/rail/verbs/ud_channel.h \
+    src/rail/state/data_lock.c \
+    src/rail/state/data_lock.h \
+    src/rail/state/engine.h \
+    src/rail/state/lane.h \
+    src/rail/state/mem.h \
+    src/rail/state/op.h \
+    src/rail/state/peer.h \
+    src/rail/state/signals.c \
+    src/rail/state/signals.h \
+    src/rail/conn/ctl_recv.c \
+    src/rail/conn/ctl_recv.h \
+    src/rail/conn/ctl_recv_lane.c \
+    src/rail/conn/ctl_recv_lane.h \
+    src/rail/conn/ctl_run.c \
+    src/rail/conn/ctl_run.h \
+    src/rail/conn/ctl_send.c \
+    src/rail/conn/ctl_send.h \
+    src/rail/conn/ctl_work.c \
+    src/rail/conn/ctl_work.h \
+    src/rail/conn/lane.c \
+    src/rail/conn/lane.h \
+    src/rail/conn/lane_buffers.c \
+    src/rail/conn/lane_buffers.h \
+    src/rail/conn/lane_error.c \
+    src/rail/conn/lane_error.h \
+    src/rail/conn/lane_request.c \
+    src/rail/conn/lane_request.h \
+    src/rail/conn/lane_stats.c \
+    src/rail/conn/lane_stats.h \
+    src/rail/conn/lane_up.c \
+    src/rail/conn/lane_up.h \
+    src/rail/conn/move_decide.c \
+    src/rail/conn/move_decide.h \
+    src/rail/conn/move_lane.c \
+    src/rail/conn/move_lane.h \
+    src/rail/conn/paths.c \
+    src/rail/conn/paths.h \
+    src/rail/conn/peer.c \
+    src/rail/conn/peer.h \
+    src/rail/conn/qp_budget.c \
+    src/rail/conn/qp_budget.h \
+    src/rail/conn/rail_error.c \
+    src/rail/conn/rail_error.h \
+    src/rail/data/am_ack.c \
+    src/rail/data/am_ack.h \
+    src/rail/data/am_post.h \
+    src/rail/data/am_recv.c \
+    src/rail/data/am_recv.h \
+    src/rail/data/am_replay.c \
+    src/rail/data/am_replay.h \
+    src/rail/data/am_send.c \
+    src/rail/data/chunk.c \
+    src/rail/data/chunk.h \
+    src/rail/data/done.c \
+    src/rail/data/done.h \
+    src/rail/data/flush.c \
+    src/rail/data/flush.h \
+    src/rail/data/flush_ep.c \
+    src/rail/data/inbox.c \
+    src/rail/data/inbox.h \
+    src/rail/data/peer_lanes.c \
+    src/rail/data/peer_lanes.h \
+    src/rail/data/rma.c \
+    src/rail/data/rma.h \
+    src/rail/data/rma_cancel.c \
+    src/rail/data/rma_cancel.h \
+    src/rail/data/rma_pump.c \
+    src/rail/data/rma_pump.h \
+    src/rail/data/rma_replay.c \
+    src/rail/data/rma_replay.h \
+    src/rail/data/rx.c \
+    src/rail/data/rx.h \
+    src/rail/data/throttle.c \
+    src/rail/data/throttle.h \
+    src/rail/data/visible.c \
+    src/rail/data/visible.h \
+    src/rail/recovery/evict.c \
+    src/rail/recovery/evict.h \
+    src/rail/recovery/failover.c \
+    src/rail/recovery/failover.h \
+    src/rail/recovery/peer_end.c \
+    src/rail/recovery/peer_end.h \
+    src/rail/recovery/stall_detect.c \
+    src/rail/recovery/stall_detect.h \
+    src/rail/engine/control_poll.c \
+    src/rail/engine/control_poll.h \
+    src/rail/engine/control_thread.c \
+    src/rail/engine/control_thread.h \
+    src/rail/engine/engine.c \
+    src/rail/engine/engine.h \
+    src/rail/engine/engine_query.c \
+    src/rail/engine/engine_query.h \
+    src/rail/engine/ep.c \
+    src/rail/engine/get_short.c \
+    src/rail/engine/iface.c \
+    src/rail/engine/mem.c \
+    src/rail/engine/mem.h \
+    src/rail/engine/progress.c \
+    src/rail/engine/progress.h \
+    src/rail/engine/stats.c \
+    src/rail/engine/stats.h \
+    src/rail/engine/telemetry_export.c \
+    src/rail/engine/telemetry_export.h \
+    src/rail/engine/wakeup.c \
+    src/rail/engine/wakeup.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
     libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread -ldl

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
-#include "rail/port_control.h"
+#include "rail/verbs/port_control.h"
 
 #include <string.h>
 

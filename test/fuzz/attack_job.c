@@ -9,7 +9,11 @@
 #include "config.h"
 #include "../rail/job.h"
 #include "base/rng.h"
-#include "rail/engine.h"
+#include "rail/data/rma.h"
+#include "rail/engine/engine_query.h"
+#include "rail/engine/progress.h"
+#include "rail/mrail.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <stdio.h>

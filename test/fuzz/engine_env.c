@@ -1,5 +1,20 @@
 #include "config.h"
 #include "engine_env.h"
+#include "rail/conn/ctl_recv.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/peer.h"
+#include "rail/data/rma.h"
+#include "rail/engine/engine.h"
+#include "rail/engine/progress.h"
+#include "rail/mrail.h"
+#include "rail/params.h"
+#include "rail/proto/pairing.h"
+#include "rail/proto/wire.h"
+#include "rail/state/engine.h"
+#include "rail/verbs/rail.h"
+#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 

@@ -1,6 +1,10 @@
 #include "config.h"
 #include "fake_engine.h"
 #include "fuzz.h"
+#include "rail/engine/control_thread.h"
+#include "rail/proto/wire.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/ud_channel.h"
 
 #include "orchestrator/ports.h"
 

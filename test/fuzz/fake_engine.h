@@ -7,7 +7,8 @@
 #define MRAIL_TEST_FAKE_ENGINE_H
 
 #include "fake_verbs.h"
-#include "rail/ctl.h"
+#include "rail/proto/wire.h"
+#include "rail/state/engine.h"
 
 /* The time that mrail_clock_now() returns. The test runs the timers itself. */
 extern mrail_ns_t fake_now_ns;

@@ -7,10 +7,11 @@
  */
 #include "config.h"
 #include "fuzz.h"
-#include "rail/pairing.h"
-#include "rail/mem.h"
-#include "rail/discovery.h"
-#include "rail/wire.h"
+#include "rail/mrail.h"
+#include "rail/proto/pairing.h"
+#include "rail/proto/wire.h"
+#include "rail/state/mem.h"
+#include "rail/verbs/discovery.h"
 
 /* Returns a copy of exactly this size, so that reads past the end are
  * detected. */

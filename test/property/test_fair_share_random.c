@@ -15,8 +15,8 @@
  * For comparison, the same engine runs without fair shares.
  */
 #include "config.h"
-#include "rail/sched.h"
-#include "rail/fair_share.h"
+#include "rail/proto/fair_share.h"
+#include "rail/proto/sched.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,10 @@
 #include "config.h"
 #include "job.h"
 #include "base/rng.h"
-#include "rail/engine.h"
+#include "rail/data/rma.h"
+#include "rail/engine/engine_query.h"
+#include "rail/engine/progress.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -4,7 +4,10 @@
  */
 #include "config.h"
 #include "job.h"
-#include "rail/engine.h"
+#include "rail/engine/engine.h"
+#include "rail/engine/engine_query.h"
+#include "rail/engine/progress.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <unistd.h>

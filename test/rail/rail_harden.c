@@ -6,7 +6,10 @@
 #include "config.h"
 #include "job.h"
 #include "base/log.h"
-#include "rail/engine.h"
+#include "rail/data/rma.h"
+#include "rail/engine/progress.h"
+#include "rail/state/engine.h"
+#include "rail/state/op.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,8 @@
  */
 #include "config.h"
 #include "job.h"
-#include "rail/engine.h"
+#include "rail/engine/progress.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -6,7 +6,11 @@
 #include "config.h"
 #include "job.h"
 #include "base/rng.h"
-#include "rail/engine.h"
+#include "rail/engine/progress.h"
+#include "rail/proto/wire.h"
+#include "rail/state/engine.h"
+#include "rail/verbs/ah.h"
+#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <stdio.h>

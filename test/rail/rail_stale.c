@@ -6,7 +6,11 @@
  */
 #include "config.h"
 #include "job.h"
-#include "rail/engine.h"
+#include "rail/conn/ctl_recv.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/engine/progress.h"
+#include "rail/proto/wire.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <string.h>

@@ -11,7 +11,9 @@
 #include "transfer.h"
 
 #include "base/rng.h"
-#include "rail/engine.h"
+#include "rail/engine/engine.h"
+#include "rail/params.h"
+#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -14,7 +14,13 @@
 #include "transfer.h"
 
 #include "base/log.h"
-#include "rail/control_poll.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/peer.h"
+#include "rail/engine/control_poll.h"
+#include "rail/engine/control_thread.h"
+#include "rail/engine/engine.h"
+#include "rail/params.h"
+#include "rail/state/signals.h"
 
 #include <stdio.h>
 #include <stdlib.h>

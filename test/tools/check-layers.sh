@@ -39,6 +39,18 @@ breach 'softroce in rail' src/rail/a.c '#include "softroce/core/qp.h"'
 breach 'softroce in a tool' src/tools/run.c '#include "softroce/host/shm.h"'
 breach 'arrow base to rail' src/base/a.h '#include "rail/mrail.h"'
 breach 'arrow rail to uct' src/rail/a.c '#include "uct/mrail_iface.h"'
+breach 'arrow rail/proto to rail/state' src/rail/proto/a.c \
+    '#include "rail/state/engine.h"'
+breach 'arrow rail/verbs to rail/conn' src/rail/verbs/a.h \
+    '#include "rail/conn/lane.h"'
+breach 'arrow rail/conn to rail/data' src/rail/conn/a.c \
+    '#include "rail/data/rx.h"'
+breach 'arrow rail/data to rail/recovery' src/rail/data/a.c \
+    '#include "rail/recovery/evict.h"'
+breach 'arrow uct to rail/state' src/uct/a.c '#include "rail/state/engine.h"'
+breach 'verbs header in rail/proto' src/rail/proto/a.c \
+    '#include <infiniband/verbs.h>'
+breach 'clock in rail/proto' src/rail/proto/a.c '    t = mrail_clock_now();'
 breach 'arrow orchestrator to telemetry' src/orchestrator/a.c \
     '#include "telemetry/page.h"'
 breach 'arrow softroce core to host' src/softroce/core/a.c \
@@ -63,4 +75,32 @@ harmless 'softroce in mrail soft' src/tools/soft.c \
 harmless 'our own uct header in mpi' src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
+harmless 'arrow rail/engine to rail/conn' src/rail/engine/a.c \
+    '#include "rail/conn/lane.h"'
+
+# object NAME SOURCE: an object file of src/rail, as libtool builds it.
+object()
+{
+    mkdir -p "$tmp/build/src/rail/$(dirname "$1")/.libs"
+    printf '%s\n' "$2" | ${CC:-cc} -x c -c -o \
+        "$tmp/build/src/rail/$(dirname "$1")/.libs/$(basename "$1").o" -
+}
+
+check 'calls in this build' "$top/contrib/check-layers" --calls "$build"
+object conn/lower 'int mrail_lower(void) { return 0; }'
+object data/upper 'int mrail_lower(void);
+int mrail_upper(void) { return mrail_lower(); }'
+check 'accepts a call down' "$top/contrib/check-layers" --calls "$tmp/build"
+object conn/low 'int mrail_upper(void);
+int mrail_low(void) { return mrail_upper(); }'
+expect_run 'finds a call up' 1 \
+    '^src/rail/conn/low.c: calls mrail_upper() of src/rail/data/upper.c, a higher' \
+    "$top/contrib/check-layers" --calls "$tmp/build"
+object conn/low 'int mrail_lower(void);
+int mrail_low(void) { return mrail_lower(); }'
+object conn/lower 'int mrail_low(void);
+int mrail_lower(void) { return mrail_low(); }'
+expect_run 'finds a ring' 1 \
+    '^src/rail/conn/lower.c: calls mrail_low() of src/rail/conn/low.c, in or' \
+    "$top/contrib/check-layers" --calls "$tmp/build"
 finish

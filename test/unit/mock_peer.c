@@ -1,5 +1,15 @@
 #include "config.h"
 #include "mock_peer.h"
+#include "rail/conn/ctl_recv.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/peer.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/engine/engine.h"
+#include "rail/engine/progress.h"
+#include "rail/params.h"
+#include "rail/proto/wire.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * with a second caller that shares it. Every holder increments a counter that
  * is not atomic, so a lost update shows a missing exclusion. */
 #include "config.h"
-#include "rail/data_lock.h"
+#include "rail/state/data_lock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

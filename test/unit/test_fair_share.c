@@ -1,6 +1,6 @@
 /* Throttling on rails: periods, and the division compared with the optimum. */
 #include "config.h"
-#include "rail/fair_share.h"
+#include "rail/proto/fair_share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

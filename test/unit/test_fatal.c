@@ -6,7 +6,9 @@
 #include "config.h"
 #include "mock_peer.h"
 
-#include "rail/control_poll.h"
+#include "rail/conn/rail_error.h"
+#include "rail/engine/control_poll.h"
+#include "rail/mrail.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* The transition table of src/rail/health.c, and invariants of all sequences of
  * events. */
 #include "config.h"
-#include "rail/health.h"
+#include "rail/proto/health.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

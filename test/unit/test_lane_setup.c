@@ -15,7 +15,15 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "rail/control_poll.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/peer.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/engine/control_poll.h"
+#include "rail/mrail.h"
+#include "rail/proto/wire.h"
+#include "rail/verbs/rail.h"
 
 /* The calls that a connection makes: ibv_modify_qp() to RTR, then to RTS. */
 #define FAIL_RTR 1

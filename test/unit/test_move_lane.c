@@ -12,7 +12,12 @@
 #include <cmocka.h>
 
 #include "orchestrator/ports.h"
-#include "rail/ctl.h"
+#include "rail/conn/move_decide.h"
+#include "rail/conn/move_lane.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/params.h"
+#include "rail/proto/wire.h"
+#include "rail/state/engine.h"
 
 #define WINDOW (250 * MRAIL_NS_PER_MS)
 #define FAST (12ull << 20) /* bytes in a window */

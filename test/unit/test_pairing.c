@@ -1,6 +1,9 @@
 /* Rail pairing, subnets and parameters: the pure parts of src/rail. */
 #include "config.h"
-#include "rail/pairing.h"
+#include "rail/mrail.h"
+#include "rail/params.h"
+#include "rail/proto/pairing.h"
+#include "rail/verbs/discovery.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +17,6 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "rail/mrail.h"
-#include "rail/discovery.h"
 
 static void test_by_subnet_not_by_ordinal(void **state)
 {

@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 #include "orchestrator/ports.h"
-#include "rail/ctl.h"
+#include "rail/conn/paths.h"
+#include "rail/params.h"
+#include "rail/state/engine.h"
 
 #define SPORT (MRAIL_PORTS_FIRST + 77)
 

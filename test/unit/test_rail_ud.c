@@ -3,7 +3,9 @@
  * datagrams, and its send buffers on a device that keeps them.
  */
 #include "config.h"
-#include "rail/rail.h"
+#include "rail/proto/wire.h"
+#include "rail/verbs/rail.h"
+#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <setjmp.h>

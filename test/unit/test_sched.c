@@ -1,6 +1,6 @@
 /* The chunk scheduler in virtual time, compared with the ideal time. */
 #include "config.h"
-#include "rail/sched.h"
+#include "rail/proto/sched.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "rail/ctl.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/paths.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rma.h"
+#include "rail/engine/progress.h"
+#include "rail/proto/sched.h"
+#include "rail/recovery/stall_detect.h"
+#include "rail/state/engine.h"
+#include "rail/state/signals.h"
 
 #define TICK (25 * MRAIL_NS_PER_MS)
 

@@ -1,7 +1,10 @@
 /* Throttling of peers with lanes and operations, on an engine that is not
  * opened. */
 #include "config.h"
-#include "rail/engine.h"
+#include "rail/conn/peer.h"
+#include "rail/data/throttle.h"
+#include "rail/proto/fair_share.h"
+#include "rail/state/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* Codecs of src/rail/wire.h: round trips, bounds, and refused input. */
 #include "config.h"
-#include "rail/wire.h"
+#include "rail/mrail.h"
+#include "rail/proto/wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,238 @@
+/*
+ * Received control messages: validation, and their effects. A message is
+ * dropped and counted if it lacks this engine's cookie, or if its sender's
+ * cookie is not the known one.
+ */
+#include "config.h"
+#include "rail/conn/ctl_recv.h"
+
+#include "rail/conn/ctl_recv_lane.h"
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/move_lane.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/peer.h"
+#include "rail/verbs/rail.h"
+
+#include <errno.h>
+
+typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
+                                    const mrail_ctl_msg_t *msg);
+
+static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
+                               const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_msg_t reply;
+
+    mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
+    reply.seq = msg->seq;
+    /* Each answer takes the next pair of rails, because the rail of the HELLO
+     * may lead here but not back. */
+    mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
+}
+
+/* HELLO_REP only reports the peer's rails; see mrail_ctl_teaches(). */
+static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+}
+
+static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
+                               const mrail_ctl_msg_t *msg)
+{
+    unsigned slot = msg->path.slot;
+
+    /* A probe of a path is answered over this path. A liveness check names no
+     * path, and the path of its slot may use other rails than the message did.
+     * The reply then takes the rails of the message, because they work. */
+    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
+        (slot % peer->num_pairs == peer->reply_way)) {
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
+    } else {
+        mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
+                             peer->reply_way);
+    }
+}
+
+static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    if (msg->seq == peer->probe_request) {
+        peer->probe_tries = 0;
+    } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_peer_failed(peer, -ESHUTDOWN);
+    mrail_ctl_work(peer);
+}
+
+/* Only sets a flag. The control thread polls the lanes after it has handled the
+ * datagrams and released the control lock. */
+static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
+}
+
+static mrail_lane_t *mrail_ctl_lane_to_move(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
+
+    if (lane == NULL) {
+        ++peer->engine->counters.ctl_unexpected;
+    }
+    return lane;
+}
+
+static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->move.slot);
+
+    if (lane != NULL) {
+        mrail_move_on_request(lane, msg->move.like, msg->seq,
+                              mrail_clock_now());
+    }
+}
+
+static void mrail_ctl_on_move_back(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->path.slot);
+
+    if (lane != NULL) {
+        mrail_move_on_request_back(lane, msg->seq, mrail_clock_now());
+    }
+}
+
+/* Returns the peer that sent the message, or NULL if the message is not
+ * valid. */
+static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
+                                         const mrail_ctl_msg_t *msg)
+{
+    mrail_peer_t *peer;
+
+    if (msg->dst_cookie != engine->cookie) {
+        ++engine->counters.ctl_bad_cookie;
+        return NULL;
+    }
+    peer = mrail_peer_find(engine, msg->src_id);
+    if ((peer == NULL) && (mrail_peer_departed(engine, msg->src_id) != 0)) {
+        ++engine->counters.ctl_unexpected; /* late */
+        return NULL;
+    }
+    if ((peer == NULL) && (msg->type == MRAIL_CTL_HELLO)) {
+        peer = mrail_peer_create(engine, msg->src_id);
+        if (peer != NULL) {
+            peer->cookie = msg->src_cookie;
+        }
+    }
+    if ((peer != NULL) && (peer->cookie != msg->src_cookie)) {
+        ++engine->counters.ctl_bad_cookie;
+        return NULL;
+    }
+    return peer;
+}
+
+/* Returns 1 if the peer's rails must be learned from the message, before a
+ * reply needs them. */
+static int mrail_ctl_teaches(const mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    return (msg->type == MRAIL_CTL_HELLO) ||
+           ((msg->type == MRAIL_CTL_HELLO_REP) &&
+            (peer->state == MRAIL_PEER_HELLO));
+}
+
+/* Finds the rails of the request. Replies use the same rails. */
+static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
+                               unsigned src_rail)
+{
+    peer->reply_way = 0;
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        unsigned index = (peer->base + i) % peer->num_pairs;
+
+        if ((peer->pairs[index].local == rail->index) &&
+            (peer->pairs[index].remote == src_rail)) {
+            peer->reply_way = i;
+            return;
+        }
+    }
+}
+
+static const struct {
+    mrail_ctl_handler_t handler;
+    int any_peer;  /* also accepted from an unknown peer */
+    int lane_body; /* the slot must be in range */
+} ctl_handlers[MRAIL_CTL_LAST] = {
+    [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
+    [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
+    [MRAIL_CTL_LANE_REQ] = {mrail_ctl_on_lane_req, 0, 1},
+    [MRAIL_CTL_LANE_REP] = {mrail_ctl_on_lane_rep, 0, 1},
+    [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
+    [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
+    [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
+    [MRAIL_CTL_EVICT] = {mrail_ctl_on_evict, 0, 1},
+    [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
+    [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
+    [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
+    [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
+    [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
+    [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
+    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move_back, 0, 0},
+};
+
+void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
+                       size_t length)
+{
+    mrail_engine_t *engine = arg;
+    mrail_ctl_msg_t msg;
+    mrail_peer_t *peer;
+    int ret;
+
+    ++engine->counters.ctl_received;
+    ret = mrail_ctl_decode(&msg, data, length);
+    if (ret != 0) {
+        if (ret == -EPROTONOSUPPORT) {
+            ++engine->counters.ctl_bad_version;
+        } else {
+            ++engine->counters.ctl_bad_format;
+        }
+        return;
+    }
+    peer = mrail_ctl_find_peer(engine, &msg);
+    if (peer == NULL) {
+        return;
+    }
+    if ((ctl_handlers[msg.type].handler == NULL) ||
+        (peer->state == MRAIL_PEER_GONE) ||
+        (!ctl_handlers[msg.type].any_peer &&
+         (peer->state != MRAIL_PEER_KNOWN)) ||
+        (ctl_handlers[msg.type].lane_body &&
+         (msg.lane.slot >= MRAIL_MAX_SLOTS))) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    if (mrail_ctl_teaches(peer, &msg)) {
+        mrail_ctl_learn(peer, &msg);
+    }
+    mrail_ctl_find_way(peer, rail, msg.src_rail);
+    if (rail->port_down) { /* the message suggests that the port is up, but may
+                            * be older than its failure */
+        __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),
+                         __ATOMIC_RELAXED);
+    }
+    mrail_trace("%s from peer %016llx on rail %u",
+                mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
+                rail->index);
+    ctl_handlers[msg.type].handler(engine, peer, &msg);
+    /* These messages create or connect a QP, which takes long, so other threads
+     * get the control lock before the next message. */
+    rail->ud_pause |=
+        (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
+}

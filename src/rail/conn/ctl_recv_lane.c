@@ -1,0 +1,428 @@
+/* Received control messages about lanes. */
+#include "config.h"
+#include "rail/conn/ctl_recv_lane.h"
+
+#include "base/seq.h"
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/lane_request.h"
+#include "rail/conn/lane_up.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/state/signals.h"
+
+/* Returns the base pair of the initiator. */
+static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
+                                  const mrail_wire_lane_t *wire)
+{
+    return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
+}
+
+static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
+                                           mrail_lane_t *lane,
+                                           const mrail_ctl_msg_t *msg)
+{
+    const mrail_wire_lane_t *wire = &msg->lane;
+    mrail_rail_t *rail = &engine->rails[wire->dst_rail];
+
+    if ((lane->qp != NULL) && (lane->rail != rail)) {
+        mrail_lane_destroy_qp(engine, lane);
+    }
+    if ((lane->qp == NULL) && (mrail_lane_create_qp(engine, lane, rail) != 0)) {
+        goto err;
+    }
+    lane->epoch = wire->epoch;
+    lane->remote_rail = wire->src_rail;
+    lane->sport = mrail_ctl_lane_port(lane);
+    lane->request = msg->seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
+    if (!lane->peer->based) {
+        mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
+    }
+    if (mrail_ctl_connect(lane, wire) == 0) {
+        return MRAIL_REASON_NONE;
+    }
+
+err:
+    /* Without a working QP, the slot has neither a request nor a granted
+     * lane. */
+    if (lane->state != MRAIL_LANE_IDLE) {
+        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
+    }
+    mrail_lane_release(engine, lane);
+    return MRAIL_REASON_RESOURCES;
+}
+
+/* Returns 1 for a late repeat of a request that was already handled, which must
+ * be refused. If the request was refused, the peer expects no lane. If its lane
+ * has ended, the peer would not know of a new one. */
+static int mrail_ctl_is_handled(const mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    unsigned slot = msg->lane.slot;
+
+    return ((peer->handled_mask >> slot) & 1) &&
+           !mrail_seq32_before(peer->handled_seq[slot], msg->seq);
+}
+
+static void mrail_ctl_mark_handled(mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    if (!mrail_ctl_is_handled(peer, msg)) {
+        peer->handled_mask |= 1ull << msg->lane.slot;
+        peer->handled_seq[msg->lane.slot] = msg->seq;
+    }
+}
+
+static void mrail_ctl_refuse_request(mrail_peer_t *peer,
+                                     const mrail_ctl_msg_t *msg,
+                                     mrail_ctl_reason_t reason)
+{
+    if (reason != MRAIL_REASON_WAIT) {
+        mrail_ctl_mark_handled(peer, msg);
+    }
+    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+}
+
+/* Postpones the lane. A peer that requests a first lane is told to wait. A
+ * further lane is refused, and the peer requests it again later. */
+static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_refuse_request(peer, msg,
+                             mrail_ctl_is_first(peer, msg->lane.slot)
+                                 ? MRAIL_REASON_WAIT
+                                 : MRAIL_REASON_QP_BUDGET);
+}
+
+/* Refuses the lane for lack of budget. For a first lane, the peer is told to
+ * wait if there may be room later. */
+static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
+
+    if (mrail_ctl_is_first(peer, msg->lane.slot)) {
+        if (mrail_evict_make_room(engine, 1)) {
+            reason = MRAIL_REASON_WAIT;
+        } else {
+            mrail_ctl_budget(engine);
+        }
+    }
+    mrail_ctl_refuse_request(peer, msg, reason);
+}
+
+/* Handles a request for a lane that this end has not requested. */
+static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
+
+    if (reason != MRAIL_REASON_NONE) {
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+    }
+    mrail_ctl_mark_handled(peer, msg);
+    mrail_ctl_work(peer);
+}
+
+static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
+
+    if (lane == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else {
+        mrail_ctl_take_request(engine, lane, msg);
+    }
+}
+
+/* Handles a request for an existing lane: a repeat, or a new lane in its
+ * place. */
+static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                     const mrail_ctl_msg_t *msg)
+{
+    if (lane->request == msg->seq) {
+        mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
+    } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
+               mrail_seq32_before(lane->request, msg->seq)) {
+        /* The peer has sent a newer request, so it had given up the one that
+         * this end accepted. */
+        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "requested again");
+        mrail_ctl_reap_lane(lane);
+        mrail_ctl_put_off(lane->peer, msg);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* Handles a request for a lane that is being evicted. Either the peer has
+ * reaped the lane, or this is a late request of an earlier epoch and the peer
+ * uses the lane. The peer's answer to EVICT shows which, so EVICT is sent again
+ * at once. */
+static void mrail_ctl_early_request(mrail_lane_t *lane,
+                                    const mrail_ctl_msg_t *msg)
+{
+    lane->deadline_ns = 0;
+    mrail_ctl_work(lane->peer);
+    mrail_ctl_put_off(lane->peer, msg);
+}
+
+/* Takes the base pair from a request for a further lane. A peer sends one only
+ * after its first lane was up, so the base pair is agreed, even if LANE_READY
+ * was lost. This end's own request for a first lane is dropped: the peer would
+ * refuse it, and it may occupy resources that the requested lane needs. A first
+ * lane that this end has granted stays, because it may be a later one. */
+static void mrail_ctl_take_base(mrail_peer_t *peer,
+                                const mrail_wire_lane_t *wire)
+{
+    mrail_lane_t *first = peer->lanes[0];
+
+    if (peer->based) {
+        return;
+    }
+    mrail_ctl_agree_base(peer, mrail_ctl_base_of(peer, wire));
+    if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
+        mrail_ctl_drop_request(first, "the peer requests other lanes");
+    }
+}
+
+void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
+                           const mrail_ctl_msg_t *msg)
+{
+    const mrail_wire_lane_t *wire = &msg->lane;
+    mrail_lane_t *lane;
+
+    if ((wire->dst_rail >= engine->num_rails) ||
+        (wire->src_rail >= peer->num_rails)) {
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
+        return;
+    }
+    if (wire->slot != 0) {
+        mrail_ctl_take_base(peer, wire);
+    }
+    lane = peer->lanes[wire->slot];
+    if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
+                           (lane->state == MRAIL_LANE_UP))) {
+        mrail_ctl_repeat_request(engine, lane, msg);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING)) {
+        mrail_ctl_early_request(lane, msg);
+    } else if (mrail_ctl_is_handled(peer, msg) ||
+               (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
+               engine->rails[wire->dst_rail].port_down) {
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
+    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
+        mrail_ctl_new_request(engine, peer, msg);
+    } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
+        ++engine->counters.ctl_unexpected;
+    } else if (engine->id >= peer->id) {
+        /* Two requests have crossed. The one from the end with the lower id
+         * counts, so this end answers it. */
+        mrail_ctl_take_request(engine, lane, msg);
+    }
+}
+
+static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    const mrail_prev_epoch_t *past = &peer->prev_epochs[msg->lane.slot];
+
+    return past->known && (past->epoch == msg->lane.epoch);
+}
+
+/* Returns 1 for an answer to a request that this end has given up. The peer has
+ * accepted the request and waits for LANE_READY, so it must be told. If this
+ * end has accepted a request of the peer instead, each end would wait for the
+ * other. */
+static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
+                                 const mrail_ctl_msg_t *msg)
+{
+    return (lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
+           ((lane->state == MRAIL_LANE_ACCEPTING) &&
+            (lane->epoch != msg->lane.epoch));
+}
+
+void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                           const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if (mrail_ctl_is_prev_epoch(peer, msg)) {
+        ++engine->counters.ctl_unexpected; /* late: that epoch is over */
+        return;
+    }
+    if (mrail_ctl_is_given_up(lane, msg)) {
+        mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
+        return;
+    }
+    if ((lane->request != msg->seq) || (lane->epoch != msg->lane.epoch) ||
+        (msg->lane.src_rail >= peer->num_rails)) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    if (lane->half) {
+        return; /* a repeated answer must not use a half-connected QP again */
+    }
+    if (lane->state == MRAIL_LANE_CONNECTING) {
+        if (mrail_ctl_connect(lane, &msg->lane) != 0) {
+            mrail_ctl_not_connected(lane);
+            return;
+        }
+        mrail_ctl_lane_up(lane, "answered");
+        mrail_ctl_work(peer); /* further lanes may be needed */
+    }
+    if (lane->state == MRAIL_LANE_UP) {
+        mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
+    }
+}
+
+void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
+        mrail_ctl_lane_up(lane, "ready");
+        mrail_ctl_work(peer);
+    }
+}
+
+/* Restores a lane that this end has released but the peer still uses. */
+static void mrail_ctl_restore(mrail_lane_t *lane)
+{
+    lane->evict_local = lane->evict_forced = 0;
+    lane->last_read = 0;
+    mrail_ctl_lane_up(lane, "the peer uses it");
+    mrail_evict_request(lane); /* a progress thread starts to use the lane
+                                * again */
+}
+
+void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
+                         const mrail_ctl_msg_t *msg)
+{
+    static const char *const reasons[] = {
+        [MRAIL_REASON_NONE] = "refused",
+        [MRAIL_REASON_QP_BUDGET] = "its UCX_MRAIL_MAX_QPS is used up",
+        [MRAIL_REASON_RESOURCES] = "its device has no QP or buffer left",
+        [MRAIL_REASON_NO_RAIL] = "it has no such rail",
+        [MRAIL_REASON_IN_USE] = "in use",
+    };
+    unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
+    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
+
+    if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
+        ++engine->counters.ctl_unexpected; /* a half-connected lane is being
+                                            * closed */
+    } else if ((lane->state == MRAIL_LANE_EVICTING) && lane->evict_local &&
+               !lane->evict_remote && !lane->reap) {
+        mrail_ctl_restore(lane);
+    } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
+               (reason == MRAIL_REASON_WAIT)) {
+        lane->tries = 1; /* the peer is alive: no reason to give up */
+        peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
+    } else if (lane->state == MRAIL_LANE_CONNECTING) {
+        mrail_ctl_not_granted(
+            lane, reason,
+            (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
+                        const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
+        (lane->state == MRAIL_LANE_IDLE) ||
+        (lane->state == MRAIL_LANE_CONNECTING)) {
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               0);
+        return;
+    }
+    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
+        (lane->state == MRAIL_LANE_CLOSING)) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    if (lane->has_refused &&
+        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
+                              MRAIL_REASON_IN_USE);
+        return;
+    }
+    if (lane->state == MRAIL_LANE_ACCEPTING) {
+        mrail_ctl_lane_up(lane, "used and let go of");
+    }
+    lane->peer_request = msg->seq;
+    lane->evict_forced |= (msg->lane.credits != 0);
+    if (lane->state == MRAIL_LANE_UP) {
+        lane->evict_remote = 1;
+        mrail_evict_request(lane);
+        return;
+    }
+    /* This end has released the lane as well, so both ends are done. */
+    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
+    if (!lane->reap) {
+        mrail_ctl_reap_lane(lane);
+    }
+}
+
+void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
+                          const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) && !lane->reap &&
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
+        mrail_ctl_reap_lane(lane);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
+               !lane->confirmed && (lane->request == msg->seq) &&
+               (lane->epoch == msg->lane.epoch)) {
+        lane->confirmed = 1;
+        lane->peer_has = (uint16_t)msg->lane.am_seq;
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
+                       const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
+        (lane->state == MRAIL_LANE_IDLE) ||
+        (lane->state == MRAIL_LANE_CONNECTING)) {
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               mrail_ctl_is_prev_epoch(peer, msg)
+                                   ? peer->prev_epochs[msg->lane.slot].received
+                                   : 0);
+        if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
+            (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
+            mrail_ctl_reconnect(lane, "the peer's end has failed");
+        }
+        return;
+    }
+    if (lane->state == MRAIL_LANE_FAILED) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    lane->confirm_wanted = 1;
+    lane->peer_request = msg->seq;
+    if (lane->state != MRAIL_LANE_CLOSING) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
+                         mrail_clock_now());
+        mrail_failover_request(lane, "the peer has closed it");
+    } else if (lane->closed) {
+        mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
+                               lane->am_received);
+    }
+}

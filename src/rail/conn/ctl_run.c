@@ -1,0 +1,428 @@
+/*
+ * The control protocol: which message a peer or a lane sends next, and when.
+ * ctl_request.c requests lanes, ctl_send.c builds messages, and ctl_recv.c
+ * handles received ones. All of it runs under the control lock, mostly on the
+ * control thread.
+ *
+ * Every exchange is a request that the sender repeats until the answer arrives.
+ * Handling a request twice is harmless. When two peers request the same lane at
+ * once, the peer with the lower id is the initiator.
+ */
+#include "config.h"
+#include "rail/conn/ctl_run.h"
+
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_request.h"
+#include "rail/conn/lane_up.h"
+#include "rail/conn/move_decide.h"
+#include "rail/conn/move_lane.h"
+#include "rail/conn/paths.h"
+#include "rail/verbs/ud_channel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+
+/* Time limit for sending BYE, for all peers together. */
+#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
+
+/* Interval of EVICTs once the peer has left the first ones unanswered. */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
+
+/* Returns the number of repeats that fill the peer timeout. */
+static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
+{
+    return (unsigned)(mrail_ctl_peer_timeout(peer) / MRAIL_CTL_RTO_MAX) + 5;
+}
+
+static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
+{
+    return MRAIL_MAX((unsigned)MRAIL_CTL_TRIES, mrail_ctl_repeats(peer));
+}
+
+/* Continues the eviction of a lane that is drained at this end. The peer may
+ * compute for a long time before it answers, but its control thread shows that
+ * it is alive. If that thread is silent as well, the peer fails, which frees
+ * the QP. */
+static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->reap) {
+        return MRAIL_NS_NEVER;
+    }
+    if (lane->evict_remote) {
+        if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
+                                   lane->peer_request, 0) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
+        mrail_ctl_reap_lane(lane);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->deadline_ns) {
+        if (mrail_ctl_send_lane(lane, MRAIL_CTL_EVICT) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
+        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+        if (lane->tries++ < mrail_ctl_tries(lane->peer)) {
+            lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
+        } else {
+            mrail_ctl_probe(lane->peer);
+            lane->deadline_ns = now_ns + MRAIL_CTL_SLOW;
+        }
+    }
+    return lane->deadline_ns;
+}
+
+/* Gives up a further lane that this end has granted, because no LANE_READY
+ * arrived. The peer may not have the lane, if the request was a late repeat of
+ * a refused one. The answer to EVICT shows whether it has. */
+static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    lane->evict_local = 1;
+    lane->request = ++lane->peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "no answer");
+    return mrail_ctl_run_evicting(lane, now_ns);
+}
+
+/* Fails the peer if no lane for messages has been usable for too long. A lane
+ * whose path gets no new work counts as unusable, because its requests may wait
+ * for the NIC's timers forever (rdma_rxe with the link down). If there is no
+ * lane at all, one is requested on every pair of rails whose path works now or
+ * later. */
+static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
+                                            mrail_ns_t now_ns)
+{
+    int held = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
+            (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
+            (peer->lanes[slot]->validation != MRAIL_PATH_VALIDATION_NONE)) {
+            continue;
+        }
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
+            peer->unreachable_ns = 0;
+            return MRAIL_NS_NEVER;
+        }
+        held = 1;
+    }
+    if (!peer->based && (peer->requested_slots == 0)) {
+        return MRAIL_NS_NEVER;
+    }
+    if (!held && peer->based) {
+        peer->requested_slots =
+            MRAIL_MAX(peer->requested_slots, peer->num_pairs);
+    }
+    if (peer->unreachable_ns == 0) {
+        peer->unreachable_ns = now_ns;
+    }
+    if (now_ns >= peer->unreachable_ns + mrail_ctl_peer_timeout(peer)) {
+        mrail_ctl_give_up(peer);
+        return MRAIL_NS_NEVER;
+    }
+    return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
+}
+
+/* Asks the peer to close its end of a failed lane and to report what
+ * arrived. */
+static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->confirmed) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(lane->peer)) {
+        mrail_error("peer %016llx does not answer on any rail since %s:%u "
+                    "failed: its process is gone, or no path leads to it",
+                    (unsigned long long)lane->peer->id, lane->rail->attr.device,
+                    lane->rail->attr.port);
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->deadline_ns) {
+        if (mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
+        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    }
+    return lane->deadline_ns;
+}
+
+/* Handles a requested lane without an answer, or a granted lane without
+ * LANE_READY. */
+static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
+                                           mrail_ns_t now_ns)
+{
+    int is_first = mrail_ctl_is_first(lane->peer, lane->slot);
+
+    if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
+        return mrail_ctl_run_unwanted(lane, now_ns);
+    }
+    if (lane->state == MRAIL_LANE_ACCEPTING) { /* no other lane leads to the
+                                                * peer */
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+    } else if (is_first) {
+        mrail_ctl_give_up(lane->peer);
+    } else {
+        mrail_ctl_not_granted(lane, MRAIL_REASON_RESOURCES, "no answer");
+    }
+    return MRAIL_NS_NEVER;
+}
+
+/* Sends a HELLO before each repeat of the first lane request, because a peer
+ * that missed the answer to its own HELLO ignores lane requests. A repeat that
+ * waits for a send buffer gets no second HELLO, which would use up more
+ * buffers. Returns 0 or -errno. */
+static int mrail_ctl_greet(mrail_lane_t *lane)
+{
+    int ret;
+
+    if (lane->peer->based || (lane->state != MRAIL_LANE_CONNECTING) ||
+        (lane->tries == 0) || lane->greeted) {
+        return 0;
+    }
+    ret = mrail_ctl_send_hello(lane->peer, lane->tries);
+    lane->greeted = (ret != -EAGAIN);
+    return ret;
+}
+
+/* Sends due messages of one lane. Returns its next deadline. */
+static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->state == MRAIL_LANE_CLOSING) {
+        return mrail_ctl_run_closing(lane, now_ns);
+    }
+    if (lane->state == MRAIL_LANE_EVICTING) {
+        return mrail_ctl_run_evicting(lane, now_ns);
+    }
+    if (lane->move_ns != 0) {
+        return mrail_move_run(lane, now_ns);
+    }
+    if ((lane->state != MRAIL_LANE_CONNECTING) &&
+        (lane->state != MRAIL_LANE_ACCEPTING)) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns < lane->deadline_ns) {
+        return lane->deadline_ns;
+    }
+    if (lane->tries >= mrail_ctl_tries(lane->peer)) {
+        return mrail_ctl_run_unanswered(lane, now_ns);
+    }
+    if ((mrail_ctl_greet(lane) == -EAGAIN) ||
+        (mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
+                                       ? MRAIL_CTL_LANE_REQ
+                                       : MRAIL_CTL_LANE_REP) == -EAGAIN)) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
+    }
+    lane->greeted = 0;
+    lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+    lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    return lane->deadline_ns;
+}
+
+static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns), lane_ns;
+
+    for (unsigned k = 0; k < MRAIL_MAX_SLOTS; ++k) {
+        unsigned slot = mrail_ctl_turn(peer, k);
+
+        lane_ns = mrail_path_run(peer, slot, now_ns);
+        next_ns = MRAIL_MIN(next_ns, lane_ns);
+        lane_ns = mrail_ctl_poll_lane_request(peer, slot, now_ns);
+        next_ns = MRAIL_MIN(next_ns, lane_ns);
+        if (peer->lanes[slot] != NULL) {
+            lane_ns = mrail_ctl_run_lane(peer->lanes[slot], now_ns);
+            next_ns = MRAIL_MIN(next_ns, lane_ns);
+        }
+    }
+    lane_ns = mrail_move_run_requests(peer, now_ns);
+    next_ns = MRAIL_MIN(next_ns, lane_ns);
+    lane_ns = mrail_ctl_run_retry(peer, now_ns);
+    return MRAIL_MIN(next_ns, lane_ns);
+}
+
+static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    unsigned waits;
+
+    if (now_ns < peer->deadline_ns) {
+        return peer->deadline_ns;
+    }
+    if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
+        mrail_error("peer %016llx does not answer: no route, or its process "
+                    "is gone",
+                    (unsigned long long)peer->id);
+        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    if (mrail_ctl_send_hello(peer, peer->tries) == -EAGAIN) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
+    }
+    peer->engine->counters.ctl_resent += (peer->tries != 0);
+    ++peer->tries;
+    /* Some rails of the peer's address may be dead, so the first HELLO to each
+     * of them waits only for the shortest time. */
+    waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
+    peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
+    return peer->deadline_ns;
+}
+
+static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (now_ns < peer->probe_ns) {
+        return peer->probe_ns;
+    }
+    if (peer->probe_tries > mrail_ctl_repeats(peer)) {
+        mrail_warn("peer %016llx does not answer probes",
+                   (unsigned long long)peer->id);
+        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    if (mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
+                             peer->probe_tries) == -EAGAIN) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
+    }
+    peer->probe_ns = now_ns + mrail_ctl_rto(peer->probe_tries++);
+    return peer->probe_ns;
+}
+
+static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
+
+    if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
+        /* Does not touch the lanes: a progress thread ends them
+         * (mrail_peer_try_end()), and may be about to do so, waiting for this
+         * lock. */
+        peer->state = MRAIL_PEER_GONE;
+        return MRAIL_NS_NEVER;
+    }
+    if ((peer->state == MRAIL_PEER_NEW) && (peer->requested_slots != 0)) {
+        if (peer->id == peer->engine->id) {
+            if (mrail_ctl_connect_self(peer) == -EAGAIN) {
+                return now_ns + MRAIL_CTL_RTO_MIN;
+            }
+        } else {
+            peer->state = MRAIL_PEER_HELLO;
+            peer->request = ++peer->engine->ctl_seq;
+            peer->deadline_ns = 0;
+        }
+    }
+    if (peer->state == MRAIL_PEER_HELLO) {
+        next_ns = mrail_ctl_run_hello(peer, now_ns);
+    } else if (peer->state == MRAIL_PEER_KNOWN) {
+        next_ns = mrail_ctl_run_lanes(peer, now_ns);
+        if (peer->probe_tries != 0) {
+            probe_ns = mrail_ctl_run_probe(peer, now_ns);
+            next_ns = MRAIL_MIN(next_ns, probe_ns);
+        }
+    }
+    return next_ns;
+}
+
+mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER, peer_ns;
+    mrail_peer_t *peer, *tmp;
+
+    mrail_list_for_each_safe(peer, tmp, &engine->work, mrail_peer_t, work) {
+        peer_ns = mrail_ctl_run_peer(peer, now_ns);
+        if (peer_ns == MRAIL_NS_NEVER) {
+            mrail_list_del(&peer->work);
+        }
+        next_ns = MRAIL_MIN(next_ns, peer_ns);
+    }
+    return next_ns;
+}
+
+static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t suspended_ns,
+                                  mrail_ns_t now_ns)
+{
+    return (since_ns == 0) ? 0 : MRAIL_MIN(since_ns + suspended_ns, now_ns);
+}
+
+void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
+                         mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    mrail_list_for_each(peer, &engine->work, mrail_peer_t, work) {
+        peer->unreachable_ns =
+            mrail_ctl_later(peer->unreachable_ns, suspended_ns, now_ns);
+        peer->reconnect_ns =
+            mrail_ctl_later(peer->reconnect_ns, suspended_ns, now_ns);
+        for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+            mrail_lane_t *lane = peer->lanes[slot];
+
+            if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
+                lane->close_ns =
+                    mrail_ctl_later(lane->close_ns, suspended_ns, now_ns);
+            }
+        }
+    }
+}
+
+/* Sends BYE over every pair, because BYE has no answer and some pairs may be
+ * dead. Returns 1 if a pair had no send buffer. */
+static int mrail_ctl_say_bye(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .seq = ++engine->ctl_seq};
+
+    for (unsigned way = 0; way < peer->num_pairs; ++way) {
+        uint64_t bit = 1ull << way;
+
+        if ((peer->bye_mask & bit) &&
+            (mrail_ctl_send_by(peer, way, &msg) != -EAGAIN)) {
+            peer->bye_mask &= ~bit;
+        }
+    }
+    for (unsigned k = 0; k < engine->num_rails; ++k) {
+        /* Frees send buffers for the next BYE. Received datagrams are
+         * discarded. */
+        mrail_rail_ud_reap(&engine->rails[k]);
+    }
+    return peer->bye_mask != 0;
+}
+
+/* Visits all peers once. Returns the number of peers that still need a BYE. */
+static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
+{
+    unsigned count = 0;
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            count += (peer->bye_mask != 0) && mrail_ctl_say_bye(peer);
+        }
+    }
+    return count;
+}
+
+/* Sends BYE to all peers. A rail without send buffers delays only its own
+ * messages. It may be dead and never free one, so the time is limited. */
+void mrail_ctl_bye(mrail_engine_t *engine)
+{
+    mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
+    mrail_peer_t *peer;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            /* This includes peers that were given up, because one that is alive
+             * must not wait for this process. */
+            if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
+                peer->bye_mask = (1ull << peer->num_pairs) - 1;
+            }
+        }
+    }
+    while ((mrail_ctl_bye_round(engine) != 0) &&
+           (mrail_clock_now() < until_ns)) {
+        sched_yield();
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}

@@ -1,0 +1,291 @@
+/*
+ * Control messages to send: the rail, the address handle and the content.
+ * ctl.c decides about repeats.
+ *
+ * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
+ * is free and nothing was sent. This does not count as an attempt: the caller
+ * sends the message later. Any other error counts as a lost datagram.
+ */
+#include "config.h"
+#include "rail/conn/ctl_send.h"
+
+#include "rail/proto/pairing.h"
+#include "rail/verbs/ah.h"
+#include "rail/verbs/rail.h"
+#include "rail/verbs/ud_channel.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
+                          struct ibv_ah *ah, uint32_t qpn, mrail_ctl_msg_t *msg)
+{
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+    int length, ret;
+
+    msg->src_rail = (uint8_t)rail->index;
+    msg->src_id = engine->id;
+    msg->src_cookie = engine->cookie;
+    length = mrail_ctl_encode(msg, buf, sizeof(buf));
+    if (length < 0) {
+        return length;
+    }
+    ret = mrail_rail_ud_send(rail, ah, qpn, buf, (size_t)length);
+    mrail_trace("%s to qp 0x%x on rail %u seq %u: %d",
+                mrail_ctl_type_name(msg->type), qpn, rail->index, msg->seq,
+                ret);
+    engine->counters.ctl_sent += (ret == 0);
+    return ret;
+}
+
+static void mrail_ctl_drop_handle(mrail_rail_t *rail, struct ibv_ah **ah)
+{
+    if (*ah != NULL) {
+        mrail_rail_destroy_ah(rail, *ah);
+        *ah = NULL;
+    }
+}
+
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
+{
+    mrail_rail_t *rails = peer->engine->rails, *other;
+
+    for (unsigned i = 0; i < peer->num_boots * MRAIL_MAX_RAILS; ++i) {
+        other = &rails[i % MRAIL_MAX_RAILS];
+        if ((rail == NULL) || (rail == other)) {
+            mrail_ctl_drop_handle(
+                other,
+                &peer->boots[i / MRAIL_MAX_RAILS].ah[i % MRAIL_MAX_RAILS]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
+        other = &rails[peer->pairs[i].local];
+        if ((rail == NULL) || (rail == other)) {
+            mrail_ctl_drop_handle(other, &peer->pair_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        other = &rails[peer->pairs[peer->paths[i].ah_pair].local];
+        if ((rail == NULL) || (rail == other)) {
+            mrail_ctl_drop_handle(other, &peer->paths[i].ah);
+        }
+    }
+}
+
+/* Sends over a pair of rails, with the address handle kept for it. */
+static int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
+                               struct ibv_ah **ah, uint16_t sport,
+                               mrail_ctl_msg_t *msg)
+{
+    mrail_engine_t *engine = peer->engine;
+    const mrail_rail_pair_t *pair = &peer->pairs[index];
+    mrail_rail_t *rail = &engine->rails[pair->local];
+
+    if (*ah == NULL) {
+        *ah = mrail_rail_create_ah(rail, &engine->config,
+                                   peer->rails[pair->remote].gid, sport);
+        if (*ah == NULL) {
+            mrail_debug("%s: no address handle: %s", rail->attr.device,
+                        strerror(errno));
+            return -EIO;
+        }
+    }
+    msg->dst_cookie = peer->cookie;
+    return mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn,
+                          msg);
+}
+
+int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+{
+    unsigned index = (peer->base + way) % peer->num_pairs;
+
+    return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
+}
+
+int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+{
+    int ret = -EAGAIN;
+
+    for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->num_pairs); ++k) {
+        ret = mrail_ctl_send_by(peer, way + k, msg);
+    }
+    return ret;
+}
+
+void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
+                          mrail_ctl_type_t type)
+{
+    memset(msg, 0, sizeof(*msg));
+    msg->type = type;
+    msg->hello.num_rails = engine->num_rails;
+    msg->hello.seg_size = (uint32_t)engine->config.seg_size;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_describe(&engine->rails[i], &msg->hello.rails[i]);
+    }
+}
+
+/* Sends to a peer of which only the address is known. */
+static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
+                                mrail_ctl_msg_t *msg)
+{
+    mrail_engine_t *engine = peer->engine;
+    uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_ARRAY_SIZE(peer->boots)];
+    mrail_rail_pair_t pair;
+    mrail_rail_t *rail;
+    mrail_boot_t *boot;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        local[i] = engine->rails[i].attr.subnet;
+    }
+    for (unsigned i = 0; i < peer->num_boots; ++i) {
+        remote[i] = peer->boots[i].subnet;
+    }
+    pair =
+        mrail_rails_try(local, engine->num_rails, remote, peer->num_boots, way);
+    rail = &engine->rails[pair.local];
+    boot = &peer->boots[pair.remote];
+    if (boot->ah[rail->index] == NULL) {
+        boot->ah[rail->index] =
+            mrail_rail_create_ah(rail, &engine->config, boot->to.gid, 0);
+        if (boot->ah[rail->index] == NULL) {
+            mrail_debug("%s: no address handle: %s", rail->attr.device,
+                        strerror(errno));
+            return -EIO;
+        }
+    }
+    msg->dst_cookie = peer->cookie;
+    return mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn,
+                          msg);
+}
+
+int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
+{
+    mrail_ctl_msg_t msg;
+    int ret = -EAGAIN;
+
+    mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
+    msg.seq = peer->request;
+    if (peer->num_pairs != 0) { /* known here, but it may not know this end */
+        return mrail_ctl_send(peer, way, &msg);
+    }
+    for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);
+         ++k) {
+        ret = mrail_ctl_send_first(peer, way + k, &msg);
+    }
+    return ret;
+}
+
+static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
+                                  unsigned way)
+{
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = lane->request,
+        .lane = {.slot = lane->slot,
+                 .index = lane->index,
+                 .epoch = lane->epoch,
+                 .credits = (type == MRAIL_CTL_EVICT) ? lane->evict_forced
+                                                      : (uint16_t)lane->credits,
+                 .src_rail = (uint8_t)lane->rail->index,
+                 .dst_rail = lane->remote_rail,
+                 .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
+                 .qpn = lane->last_qpn,
+                 .psn = lane->psn},
+    };
+
+    return mrail_ctl_send(lane->peer, way, &msg);
+}
+
+int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+{
+    return mrail_ctl_send_lane_by(lane, type, lane->tries);
+}
+
+int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+{
+    return mrail_ctl_send_lane_by(lane, type, lane->peer->reply_way);
+}
+
+int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                          mrail_ctl_reason_t reason)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_REFUSE,
+        .seq = seq,
+        .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
+    };
+
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
+int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_FAIL,
+        .seq = ++peer->engine->ctl_seq,
+        .lane = {.slot = (uint16_t)slot, .epoch = epoch},
+    };
+
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
+int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                           uint32_t seq, uint16_t received)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_CONFIRM,
+        .seq = seq,
+        .lane = {.slot = (uint16_t)slot, .epoch = epoch, .am_seq = received},
+    };
+
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
+/* Sends over the path of a slot. */
+static int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
+                                  mrail_ctl_msg_t *msg)
+{
+    mrail_path_t *path = &peer->paths[slot];
+    uint16_t sport = path->sport;
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+
+    if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
+        mrail_ctl_drop_handle(
+            &peer->engine->rails[peer->pairs[path->ah_pair].local], &path->ah);
+    }
+    path->ah_sport = sport;
+    path->ah_pair = pair;
+    return mrail_ctl_send_pair(peer, pair, &path->ah, sport, msg);
+}
+
+int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
+                        unsigned slot)
+{
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = seq,
+        .path = {.slot = (uint16_t)slot},
+    };
+
+    return mrail_ctl_send_on_path(peer, slot, &msg);
+}
+
+int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                        unsigned like)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_MOVE,
+        .seq = seq,
+        .move = {.slot = (uint16_t)slot, .like = (uint16_t)like},
+    };
+
+    return mrail_ctl_send_on_path(peer, slot, &msg);
+}
+
+int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned way)
+{
+    mrail_ctl_msg_t msg = {.type = type, .seq = seq};
+
+    return mrail_ctl_send(peer, way, &msg);
+}

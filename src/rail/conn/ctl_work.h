@@ -1,0 +1,38 @@
+/*
+ * Work that the control thread has for a peer: its schedule, its time limits,
+ * and the failure of the peer.
+ */
+#ifndef MRAIL_RAIL_CONN_CTL_WORK_H
+#define MRAIL_RAIL_CONN_CTL_WORK_H
+
+#include "rail/state/engine.h"
+
+#define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
+
+/* Requests that the control thread visit the peer when it next wakes up.
+ * Control lock held. */
+void mrail_ctl_work(mrail_peer_t *peer);
+
+/* Starts a liveness check of the peer's control thread. The peer fails if no
+ * answer arrives. Control lock held. */
+void mrail_ctl_probe(mrail_peer_t *peer);
+
+void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
+
+#define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
+
+#define MRAIL_CTL_TRIES 60 /* about 30 s */
+
+/* Interval at which a message that found no send buffer is tried again. */
+#define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
+
+/* Returns the time until the next repeat, after `tries` repeats. */
+mrail_ns_t mrail_ctl_rto(unsigned tries);
+
+/* Returns the time without any path after which the peer fails. */
+mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
+
+/* Fails the peer, because no path has led to it for that time. */
+void mrail_ctl_give_up(mrail_peer_t *peer);
+
+#endif

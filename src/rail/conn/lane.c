@@ -1,0 +1,281 @@
+#include "config.h"
+#include "rail/conn/lane.h"
+
+#include "orchestrator/ports.h"
+#include "rail/conn/lane_buffers.h"
+#include "rail/params.h"
+#include "rail/verbs/ah.h"
+#include "telemetry/page.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    unsigned from; /* bits of the legal previous states */
+} lane_states[MRAIL_LANE_STATES] = {
+#define FROM(_s) (1u << MRAIL_LANE_##_s)
+    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                     FROM(EVICTING) | FROM(CLOSING)},
+    [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
+    [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
+    [MRAIL_LANE_UP] = {"up",
+                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(EVICTING)},
+    [MRAIL_LANE_EVICTING] = {"evicting", FROM(UP) | FROM(ACCEPTING)},
+    [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                           FROM(UP) | FROM(EVICTING)},
+    [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                         FROM(UP) | FROM(EVICTING) |
+                                         FROM(CLOSING)},
+#undef FROM
+};
+
+const char *mrail_lane_state_name(mrail_lane_state_t state)
+{
+    return lane_states[state].name;
+}
+
+void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+                          const char *cause)
+{
+    assert(lane_states[state].from & (1u << lane->state));
+    mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s (%s)",
+                (unsigned long long)lane->peer->id, lane->slot,
+                (lane->qp != NULL) ? lane->qp->qp_num : 0,
+                (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
+                lane_states[lane->state].name, lane_states[state].name, cause);
+    if (state == MRAIL_LANE_CLOSING) {
+        mrail_page_event(
+            lane->peer->engine->page, "%s:%u: lane %u to peer %016llx %s (%s)",
+            lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+            (unsigned long long)lane->peer->id, lane_states[state].name, cause);
+    }
+    lane->state = state;
+}
+
+int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+    int ret;
+
+    lane->rail->idle = 0;
+    if (lane->slot != 0) {
+        __atomic_store_n(&lane->used, lane->peer->engine->total_events,
+                         __ATOMIC_RELAXED);
+    }
+    if (!(wr->send_flags & IBV_SEND_SIGNALED) &&
+        (++lane->unsignalled >= lane->sq_depth / 4)) {
+        wr->wr_id = mrail_lane_marker(lane);
+        wr->send_flags |= IBV_SEND_SIGNALED;
+    }
+    if (wr->send_flags & IBV_SEND_SIGNALED) {
+        lane->unsignalled = 0;
+    }
+    ++lane->sq_posted; /* the marker names the position before this request */
+    ret = ibv_post_send(lane->qp, wr, &bad);
+    return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
+}
+
+/* The request must be the last on a QP in the error state: when it completes,
+ * all earlier requests are complete, including unsignalled successful ones. */
+void mrail_lane_drain(mrail_lane_t *lane)
+{
+    struct ibv_send_wr wr = {
+        .wr_id = mrail_lane_marker(lane),
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+    };
+
+    if (lane->drained || (lane->qp == NULL) || lane->rail->fatal ||
+        (mrail_lane_sq_free(lane) == 0)) {
+        return; /* no room: try again after a completion */
+    }
+    lane->drained = 1;
+    if (mrail_lane_post(lane, &wr) != 0) {
+        --lane->sq_posted; /* this request will have no completion */
+        lane->drained = 0;
+        /* Even if the device accepts no more requests in this state, it still
+         * completes chunks, which are all signalled. Unsignalled requests touch
+         * only engine memory, so they can be written off. */
+        if (mrail_list_empty(&lane->flying)) {
+            lane->sq_done = lane->sq_posted;
+        }
+    }
+}
+
+/* Chunks are few and large, so lanes without active messages need fewer
+ * entries. */
+static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
+                                    const mrail_lane_t *lane)
+{
+    unsigned depth = engine->config.tx_queue_len;
+
+    return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
+}
+
+int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
+                         mrail_rail_t *rail)
+{
+    unsigned depth = mrail_lane_tx_depth(engine, lane);
+    uint64_t serial = engine->qp_serial + 1;
+    struct ibv_qp_init_attr init = {
+        .qp_context = (void *)(uintptr_t)serial,
+        .qp_type = IBV_QPT_RC,
+        .send_cq = rail->cq,
+        .recv_cq = rail->cq,
+        .srq = rail->srq,
+        .cap = {.max_send_wr = depth,
+                .max_send_sge = MRAIL_MAX_IOV,
+                .max_inline_data = rail->attr.max_inline},
+    };
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = (uint8_t)rail->attr.port,
+        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                           IBV_ACCESS_REMOTE_READ,
+    };
+    int ret;
+
+    lane->rail = rail;
+    lane->qp = ibv_create_qp(rail->pd, &init);
+    if (lane->qp == NULL) {
+        return -errno;
+    }
+    lane->qp_serial = engine->qp_serial = serial;
+    lane->move_ns = 0;
+    lane->undo_sport = 0;
+    lane->max_inline = rail->attr.max_inline;
+    lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
+    lane->sq_depth = depth;
+    ret = ibv_modify_qp(lane->qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                            IBV_QP_ACCESS_FLAGS);
+    if (ret != 0) {
+        ret = -ret;
+        goto err_destroy_qp;
+    }
+    mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
+    ret = mrail_lane_reserve_buffers(engine, lane);
+    if (ret != 0) {
+        goto err_destroy_qp;
+    }
+    __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
+    lane->last_qpn = lane->qpn;
+    ++engine->num_qps;
+    engine->sq_entries += depth;
+    return 0;
+
+err_destroy_qp:
+    ibv_destroy_qp(lane->qp);
+    lane->qp = NULL;
+    return ret;
+}
+
+void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (lane->qp != NULL) {
+        __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
+        ibv_destroy_qp(lane->qp);
+        lane->qp = NULL;
+        --engine->num_qps;
+        engine->sq_entries -= lane->sq_depth;
+        lane->rail->srq_spare += lane->buffers;
+        lane->rail->carried += lane->carried;
+        lane->carried = 0;
+        lane->rail->num_am_lanes -= lane->am_lane;
+        __atomic_store_n(&lane->rail->srq_short,
+                         lane->rail->srq_short - lane->unbacked,
+                         __ATOMIC_RELAXED);
+        lane->buffers = lane->unbacked = 0;
+    }
+}
+
+void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_lane_destroy_qp(engine, lane);
+    mrail_list_del(&lane->ack_list);
+    __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
+    engine->lane_free[engine->num_lane_free++] = lane->index;
+}
+
+void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_lane_end(engine, lane);
+    lane->peer->lanes[lane->slot] = NULL;
+    free(lane);
+}
+
+static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
+                             const mrail_wire_lane_t *remote,
+                             const mrail_wire_rail_t *remote_rail)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = MRAIL_MIN((unsigned)lane->rail->mtu, remote_rail->mtu),
+        .dest_qp_num = remote->qpn,
+        .rq_psn = remote->psn,
+        .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
+        .min_rnr_timer = 12, /* 0.64 ms */
+    };
+
+    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
+                       mrail_ports_flow_label(lane->sport), &attr.ah_attr);
+    return -ibv_modify_qp(lane->qp, &attr,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                              IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+/* Limits the READs in flight to the number that the peer's device answers at a
+ * time. The device ends the QP if there are more. */
+static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane,
+                             const mrail_wire_lane_t *remote)
+{
+    unsigned reads = MRAIL_MAX((unsigned)remote->max_dest_rd_atomic, 1u);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = lane->psn,
+        .timeout = (uint8_t)mrail_config_qp_timeout(&engine->config),
+        .retry_cnt = (uint8_t)engine->config.retry_count,
+        .rnr_retry = (uint8_t)engine->config.rnr_retry_count,
+        .max_rd_atomic = (uint8_t)MRAIL_MIN(reads, lane->rail->max_rd_atomic),
+    };
+
+    return -ibv_modify_qp(lane->qp, &attr,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                              IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
+                       const mrail_wire_lane_t *remote,
+                       const mrail_wire_rail_t *remote_rail)
+{
+    int ret;
+
+    lane->remote_index = remote->index;
+    lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
+    lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
+    lane->remote_rail = remote->src_rail;
+    lane->am_limit = remote->credits;
+    lane->sched.nominal =
+        MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
+                            (uint64_t)remote_rail->rate_mbps),
+                  1ull) *
+        125000;
+    ret = mrail_lane_to_rtr(engine, lane, remote, remote_rail);
+    if (ret == 0) {
+        ret = mrail_lane_to_rts(engine, lane, remote);
+    }
+    if (ret != 0) {
+        mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)
+                      ? MRAIL_LOG_DEBUG
+                      : MRAIL_LOG_WARN,
+                  "%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
+                  lane->rail->attr.device, lane->rail->attr.port,
+                  lane->qp->qp_num, remote->qpn, strerror(-ret));
+    }
+    return ret;
+}

@@ -1,0 +1,162 @@
+/*
+ * Receive buffers of a lane: its part of the rail's SRQ, and the credits that
+ * they allow.
+ */
+#include "config.h"
+#include "rail/conn/lane_buffers.h"
+
+#include "rail/verbs/alloc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
+                   uint32_t lkey)
+{
+    struct ibv_recv_wr *bad;
+
+    mrail_list_init(&rx->list);
+    rx->rail = rail;
+    rx->orphan = 0;
+    rx->lane = NULL;
+    rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
+    rx->sge.addr = (uintptr_t)rx->hdr;
+    /* The buffer size is rounded up. The limit makes the device refuse a longer
+     * message. */
+    rx->sge.length = (uint32_t)engine->config.seg_size;
+    rx->sge.lkey = lkey;
+    rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
+    rx->wr.next = NULL;
+    rx->wr.sg_list = &rx->sge;
+    rx->wr.num_sge = 1;
+    return -ibv_post_srq_recv(rail->srq, &rx->wr, &bad);
+}
+
+/* Creates `count` receive buffers and posts them to the rail's SRQ. */
+static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
+                                   unsigned count)
+{
+    size_t stride = engine->rx_stride;
+    mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
+    int ret = -ENOMEM;
+
+    if (chunk == NULL) {
+        return -ENOMEM;
+    }
+    if (count > rail->srq_depth - rail->srq_used) {
+        ret = -ENOBUFS;
+        goto err_free_chunk;
+    }
+    if (posix_memalign(&chunk->base, 4096, count * stride) != 0) {
+        goto err_free_chunk;
+    }
+    chunk->mr = ibv_reg_mr(rail->pd, chunk->base, count * stride,
+                           IBV_ACCESS_LOCAL_WRITE);
+    if (chunk->mr == NULL) {
+        ret = -errno;
+        mrail_rail_explain(rail->attr.device, count * stride, errno);
+        goto err_free_base;
+    }
+    /* From here on the device may hold some buffers, so the chunk stays. */
+    chunk->next = rail->chunks;
+    rail->chunks = chunk;
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
+
+        ret = mrail_rx_start(engine, rail, rx, chunk->mr->lkey);
+        if (ret != 0) {
+            return ret;
+        }
+        ++rail->srq_used;
+        ++rail->srq_spare;
+    }
+    return 0;
+
+err_free_base:
+    free(chunk->base);
+err_free_chunk:
+    free(chunk);
+    return ret;
+}
+
+int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                           unsigned count)
+{
+    mrail_rail_t *rail = lane->rail;
+    int ret;
+
+    if (mrail_rail_spare(rail) < count) {
+        ret = mrail_lane_make_buffers(engine, rail, count - rail->srq_spare);
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    rail->srq_spare -= count;
+    lane->buffers += count;
+    return 0;
+}
+
+static unsigned mrail_lane_reserve(void)
+{
+    return MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE +
+           MRAIL_RECALL_RESERVE;
+}
+
+void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
+                            unsigned num_pairs)
+{
+    unsigned left = lane->rail->srq_depth - lane->rail->srq_used +
+                    mrail_rail_spare(lane->rail);
+    unsigned credits;
+
+    lane->am_lane = (lane->slot < num_pairs);
+    if (!lane->am_lane) {
+        lane->credits = 0;
+        return;
+    }
+    credits = engine->config.am_credits;
+    if (lane->slot != 0) {
+        credits = MRAIL_MAX(credits / 4, 4u);
+    }
+    while ((credits > 2) && (credits + mrail_lane_reserve() > left / 16)) {
+        credits = MRAIL_MAX(credits / 2, 2u);
+    }
+    lane->credits = credits;
+    lane->am_granted = lane->am_advertised = (uint16_t)credits;
+    lane->am_received = 0;
+}
+
+int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_rail_t *rail = lane->rail;
+    unsigned wanted, left;
+    int ret;
+
+    if (!lane->am_lane) {
+        return 0;
+    }
+    wanted = lane->credits + mrail_lane_reserve();
+    left = rail->srq_depth - rail->srq_used + mrail_rail_spare(rail);
+    ret = mrail_lane_add_buffers(engine, lane, MRAIL_MIN(wanted, left));
+    if (ret != 0) {
+        return ret;
+    }
+    lane->unbacked = wanted - lane->buffers;
+    __atomic_store_n(&rail->srq_short, rail->srq_short + lane->unbacked,
+                     __ATOMIC_RELAXED);
+    ++rail->num_am_lanes;
+    return 0;
+}
+
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count)
+{
+    mrail_rail_t *rail = lane->rail;
+    unsigned unbacked = MRAIL_MIN(count, lane->unbacked);
+
+    lane->unbacked -= unbacked;
+    __atomic_store_n(&rail->srq_short, rail->srq_short - unbacked,
+                     __ATOMIC_RELAXED);
+    count = MRAIL_MIN(count - unbacked, lane->buffers);
+    lane->buffers -= count;
+    rail->srq_spare += count;
+}

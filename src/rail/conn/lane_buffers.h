@@ -1,0 +1,34 @@
+/*
+ * Receive buffers of a lane: its part of the rail's SRQ, and the credits that
+ * they allow.
+ */
+#ifndef MRAIL_RAIL_CONN_LANE_BUFFERS_H
+#define MRAIL_RAIL_CONN_LANE_BUFFERS_H
+
+#include "rail/state/engine.h"
+
+/* Prepares a new receive buffer, whose header follows `rx`, and posts it to the
+ * rail's SRQ. Returns 0 or -errno. */
+int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
+                   uint32_t lkey);
+
+/* Adds receive buffers for `count` more messages of the peer. Returns 0 or
+ * -errno. */
+int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                           unsigned count);
+
+/* Makes the lane's window smaller by `count` messages. */
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
+
+/* Reserves a buffer for each message that the peer may send now. If the SRQ is
+ * too small for all lanes, the last ones share the buffers of the others. The
+ * NIC retries a message that finds no buffer (RNR). */
+int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane);
+
+/* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
+ * with a quarter. A lane takes at most a sixteenth of the free part of the
+ * rail's SRQ, so that a small SRQ has room for many peers. */
+void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
+                            unsigned num_pairs);
+
+#endif

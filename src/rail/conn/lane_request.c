@@ -1,0 +1,454 @@
+/*
+ * Lane requests: which lanes to request and on which rails, and what to do if
+ * there is no room or no QP, or if the answer yields no lane.
+ */
+#include "config.h"
+#include "rail/conn/lane_request.h"
+
+#include "orchestrator/ports.h"
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/lane_up.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/peer.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/params.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
+
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before it is logged */
+
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_lane_t *lane = peer->lanes[i];
+
+        if ((i != slot) && (lane != NULL) && lane->am_lane &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->state == MRAIL_LANE_CONNECTING) ||
+             (lane->state == MRAIL_LANE_ACCEPTING))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* A quarter of the budget is reserved for the first lanes of later peers, which
+ * must not wait until another lane is evicted. */
+static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
+{
+    unsigned used = engine->num_lanes - engine->num_lane_free;
+    unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
+
+    if (used >= most) {
+        mrail_evict_make_room(engine, 0);
+    }
+    return used < (first ? engine->config.max_qps : most);
+}
+
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_lane_t *lane = peer->lanes[slot];
+
+    if (lane != NULL) {
+        return lane;
+    }
+    if (!mrail_ctl_has_budget(engine, mrail_ctl_is_first(peer, slot))) {
+        return NULL;
+    }
+    lane = calloc(1, sizeof(*lane));
+    if (lane != NULL) {
+        lane->peer = peer;
+        lane->slot = (uint16_t)slot;
+        lane->index = (engine->num_lane_free != 0)
+                          ? engine->lane_free[--engine->num_lane_free]
+                          : (uint16_t)engine->num_lanes++;
+        mrail_list_init(&lane->ack_list);
+        mrail_list_init(&lane->flying);
+        mrail_list_init(&lane->lost);
+        peer->lanes[slot] = lane;
+    }
+    return lane;
+}
+
+void mrail_ctl_list_lane(mrail_lane_t *lane)
+{
+    __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
+}
+
+int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
+{
+    mrail_peer_t *peer = lane->peer;
+    int ret = -EIO; /* a lost device would return nothing */
+
+    if (!lane->rail->fatal) {
+        ret = mrail_lane_connect(peer->engine, lane, remote,
+                                 &peer->rails[remote->src_rail]);
+    }
+    if (ret == 0) { /* in time: the peer sends nothing before it gets the
+                     * answer */
+        mrail_ctl_list_lane(lane);
+    }
+    return ret;
+}
+
+/* Creates a QP on the first rail that has one. Returns 0 or -errno. */
+static int mrail_ctl_create_own_qp(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    int ret = -ENODEV;
+
+    for (unsigned base = 0; (ret != 0) && (base < peer->num_pairs); ++base) {
+        peer->base = base;
+        ret = mrail_lane_create_qp(
+            peer->engine, lane, &peer->engine->rails[peer->pairs[base].local]);
+    }
+    return ret;
+}
+
+int mrail_ctl_connect_self(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_ctl_msg_t hello;
+    mrail_wire_lane_t wire;
+    mrail_lane_t *lane;
+
+    lane = mrail_ctl_get_lane(peer, 0);
+    if ((lane == NULL) && mrail_evict_make_room(engine, 1) &&
+        (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+        return -EAGAIN;
+    }
+    mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
+    mrail_ctl_learn(peer, &hello);
+    peer->num_slots = 1;
+    if (lane == NULL) {
+        mrail_ctl_budget(engine);
+    }
+    if ((lane == NULL) || (mrail_ctl_create_own_qp(lane) != 0)) {
+        mrail_ctl_peer_failed(peer, -ENOMEM);
+        return 0;
+    }
+    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "self");
+    memset(&wire, 0, sizeof(wire));
+    wire.index = lane->index;
+    wire.credits = (uint16_t)lane->credits;
+    wire.src_rail = (uint8_t)lane->rail->index;
+    wire.qpn = lane->qp->qp_num;
+    wire.psn = lane->psn;
+    wire.max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic;
+    lane->sport = mrail_ctl_lane_port(lane);
+    if (mrail_ctl_connect(lane, &wire) != 0) {
+        mrail_ctl_drop_request(lane, "no QP");
+        mrail_ctl_peer_failed(peer, -EIO);
+        return 0;
+    }
+    mrail_ctl_lane_up(lane, "self");
+    return 0;
+}
+
+/* Returns the epoch of a new lane, which distinguishes its messages from late
+ * ones of earlier lanes. The epochs of this end repeat after 32768 requests,
+ * and the lowest bit keeps them apart from those that the peer chooses. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    ++engine->epoch;
+    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
+uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    unsigned uplinks = mrail_config_uplinks(config);
+    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
+    uint32_t nic = lane->rail->attr.nic_index;
+    unsigned own =
+        mrail_ports_own_lane(uplinks * config->spine_uplinks, lanes, nic,
+                             peer->rails[lane->remote_rail].nic_index,
+                             lane->slot / peer->num_pairs % lanes);
+
+    return mrail_ports_lane_nested(uplinks, config->spine_uplinks, nic, lanes,
+                                   own);
+}
+
+/* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
+static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+    const mrail_rail_pair_t *pair =
+        &peer->pairs[(peer->base + slot) % peer->num_pairs];
+    mrail_rail_t *rail = &engine->rails[pair->local];
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, slot);
+    int ret;
+
+    if (lane == NULL) {
+        if (!mrail_ctl_is_first(peer, slot)) {
+            return -EDQUOT;
+        }
+        if (mrail_evict_make_room(engine, 1)) {
+            if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
+                mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
+                           "%016llx waits until other peers give lanes back",
+                           engine->config.max_qps,
+                           (unsigned long long)peer->id);
+            }
+            return -EAGAIN;
+        }
+        mrail_ctl_budget(engine);
+        return -EDQUOT;
+    }
+    ret = mrail_lane_create_qp(engine, lane, rail);
+    if (ret != 0) {
+        mrail_log(rail->no_qp_told ? MRAIL_LOG_DEBUG : MRAIL_LOG_WARN,
+                  "%s: cannot create a QP: %s", rail->attr.device,
+                  strerror(-ret));
+        rail->no_qp_told = 1;
+        return (ret == -EAGAIN) ? -EIO : ret;
+    }
+    lane->epoch = mrail_ctl_next_epoch(peer);
+    lane->remote_rail = pair->remote;
+    lane->sport = mrail_ctl_lane_port(lane);
+    lane->request = ++engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_CONNECTING, "wanted");
+    return 0;
+}
+
+void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
+{
+    if (peer->based) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
+            return; /* the lane was up, and may return */
+        }
+    }
+    peer->refused_mask |= 1ull << slot;
+    if (!peer->based) {
+        mrail_error("peer %016llx cannot be connected: %s",
+                    (unsigned long long)peer->id, why);
+        mrail_ctl_peer_failed(peer, -ECONNREFUSED);
+    } else {
+        mrail_debug("peer %016llx goes without lane %u: %s",
+                    (unsigned long long)peer->id, slot, why);
+    }
+}
+
+void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_debug("peer %016llx: no room for lane %u now",
+                (unsigned long long)peer->id, slot);
+    peer->no_room_mask |= 1ull << slot;
+    /* The delay is random, so that two ends without room do not retry in
+     * step. */
+    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
+                     mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
+    mrail_ctl_work(peer);
+}
+
+mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (peer->no_room_mask == 0) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns < peer->retry_ns) {
+        return peer->retry_ns;
+    }
+    peer->no_room_mask = 0;
+    peer->requested_slots = MRAIL_MIN(peer->requested_slots, 1u);
+    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
+    return MRAIL_NS_NEVER;
+}
+
+/* Moves the very first lane to an open path. Until a lane was up, the base pair
+ * is not agreed, so the lane need not wait for one path. */
+static void mrail_ctl_find_base(mrail_peer_t *peer)
+{
+    for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
+        if (mrail_path_is_open(peer, slot)) {
+            mrail_paths_rebase(peer, (peer->base + slot) % peer->num_pairs);
+            return;
+        }
+    }
+}
+
+/* Returns 1 if another pair of rails may have a QP and buffers for the lane. */
+static int mrail_ctl_is_rail_full(int ret)
+{
+    return (ret != 0) && (ret != -EAGAIN) && (ret != -EDQUOT);
+}
+
+/* Requests the peer's very first lane, on the first pair of rails with a QP and
+ * receive buffers at this end. Returns 0 or -errno. */
+static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
+{
+    unsigned count = peer->num_pairs, base = peer->base;
+    int ret = mrail_ctl_request_lane(peer, slot);
+
+    for (unsigned k = 1; mrail_ctl_is_rail_full(ret) && (k < count); ++k) {
+        unsigned next = (base + k) % count;
+
+        if (mrail_path_is_open(peer, (next + count - peer->base) % count)) {
+            mrail_paths_rebase(peer, next);
+            ret = mrail_ctl_request_lane(peer, slot);
+        }
+    }
+    return ret;
+}
+
+/* Returns 1 if a pair of rails cannot be tried now, but perhaps later. */
+static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
+        const mrail_rail_pair_t *pair =
+            &peer->pairs[(peer->base + slot) % peer->num_pairs];
+
+        if (!mrail_path_is_open(peer, slot) &&
+            !peer->engine->rails[pair->local].fatal) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
+                                       mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = peer->lanes[slot];
+    int ret;
+
+    if ((slot >= MRAIL_MIN(peer->requested_slots, peer->num_slots)) ||
+        ((peer->refused_mask | peer->no_room_mask) & (1ull << slot)) ||
+        ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
+        return MRAIL_NS_NEVER;
+    }
+    if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
+        return MRAIL_NS_NEVER; /* the first lane decides the base pair, and
+                                * the peer may have requested one */
+    }
+    if (!peer->based && !mrail_path_is_open(peer, slot)) {
+        mrail_ctl_find_base(peer);
+    }
+    if (!mrail_path_is_open(peer, slot)) {
+        return MRAIL_NS_NEVER;
+    }
+    ret = peer->based ? mrail_ctl_request_lane(peer, slot)
+                      : mrail_ctl_request_first(peer, slot);
+    if (ret == -EAGAIN) {
+        peer->unreachable_ns = 0;
+        return now_ns + MRAIL_CTL_RTO_MIN;
+    }
+    if (!peer->based && mrail_ctl_is_rail_full(ret) &&
+        mrail_ctl_has_closed_path(peer)) {
+        peer->reconnect_cause =
+            "no working rail has a QP or receive buffer left";
+        return now_ns + MRAIL_CTL_RETRY; /* repeated until the peer counts as
+                                          * unreachable */
+    }
+    if ((ret == -EDQUOT) && peer->based) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (ret != 0) {
+        mrail_ctl_refused(peer, slot, "no QP here");
+    }
+    return MRAIL_NS_NEVER;
+}
+
+/* Returns the delay of the next attempt. The first attempt on each pair of
+ * rails follows at once. Later ones have growing delays, so that both ends can
+ * do other work. */
+static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
+{
+    unsigned attempt = ++peer->reconnects / peer->num_pairs;
+
+    return (attempt == 0) ? 0 : mrail_ctl_rto(attempt - 1);
+}
+
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
+{
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    mrail_lane_release(lane->peer->engine, lane);
+}
+
+void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t delay_ns = mrail_ctl_reconnect_delay(peer);
+
+    mrail_ctl_drop_request(lane, cause);
+    mrail_ctl_work(peer);
+    if (!peer->based) {
+        peer->reconnect_cause = cause;
+        peer->reconnect_ns =
+            (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
+        /* Counts from the first repeat: unreachable_ns restarts whenever the
+         * peer answers that this end must wait. */
+        if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
+            (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
+            mrail_ctl_give_up(peer);
+            return;
+        }
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+    }
+    /* Requests the lane again at once, so that a late request of the peer
+     * cannot take its place. */
+    (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
+    lane = peer->lanes[slot];
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
+        lane->deadline_ns = now_ns + delay_ns;
+    }
+}
+
+void mrail_ctl_not_connected(mrail_lane_t *lane)
+{
+    if (lane->peer->based) {
+        lane->half = 1;
+        mrail_ctl_list_lane(lane);
+        mrail_failover_request(lane, "it cannot be connected");
+    } else {
+        mrail_ctl_reconnect(lane, "it cannot be connected");
+    }
+}
+
+void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
+
+    if (!peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_ctl_reconnect(lane, why);
+        return;
+    }
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
+    mrail_lane_release(peer->engine, lane);
+    if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        mrail_ctl_no_room(peer, slot);
+    } else {
+        mrail_ctl_refused(peer, slot, why);
+    }
+}
+
+/* Lanes for messages come first, because resources may suffice for some lanes
+ * only. They rotate, so that a lane that fails repeatedly although its probes
+ * pass does not keep the others from being tried. */
+unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
+{
+    unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
+
+    return (k < count) ? (peer->turn + k) % count : k;
+}

@@ -1,0 +1,27 @@
+/* Statistics of lanes, kept beyond the end of their peers. */
+#ifndef MRAIL_RAIL_CONN_LANE_STATS_H
+#define MRAIL_RAIL_CONN_LANE_STATS_H
+
+#include "rail/state/engine.h"
+
+/* A lane that has, or had, a QP. */
+typedef struct mrail_stats_lane {
+    uint64_t peer;
+    const mrail_rail_t *rail;
+    const char *state;
+    uint32_t qpn;
+    uint16_t slot;
+    uint16_t sport;
+} mrail_stats_lane_t;
+
+/* Number of lanes of freed peers that are kept. Without a limit the file would
+ * grow without end. */
+#define MRAIL_STATS_LANES 1024
+
+/* Keeps the lane's data for the statistics, because its peer is being freed.
+ * Control lock held. */
+void mrail_stats_keep_lane(const mrail_lane_t *lane);
+
+mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
+
+#endif

@@ -1,0 +1,72 @@
+/* Lanes that become usable or are given back. */
+#include "config.h"
+#include "rail/conn/lane_up.h"
+
+#include "rail/conn/lane.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/discovery.h"
+
+#include <arpa/inet.h>
+
+void mrail_ctl_lane_join(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+    char address[INET6_ADDRSTRLEN];
+
+    if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
+        mrail_gid_text(lane->peer->rails[lane->remote_rail].gid, address,
+                       sizeof(address));
+        mrail_warn("%s:%u: a lane is up again, to peer %016llx at %s",
+                   lane->rail->attr.device, lane->rail->attr.port,
+                   (unsigned long long)lane->peer->id, address);
+    }
+    lane->validation = MRAIL_PATH_VALIDATION_NONE;
+    lane->peer->paths[lane->slot].stalls = 0;
+    lane->peer->paths[lane->slot].patience_ns = 0;
+    lane->peer->unreachable_ns = 0;
+    lane->peer->reconnects = 0;
+    lane->peer->reconnect_cause = NULL;
+    mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
+                     mrail_clock_now());
+    __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
+                      __ATOMIC_RELEASE);
+    __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+}
+
+void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base)
+{
+    mrail_paths_rebase(peer, base);
+    peer->based = 1;
+}
+
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
+
+    mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    if (!peer->based) {
+        mrail_ctl_agree_base(peer, mrail_paths_base(peer, lane->slot,
+                                                    lane->rail->index,
+                                                    lane->remote_rail));
+    }
+    path->sport = lane->sport;
+    if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
+        (path->health.state == MRAIL_HEALTH_PROBING)) {
+        lane->validation = MRAIL_PATH_VALIDATION_WANTED;
+        mrail_evict_request(lane); /* the progress thread starts the
+                                    * validation */
+        mrail_control_thread_wake(peer->engine);
+    } else {
+        mrail_ctl_lane_join(lane);
+    }
+}
+
+void mrail_ctl_reap_lane(mrail_lane_t *lane)
+{
+    lane->reap = 1;
+    mrail_evict_request(lane);
+}

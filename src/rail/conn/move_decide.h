@@ -1,0 +1,15 @@
+/* Decides which lane moves to another source port. */
+#ifndef MRAIL_RAIL_CONN_MOVE_DECIDE_H
+#define MRAIL_RAIL_CONN_MOVE_DECIDE_H
+
+#include "rail/state/engine.h"
+
+/* Compares the peer's lanes, at every tick of stall_detect.c, and moves one
+ * that shares its path with others. Both locks held. */
+void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+/* Sends requests that waited for a send buffer. Returns the time of the next
+ * attempt. */
+mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+#endif

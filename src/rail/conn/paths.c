@@ -1,0 +1,414 @@
+/*
+ * The paths to a peer, one for each lane number: their events, the transitions
+ * that health.c decides, and the resulting actions. Control lock held.
+ */
+#include "config.h"
+#include "rail/conn/paths.h"
+
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane_error.h"
+#include "rail/proto/health.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/rail.h"
+#include "telemetry/page.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const mrail_health_params_t path_params = {
+    .grace_ns = 2 * MRAIL_NS_PER_MS,
+    .probe_ns = 20 * MRAIL_NS_PER_MS,
+    .probes = MRAIL_PATH_PROBES,
+    .backoff_ns = 100 * MRAIL_NS_PER_MS,
+    .backoff_max_ns = 10 * MRAIL_NS_PER_SEC,
+    .quiescent_ns = 10 * MRAIL_NS_PER_SEC,
+};
+
+/* Time for which an answer proves that the peer is reachable. */
+#define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
+
+/* Approximate number of attempts on a path before an unreachable peer fails. */
+#define MRAIL_PATH_UNREACHABLE_TRIES 16
+
+/* Returns the parameters of a path. A path with a deep queue answers late, so
+ * its probes have more time. */
+static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
+{
+    mrail_health_params_t params = path_params;
+
+    params.probe_ns = MRAIL_MAX(params.probe_ns, path->patience_ns);
+    return params;
+}
+
+static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
+{
+    return (peer->lanes[slot] != NULL) &&
+           (peer->lanes[slot]->state == MRAIL_LANE_UP) &&
+           (peer->lanes[slot]->validation == MRAIL_PATH_VALIDATION_NONE);
+}
+
+static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
+{
+    __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
+    __atomic_store_n(&peer->engine->error_pending, 1, __ATOMIC_SEQ_CST);
+}
+
+static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
+        peer->unreachable_ns = 0;
+        __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+    }
+}
+
+static void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
+                             mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    uint32_t seq = ++peer->engine->ctl_seq;
+
+    path->probe_ns = now_ns;
+    path->blocked =
+        (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
+    if (path->blocked) {
+        mrail_ctl_work(peer);
+    } else {
+        if (path->num_probes == MRAIL_PATH_PROBES) {
+            memmove(path->probes, path->probes + 1,
+                    sizeof(path->probes) - sizeof(path->probes[0]));
+            --path->num_probes;
+        }
+        path->probes[path->num_probes++] = seq;
+    }
+}
+
+static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
+                           mrail_health_action_t action, const char *cause,
+                           mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    switch (action) {
+    case MRAIL_HEALTH_NOTHING:
+        break;
+    case MRAIL_HEALTH_HOLD:
+        mrail_path_hold(peer, slot);
+        break;
+    case MRAIL_HEALTH_RESUME:
+        mrail_path_resume(peer, slot);
+        break;
+    case MRAIL_HEALTH_PROBE:
+        if (path->health.state == MRAIL_HEALTH_SUSPECT) {
+            mrail_path_hold(peer, slot);
+        }
+        mrail_path_probe(peer, slot, now_ns);
+        break;
+    case MRAIL_HEALTH_RETIRE:
+        if (peer->lanes[slot] != NULL) {
+            mrail_failover_request(peer->lanes[slot], cause);
+        }
+        break;
+    case MRAIL_HEALTH_RESTORE:
+        path->restore = 1;
+        break;
+    }
+}
+
+/* Returns 1 if another path is known to lead to the peer. */
+static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
+{
+    if ((peer->answer_ns != 0) &&
+        (now_ns < peer->answer_ns + MRAIL_PATH_FRESH)) {
+        return 1;
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        if ((i != slot) && mrail_path_is_used(peer, i) &&
+            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Probes the other paths, at most once in the time of a probe. One path alone
+ * cannot distinguish its own fault from a silent peer. */
+static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
+{
+    if ((peer->compare_ns != 0) &&
+        (now_ns < peer->compare_ns + path_params.probe_ns)) {
+        return;
+    }
+    peer->compare_ns = now_ns;
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
+            (mrail_path_is_used(peer, i) || (i < peer->num_pairs))) {
+            mrail_path_probe(peer, i, now_ns);
+        }
+    }
+}
+
+static int mrail_path_is_in_doubt(const mrail_path_t *path)
+{
+    return (path->health.state == MRAIL_HEALTH_SUSPECT) ||
+           (path->health.state == MRAIL_HEALTH_DOWN);
+}
+
+/* Weighs the evidence against a path after each lost probe: how often another
+ * path worked in the meantime. Silence on all paths is no evidence against one
+ * of them: the peer may be busy, or the network full. A path whose port is down
+ * needs no such evidence. */
+static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
+                               mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (path->health.state != MRAIL_HEALTH_SUSPECT) {
+        return mrail_path_others_answer(peer, slot, now_ns);
+    }
+    /* moved_ns must be later than the probe: it is the time of a tick, and the
+     * completions that the tick found came before it. */
+    path->compared += (peer->answer_ns >= path->probe_ns) ||
+                      (peer->moved_ns > path->probe_ns);
+    return path->compared >= path_params.probes;
+}
+
+/* Shares the time of a silence after which a path works again. The silence may
+ * have been caused by the peer or a common part of the network, so other silent
+ * paths get this time as well. */
+static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
+{
+    mrail_ns_t patience_ns = MRAIL_MIN(silence_ns, MRAIL_PATH_PATIENCE_MAX);
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_path_t *path = &peer->paths[slot];
+
+        if (path->health.state == MRAIL_HEALTH_SUSPECT) {
+            path->patience_ns = MRAIL_MAX(path->patience_ns, patience_ns);
+        }
+    }
+}
+
+void mrail_path_event(mrail_peer_t *peer, unsigned slot,
+                      mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+    mrail_health_params_t params = mrail_path_params_of(path);
+    mrail_health_state_t before = path->health.state;
+    const char *cause = mrail_health_event_name(event);
+    mrail_health_action_t action =
+        mrail_health_event(&path->health, &params, event, now_ns);
+
+    if ((event == MRAIL_HEALTH_TIMEOUT) ||
+        (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
+        cause = path->cause; /* report what set the deadline */
+    } else if (((path->health.state != before) &&
+                (before != MRAIL_HEALTH_DOWN)) ||
+               (event == MRAIL_HEALTH_PORT_DOWN)) {
+        path->cause = cause;
+    }
+    if (path->health.state != before) {
+        path->restore = path->blocked = 0;
+        if (path->health.state == MRAIL_HEALTH_RETIRED) {
+            peer->turn = slot + 1;
+        }
+        mrail_debug("peer %016llx path %u: %s -> %s (%s)",
+                    (unsigned long long)peer->id, slot,
+                    mrail_health_state_name(before),
+                    mrail_health_state_name(path->health.state),
+                    mrail_health_event_name(event));
+        mrail_page_event(
+            peer->engine->page, "path %u to peer %016llx: %s -> %s (%s)", slot,
+            (unsigned long long)peer->id, mrail_health_state_name(before),
+            mrail_health_state_name(path->health.state),
+            mrail_health_event_name(event));
+    }
+    if ((path->health.state == MRAIL_HEALTH_SUSPECT) &&
+        (before != path->health.state)) {
+        path->suspect_ns = now_ns;
+        path->compared = 0;
+    }
+    if ((before == MRAIL_HEALTH_SUSPECT) &&
+        (path->health.state == MRAIL_HEALTH_UP)) {
+        mrail_path_share_silence(peer, now_ns - path->suspect_ns);
+    }
+    mrail_path_act(peer, slot, action, cause, now_ns);
+    if (mrail_path_is_in_doubt(path) &&
+        ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT))) {
+        mrail_path_probe_others(peer, slot, now_ns);
+    }
+    if (path->health.due_ns != MRAIL_NS_NEVER) {
+        mrail_ctl_work(peer);
+    }
+}
+
+int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
+{
+    const mrail_path_t *path = &peer->paths[slot];
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+
+    return !peer->engine->rails[peer->pairs[pair].local].fatal &&
+           ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
+}
+
+/* Shortens the back-off of a path if no other path is left. Otherwise it could
+ * last until the peer fails. */
+static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
+                                mrail_ns_t now_ns)
+{
+    mrail_ns_t backoff_ns =
+        mrail_ctl_peer_timeout(peer) / MRAIL_PATH_UNREACHABLE_TRIES;
+
+    if (peer->unreachable_ns != 0) {
+        mrail_health_expedite(
+            &path->health,
+            now_ns + MRAIL_MAX(backoff_ns, path_params.backoff_ns));
+    }
+}
+
+/* Sends a probe that waited for a send buffer; its time starts now. Returns 1
+ * if the path must still wait. A path whose port is down needs no probe. */
+static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
+                                 mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (!path->blocked) {
+        return 0;
+    }
+    mrail_path_probe(peer, slot, now_ns);
+    if (!path->blocked) {
+        mrail_health_params_t params = mrail_path_params_of(path);
+
+        mrail_health_probe_sent(&path->health, &params, now_ns);
+    }
+    return path->blocked && (path->health.state != MRAIL_HEALTH_DOWN);
+}
+
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    mrail_path_expedite(peer, path, now_ns);
+    if (!mrail_path_is_blocked(peer, slot, now_ns) &&
+        (now_ns >= path->health.due_ns)) {
+        mrail_path_event(
+            peer, slot,
+            mrail_health_deadline(&path->health, &path_params,
+                                  mrail_path_is_worse(peer, slot, now_ns)),
+            now_ns);
+    }
+    return path->blocked ? now_ns + MRAIL_CTL_NO_BUFFER : path->health.due_ns;
+}
+
+static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
+{
+    for (unsigned i = 0; i < path->num_probes; ++i) {
+        if (path->probes[i] == seq) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_path_t *path = &peer->paths[slot];
+
+        if (mrail_path_has_probe(path, seq)) {
+            peer->answer_ns = now_ns;
+            path->num_probes = 0;
+            mrail_path_event(peer, slot, MRAIL_HEALTH_PROBE_REPLY, now_ns);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void mrail_paths_init(mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
+    }
+}
+
+unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
+                          unsigned local, unsigned remote)
+{
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        if ((peer->pairs[i].local == local) &&
+            (peer->pairs[i].remote == remote)) {
+            return (i + peer->num_pairs - slot % peer->num_pairs) %
+                   peer->num_pairs;
+        }
+    }
+    return peer->base; /* this end would not choose the pair, but need not
+                        * refuse it */
+}
+
+void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
+{
+    unsigned count = peer->num_pairs;
+    unsigned shift = (base + count - peer->base) % count;
+    mrail_path_t old[MRAIL_MAX_SLOTS];
+
+    memcpy(old, peer->paths, sizeof(old));
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        unsigned first = slot - slot % count;
+
+        if (first + count <= MRAIL_MAX_SLOTS) {
+            peer->paths[slot] = old[first + (slot + shift) % count];
+        }
+    }
+    peer->base = base;
+    /* Renumbered, so that it still selects the same rails. */
+    peer->reply_way = (peer->reply_way + count - shift) % count;
+}
+
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    mrail_peer_t *peer;
+
+    if (!mrail_rail_find_gid(rail)) {
+        return;
+    }
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            mrail_ctl_drop_handles(peer, rail);
+        }
+    }
+}
+
+/* Handles a local port that went down or came up. */
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
+                     __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            for (unsigned slot = 0;
+                 slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
+                if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=
+                    rail->index) {
+                    continue;
+                }
+                if (rail->port_down) { /* answers on their way do not count */
+                    peer->paths[slot].num_probes = 0;
+                    peer->paths[slot].blocked = 0;
+                }
+                mrail_path_event(peer, slot, event, now_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+#ifndef MRAIL_RAIL_CONN_PEER_H
+#define MRAIL_RAIL_CONN_PEER_H
+
+#include "rail/state/engine.h"
+
+/* Finds a peer by id; NULL: there is none. Control lock held. */
+mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
+
+mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
+
+/* Frees the peer, but not its lanes. Both locks held, or the engine is
+ * closing. */
+void mrail_peer_free(mrail_peer_t *peer);
+
+/* Returns the status with which the peer of that id was freed, or 0 if it was
+ * not freed, or too long ago. Control lock held. */
+int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
+
+/* Marks a new peer as failed, because the peer of its id was freed earlier.
+ * Both locks held. */
+void mrail_peer_set_departed(mrail_peer_t *peer, int status);
+
+/* Requests the first lane, or all lanes, from the control thread. Data-path
+ * lock held. */
+void mrail_peer_request_lanes(mrail_peer_t *peer, int all);
+
+/* Makes progress visit the peer until it has nothing to wait for. */
+void mrail_peer_activate(mrail_peer_t *peer);
+
+/* Learns the peer's rails and pairs them with the local ones. */
+void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
+
+#endif

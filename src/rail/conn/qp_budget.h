@@ -1,0 +1,23 @@
+/*
+ * The QP budget: which lanes give up their QPs for others. recovery/evict.c
+ * evicts them.
+ */
+#ifndef MRAIL_RAIL_CONN_QP_BUDGET_H
+#define MRAIL_RAIL_CONN_QP_BUDGET_H
+
+#include "rail/state/engine.h"
+
+/* Makes room for a lane when the QP budget is used up: requests the eviction of
+ * the least recently used lanes. `hard`: the lane is a peer's first one, so
+ * recently used lanes are candidates as well. Returns 0 if no lane can be
+ * evicted. Control lock held. */
+int mrail_evict_make_room(mrail_engine_t *engine, int hard);
+
+/* Requests that the progress thread release the lane if it is idle. Control
+ * lock held. */
+void mrail_evict_request(mrail_lane_t *lane);
+
+/* Logs once that the QP budget is used up. Control lock held. */
+void mrail_ctl_budget(mrail_engine_t *engine);
+
+#endif

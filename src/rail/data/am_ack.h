@@ -1,0 +1,27 @@
+/* Acknowledgements and credit messages. */
+#ifndef MRAIL_RAIL_DATA_AM_ACK_H
+#define MRAIL_RAIL_DATA_AM_ACK_H
+
+#include "rail/state/engine.h"
+
+void mrail_am_request_ack(mrail_peer_t *peer);
+
+/* Requests the credits that the peer does not need, at most once until another
+ * message arrives on the lane. */
+void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane);
+
+/* Moves a pending answer to the present first lane. */
+void mrail_am_add_pending_reply(mrail_peer_t *peer);
+
+void mrail_am_send_acks(mrail_engine_t *engine);
+
+/* Doubles the peer's window, which is too small for its messages, while buffers
+ * are left. */
+void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane, unsigned most);
+
+/* Takes back `count` credits that the peer returns. They count as received
+ * messages. */
+void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
+                          unsigned count);
+
+#endif

@@ -1,0 +1,13 @@
+/* Received active messages: order, delivery and acknowledgement. */
+#ifndef MRAIL_RAIL_DATA_AM_RECV_H
+#define MRAIL_RAIL_DATA_AM_RECV_H
+
+#include "rail/state/engine.h"
+
+void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
+                   const struct ibv_wc *wc);
+
+/* Drops the message, because it has arrived or the peer has failed. */
+void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx);
+
+#endif

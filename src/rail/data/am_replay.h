@@ -1,0 +1,15 @@
+/* Replay of the active messages of failed lanes. */
+#ifndef MRAIL_RAIL_DATA_AM_REPLAY_H
+#define MRAIL_RAIL_DATA_AM_REPLAY_H
+
+#include "rail/state/engine.h"
+
+void mrail_am_fail(mrail_peer_t *peer);
+
+/* Moves undelivered messages of the lane to the peer, for the replay. */
+void mrail_am_take_lost(mrail_lane_t *lane);
+
+/* Resends messages while there are credits. */
+void mrail_am_replay(mrail_peer_t *peer);
+
+#endif

@@ -1,0 +1,19 @@
+/* Completions of operations and flushes. */
+#ifndef MRAIL_RAIL_DATA_DONE_H
+#define MRAIL_RAIL_DATA_DONE_H
+
+#include "rail/state/engine.h"
+
+/* Releases an operation, whose peer may already be freed. */
+void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
+
+/* Completes at once if the iface of `done` is in progress, otherwise in its
+ * next progress call. The control lock must not be held. */
+void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
+
+/* Completes in the next progress call of its iface. Calls no callback. */
+void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done, int status);
+
+void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done);
+
+#endif

@@ -1,0 +1,18 @@
+/* Inboxes: messages for an iface that is not in progress. */
+#ifndef MRAIL_RAIL_DATA_INBOX_H
+#define MRAIL_RAIL_DATA_INBOX_H
+
+#include "rail/state/engine.h"
+
+/* Takes the first message out of the inbox. mrail_inbox_release() releases
+ * it. */
+mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface);
+
+void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx);
+
+/* Copies the message: the iface may not make progress for a long time, and
+ * other ifaces need the buffer and the credit. Without room for the copy, the
+ * inbox keeps the message itself. */
+mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx);
+
+#endif

@@ -1,0 +1,70 @@
+/* The lanes of a peer that are in use. */
+#include "config.h"
+#include "rail/data/peer_lanes.h"
+
+#include "rail/data/rx.h"
+
+/* Puts a lane that takes new work at up[0], which small messages use, if there
+ * is another lane for messages. */
+static void mrail_peer_choose_primary(mrail_peer_t *peer)
+{
+    for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        if (!lane->leaving) {
+            peer->up[i] = peer->up[0];
+            peer->sched[i] = peer->sched[0];
+            peer->up[0] = lane;
+            peer->sched[0] = &lane->sched;
+        }
+    }
+}
+
+/* Returns the smallest length for which the time on the wire, length / rate,
+ * exceeds the processing time, cost + length / copy rate. */
+static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
+{
+    double rate, bytes;
+
+    if (peer->num_up == 0) {
+        return UINT32_MAX;
+    }
+    rate = MRAIL_MIN((double)peer->up[0]->sched.nominal,
+                     (double)peer->up[0]->rail->attr.speed_bps / 8);
+    if (rate >= (double)MRAIL_AM_COPY_RATE) {
+        return UINT32_MAX;
+    }
+    bytes = (double)MRAIL_AM_COST_NS / MRAIL_NS_PER_SEC /
+            (1 / rate - 1 / (double)MRAIL_AM_COPY_RATE);
+    return (uint32_t)MRAIL_MIN(MRAIL_MAX(bytes, MRAIL_AM_SPREAD_MIN),
+                               (double)UINT32_MAX);
+}
+
+void mrail_peer_refresh(mrail_peer_t *peer)
+{
+    uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
+
+    if (peer->dead) {
+        return; /* the lane came up too late */
+    }
+    peer->seen_mask = mask;
+    peer->pump_ns = 0;
+    peer->num_up = 0;
+    /* Slots below num_pairs carry AMs, so AM lanes come first. */
+    peer->num_am = 0;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (mask & (1ull << slot)) {
+            mrail_lane_t *lane = peer->lanes[slot];
+
+            if (lane->out) { /* the peer wants to keep it */
+                lane->out = 0;
+                mrail_am_restored(lane);
+            }
+            peer->num_am += lane->am_lane;
+            peer->up[peer->num_up] = lane;
+            peer->sched[peer->num_up++] = &lane->sched;
+        }
+    }
+    mrail_peer_choose_primary(peer);
+    peer->am_spread = mrail_peer_am_spread(peer);
+}

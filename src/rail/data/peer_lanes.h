@@ -1,0 +1,20 @@
+/* The lanes of a peer that are in use. */
+#ifndef MRAIL_RAIL_DATA_PEER_LANES_H
+#define MRAIL_RAIL_DATA_PEER_LANES_H
+
+#include "rail/state/engine.h"
+
+/* Starts to use lanes that came up since the last call. Data-path lock held. */
+void mrail_peer_refresh(mrail_peer_t *peer);
+
+/* Returns the number of lanes in use. Data-path lock held. */
+static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
+{
+    if (MRAIL_UNLIKELY(__atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE) !=
+                       peer->seen_mask)) {
+        mrail_peer_refresh(peer);
+    }
+    return peer->num_up;
+}
+
+#endif

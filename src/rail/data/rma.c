@@ -1,0 +1,262 @@
+/*
+ * PUT and GET: operations, split into chunks that the lanes pull.
+ *
+ * Invariants: An operation is in peer->ops from acceptance to completion, and
+ * in peer->uncut while some of its bytes are not posted. Every chunk is
+ * signalled, so that each lane's load and rate are known. A chunk that comes
+ * back undone remains counted in its operation. The lane lists it, and later
+ * the peer, until another lane has carried it or the peer fails.
+ */
+#include "config.h"
+#include "rail/data/rma.h"
+
+#include "rail/conn/peer.h"
+#include "rail/data/done.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rma_pump.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
+                           void *comp)
+{
+    memset(op, 0, sizeof(*op));
+    op->done.iface = ep->iface;
+    op->done.comp = comp;
+    op->done.ep_id = ep->id;
+    op->done.kind = MRAIL_DONE_OP;
+    mrail_list_init(&op->done.list);
+    mrail_list_init(&op->uncut);
+    op->peer = ep->peer;
+    op->kind = kind;
+}
+
+/* Accepts the operation for its peer. Cannot fail. */
+static void mrail_op_accept(mrail_op_t *op, size_t length)
+{
+    mrail_peer_t *peer = op->peer;
+
+    op->id = peer->op_next++;
+    op->length = op->left = length;
+    peer->uncut_bytes += length;
+    mrail_list_add_tail(&peer->ops, &op->list);
+    mrail_list_add_tail(&peer->uncut, &op->uncut);
+}
+
+/* Returns 0, or the reason why nothing may be posted to the peer. */
+static int mrail_rma_ready(mrail_ep_t *ep)
+{
+    mrail_peer_t *peer = ep->peer;
+
+    if (MRAIL_UNLIKELY(ep->failed != 0)) {
+        return mrail_ep_error(ep);
+    }
+    if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {
+        mrail_peer_request_lanes(peer, 0);
+        return -EAGAIN;
+    }
+    /* PUTs and GETs must not follow a fence even on its ordered lane. If the
+     * lane fails, the number of arrived messages proves which earlier WRITEs
+     * arrived, but a PUT proves nothing. The WRITEs would be replayed although
+     * the peer may already have read the data of the PUT. */
+    if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
+        return -EAGAIN;
+    }
+    return 0;
+}
+
+/* Accepts an operation that has been filled in, and starts it. */
+static void mrail_rma_submit(mrail_op_t *op, size_t length)
+{
+    mrail_peer_t *peer = op->peer;
+    mrail_engine_t *engine = peer->engine;
+
+    op->whole = (length < engine->config.stripe_thresh) &&
+                (length <= MRAIL_RMA_CHUNK_MAX);
+    if (!op->whole) {
+        mrail_peer_request_lanes(peer, 1);
+    }
+    mrail_op_accept(op, length);
+    mrail_rma_pump(peer, mrail_clock_now());
+}
+
+static int mrail_rma_zcopy(mrail_ep_t *ep, mrail_op_kind_t kind,
+                           const mrail_iov_t *iov, unsigned iov_count,
+                           uint64_t remote_address, const mrail_rkey_t *rkey,
+                           void *comp)
+{
+    mrail_iface_t *iface = ep->iface;
+    size_t length = 0;
+    mrail_op_t *op;
+    int ret;
+
+    for (unsigned i = 0; i < iov_count; ++i) {
+        length += iov[i].length;
+    }
+    mrail_iface_enter(iface);
+    ret = mrail_rma_ready(ep);
+    if ((ret != 0) || (length == 0)) {
+        goto out;
+    }
+    op = mrail_pool_get(&iface->engine->ops);
+    if (op == NULL) {
+        ret = -EAGAIN;
+        goto out;
+    }
+    mrail_op_start(op, ep, kind, comp);
+    mrail_copy(op->iov, iov, iov_count * sizeof(*iov));
+    op->iov_count = iov_count;
+    op->remote_address = remote_address;
+    op->rkey = rkey;
+    mrail_rma_submit(op, length);
+    ret = -EINPROGRESS;
+out:
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp)
+{
+    return mrail_rma_zcopy(ep, MRAIL_OP_PUT, iov, iov_count, remote_address,
+                           rkey, comp);
+}
+
+int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp)
+{
+    return mrail_rma_zcopy(ep, MRAIL_OP_GET, iov, iov_count, remote_address,
+                           rkey, comp);
+}
+
+mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
+                             mrail_pool_t *pool, void *comp, int *ret_p)
+{
+    mrail_engine_t *engine = ep->iface->engine;
+    mrail_tx_t *tx;
+    mrail_op_t *op;
+
+    *ret_p = mrail_rma_ready(ep);
+    if (*ret_p != 0) {
+        return NULL;
+    }
+    *ret_p = -EAGAIN;
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
+        return NULL; /* the lanes are full; waiting operations must not take
+                      * more buffers */
+    }
+    tx = mrail_tx_get(pool);
+    if (tx == NULL) {
+        return NULL;
+    }
+    op = mrail_pool_get(&engine->ops);
+    if (op == NULL) {
+        mrail_tx_put(tx);
+        return NULL;
+    }
+    mrail_op_start(op, ep, kind, comp);
+    op->bounce = tx;
+    op->iov[0].buffer = tx->hdr;
+    op->iov[0].mem = tx->mem;
+    op->iov_count = 1;
+    return op;
+}
+
+void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
+                             uint64_t remote_address, const mrail_rkey_t *rkey)
+{
+    op->iov[0].length = length;
+    op->remote_address = remote_address;
+    op->rkey = rkey;
+    op->whole = 1;
+    if (length == 0) {
+        mrail_op_release(op->peer->engine, op);
+        return;
+    }
+    mrail_op_accept(op, length);
+    mrail_rma_pump(op->peer, mrail_clock_now());
+    if (MRAIL_UNLIKELY(op->left != 0)) {
+        /* The caller may release its key as soon as the call returns. */
+        op->own_rkey = *rkey;
+        op->rkey = &op->own_rkey;
+    }
+}
+
+int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
+                       uint64_t remote_address, const mrail_rkey_t *rkey)
+{
+    mrail_iface_t *iface = ep->iface;
+    mrail_op_t *op;
+    int ret;
+
+    mrail_iface_enter(iface);
+    op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &iface->engine->tx_small, NULL,
+                          &ret);
+    if (op != NULL) {
+        mrail_copy(op->bounce->hdr, buffer, length);
+        mrail_rma_submit_bounce(op, length, remote_address, rkey);
+        ret = 0;
+    }
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
+                             uint64_t remote_address, const mrail_rkey_t *rkey)
+{
+    mrail_iface_t *iface = ep->iface;
+    ptrdiff_t result;
+    mrail_op_t *op;
+    int ret;
+
+    mrail_iface_enter(iface);
+    op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &iface->engine->tx_big, NULL, &ret);
+    if (op == NULL) {
+        result = ret;
+    } else {
+        result = (ptrdiff_t)pack(op->bounce->hdr, arg);
+        mrail_rma_submit_bounce(op, (size_t)result, remote_address, rkey);
+    }
+    mrail_iface_leave(iface);
+    return result;
+}
+
+int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
+                       size_t length, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp)
+{
+    mrail_iface_t *iface = ep->iface;
+    mrail_op_t *op;
+    int ret;
+
+    mrail_iface_enter(iface);
+    op = mrail_rma_bounce(ep, MRAIL_OP_GET, &iface->engine->tx_big, comp, &ret);
+    if (op != NULL) {
+        if (length == 0) {
+            unpack(arg, op->bounce->hdr, 0);
+            ret = 0;
+        } else {
+            op->unpack = unpack;
+            op->unpack_arg = arg;
+            ret = -EINPROGRESS;
+        }
+        mrail_rma_submit_bounce(op, length, remote_address, rkey);
+    }
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id)
+{
+    mrail_op_t *op;
+
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->id == id) {
+            return op;
+        }
+    }
+    return NULL;
+}

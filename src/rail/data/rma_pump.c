@@ -1,0 +1,111 @@
+/* Choice of the lanes that carry the next bytes of operations. */
+#include "config.h"
+#include "rail/data/rma_pump.h"
+
+#include "rail/conn/peer.h"
+#include "rail/data/chunk.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/throttle.h"
+#include "rail/params.h"
+
+/* If no lane has room, the choice is repeated after a completion of the peer,
+ * or after this time. The time is needed because completions of other peers
+ * also make room on a rail, and because mrail_sched_pick() may keep a lane
+ * waiting. */
+#define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
+
+void mrail_rma_mark_usable(mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        lane->sched.usable =
+            !lane->leaving && !lane->held &&
+            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+            (lane->rail->num_chunks < lane->rail->max_chunks) &&
+            (lane->sched.inflight < (1ull << 30));
+    }
+}
+
+/* Posts the whole operation on one lane. Returns 1 if there was room. */
+static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = op->peer;
+    size_t length = op->left;
+    int index;
+
+    mrail_rma_mark_usable(peer);
+    index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
+    if ((index < 0) ||
+        (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
+        return 0;
+    }
+    peer->uncut_bytes -= length;
+    return 1;
+}
+
+/* Posts as many chunks as the lanes have room for. Returns 1 if the operation
+ * is completely posted. */
+static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = op->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    mrail_sched_params_t params = {
+        .chunk = (config->rma_chunk_size == MRAIL_SIZE_AUTO)
+                     ? 0
+                     : config->rma_chunk_size,
+        .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
+        .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
+        .alone = (peer->num_slots == 1),
+        .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
+    };
+    mrail_fair_share_t *fair_share;
+
+    if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
+        mrail_throttle_poll(peer->engine, now_ns);
+    }
+    fair_share = mrail_throttle_fair_share(peer);
+    while (op->left != 0) {
+        size_t length = op->left;
+        int index;
+
+        mrail_rma_mark_usable(peer);
+        if (fair_share != NULL) {
+            mrail_throttle_mark(peer, fair_share);
+        }
+        index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
+                                 peer->uncut_bytes, &params, now_ns, &length);
+        if ((index < 0) ||
+            (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
+            return 0;
+        }
+        peer->uncut_bytes -= length;
+        if (fair_share != NULL) {
+            mrail_fair_share_post(fair_share, peer->fair_share_class,
+                                  peer->up[index]->rail->index, length);
+        }
+    }
+    return 1;
+}
+
+void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    while (!mrail_list_empty(&peer->uncut) && (mrail_peer_num_up(peer) != 0)) {
+        mrail_op_t *op = mrail_list_head(&peer->uncut, mrail_op_t, uncut);
+
+        if (!(op->whole ? mrail_op_pump_whole(op, now_ns)
+                        : mrail_op_pump_cut(op, now_ns))) {
+            peer->pump_ns = now_ns + MRAIL_RMA_PUMP_NS;
+            mrail_peer_activate(peer);
+            return;
+        }
+        mrail_list_del(&op->uncut);
+    }
+}
+
+void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (now_ns >= peer->pump_ns) {
+        mrail_rma_pump(peer, now_ns);
+    }
+}

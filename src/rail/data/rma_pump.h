@@ -1,0 +1,16 @@
+/* Choice of the lanes that carry the next bytes of operations. */
+#ifndef MRAIL_RAIL_DATA_RMA_PUMP_H
+#define MRAIL_RAIL_DATA_RMA_PUMP_H
+
+#include "rail/state/engine.h"
+
+/* Posts as much work as the lanes have room for. */
+void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+/* Does the same, for use at every poll: first checks whether there may be
+ * room. */
+void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+void mrail_rma_mark_usable(mrail_peer_t *peer);
+
+#endif

@@ -1,0 +1,139 @@
+/* Replay of the chunks of failed lanes. */
+#include "config.h"
+#include "rail/data/rma_replay.h"
+
+#include "base/seq.h"
+#include "rail/data/chunk.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rma_pump.h"
+
+void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    while (!mrail_list_empty(&lane->flying)) {
+        mrail_rma_chunk_done(
+            mrail_list_head(&lane->flying, mrail_chunk_t, list), -EIO, now_ns);
+    }
+}
+
+/* Inserts the chunk sorted by operation, so that work behind a fence comes
+ * last. */
+static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
+{
+    mrail_list_t *pos = &peer->replay_rma;
+
+    while ((pos->prev != &peer->replay_rma) &&
+           (mrail_list_entry(pos->prev, mrail_chunk_t, list)->op->id >
+            chunk->op->id)) {
+        pos = pos->prev;
+    }
+    mrail_list_insert_before(pos, &chunk->list);
+}
+
+/* A READ has not arrived even if the peer has seen the request, because its
+ * data may be lost. */
+static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
+{
+    return (chunk->op->kind == MRAIL_OP_VISIBLE) ||
+           ((chunk->op->kind == MRAIL_OP_PUT) &&
+            mrail_seq16_before(chunk->am_number, chunk->lane->peer_has));
+}
+
+/*
+ * The peer's QP accepts nothing more. WRITEs that completed are therefore
+ * visible, and the others can be replayed. A WRITE that a later message proves
+ * delivered must not be replayed, because the peer may since have reused the
+ * memory.
+ */
+void mrail_rma_take_lost(mrail_lane_t *lane)
+{
+    while (!mrail_list_empty(&lane->lost)) {
+        mrail_chunk_t *chunk =
+            mrail_list_head(&lane->lost, mrail_chunk_t, list);
+
+        mrail_list_del(&chunk->list);
+        if (mrail_chunk_has_arrived(chunk) || (chunk->op->status != 0)) {
+            mrail_list_add_tail(&lane->peer->arrived, &chunk->list);
+        } else {
+            mrail_rma_add_replay(lane->peer, chunk);
+        }
+    }
+    lane->peer->dirty_mask &= ~(1ull << lane->slot);
+}
+
+/* A completion may end the peer; mrail_rma_fail() then empties the list. */
+void mrail_rma_finish_arrived(mrail_peer_t *peer)
+{
+    while (!mrail_list_empty(&peer->arrived)) {
+        mrail_chunk_t *chunk =
+            mrail_list_head(&peer->arrived, mrail_chunk_t, list);
+
+        mrail_list_del(&chunk->list);
+        mrail_chunk_finish(chunk);
+    }
+}
+
+static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
+{
+    mrail_cursor_t cursor = {0, 0};
+
+    while (offset >= op->iov[cursor.index].length) {
+        offset -= op->iov[cursor.index++].length;
+    }
+    cursor.offset = offset;
+    return cursor;
+}
+
+void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    while (!mrail_list_empty(&peer->replay_rma) &&
+           (mrail_peer_num_up(peer) != 0)) {
+        mrail_chunk_t *chunk =
+            mrail_list_head(&peer->replay_rma, mrail_chunk_t, list);
+        mrail_cursor_t cursor = mrail_op_seek(chunk->op, chunk->offset);
+        int index;
+
+        mrail_rma_mark_usable(peer);
+        index =
+            mrail_sched_pick_whole(peer->sched, peer->num_up, chunk->length);
+        if (index < 0) {
+            return;
+        }
+        mrail_list_del(&chunk->list);
+        if (mrail_chunk_send(chunk, peer->up[index], &cursor, now_ns) != 0) {
+            mrail_rma_add_replay(peer, chunk);
+            return;
+        }
+        ++peer->engine->counters.rma_replayed;
+    }
+}
+
+static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *chunks)
+{
+    while (!mrail_list_empty(chunks)) {
+        mrail_chunk_t *chunk = mrail_list_head(chunks, mrail_chunk_t, list);
+
+        mrail_list_del(&chunk->list);
+        mrail_pool_put(&engine->chunks, chunk);
+    }
+}
+
+void mrail_rma_fail(mrail_peer_t *peer, int status)
+{
+    peer->uncut_bytes = 0;
+    peer->dirty_mask = peer->reading_mask = 0;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            mrail_rma_drop(peer->engine, &peer->lanes[slot]->flying);
+            mrail_rma_drop(peer->engine, &peer->lanes[slot]->lost);
+        }
+    }
+    mrail_rma_drop(peer->engine, &peer->replay_rma);
+    mrail_rma_drop(peer->engine, &peer->arrived);
+    while (!mrail_list_empty(&peer->ops)) {
+        mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);
+
+        mrail_list_del(&op->uncut);
+        op->left = 0;
+        mrail_op_finish(op, status);
+    }
+}

@@ -1,0 +1,26 @@
+#ifndef MRAIL_RAIL_DATA_THROTTLE_H
+#define MRAIL_RAIL_DATA_THROTTLE_H
+
+#include "rail/state/engine.h"
+
+/* Divides the rails among the busy peers again. */
+void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns);
+
+/* Marks lanes unusable if other peers need their rails more. */
+void mrail_throttle_mark(mrail_peer_t *peer,
+                         const mrail_fair_share_t *fair_share);
+
+/* Returns the fair shares of the peer's direction, or NULL: no rail is
+ * throttled. */
+static inline mrail_fair_share_t *mrail_throttle_fair_share(mrail_peer_t *peer)
+{
+    mrail_fair_share_t *fair_share =
+        &peer->engine->fair_share[peer->fair_share_direction];
+
+    return (MRAIL_UNLIKELY(fair_share->active) &&
+            (peer->fair_share_period == fair_share->period))
+               ? fair_share
+               : NULL;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* Visibility: READs that follow the WRITEs of a lane. */
+#include "config.h"
+#include "rail/data/visible.h"
+
+#include "rail/data/chunk.h"
+#include "rail/data/peer_lanes.h"
+
+#include <errno.h>
+#include <string.h>
+
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
+                        mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+    mrail_op_t *op;
+
+    if (mrail_lane_sq_free(lane) == 0) {
+        return -EAGAIN;
+    }
+    op = mrail_pool_get(&engine->ops);
+    if (op == NULL) {
+        return -EAGAIN;
+    }
+    memset(op, 0, sizeof(*op));
+    op->done.kind = MRAIL_DONE_OP;
+    mrail_list_init(&op->done.list);
+    mrail_list_init(&op->uncut);
+    op->peer = peer;
+    op->kind = MRAIL_OP_VISIBLE;
+    op->iov[0].buffer = lane->rail->flush_page + 1;
+    op->iov[0].length = sizeof(uint64_t);
+    op->iov[0].mem = &engine->flush_mem;
+    op->iov_count = 1;
+    op->remote_address = peer->rails[lane->remote_rail].flush_addr;
+    op->rkey = &peer->flush_rkey;
+    op->length = op->left = sizeof(uint64_t);
+    if (mrail_chunk_post(op, lane, op->length, now_ns) != 0) {
+        mrail_pool_put(&engine->ops, op);
+        return -EAGAIN;
+    }
+    /* The operation belongs to no caller, so it uses up no id. The flush that
+     * waits counts it. */
+    op->id = peer->op_next;
+    mrail_list_add_tail(&peer->ops, &op->list);
+    if (flush != NULL) {
+        op->flush = flush;
+        ++flush->reads;
+    }
+    ++lane->reads;
+    peer->dirty_mask &= ~(1ull << lane->slot);
+    peer->reading_mask |= 1ull << lane->slot;
+    return 0;
+}
+
+/* Returns 1 if the lane is neither in use nor ended. Its path is suspect, or it
+ * is closing. The flush waits until it is used again or has ended. */
+static int mrail_lane_is_away(const mrail_lane_t *lane)
+{
+    return (lane != NULL) &&
+           ((lane->state == MRAIL_LANE_CLOSING) ||
+            ((lane->state == MRAIL_LANE_UP) &&
+             !(lane->peer->seen_mask & (1ull << lane->slot))));
+}
+
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
+                           mrail_ns_t now_ns)
+{
+    (void)mrail_peer_num_up(peer); /* picks up lanes that came up */
+    if (!flush->last_stage) {
+        flush->last_stage = 1;
+        /* This includes slots where another flush has posted a READ, because
+         * the completion of that READ is reported to the other flush only. */
+        flush->unseen = peer->dirty_mask | peer->reading_mask;
+    }
+    for (unsigned slot = 0; (flush->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
+         ++slot) {
+        uint64_t bit = 1ull << slot;
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (!(flush->unseen & bit) || mrail_lane_is_away(lane)) {
+            continue;
+        }
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+            (mrail_rma_post_read(lane, flush, now_ns) != 0)) {
+            continue;
+        }
+        flush->unseen &= ~bit; /* an ended lane was drained or closed */
+    }
+    return flush->unseen == 0;
+}

@@ -1,0 +1,312 @@
+
+#include "config.h"
+#include "rail/engine/control_poll.h"
+
+#include "rail/conn/ctl_recv.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/rail_error.h"
+#include "rail/engine/progress.h"
+#include "rail/engine/telemetry_export.h"
+#include "rail/params.h"
+#include "rail/recovery/stall_detect.h"
+#include "rail/state/data_lock.h"
+#include "rail/verbs/ud_channel.h"
+#include "telemetry/page.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Interval of checks while lanes are failing over. */
+#define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
+/* Interval of updates of the telemetry page: busy, and idle. */
+#define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
+#define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
+/* A timer that runs later than this shows that the process or its machine was
+ * suspended. Only the time beyond this limit extends the peers' deadlines.
+ * Otherwise a thread that is always late would extend them forever. */
+#define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
+
+/* Limit of yields to a thread that wants the control lock. */
+#define MRAIL_CONTROL_YIELDS 1000
+
+/* ---- halts ---- */
+
+/* Extends the peers' deadlines after a halt, before any timer is checked. A
+ * process that did not run cannot tell how long its peers were silent. */
+static void mrail_control_wake(mrail_engine_t *engine,
+                               mrail_control_timers_t *timers)
+{
+    mrail_ns_t now_ns = mrail_clock_now(), late_ns;
+
+    if (now_ns <= timers->due_ns) {
+        return;
+    }
+    late_ns = now_ns - timers->due_ns;
+    timers->due_ns = now_ns;
+    if (late_ns <= MRAIL_CONTROL_LATE) {
+        return;
+    }
+    mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
+    mrail_data_lock_borrow(&engine->data_lock);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_suspended(engine, late_ns - MRAIL_CONTROL_LATE, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_lock_give_back(&engine->data_lock);
+}
+
+/* ---- datagrams and events ---- */
+
+/* Yields to a thread that waits for the control lock. A mutex does not pass
+ * to the waiting thread, so the control thread would take it again at once.
+ * The number of yields is limited, because the waiting thread may not be
+ * scheduled. */
+static void mrail_control_let_in(mrail_engine_t *engine)
+{
+    for (unsigned i = 0;
+         (i < MRAIL_CONTROL_YIELDS) &&
+         (__atomic_load_n(&engine->ctl_wanted, __ATOMIC_RELAXED) != 0);
+         ++i) {
+        sched_yield();
+    }
+}
+
+void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_control_timers_t *timers)
+{
+    struct ibv_cq *cq;
+    void *context;
+    unsigned count, since_run = 0;
+    int again;
+
+    while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    /* Arms first, then polls, so that no datagram in between is missed. */
+    ibv_req_notify_cq(rail->ud_cq, 0);
+    /* A flood must delay neither timers nor threads that want the lock. */
+    do {
+        mrail_control_wake(engine, timers);
+        pthread_mutex_lock(&engine->ctl_lock);
+        count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
+        again = (count >= MRAIL_UD_RECV_MAX) || rail->ud_pause;
+        since_run += count;
+        if (since_run >= MRAIL_UD_RECV_MAX) {
+            mrail_ctl_run(engine, mrail_clock_now());
+            since_run = 0;
+        }
+        pthread_mutex_unlock(&engine->ctl_lock);
+        mrail_control_let_in(engine);
+    } while (again && !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
+}
+
+static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
+                                             uint64_t qp_serial)
+{
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
+            (engine->lanes[i]->qp_serial == qp_serial)) {
+            return engine->lanes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns the serial number of the event's QP; 0: none. */
+static uint64_t mrail_control_qp_serial(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (uintptr_t)event->element.qp->qp_context;
+    default:
+        return 0;
+    }
+}
+
+static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                     enum ibv_event_type type)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (type == IBV_EVENT_PORT_ERR) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
+        return;
+    }
+    /* The port's address returns with its interface, or a little later with a
+     * GID_CHANGE, so both events look for it. */
+    mrail_paths_readdress(engine, rail);
+    if (type == IBV_EVENT_PORT_ACTIVE) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+/* Handles an event that was already acknowledged. The object that the event
+ * names may therefore be gone, unless it is a port. */
+static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                const struct ibv_async_event *event,
+                                uint64_t qp_serial)
+{
+    const char *text = ibv_event_type_str(event->event_type);
+    mrail_lane_t *lane;
+
+    mrail_debug("%s: %s", rail->attr.device, text);
+    if (qp_serial == 0) {
+        mrail_page_event(engine->page, "%s: %s", rail->attr.device, text);
+    }
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_CQ_ERR: /* completions are lost */
+    case IBV_EVENT_SRQ_ERR:
+        mrail_failover_rail(engine, rail, text);
+        break;
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_GID_CHANGE:
+        if ((unsigned)event->element.port_num == rail->attr.port) {
+            mrail_control_port_event(engine, rail, event->event_type);
+        }
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        lane = mrail_control_find_lane(engine, qp_serial);
+        if (lane == NULL) {
+            break;
+        }
+        if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+            __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
+        }
+        mrail_failover_request(lane, text);
+        break;
+    default:
+        break;
+    }
+}
+
+void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    struct ibv_async_event event;
+    uint64_t qp_serial;
+
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        qp_serial = mrail_control_qp_serial(&event);
+        /* Acknowledges before taking the lock: a thread in ibv_destroy_qp()
+         * that holds the lock waits for this acknowledgement. */
+        ibv_ack_async_event(&event);
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_control_event(engine, rail, &event, qp_serial);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
+}
+
+/* ---- timers and lanes ---- */
+
+static int mrail_control_is_stall_checking(const mrail_engine_t *engine)
+{
+    return __atomic_load_n(&engine->stall_checking, __ATOMIC_RELAXED);
+}
+
+static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
+                                     const mrail_control_timers_t *timers)
+{
+    mrail_ns_t next_ns = timers->keepalive_ns;
+
+    if (mrail_control_is_stall_checking(engine)) {
+        next_ns = MRAIL_MIN(next_ns, timers->stall_ns);
+    }
+    if (engine->page != NULL) {
+        next_ns = MRAIL_MIN(next_ns, timers->export_ns);
+    }
+    return next_ns;
+}
+
+/* Runs the periodic checks that are due. Data-path lock held. */
+static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
+                               mrail_control_timers_t *timers)
+{
+    mrail_data_ctl_lock(engine);
+    if (mrail_control_is_stall_checking(engine) &&
+        (now_ns >= timers->stall_ns)) {
+        mrail_stall_tick(engine, now_ns);
+        timers->stall_ns = now_ns + MRAIL_STALL_TICK;
+    }
+    if (now_ns >= timers->keepalive_ns) {
+        mrail_stall_keepalive(engine, now_ns);
+        timers->keepalive_ns =
+            now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
+    }
+    if (now_ns >= timers->export_ns) {
+        mrail_telemetry_export(engine);
+        timers->export_ns = now_ns + (mrail_control_is_stall_checking(engine)
+                                          ? MRAIL_CONTROL_EXPORT_NS
+                                          : MRAIL_CONTROL_EXPORT_IDLE_NS);
+    }
+    mrail_data_ctl_unlock(engine);
+}
+
+/* Serves the lanes of a process that computes: detects failures and answers
+ * peers. Returns the time of the next call. */
+static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
+                                      mrail_control_timers_t *timers)
+{
+    mrail_ns_t next_ns = mrail_control_next(engine, timers);
+    int due = (now_ns >= next_ns);
+    int requested =
+        __atomic_exchange_n(&engine->poll_requested, 0, __ATOMIC_ACQ_REL);
+
+    if (!due && !requested &&
+        !__atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED) &&
+        (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
+        return next_ns;
+    }
+    mrail_data_lock_borrow(&engine->data_lock);
+    if (due) {
+        mrail_control_look(engine, now_ns, timers);
+    }
+    mrail_engine_poll(engine, NULL);
+    next_ns = mrail_control_next(engine, timers);
+    if (engine->num_recovering != 0) {
+        next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_CONTROL_FAILOVER);
+    }
+    mrail_data_lock_give_back(&engine->data_lock);
+    return next_ns;
+}
+
+/* ---- entry points ---- */
+
+void mrail_control_init(mrail_control_timers_t *timers,
+                        const mrail_engine_t *engine)
+{
+    memset(timers, 0, sizeof(*timers));
+    timers->due_ns = MRAIL_NS_NEVER;
+    timers->keepalive_ns =
+        (MRAIL_FAILOVER && !isinf(engine->config.keepalive_interval_s))
+            ? mrail_clock_now()
+            : MRAIL_NS_NEVER;
+}
+
+mrail_ns_t mrail_control_run(mrail_engine_t *engine,
+                             mrail_control_timers_t *timers)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t ctl_ns, lanes_ns;
+
+    mrail_control_wake(engine, timers);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_failover_check_rails(engine);
+    ctl_ns = mrail_ctl_run(engine, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    lanes_ns = mrail_control_lanes(engine, now_ns, timers);
+    timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
+    if (ctl_ns != MRAIL_NS_NEVER) {
+        /* While a control timer is pending, the thread wakes at least once a
+         * second. Otherwise a halt would look like a long sleep. */
+        timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
+    }
+    return timers->due_ns;
+}

@@ -1,0 +1,391 @@
+/* The engine of the process: open, close, queries. */
+#include "config.h"
+#include "rail/engine/engine.h"
+
+#include "rail/conn/lane.h"
+#include "rail/conn/peer.h"
+#include "rail/engine/control_thread.h"
+#include "rail/engine/engine_query.h"
+#include "rail/engine/mem.h"
+#include "rail/engine/stats.h"
+#include "rail/engine/telemetry_export.h"
+#include "rail/params.h"
+#include "rail/proto/pairing.h"
+#include "rail/state/data_lock.h"
+#include "rail/verbs/alloc.h"
+#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+
+typedef void (*mrail_lane_func_t)(mrail_engine_t *engine, mrail_lane_t *lane);
+
+#define MRAIL_TX_META 192 /* mrail_tx_t, rounded up to cache lines */
+
+_Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
+
+_Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
+
+_Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
+
+static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static mrail_engine_t *engine_instance;
+
+typedef struct mrail_open_discovery {
+    mrail_rail_attr_t attr[MRAIL_MAX_RAILS];
+    unsigned count;
+    char rejected[512];
+    size_t rejected_length;
+} mrail_open_discovery_t;
+
+/* Registers a chunk of buffers and writes the constant parts of each buffer. */
+static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
+                               void *base, size_t length, void **priv_p)
+{
+    size_t stride = pool->params.elem_size;
+    mrail_mem_t *mem;
+    int ret;
+
+    memset(base, 0, length);
+    ret = mrail_mem_reg_own(engine, base, length, &mem);
+    if (ret != 0) {
+        return ret;
+    }
+    for (size_t offset = 0; offset < length; offset += stride) {
+        mrail_tx_t *tx = (mrail_tx_t *)((char *)base + offset);
+
+        tx->mem = mem;
+        tx->pool = pool;
+        tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
+        mrail_list_init(&tx->list);
+        mrail_list_init(&tx->replay);
+    }
+    *priv_p = mem;
+    return 0;
+}
+
+static int mrail_tx_small_init(void *arg, void *base, size_t length,
+                               void **priv_p)
+{
+    mrail_engine_t *engine = arg;
+
+    return mrail_tx_chunk_init(engine, &engine->tx_small, base, length, priv_p);
+}
+
+static int mrail_tx_big_init(void *arg, void *base, size_t length,
+                             void **priv_p)
+{
+    mrail_engine_t *engine = arg;
+
+    return mrail_tx_chunk_init(engine, &engine->tx_big, base, length, priv_p);
+}
+
+static void mrail_tx_chunk_cleanup(void *arg, void *priv)
+{
+    mrail_mem_dereg(priv);
+}
+
+static void mrail_engine_init_pools(mrail_engine_t *engine)
+{
+    const mrail_pool_params_t small = {
+        .elem_size = MRAIL_TX_META + MRAIL_TX_SMALL_AREA,
+        .elems_per_chunk = 128,
+        .chunk_init = mrail_tx_small_init,
+        .chunk_cleanup = mrail_tx_chunk_cleanup,
+        .arg = engine,
+    };
+    mrail_pool_params_t big = small;
+    const struct {
+        mrail_pool_t *pool;
+        size_t size;
+        unsigned per_chunk;
+    } plain[] = {
+        {&engine->ops, sizeof(mrail_op_t), 64},
+        {&engine->chunks, sizeof(mrail_chunk_t), 256},
+        {&engine->flush_pool, sizeof(mrail_flush_t), 64},
+        {&engine->groups, sizeof(mrail_flush_group_t), 32},
+    };
+
+    big.elem_size = MRAIL_TX_META + engine->config.seg_size;
+    big.elems_per_chunk = 32;
+    big.chunk_init = mrail_tx_big_init;
+    mrail_pool_init(&engine->tx_small, &small);
+    mrail_pool_init(&engine->tx_big, &big);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(plain); ++i) {
+        const mrail_pool_params_t params = {
+            .elem_size = plain[i].size,
+            .elems_per_chunk = plain[i].per_chunk,
+        };
+
+        mrail_pool_init(plain[i].pool, &params);
+    }
+}
+
+static void mrail_open_discovery_port(void *arg, const mrail_rail_attr_t *attr)
+{
+    mrail_open_discovery_t *discovery = arg;
+    int n;
+
+    if (attr->selected) {
+        discovery->attr[discovery->count++] = *attr;
+        return;
+    }
+    n = snprintf(discovery->rejected + discovery->rejected_length,
+                 sizeof(discovery->rejected) - discovery->rejected_length,
+                 "%s%s:%u (%s)", (discovery->rejected_length == 0) ? "" : ", ",
+                 attr->device, attr->port, attr->reason);
+    if ((n > 0) && (discovery->rejected_length + (size_t)n <
+                    sizeof(discovery->rejected))) {
+        discovery->rejected_length += (size_t)n;
+    }
+}
+
+static int mrail_engine_open_rails(mrail_engine_t *engine)
+{
+    mrail_open_discovery_t discovery = {.count = 0};
+    int ret = mrail_rail_discover(&engine->config, mrail_open_discovery_port,
+                                  &discovery);
+
+    if (ret < 0) {
+        return ret;
+    }
+    if (discovery.count == 0) {
+        mrail_warn("no rail: %s; see 'mrail info'",
+                   (discovery.rejected_length == 0) ? "there is no RDMA device"
+                                                    : discovery.rejected);
+        return -ENODEV;
+    }
+    for (unsigned i = 0; i < discovery.count; ++i) {
+        ret = mrail_rail_open(&engine->rails[i], i, &discovery.attr[i],
+                              &engine->config);
+        if (ret != 0) {
+            return ret;
+        }
+        ++engine->num_rails;
+        engine->flush_mem.mr[i] = engine->rails[i].flush_mr;
+    }
+    return 0;
+}
+
+static void mrail_engine_each_lane(mrail_engine_t *engine,
+                                   mrail_lane_func_t func)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+                if (peer->lanes[slot] != NULL) {
+                    func(engine, peer->lanes[slot]);
+                }
+            }
+        }
+    }
+}
+
+static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    free(lane);
+}
+
+static void mrail_engine_free(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer, *tmp;
+
+    mrail_telemetry_export_close(engine);
+    mrail_engine_each_lane(engine, mrail_lane_destroy_qp);
+    mrail_pool_cleanup(&engine->tx_small);
+    mrail_pool_cleanup(&engine->tx_big);
+    mrail_pool_cleanup(&engine->ops);
+    mrail_pool_cleanup(&engine->chunks);
+    mrail_pool_cleanup(&engine->flush_pool);
+    mrail_pool_cleanup(&engine->groups);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        /* The SRQ must be destroyed before its buffers are freed. */
+        ibv_destroy_srq(engine->rails[i].srq);
+        engine->rails[i].srq = NULL;
+        mrail_rail_free_buffers(&engine->rails[i]);
+    }
+    mrail_engine_each_lane(engine, mrail_lane_free);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each_safe(peer, tmp, &engine->buckets[i], mrail_peer_t,
+                                 list) {
+            mrail_peer_free(peer);
+        }
+    }
+    free(engine->ended_lanes);
+    free(engine->lanes);
+    free(engine->lane_free);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_close(&engine->rails[i]);
+    }
+    mrail_data_lock_cleanup(&engine->data_lock);
+    pthread_mutex_destroy(&engine->ctl_lock);
+    mrail_config_cleanup(&engine->config);
+    free(engine);
+}
+
+/* Allocates the first send buffers of each size. Without them every operation
+ * would return -EAGAIN forever. */
+static int mrail_engine_first_buffers(mrail_engine_t *engine)
+{
+    mrail_pool_t *const pools[] = {&engine->tx_small, &engine->tx_big};
+    int ret = 0;
+
+    for (unsigned i = 0; (ret == 0) && (i < MRAIL_ARRAY_SIZE(pools)); ++i) {
+        ret = mrail_pool_grow(pools[i]);
+        if (ret != 0) {
+            mrail_rail_explain(engine->rails[0].attr.device,
+                               (size_t)pools[i]->params.elems_per_chunk *
+                                   pools[i]->params.elem_size,
+                               -ret);
+            mrail_error("cannot make send buffers: %s", strerror(-ret));
+        }
+    }
+    return ret;
+}
+
+/* A child of fork() must not take away pages that a device reads and writes.
+ * Kernels before 5.12 need this call before any registration, and the variable
+ * for registrations of huge pages. Later kernels need neither. Source:
+ * ibv_fork_init(3). */
+static void mrail_engine_allow_fork(void)
+{
+    int ret;
+
+    (void)setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+    ret = ibv_fork_init();
+    if (ret != 0) {
+        mrail_debug("fork() is not safe from now on: %s", strerror(ret));
+    }
+}
+
+static int mrail_engine_init(mrail_engine_t *engine,
+                             const mrail_config_t *config)
+{
+    uint64_t random[3];
+    int ret;
+
+    mrail_engine_allow_fork();
+    ret = mrail_config_copy(&engine->config, config);
+    if (ret != 0) {
+        return ret;
+    }
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return -errno;
+    }
+    engine->id = random[0];
+    engine->cookie = random[1];
+    mrail_rng_init(&engine->rng, random[2]);
+    engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
+    /* Processes with one peer each must not all use the first rail. */
+    engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
+    engine->rx_stride =
+        MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM + config->seg_size, 64) * 64;
+    engine->lanes = calloc(config->max_qps, sizeof(*engine->lanes));
+    engine->lane_free = calloc(config->max_qps, sizeof(*engine->lane_free));
+    if ((engine->lanes == NULL) || (engine->lane_free == NULL)) {
+        return -ENOMEM;
+    }
+    ret = mrail_engine_open_rails(engine);
+    if (ret == 0) {
+        ret = mrail_engine_first_buffers(engine);
+    }
+    if (ret == 0) {
+        mrail_telemetry_export_open(engine);
+        ret = mrail_control_thread_start(engine);
+    }
+    return ret;
+}
+
+int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
+{
+    mrail_engine_t *engine;
+    int ret;
+
+    ret = mrail_config_check(config);
+    if (ret != 0) {
+        return ret;
+    }
+    engine = calloc(1, sizeof(*engine));
+    if (engine == NULL) {
+        return -ENOMEM;
+    }
+    engine->references = 1;
+    engine->event_fd = engine->epoll_fd = -1;
+    mrail_data_lock_init(&engine->data_lock);
+    pthread_mutex_init(&engine->ctl_lock, NULL);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_init(&engine->buckets[i]);
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        engine->next_iface[i] = (uint16_t)i;
+    }
+    mrail_list_init(&engine->work);
+    mrail_list_init(&engine->active);
+    mrail_list_init(&engine->acks);
+    mrail_list_init(&engine->ended);
+    engine->config.seg_size = config->seg_size;
+    mrail_engine_init_pools(engine);
+
+    ret = mrail_engine_init(engine, config);
+    if (ret != 0) {
+        mrail_engine_free(engine);
+        return ret;
+    }
+    *engine_p = engine;
+    return 0;
+}
+
+int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p)
+{
+    int ret = 0;
+
+    pthread_mutex_lock(&engine_lock);
+    if (engine_instance != NULL) {
+        ++engine_instance->references;
+    } else {
+        ret = mrail_engine_create(config, &engine_instance);
+    }
+    if (ret == 0) {
+        *engine_p = engine_instance;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return ret;
+}
+
+void mrail_engine_destroy(mrail_engine_t *engine)
+{
+    mrail_control_thread_stop(engine);
+    mrail_engine_write_stats(engine);
+    mrail_engine_free(engine);
+}
+
+void mrail_engine_close(mrail_engine_t *engine)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (--engine->references == 0) {
+        engine_instance = NULL;
+        mrail_engine_destroy(engine);
+    }
+    pthread_mutex_unlock(&engine_lock);
+}
+
+unsigned mrail_rails_now(mrail_rail_now_t *rails)
+{
+    unsigned count = 0;
+
+    pthread_mutex_lock(&engine_lock);
+    if (engine_instance != NULL) {
+        count = mrail_engine_rails(engine_instance, rails);
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return count;
+}

@@ -1,0 +1,112 @@
+/* Queries: attributes, rails and memory of an engine. */
+#include "config.h"
+#include "rail/engine/engine_query.h"
+
+#include "rail/verbs/rail.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MRAIL_SPEED_QUERY (100 * MRAIL_NS_PER_MS)
+
+/* Bytes of a work queue entry and of a completion on common NICs. Verbs reports
+ * only the depths. */
+#define MRAIL_SQ_ENTRY 192
+
+#define MRAIL_CQ_ENTRY 64
+
+#define MRAIL_RQ_ENTRY 32
+
+void mrail_engine_query(const mrail_engine_t *engine,
+                        mrail_engine_attr_t *attr_p)
+{
+    memset(attr_p, 0, sizeof(*attr_p));
+    attr_p->num_rails = engine->num_rails;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        /* 1/32: RoCEv2 headers of a 4 KB packet, and a small margin. */
+        attr_p->bandwidth +=
+            (double)engine->rails[i].attr.rate_bps / 8 * 31 / 32;
+    }
+    attr_p->latency_s = 1e-6;
+    attr_p->max_am_short = MRAIL_AM_SHORT_MAX;
+    attr_p->max_am_bcopy = engine->config.seg_size - sizeof(mrail_data_hdr_t);
+    attr_p->max_put_short = MRAIL_AM_SHORT_MAX;
+    attr_p->max_bcopy = attr_p->max_am_bcopy;
+    attr_p->rkey_size = 4 + 4 * (size_t)engine->num_rails;
+}
+
+void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
+                             mrail_rail_attr_t *attr_p)
+{
+    *attr_p = engine->rails[index].attr;
+}
+
+static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
+                           mrail_rail_now_t *now)
+{
+    if (now_ns >= rail->speed_ns + MRAIL_SPEED_QUERY) {
+        rail->speed_ns = now_ns;
+        mrail_rail_query_speed(rail);
+    }
+    memset(now, 0, sizeof(*now));
+    now->subnet = rail->attr.subnet;
+    memcpy(now->gid, rail->attr.gid, sizeof(now->gid));
+    memcpy(now->device, rail->attr.device, sizeof(now->device));
+    now->speed = rail->speed_bps / 8;
+    now->live_in = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_IN], now_ns);
+    now->live_out = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
+    now->is_up = !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&
+                 !__atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
+}
+
+static int mrail_rail_now_compare(const void *a, const void *b)
+{
+    const mrail_rail_now_t *left = a, *right = b;
+
+    if (left->subnet != right->subnet) {
+        return (left->subnet < right->subnet) ? -1 : 1;
+    }
+    return memcmp(left->gid, right->gid, sizeof(left->gid));
+}
+
+unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_now(&engine->rails[i], now_ns, &rails[i]);
+    }
+    qsort(rails, engine->num_rails, sizeof(*rails), mrail_rail_now_compare);
+    return engine->num_rails;
+}
+
+void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
+{
+    memset(memory_p, 0, sizeof(*memory_p));
+    pthread_mutex_lock(&engine->ctl_lock);
+    memory_p->num_qps = engine->num_qps;
+    memory_p->num_peers = engine->num_peers;
+    memory_p->pools =
+        mrail_pool_bytes(&engine->tx_small) + mrail_pool_bytes(&engine->tx_big);
+    memory_p->tables =
+        mrail_pool_bytes(&engine->ops) + mrail_pool_bytes(&engine->chunks) +
+        mrail_pool_bytes(&engine->flush_pool) +
+        mrail_pool_bytes(&engine->groups) +
+        engine->num_peers * sizeof(mrail_peer_t) +
+        engine->num_lanes * sizeof(mrail_lane_t) +
+        engine->config.max_qps *
+            (sizeof(*engine->lanes) + sizeof(*engine->lane_free));
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        memory_p->pools +=
+            (size_t)engine->rails[i].srq_used * engine->rx_stride;
+    }
+    memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        memory_p->queues += (size_t)engine->rails[i].cq->cqe * MRAIL_CQ_ENTRY +
+                            engine->rails[i].srq_depth * MRAIL_RQ_ENTRY;
+        memory_p->pools +=
+            (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}

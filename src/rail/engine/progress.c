@@ -1,0 +1,360 @@
+/* Progress: completions of the rails, and the work that peers wait for. */
+#include "config.h"
+#include "rail/engine/progress.h"
+
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/peer.h"
+#include "rail/conn/rail_error.h"
+#include "rail/data/am_ack.h"
+#include "rail/data/am_recv.h"
+#include "rail/data/chunk.h"
+#include "rail/data/done.h"
+#include "rail/data/flush.h"
+#include "rail/data/inbox.h"
+#include "rail/data/rma_cancel.h"
+#include "rail/data/rma_pump.h"
+#include "rail/data/rx.h"
+#include "rail/recovery/evict.h"
+#include "rail/recovery/failover.h"
+#include "rail/recovery/peer_end.h"
+#include "rail/state/data_lock.h"
+#include "rail/state/signals.h"
+
+#include <errno.h>
+#include <sched.h>
+
+/* With several rails, a rail without completions for this many polls is polled
+ * only every eighth time. An empty poll costs time, and a small message uses
+ * only one rail. */
+#define MRAIL_RAIL_IDLE_POLLS 512
+
+/* Returns 1 for errors that another lane would repeat, for example because a
+ * key is not valid. "Local QP operation error" is not one of them: rdma_rxe
+ * reports it if it finds no route. */
+static int mrail_status_is_final(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static void mrail_engine_send_done(mrail_engine_t *engine,
+                                   const struct ibv_wc *wc, mrail_ns_t *now_ns)
+{
+    mrail_lane_t *lane;
+    mrail_chunk_t *chunk;
+
+    if (wc->wr_id & MRAIL_WR_MARKER) {
+        lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
+        if (MRAIL_UNLIKELY(lane == NULL)) {
+            return; /* the QP of this lane is gone */
+        }
+        lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
+        chunk = NULL;
+    } else {
+        chunk = (mrail_chunk_t *)(uintptr_t)wc->wr_id;
+        lane = chunk->lane;
+        lane->sq_done = chunk->sq_index;
+    }
+    if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
+        ++engine->counters.cqe_errors;
+        if (!mrail_status_is_final(wc->status)) {
+            /* Other lanes take over the work. */
+        } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
+            mrail_rma_reject(chunk->op, ibv_wc_status_str(wc->status));
+        } else {
+            mrail_peer_error(lane->peer, ibv_wc_status_str(wc->status));
+        }
+        mrail_lane_error(lane, ibv_wc_status_str(wc->status));
+    }
+    if (chunk != NULL) {
+        if (*now_ns == 0) {
+            *now_ns = mrail_clock_now();
+        }
+        mrail_rma_chunk_done(
+            chunk, (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET, *now_ns);
+    }
+}
+
+static int mrail_rail_skip(mrail_rail_t *rail, int only)
+{
+    if (!__atomic_load_n(&rail->has_lanes, __ATOMIC_RELAXED)) {
+        return 1;
+    }
+    return (rail->idle >= MRAIL_RAIL_IDLE_POLLS) && !only &&
+           ((++rail->idle & 7) != 0);
+}
+
+/* Notes that this rail delivers no more completions. The next check fails it
+ * over. */
+static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    if (!__atomic_exchange_n(&rail->cq_failed, 1, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+/* A callback may poll again. The inner call then continues with the batch of
+ * the outer one, so completions stay in order. */
+static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
+                                       mrail_ns_t *now_ns)
+{
+    mrail_rail_t *rail = &engine->rails[index];
+    unsigned count = 0;
+    int n;
+
+    if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
+        n = mrail_rail_poll(rail);
+        if (n <= 0) {
+            if (MRAIL_UNLIKELY(n < 0)) {
+                mrail_engine_cq_error(engine, rail);
+            }
+            ++rail->idle;
+            /* Without other work, a partial batch of buffers is posted. */
+            mrail_rx_flush(engine, index);
+            return 0;
+        }
+    }
+    rail->idle = 0;
+    while (rail->next_wc < rail->num_wc) {
+        const struct ibv_wc *wc = &rail->wc[rail->next_wc++];
+
+        ++count;
+        if (!(wc->wr_id & MRAIL_WR_MARKER) && (wc->wr_id & MRAIL_WR_RECV)) {
+            mrail_am_recv(engine,
+                          (mrail_rx_t *)(uintptr_t)(wc->wr_id & ~MRAIL_WR_RECV),
+                          wc);
+        } else {
+            mrail_engine_send_done(engine, wc, now_ns);
+        }
+    }
+    return count;
+}
+
+static void mrail_engine_check_peers(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer;
+    int status;
+
+    __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
+    mrail_data_ctl_lock(engine);
+    mrail_failover_check_rails(engine);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
+            if ((status != 0) && !peer->dead) {
+                mrail_peer_start_fail(peer, status);
+                mrail_ctl_work(peer);
+            } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
+                       !peer->dead) {
+                mrail_failover_start(peer);
+            }
+            if (!mrail_evict_is_idle(peer)) {
+                mrail_peer_activate(peer);
+            }
+        }
+    }
+    mrail_data_ctl_unlock(engine);
+    mrail_control_thread_wake(engine);
+}
+
+/* Returns an endpoint whose failure was not reported to its user; NULL: there
+ * is none. */
+static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep;
+
+    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
+        if ((ep->failed != 0) && !ep->failure_reported &&
+            ((ep->peer->dead == 2) || ep->rejected)) {
+            return ep;
+        }
+    }
+    return NULL;
+}
+
+/* The callback may destroy any endpoint, so each search starts from the
+ * beginning. */
+static void mrail_iface_tell_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep;
+
+    iface->has_rejected = 0;
+    while ((ep = mrail_iface_next_failed(iface)) != NULL) {
+        ep->failure_reported = 1;
+        /* A regular BYE is not a failure. */
+        if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
+            iface->params.ep_failed(iface->params.arg, ep, ep->failed);
+        }
+    }
+}
+
+/* Runs ep_failed before the operations fail: an MPI library ends the job at the
+ * first failed operation, and the callback reports the reason. */
+static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
+{
+    if (mrail_peer_try_end(peer)) {
+        if (engine->current != NULL) {
+            mrail_iface_tell_failed(engine->current);
+        }
+        mrail_peer_fail(peer, peer->failed);
+    }
+}
+
+/* in_callback: a callback polls. The lane of its message must stay, so no
+ * failover or eviction continues. */
+static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
+                               int in_callback)
+{
+    mrail_peer_t *peer, *tmp;
+    /* A callback may poll again. Only the outermost call removes peers, because
+     * `tmp` of an outer call must stay in the list. */
+    int outermost = (engine->nesting++ == 0);
+
+    if (*now_ns == 0) {
+        *now_ns = mrail_clock_now();
+    }
+    mrail_list_for_each_safe(peer, tmp, &engine->active, mrail_peer_t, active) {
+        if (MRAIL_UNLIKELY(peer->dead)) {
+            mrail_engine_end_peer(engine, peer);
+            if ((peer->dead == 2) && outermost) {
+                mrail_list_del(&peer->active);
+            }
+            continue;
+        }
+        if (MRAIL_FAILOVER && MRAIL_UNLIKELY(peer->recovering) &&
+            !in_callback) {
+            mrail_failover_run(peer, *now_ns);
+        }
+        if (MRAIL_UNLIKELY(peer->ack_due)) {
+            mrail_am_add_pending_reply(peer);
+        }
+        mrail_rma_poll(peer, *now_ns);
+        if (!mrail_list_empty(&peer->flushes_pending)) {
+            mrail_flush_check(peer, *now_ns);
+        }
+        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !in_callback &&
+            !peer->dead) { /* a completion may just have ended the peer */
+            mrail_evict_check(peer, *now_ns);
+        }
+        if (outermost && mrail_list_empty(&peer->uncut) &&
+            mrail_list_empty(&peer->flushes_pending) &&
+            mrail_evict_is_idle(peer) && !peer->recovering && !peer->ack_due) {
+            mrail_list_del(&peer->active);
+        }
+    }
+    --engine->nesting;
+}
+
+unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
+{
+    mrail_iface_t *outer = engine->current;
+    mrail_ns_t now_ns = 0; /* read at most once */
+
+    engine->current = current;
+    engine->num_events = 0;
+    for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
+        if (!mrail_rail_skip(&engine->rails[rail], engine->num_rails == 1)) {
+            engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
+        }
+    }
+    if (MRAIL_UNLIKELY(
+            __atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED))) {
+        mrail_engine_check_peers(engine);
+    }
+    if (!mrail_list_empty(&engine->active)) {
+        mrail_engine_visit(engine, &now_ns, outer != NULL);
+    }
+    if (!mrail_list_empty(&engine->acks)) {
+        mrail_am_send_acks(engine);
+    }
+    if (MRAIL_UNLIKELY(engine->reap_pending) && (outer == NULL)) {
+        mrail_peer_reap(engine);
+    }
+    engine->total_events += engine->num_events;
+    if (mrail_data_lock_is_shared(&engine->data_lock) &&
+        (engine->num_events != 0)) {
+        mrail_wakeup_all(engine, MRAIL_ARMED_ANY);
+    }
+    engine->current = outer;
+    return engine->num_events;
+}
+
+/* Delivers messages and completions that arrived while another iface was in
+ * progress. */
+static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    mrail_iface_t *outer = engine->current;
+    unsigned count = 0;
+
+    engine->current = iface;
+    while (!mrail_list_empty(&iface->inbox)) {
+        mrail_rx_t *rx = mrail_inbox_take(iface);
+
+        ++iface->num_called;
+        iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
+                         rx->length);
+        mrail_inbox_release(iface, rx);
+        ++count;
+    }
+    while (!mrail_list_empty(&iface->done)) {
+        mrail_done_t *done = mrail_list_head(&iface->done, mrail_done_t, list);
+
+        mrail_list_del(&done->list);
+        mrail_done_run(engine, done);
+        ++count;
+    }
+    for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
+        mrail_rx_flush(engine, rail);
+    }
+    engine->current = outer;
+    return count;
+}
+
+unsigned mrail_iface_progress(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    unsigned count = 0, called;
+
+    if (mrail_data_lock_is_wanted(&engine->data_lock) && (iface->depth == 0)) {
+        sched_yield();
+        return 0;
+    }
+    mrail_iface_enter(iface);
+    iface->seen_changes =
+        __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
+    called = iface->num_called;
+    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* before its operations fail */
+        mrail_iface_tell_failed(iface);
+    }
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
+                       !mrail_list_empty(&iface->done))) {
+        count = mrail_iface_empty_inbox(iface);
+    }
+    count += mrail_engine_poll(engine, iface);
+    if (MRAIL_UNLIKELY((engine->num_dead != 0) || iface->has_rejected)) {
+        mrail_iface_tell_failed(iface);
+    }
+    iface->seen_events = engine->total_events;
+    /* UCP expects an iface without endpoints to report only its own events, and
+     * not those of other ifaces of this process. */
+    if (mrail_list_empty(&iface->eps)) {
+        count = iface->num_called - called;
+    }
+    mrail_iface_leave(iface);
+    return count;
+}
+
+uint64_t mrail_iface_activity(const mrail_iface_t *iface)
+{
+    return iface->seen_events + iface->seen_changes;
+}

@@ -1,0 +1,243 @@
+/*
+ * Eviction of lanes.
+ *
+ * When a lane is needed and the QP budget is used up, lanes other than a
+ * peer's first one are given up, least recently used first. Both ends must
+ * agree. This end takes an idle lane out of use, drains it, and sends EVICT.
+ * The peer does the same and answers CONFIRM, or it uses the lane and answers
+ * REFUSE. The QP is destroyed when both ends are done, so no request ever
+ * meets a missing QP.
+ *
+ * The control thread chooses lanes and exchanges the messages. Progress
+ * threads decide whether a lane is idle, and reap it. The lanes of a process
+ * that does not call the library stay until it does.
+ */
+#include "config.h"
+#include "rail/recovery/evict.h"
+
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/data/am_ack.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rx.h"
+#include "rail/data/visible.h"
+#include "rail/recovery/failover.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/rail.h"
+
+#include <errno.h>
+
+static int mrail_list_has_lane(const mrail_list_t *list,
+                               const mrail_lane_t *lane)
+{
+    const mrail_rx_t *rx;
+
+    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+        if (rx->lane == lane) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns 1 if messages of the lane, which keep its buffers, wait for
+ * delivery. */
+static int mrail_lane_has_messages(mrail_engine_t *engine,
+                                   const mrail_lane_t *lane)
+{
+    mrail_rx_flush(engine, lane->rail->index);
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        const mrail_iface_t *iface = engine->ifaces[i];
+
+        if ((iface != NULL) && mrail_list_has_lane(&iface->inbox, lane)) {
+            return 1;
+        }
+    }
+    return mrail_list_has_lane(&lane->peer->hold, lane);
+}
+
+/* Returns 1 if the peer's messages would have no other lane. */
+static int mrail_lane_is_last(const mrail_lane_t *lane)
+{
+    return lane->am_lane && (lane->peer->num_am == 1);
+}
+
+/* Returns 1 if the lane must stay in use. `reading`: bytes in flight of its own
+ * last READ. */
+static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
+{
+    const mrail_peer_t *peer = lane->peer;
+
+    return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
+           (peer->ordered_lane == lane) || mrail_lane_is_last(lane) ||
+           (peer->num_fences > (unsigned)peer->recovering) ||
+           (!lane->evict_forced && !mrail_list_empty(&peer->uncut)) ||
+           mrail_lane_has_messages(peer->engine, lane);
+}
+
+/* Returns 1 if another lane can take over the work. Lanes that must go do not
+ * count. */
+static int mrail_lane_has_successor(const mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if ((peer->up[i] != lane) && !peer->up[i]->leaving) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void mrail_evict_done(mrail_lane_t *lane)
+{
+    __atomic_fetch_and(&lane->peer->evict_mask, ~(1ull << lane->slot),
+                       __ATOMIC_RELEASE);
+}
+
+/* Keeps a lane that is in use. The exception is a lane that must go
+ * (evict_forced): it gets no new work and is drained. */
+static void mrail_evict_keep(mrail_lane_t *lane)
+{
+    if (lane->am_inflight != 0) {
+        /* A peer without messages sends no acknowledgement, so request one. */
+        mrail_am_request_ack(lane->peer);
+    }
+    if (lane->evict_forced && !mrail_lane_is_last(lane)) {
+        /* While no other lane can take the pending work, this lane still takes
+         * it. */
+        lane->leaving = mrail_lane_has_successor(lane) ||
+                        (mrail_list_empty(&lane->peer->uncut) &&
+                         mrail_list_empty(&lane->peer->replay_rma));
+        mrail_peer_refresh(lane->peer); /* another lane becomes the primary
+                                         * lane */
+        return;
+    }
+    if (lane->evict_remote) {
+        if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
+                                  MRAIL_REASON_IN_USE) == -EAGAIN) {
+            return; /* no send buffer: try again at the next check */
+        }
+        lane->evict_remote = 0;
+        lane->has_refused = 1;
+        lane->peer_refused = lane->peer_request;
+    }
+    ++lane->peer->engine->counters.lanes_kept;
+    mrail_evict_done(lane);
+    lane->last_read = 0;
+    lane->evict_local = lane->evict_forced = lane->leaving = 0;
+}
+
+/* Takes the lane out of use, or keeps it. Called again while its bit is in
+ * evict_mask. */
+static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    uint64_t bit = 1ull << lane->slot;
+
+    lane->last_read &= (lane->sched.inflight != 0);
+    if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
+        mrail_evict_keep(lane);
+    } else if (peer->dirty_mask & bit) { /* make the data visible there
+                                          * before the lane is idle */
+        lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
+    } else if (!lane->last_read) {
+        __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+        peer->closing_mask |= bit;
+        lane->out = 1;
+        mrail_list_del(&lane->ack_list);
+        mrail_evict_done(lane);
+        mrail_peer_refresh(peer);
+    }
+}
+
+/* Unsignalled requests may be incomplete, so a final, signalled request follows
+ * them. */
+static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    if (lane->sq_posted != lane->sq_done) {
+        if (!lane->last_read) {
+            lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
+        }
+        return;
+    }
+    peer->closing_mask &= ~(1ull << lane->slot);
+    lane->request = ++peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING,
+                         lane->evict_remote ? "the peer requests it" : "idle");
+    mrail_ctl_work(peer);
+    mrail_control_thread_wake(peer->engine);
+}
+
+/* The peer's last messages on the lane may still be in the CQ, or wait for
+ * another iface. Destroying the QP too early would lose these messages and
+ * their buffers. */
+static void mrail_evict_reap(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+
+    if (!mrail_rail_is_drained(lane->rail, &lane->last_cqe) ||
+        mrail_lane_has_messages(engine, lane)) {
+        return;
+    }
+    mrail_evict_done(lane);
+    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "evicted");
+    ++engine->counters.lanes_evicted;
+    mrail_lane_release(engine, lane);
+    /* The next large transfer requests the lane again. */
+    peer->requested_slots = 1;
+    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
+    mrail_ctl_work(peer); /* the peer may have requested a new lane already */
+}
+
+static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
+                             mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = peer->lanes[slot];
+    uint64_t bit = 1ull << slot;
+
+    if (peer->closing_mask & bit) {
+        mrail_evict_drain(lane, now_ns);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+               mrail_failover_validate(lane, now_ns)) {
+        /* The READ is in flight; the next check continues. */
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+        /* Picks up the lane first: it may just have come up again, and already
+         * be chosen for eviction. */
+        (void)mrail_peer_num_up(peer);
+        if (lane->evict_local || lane->evict_remote) {
+            mrail_evict_leave(lane, now_ns);
+        } else { /* in use again */
+            lane->leaving = 0;
+            mrail_peer_refresh(peer);
+            mrail_evict_done(lane);
+        }
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) &&
+               lane->reap) {
+        mrail_evict_reap(lane);
+    } else {
+        __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
+    }
+}
+
+void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
+                    peer->closing_mask;
+
+    mrail_data_ctl_lock(peer->engine);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (mask & (1ull << slot)) {
+            mrail_evict_step(peer, slot, now_ns);
+        }
+    }
+    mrail_data_ctl_unlock(peer->engine);
+}

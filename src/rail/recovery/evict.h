@@ -1,0 +1,15 @@
+#ifndef MRAIL_RAIL_RECOVERY_EVICT_H
+#define MRAIL_RAIL_RECOVERY_EVICT_H
+
+#include "rail/state/engine.h"
+
+/* Continues pending evictions. Data-path lock held. */
+void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
+{
+    return (__atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
+            peer->closing_mask) == 0;
+}
+
+#endif

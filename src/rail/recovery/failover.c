@@ -1,0 +1,291 @@
+/*
+ * Failover: gives up a failed lane and replays what it did not deliver.
+ * docs/failover.md describes the protocol and its invariants.
+ *
+ * Either end may begin. It moves its QP to the error state: nothing more
+ * arrives, and the device returns all requests and receive buffers. The end
+ * then answers the peer's FAIL with the number of messages that arrived
+ * (CONFIRM). Replay, over any lane, starts only when both ends are done. Thus
+ * nothing of the old lane can arrive after its replacement. The lane's place
+ * is then free for a new epoch.
+ *
+ * A thread under either lock requests a failover through fail_mask. The rest
+ * runs under the data-path lock and the control lock: on a progress thread or,
+ * while the process computes, on the control thread.
+ */
+#include "config.h"
+#include "rail/recovery/failover.h"
+
+#include "rail/conn/ctl_send.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/lane_up.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/peer.h"
+#include "rail/data/am_replay.h"
+#include "rail/data/flush.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rma_replay.h"
+#include "rail/data/rx.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/rail.h"
+
+#include <errno.h>
+
+/* Time after a QP's error until its completions count as complete, for devices
+ * that do not report the last one. */
+#define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
+
+/* Time for a lane on a path that had failed to complete one READ. */
+#define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
+
+/* Acts as a fence, because nothing new may overtake missing data. A pending
+ * fence loses its ordered lane, which may be the one that failed. */
+static void mrail_failover_barrier(mrail_peer_t *peer)
+{
+    if (!peer->recovering) {
+        peer->recovering = 1;
+        ++peer->num_fences;
+        __atomic_fetch_add(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
+    }
+    peer->ordered_lane = NULL;
+    peer->ordered_lane_closed = 1;
+    mrail_flush_again(peer);
+    mrail_peer_activate(peer);
+}
+
+/* Detaches messages that wait for delivery. They are still delivered, but
+ * return no credit to the lane, and the SRQ lacks their buffers until then. */
+static void mrail_failover_disown_list(const mrail_list_t *list,
+                                       mrail_lane_t *lane)
+{
+    mrail_rx_t *rx;
+
+    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+        if (rx->lane != lane) {
+            continue;
+        }
+        rx->lane = NULL;
+        if ((rx->rail != NULL) && (lane->buffers != 0)) {
+            rx->orphan = 1;
+            --lane->buffers;
+        }
+    }
+}
+
+void mrail_failover_disown(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    mrail_rx_flush(engine, lane->rail->index);
+    mrail_failover_disown_list(&lane->peer->hold, lane);
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        if (engine->ifaces[i] != NULL) {
+            mrail_failover_disown_list(&engine->ifaces[i]->inbox, lane);
+        }
+    }
+}
+
+void mrail_lane_stop(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    if ((lane->qp == NULL) ||
+        (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) == 0) ||
+        lane->rail->fatal) { /* a lost device refuses everything */
+        return;
+    }
+    mrail_warn("%s:%u: qp 0x%x does not enter the error state: destroyed",
+               lane->rail->attr.device, lane->rail->attr.port,
+               lane->qp->qp_num);
+    mrail_failover_disown(lane);
+    mrail_lane_destroy_qp(lane->peer->engine, lane);
+}
+
+static void mrail_failover_close(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    uint64_t bit = 1ull << lane->slot;
+
+    if ((lane->state != MRAIL_LANE_UP) &&
+        ((lane->state != MRAIL_LANE_CONNECTING) || !lane->half) &&
+        (lane->state != MRAIL_LANE_ACCEPTING) &&
+        (lane->state != MRAIL_LANE_EVICTING)) {
+        return;
+    }
+    mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CQE_ERROR,
+                     mrail_clock_now());
+    __atomic_fetch_and(&peer->fail_mask, ~bit, __ATOMIC_RELAXED);
+    mrail_lane_set_state(lane, MRAIL_LANE_CLOSING,
+                         lane->confirm_wanted ? "the peer requests it"
+                                              : "failed");
+    ++peer->engine->counters.lanes_failed;
+    __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
+    peer->closing_mask &= ~bit;
+    peer->broken_mask |= bit;
+    lane->out = 1;
+    lane->last_cqe.is_set = 0;       /* an eviction may have set it */
+    mrail_list_del(&lane->ack_list); /* a reply takes another lane */
+    mrail_lane_stop(lane);
+    lane->close_ns = mrail_clock_now();
+    lane->request = ++peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_failover_barrier(peer);
+    mrail_peer_refresh(peer);
+    mrail_ctl_work(peer);
+}
+
+void mrail_failover_start(mrail_peer_t *peer)
+{
+    uint64_t mask = __atomic_exchange_n(&peer->fail_mask, 0, __ATOMIC_ACQUIRE);
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((mask & (1ull << slot)) && (peer->lanes[slot] != NULL)) {
+            mrail_failover_close(peer->lanes[slot]);
+        }
+    }
+}
+
+/* Abandons the requests of a lane whose device is lost or whose QP is gone. No
+ * completions will come for them. The QP is destroyed first, so that the device
+ * no longer reads or writes memory for the lane. */
+static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (((lane->qp != NULL) && (now_ns < lane->close_ns + MRAIL_CLOSE_GRACE)) ||
+        !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
+        return 0;
+    }
+    mrail_lane_destroy_qp(lane->peer->engine, lane);
+    mrail_rma_abandon(lane, now_ns);
+    lane->sq_done = lane->sq_posted;
+    return 1;
+}
+
+/* Returns 1 if the device has returned everything and all completions have been
+ * handled. */
+static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->rail->fatal || (lane->qp == NULL)) {
+        return mrail_failover_abandon(lane, now_ns);
+    }
+    mrail_lane_drain(lane);
+    return (lane->sq_posted == lane->sq_done) &&
+           (__atomic_load_n(&lane->last_wqe, __ATOMIC_ACQUIRE) ||
+            (now_ns >= lane->close_ns + MRAIL_CLOSE_GRACE)) &&
+           mrail_rail_is_drained(lane->rail, &lane->last_cqe);
+}
+
+/* Completes the failover after both ends have closed the lane. */
+static void mrail_failover_complete(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+
+    mrail_am_take_lost(lane);
+    mrail_rma_take_lost(lane);
+    mrail_failover_disown(lane);
+    /* An ACK_REQ or its answer may have been lost with the lane, so the request
+     * is repeated. Before the peer had closed its end, the answer might have
+     * been lost there again. */
+    peer->ack_requested = 0;
+    peer->broken_mask &= ~(1ull << lane->slot);
+    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "both ends have closed it");
+    mrail_lane_release(engine, lane);
+    mrail_ctl_work(peer);
+}
+
+static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
+        /* If no send buffer is free for the answer, the next check tries
+         * again. */
+        lane->closed = !lane->confirm_wanted ||
+                       (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
+                                               lane->peer_request,
+                                               lane->am_received) != -EAGAIN);
+    }
+    if (lane->closed && lane->confirmed) {
+        mrail_failover_complete(lane);
+    }
+}
+
+/* Posts the READ outside any operation, so that no fence or flush waits for
+ * it. */
+static int mrail_failover_post_validation(mrail_lane_t *lane)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)(lane->rail->flush_page + 1),
+        .length = sizeof(uint64_t),
+        .lkey = lane->rail->flush_mr->lkey,
+    };
+    struct ibv_send_wr wr = {
+        .wr_id = mrail_lane_marker(lane),
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_RDMA_READ,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {.remote_addr =
+                        lane->peer->rails[lane->remote_rail].flush_addr,
+                    .rkey = lane->peer->flush_rkey.rkey[lane->remote_rail]},
+    };
+
+    return mrail_lane_post(lane, &wr);
+}
+
+int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->validation == MRAIL_PATH_VALIDATION_NONE) {
+        return 0;
+    }
+    if (lane->validation == MRAIL_PATH_VALIDATION_WANTED) {
+        lane->validation = MRAIL_PATH_VALIDATION_RUNS;
+        lane->validation_ns = now_ns;
+        mrail_stall_wake(lane->peer->engine);
+        if (mrail_failover_post_validation(lane) != 0) {
+            mrail_failover_request(lane, "it takes no requests");
+        }
+    } else if (lane->sq_posted == lane->sq_done) {
+        mrail_ctl_lane_join(lane);
+        return 0;
+    } else if (now_ns >= lane->validation_ns + MRAIL_PATH_VALIDATION_LIMIT) {
+        mrail_failover_request(lane, "a READ does not come back");
+    }
+    return 1;
+}
+
+void mrail_failover_end(mrail_peer_t *peer)
+{
+    if (peer->recovering) {
+        peer->recovering = 0;
+        __atomic_fetch_sub(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
+        mrail_flush_open(peer);
+    }
+}
+
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_data_ctl_lock(peer->engine);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->broken_mask & (1ull << slot)) {
+            mrail_failover_step(peer->lanes[slot], now_ns);
+        }
+    }
+    mrail_data_ctl_unlock(peer->engine);
+    mrail_rma_finish_arrived(peer);
+    if (peer->dead) {
+        return; /* a completion has ended the peer */
+    }
+    mrail_am_replay(peer);
+    mrail_rma_replay(peer, now_ns);
+    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->replay_am) &&
+        mrail_list_empty(&peer->replay_rma)) {
+        mrail_failover_end(peer);
+    }
+}

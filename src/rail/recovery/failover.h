@@ -1,0 +1,28 @@
+#ifndef MRAIL_RAIL_RECOVERY_FAILOVER_H
+#define MRAIL_RAIL_RECOVERY_FAILOVER_H
+
+#include "rail/state/engine.h"
+
+/* Starts the failover of requested lanes. Both locks held. */
+void mrail_failover_start(mrail_peer_t *peer);
+
+/* Continues the failover while the peer is recovering. Data-path lock held. */
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+
+/* The engine takes over undelivered messages of the lane. They return no
+ * credit, and no lane counts on their buffers. Both locks held. */
+void mrail_failover_disown(mrail_lane_t *lane);
+
+/* Continues the lane's path validation. Returns 1 while it runs. Both locks
+ * held. */
+int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
+
+/* Ends the recovery: the replay is complete, or the peer is gone. */
+void mrail_failover_end(mrail_peer_t *peer);
+
+/* Moves the QP to the error state, in which it sends and receives nothing. If
+ * the device refuses, destroys the QP; its completions so far stay in the CQ.
+ * Both locks held. */
+void mrail_lane_stop(mrail_lane_t *lane);
+
+#endif

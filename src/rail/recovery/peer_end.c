@@ -1,0 +1,243 @@
+/*
+ * The end of a peer: its QPs stop, the devices return all requests, and then
+ * its operations fail.
+ */
+#include "config.h"
+#include "rail/recovery/peer_end.h"
+
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_stats.h"
+#include "rail/conn/peer.h"
+#include "rail/data/am_replay.h"
+#include "rail/data/flush.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rma_replay.h"
+#include "rail/data/rx.h"
+#include "rail/recovery/failover.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/rail.h"
+#include "telemetry/page.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mrail_peer_release(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if ((peer->dead != 2) || !mrail_list_empty(&peer->eps)) {
+        return;
+    }
+    if (mrail_list_empty(&peer->ended)) {
+        mrail_list_add_tail(&engine->ended, &peer->ended);
+    }
+    engine->reap_pending = 1;
+}
+
+/* Returns 1 if the devices have returned all work requests. Until then they may
+ * access the memory of pending operations. A lost device returns nothing; its
+ * QPs end before the operations do. */
+static int mrail_peer_drained(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
+            (lane->qp != NULL) && (lane->sq_posted != lane->sq_done)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void mrail_peer_drain_all(mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->seen_mask & (1ull << slot)) {
+            mrail_lane_drain(peer->lanes[slot]);
+        }
+    }
+}
+
+void mrail_peer_start_fail(mrail_peer_t *peer, int status)
+{
+    mrail_ep_t *ep;
+
+    mrail_peer_refresh(peer);
+    /* Released lanes that are not drained count as well. */
+    peer->seen_mask |= peer->closing_mask | peer->broken_mask;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        /* This includes a suspect lane, whatever its control state is. */
+        if ((lane != NULL) && (lane->qp != NULL) &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->sq_posted != lane->sq_done))) {
+            peer->seen_mask |= 1ull << slot;
+        }
+    }
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        /* This includes the QP of a lane that is not up yet, because nothing
+         * more may arrive there. */
+        if ((lane == NULL) ||
+            ((lane->qp == NULL) && !(peer->seen_mask & (1ull << slot)))) {
+            continue;
+        }
+        lane->last_cqe.is_set = 0;
+        mrail_lane_stop(lane);
+        if ((lane->qp == NULL) && (lane->state != MRAIL_LANE_IDLE) &&
+            (lane->state != MRAIL_LANE_FAILED)) {
+            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+            __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
+                               __ATOMIC_RELEASE);
+        }
+    }
+    peer->dead = 1;
+    peer->num_up = peer->num_am = 0;
+    mrail_peer_activate(peer);
+    mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
+        ep->failed = status;
+    }
+}
+
+/* Frees the QPs for other peers. The devices have returned everything. */
+static void mrail_peer_end_lanes(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    mrail_data_ctl_lock(engine);
+    mrail_page_event(engine->page, "peer %016llx is gone: %s",
+                     (unsigned long long)peer->id,
+                     (peer->failed == -ESHUTDOWN) ? "it said goodbye"
+                                                  : strerror(-peer->failed));
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            if ((lane->state != MRAIL_LANE_IDLE) &&
+                (lane->state != MRAIL_LANE_FAILED)) {
+                mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+            }
+            mrail_lane_end(engine, lane);
+            /* A lost device has not returned these chunks, nor has a device
+             * whose QP is gone. */
+            mrail_rma_abandon(lane, mrail_clock_now());
+        }
+    }
+    __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
+    peer->seen_mask = 0;
+    peer->state = MRAIL_PEER_GONE; /* no message creates another lane */
+    ++engine->num_dead;
+    mrail_data_ctl_unlock(engine);
+}
+
+/* Returns 1 if destroying the QPs would lose completions. */
+static int mrail_peer_has_completions(const mrail_peer_t *peer)
+{
+    int has = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->qp != NULL)) {
+            has |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
+        }
+    }
+    return has;
+}
+
+int mrail_peer_try_end(mrail_peer_t *peer)
+{
+    if (peer->dead != 1) {
+        return 0;
+    }
+    mrail_peer_drain_all(peer);
+    if (!mrail_peer_drained(peer) || mrail_peer_has_completions(peer)) {
+        return 0;
+    }
+    mrail_peer_end_lanes(peer);
+    peer->dead = 2;
+    mrail_peer_release(peer);
+    __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
+    return 1;
+}
+
+void mrail_peer_fail(mrail_peer_t *peer, int status)
+{
+    mrail_failover_end(peer);
+    mrail_am_fail(peer);
+    mrail_rma_fail(peer, status);
+    mrail_flush_fail(peer, status);
+}
+
+/* Detaches undelivered messages from their lanes. They are still delivered, but
+ * their buffers return without a credit. */
+static void mrail_peer_disown(const mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_rx_t *rx;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rx_flush(engine, i);
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        if (engine->ifaces[i] == NULL) {
+            continue;
+        }
+        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t, list) {
+            if ((rx->lane != NULL) && (rx->lane->peer == peer)) {
+                rx->lane = NULL;
+            }
+        }
+    }
+}
+
+static void mrail_peer_drop(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    assert(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->unacked) &&
+           mrail_list_empty(&peer->hold) &&
+           mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
+    mrail_peer_disown(peer);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            mrail_list_del(&lane->ack_list);
+            mrail_stats_keep_lane(lane);
+            free(lane);
+        }
+    }
+    if (mrail_peer_departed(engine, peer->id) == 0) {
+        engine->departed[engine->num_departed++ % MRAIL_DEPARTED] =
+            (mrail_departed_t){.id = peer->id, .status = peer->failed};
+    }
+    mrail_debug("peer %016llx is freed", (unsigned long long)peer->id);
+    --engine->num_dead;
+    mrail_peer_free(peer);
+}
+
+/* A peer that was given up gets no BYE here. If it is alive, a BYE would look
+ * like a regular end, whereas its own probes detect the failure. */
+void mrail_peer_reap(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer, *tmp;
+
+    engine->reap_pending = 0;
+    mrail_data_ctl_lock(engine);
+    mrail_list_for_each_safe(peer, tmp, &engine->ended, mrail_peer_t, ended) {
+        if (!mrail_list_empty(&peer->eps)) {
+            mrail_list_del(&peer->ended); /* freed when its last endpoint is
+                                           * gone */
+        } else {
+            mrail_peer_drop(peer);
+        }
+    }
+    mrail_data_ctl_unlock(engine);
+}

@@ -1,0 +1,289 @@
+/*
+ * Stall detection and keepalive. A path that loses packets raises no event, and
+ * the NIC's own timers may take seconds.
+ *
+ * While work is outstanding, the control thread checks all lanes at every tick.
+ * READs and WRITEs have completions, but messages have none. So if messages
+ * stay unacknowledged for a tick, one small READ follows them.
+ *
+ * A lane with work in flight and no completion for a while raises STALLED for
+ * its path (paths.c), which must then answer a probe. If it does, either the
+ * lane is slow, or its QP gets no answers. The lane raises QP_STALLED if
+ * nothing completed for a long time while requests of other lanes to the peer
+ * did. Idle lanes get a READ for this comparison.
+ *
+ * Work on a slow path takes longer than a tick. The measured rate of the lane
+ * says how long. Suspicion waits for a multiple of that time, and probes of
+ * that path have this time for their answers.
+ *
+ * A process that only waits sends nothing, so it would not notice a failure. A
+ * peer that got no request for KEEPALIVE_INTERVAL therefore gets one small
+ * READ. The peer's NIC answers a READ even if the process computes, or a
+ * debugger has stopped it.
+ *
+ * All functions: data-path lock and control lock held.
+ */
+#include "config.h"
+#include "rail/recovery/stall_detect.h"
+
+#include "rail/conn/move_decide.h"
+#include "rail/conn/paths.h"
+#include "rail/data/visible.h"
+#include "rail/state/signals.h"
+
+#define STALL_STILL 3u /* ticks without a completion that make a path suspect */
+
+#define STALL_STILL_MAX 96u
+
+/* The rate of a lane may drop by this factor without a fault, because other
+ * flows may have joined its path. */
+#define STALL_SLOWER 4u
+
+/* Time allowed for an answer on a lane that has not completed anything yet: its
+ * path may be full. */
+#define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
+
+/* Ticks without a completion after which other lanes are checked. */
+#define STALL_COMPARE 40u
+
+/* Ticks without a completion after which a lane is stuck if others answer. */
+#define STALL_STUCK 48u
+
+#define STALL_FRESH 8u /* ticks for which a completion counts as recent */
+
+/* Time since the last suspicion that resets `stalls`. */
+#define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
+
+#define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
+
+/* Sends a READ after messages that stay unacknowledged. Returns 1 if there were
+ * messages that no READ had followed. */
+static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    int is_unchanged = (lane->stall_am == lane->am_sent);
+
+    lane->stall_am = lane->am_sent;
+    if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
+        return 0;
+    }
+    if (is_unchanged && !lane->last_read &&
+        (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+        lane->pinged_am = lane->am_sent;
+    }
+    return 1;
+}
+
+/* Adds up stalled and idle time. A drop in throughput is the network's fault
+ * only while work is outstanding. */
+static void mrail_stall_account(mrail_lane_t *lane, int moved,
+                                mrail_ns_t elapsed_ns)
+{
+    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0)) {
+        lane->idle_ns += elapsed_ns;
+    } else if ((lane->sched.inflight != 0) && !moved) {
+        lane->stalled_ns += elapsed_ns;
+    }
+}
+
+static int mrail_stall_is_usable(const mrail_lane_t *lane)
+{
+    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+           (lane->validation == MRAIL_PATH_VALIDATION_NONE);
+}
+
+/* Posts READs on idle lanes, which have no other completions to compare
+ * with. */
+static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *other = peer->lanes[slot];
+
+        if (mrail_stall_is_usable(other) && !other->last_read &&
+            (other->sched.inflight == 0)) {
+            (void)mrail_rma_post_read(other, NULL, now_ns);
+        }
+    }
+}
+
+/* Returns the time in which the lane would complete its work in flight at its
+ * measured rate. All work on the rail may be ahead of it, because other lanes
+ * may just have started. */
+static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
+{
+    uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
+    double own_s =
+        (rate == 0) ? 0 : (double)lane->sched.inflight / (double)rate;
+    double all_s = (double)lane->rail->inflight * 8 /
+                   (double)MRAIL_MAX(lane->rail->speed_bps, 1ull);
+
+    return (mrail_ns_t)(MRAIL_MAX(own_s, all_s) * MRAIL_NS_PER_SEC);
+}
+
+/* Returns the time allowed for an answer to a probe, which waits behind that
+ * work. */
+static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
+{
+    mrail_ns_t least_ns = (mrail_tele_window_rate(&lane->sched.meter) == 0)
+                              ? STALL_PATIENCE_NEW
+                              : 0;
+
+    return MRAIL_MIN(MRAIL_MAX(mrail_stall_expected(lane), least_ns),
+                     MRAIL_PATH_PATIENCE_MAX);
+}
+
+/* Returns the number of ticks without a completion that a slow lane
+ * explains. */
+static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
+{
+    return (unsigned)MRAIL_MIN(STALL_SLOWER * mrail_stall_expected(lane) /
+                                   MRAIL_STALL_TICK,
+                               (mrail_ns_t)STALL_STILL_MAX);
+}
+
+/* Handles a lane that has had no completion for lane->still ticks. */
+static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
+
+    if (lane->still == 1) {
+        lane->still_limit = MRAIL_MIN(MRAIL_MAX(mrail_stall_slow_ticks(lane),
+                                                STALL_STILL << path->stalls),
+                                      STALL_STILL_MAX);
+    }
+    if ((lane->still % STALL_STILL_MAX) == STALL_COMPARE) {
+        mrail_stall_probe_others(lane, now_ns);
+    }
+    if ((lane->still >=
+         MRAIL_MAX(STALL_STUCK, 2 * mrail_stall_slow_ticks(lane))) &&
+        (now_ns <= peer->moved_ns + STALL_FRESH * MRAIL_STALL_TICK)) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
+    } else if ((lane->still == lane->still_limit) ||
+               ((lane->still % STALL_STILL_MAX) == 0)) {
+        /* A slow path that answers gets more time after each suspicion. */
+        path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
+        path->stall_ns = now_ns;
+        path->patience_ns = mrail_stall_patience(lane);
+        lane->still_limit =
+            MRAIL_MAX(lane->still_limit, STALL_STILL << path->stalls);
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
+    }
+}
+
+/* Returns 1 if anything is in flight. */
+static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
+{
+    mrail_path_t *path = &lane->peer->paths[lane->slot];
+    int moved = (lane->stall_done != lane->sq_done);
+
+    if (lane->validation != MRAIL_PATH_VALIDATION_NONE) {
+        return 1; /* the validation has a separate time limit */
+    }
+    mrail_stall_account(lane, moved, elapsed_ns);
+
+    lane->stall_done = lane->sq_done;
+    if (moved) {
+        lane->peer->moved_ns = now_ns;
+        if (now_ns >= path->stall_ns + STALL_RESET_NS) {
+            path->stalls = 0;
+            path->patience_ns = 0;
+        }
+    }
+    if (moved && (lane->still != 0)) {
+        mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_PROGRESS, now_ns);
+    }
+    if (lane->sched.inflight == 0) {
+        lane->still = 0;
+        return mrail_stall_ping(lane, now_ns);
+    }
+    lane->still = moved ? 0 : lane->still + 1;
+    if (lane->still != 0) {
+        mrail_stall_still(lane, now_ns);
+    }
+    return 1;
+}
+
+static int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
+{
+    int busy = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
+            busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
+        }
+    }
+    return busy;
+}
+
+static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (mrail_stall_is_usable(lane) && !lane->leaving && !lane->last_read &&
+            (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
+{
+    uint64_t posted = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        posted +=
+            (peer->lanes[slot] != NULL) ? peer->lanes[slot]->sq_posted : 0;
+    }
+    return posted;
+}
+
+void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            uint64_t posted = mrail_stall_posted(peer);
+            mrail_lane_t *lane = mrail_stall_idle_lane(peer);
+
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
+                (posted == peer->kept_posted) && (lane != NULL) &&
+                (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+                mrail_stall_wake(engine);
+            }
+            peer->kept_posted = mrail_stall_posted(peer);
+        }
+    }
+}
+
+void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_ns_t elapsed_ns =
+        (engine->stall_ns != 0) ? now_ns - engine->stall_ns : 0;
+    mrail_peer_t *peer;
+    int busy = 0;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
+                busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
+                mrail_move_tick(peer, now_ns);
+            }
+        }
+    }
+    engine->stall_ns = now_ns;
+    engine->quiescent_ticks = busy ? 0 : engine->quiescent_ticks + 1;
+    if (engine->quiescent_ticks == STALL_CALM) {
+        engine->quiescent_ticks = 0;
+        engine->stall_ns = 0; /* the checks pause */
+        __atomic_store_n(&engine->stall_checking, 0, __ATOMIC_RELAXED);
+    }
+}

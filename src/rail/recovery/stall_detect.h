@@ -1,0 +1,12 @@
+#ifndef MRAIL_RAIL_RECOVERY_STALL_DETECT_H
+#define MRAIL_RAIL_RECOVERY_STALL_DETECT_H
+
+#include "rail/state/engine.h"
+
+#define MRAIL_STALL_TICK (25 * MRAIL_NS_PER_MS)
+
+void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
+
+void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * Internal structures of the engine.
+ *
+ * Two roles access them. A progress thread holds the data-path lock. The
+ * control thread holds ctl_lock; mrail_ep_create() and
+ * mrail_peer_request_lanes() take it briefly. The control thread hands over
+ * lanes and failures through atomics in mrail_peer_t and through
+ * `error_pending`. It never accesses data fields. Lock order: data-path lock,
+ * then ctl_lock.
+ */
+#ifndef MRAIL_RAIL_STATE_ENGINE_H
+#define MRAIL_RAIL_STATE_ENGINE_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "base/seq.h"
+#include "rail/state/data_lock.h"
+#include "rail/state/op.h"
+#include "rail/proto/fair_share.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#define MRAIL_MAX_IFACES 64
+#define MRAIL_BUCKETS 256
+/* Bytes for mrail_rx_t, before the data header. */
+#define MRAIL_RX_HEADROOM 128
+/* Bytes of payload area in a small send buffer. */
+#define MRAIL_TX_SMALL_AREA 448
+#define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
+/* Processing an active message takes a fixed time and the time of a copy. A
+ * message that its rail carries in less time stays on the first lane: a single
+ * process cannot fill the rail with such messages, and messages on one lane
+ * need no reordering. */
+#define MRAIL_AM_COST_NS 300
+#define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
+#define MRAIL_AM_SPREAD_MIN 512           /* bytes */
+/* Bytes in flight that open the other rails. */
+#define MRAIL_AM_EXPAND (16u << 10)
+#define MRAIL_REPOST_BATCH 8
+/* Maximum for a lane whose peer uses up its credits. */
+#define MRAIL_AM_CREDITS_MAX 512
+/* A window of this many bytes does not grow further. A larger one would keep
+ * more messages unacknowledged than a path holds, and the sender could not tell
+ * which lane is idle. */
+#define MRAIL_AM_WINDOW_BYTES (256u << 10)
+#define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
+    8 /* credit-only messages before the window grows */
+#define MRAIL_AM_CREDITS_FLOOR 2 /* an idle lane keeps this many */
+#define MRAIL_AM_RECALL_VISITS                                                 \
+    64                      /* lanes visited by one search for idle credits */
+#define MRAIL_DEPARTED 1024 /* remembered ids of freed peers */
+
+/* Events that may repeat per packet. They are counted, and mrail info shows the
+ * counters. */
+/* clang-format off */
+#define MRAIL_COUNTERS(X)                                                     \
+    X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
+    X(put_bytes) X(get_bytes) X(chunks) X(fences) X(flushes)                  \
+    X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
+    X(lanes_evicted) X(lanes_kept) X(lanes_failed) X(lanes_moved)                            \
+    X(am_replayed) X(rma_replayed)                                            \
+    X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
+    X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
+/* clang-format on */
+
+typedef struct mrail_counters {
+#define MRAIL_COUNTER_FIELD(_name) uint64_t _name;
+    MRAIL_COUNTERS(MRAIL_COUNTER_FIELD)
+#undef MRAIL_COUNTER_FIELD
+} mrail_counters_t;
+
+/* Limit for the messages that an idle iface keeps on the heap. Further messages
+ * keep their receive buffers, and so withhold credits from their senders. */
+#define MRAIL_INBOX_BYTES (64ul << 20)
+
+/* The events that wake a sleeping iface; see wakeup.c. */
+typedef enum mrail_armed {
+    MRAIL_ARMED_NOT, /* the iface does not sleep */
+    MRAIL_ARMED_OWN, /* the iface's own events wake it */
+    MRAIL_ARMED_ANY  /* its own events and those that may make room to send
+                      * wake it */
+} mrail_armed_t;
+
+struct mrail_iface {
+    mrail_engine_t *engine;
+    mrail_iface_params_t params;
+    uint16_t id; /* number that peers use; ifaces[] has it at id modulo
+                  * MRAIL_MAX_IFACES */
+    int depth;   /* nested entries, through callbacks */
+    int token;   /* token of the data-path lock */
+    mrail_list_t eps;
+    int has_rejected;    /* data: some endpoints in `eps` failed, but not
+                          * their peer */
+    mrail_list_t inbox;  /* mrail_rx_t for this iface */
+    size_t inbox_bytes;  /* size of the copies in the inbox */
+    mrail_list_t done;   /* mrail_done_t for this iface */
+    unsigned num_called; /* number of callbacks made */
+
+    int epoll_fd;          /* -1: no descriptor was requested */
+    int wake_fd;           /* eventfd in the epoll set */
+    mrail_armed_t armed;   /* atomic; the thread that causes an event writes
+                            * wake_fd */
+    unsigned seen_changes; /* engine->num_changes at the last progress */
+    uint64_t seen_events;  /* engine->total_events at the last progress */
+};
+
+struct mrail_ep {
+    mrail_list_t list;      /* iface->eps */
+    mrail_list_t peer_list; /* peer->eps */
+    mrail_iface_t *iface;
+    mrail_peer_t *peer;
+    void *user;
+    uint64_t id; /* never reused in this process */
+    uint16_t remote_iface;
+    int failed;           /* 0 or -errno */
+    int failure_reported; /* ep_failed() was called */
+    int cancelled;        /* by mrail_ep_cancel() */
+    int rejected;         /* this endpoint failed, but its peer did not */
+};
+
+/* The result of operations on a failed endpoint. Returns -EAGAIN until the
+ * error callback has run, because the callback reports the reason, and an MPI
+ * library ends the job at the first error. */
+static inline int mrail_ep_error(const mrail_ep_t *ep)
+{
+    return ep->failure_reported ? ep->failed : -EAGAIN;
+}
+
+/* A peer that was freed. */
+typedef struct mrail_departed {
+    uint64_t id;
+    int status; /* -errno: the reason of its failure */
+} mrail_departed_t;
+
+struct mrail_engine {
+    unsigned references;
+    mrail_config_t config;
+    uint64_t id;
+    uint64_t cookie;
+    mrail_rng_t rng; /* under the control lock */
+    unsigned num_rails;
+    mrail_rail_t rails[MRAIL_MAX_RAILS];
+    size_t rx_stride;
+    mrail_mem_t flush_mem; /* the flush pages of all rails, as one
+                            * registration */
+    uint16_t generation;   /* number of the last registration; atomic */
+
+    /* ---- data ---- */
+    mrail_data_lock_t data_lock;
+    mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
+    uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id for each place */
+    unsigned num_ifaces;
+    mrail_iface_t *current; /* the iface whose callbacks may run now */
+    uint64_t last_ep;       /* id of the last endpoint */
+    int poll_requested;     /* atomic: a peer's flush is waiting, so the
+                             * control thread must poll */
+    int ctl_held;           /* the holder of the data-path lock holds
+                             * ctl_lock; see mrail_data_ctl_lock() */
+    mrail_pool_t tx_small;
+    mrail_pool_t tx_big;
+    mrail_pool_t ops;
+    mrail_pool_t chunks;
+    mrail_pool_t flush_pool;
+    mrail_pool_t groups;
+    mrail_list_t active; /* peers that progress must visit */
+    unsigned nesting;    /* nested progress calls that visit them */
+    /* Shares of rails while busy peers reach different rails; see
+     * throttle.c. */
+    mrail_fair_share_t fair_share[MRAIL_FLOWS];
+    mrail_ns_t fair_share_ns; /* time of the next division into fair shares */
+    mrail_list_t acks;        /* lanes that owe a reply */
+    mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
+    unsigned num_repost[MRAIL_MAX_RAILS];
+    mrail_counters_t counters; /* ctl_* counters: under the control lock;
+                                * others: under the data-path lock */
+    unsigned num_events;       /* events of this progress call */
+    uint64_t total_events;     /* events since the engine opened */
+    unsigned num_dead;         /* failed peers; written under both locks */
+    mrail_list_t ended;        /* failed peers that may be unused */
+    int reap_pending;          /* the list `ended` has entries */
+    unsigned num_recovering;   /* number of recovering peers; atomic */
+    int stall_checking;        /* atomic: the control thread checks lanes for
+                                * stalls */
+    unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
+    mrail_ns_t stall_ns;       /* time of the last check */
+    int version_warned;        /* atomic */
+
+    /* ---- both ---- */
+    mrail_lane_t **lanes; /* [max_qps]; entries are set with release and
+                           * cleared under both locks */
+    int error_pending;    /* atomic: a peer has failed, or a lane must be
+                           * evicted */
+    unsigned num_changes; /* atomic: count of lanes that came up and peers
+                           * that failed */
+
+    /* ---- control ---- */
+    pthread_mutex_t ctl_lock;
+    int ctl_wanted;                      /* atomic: number of threads waiting
+                                          * for ctl_lock */
+    mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
+    mrail_list_t work; /* peers with something to send or to wait for */
+    unsigned num_peers;
+    mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a
+                                                * ring buffer */
+    uint64_t num_departed;                     /* number of peers freed since
+                                                * the engine opened */
+    struct mrail_stats_lane *ended_lanes;      /* lanes of freed peers; see
+                                                * stats.c */
+    uint64_t num_ended_lanes;
+    unsigned num_lanes;  /* entries of `lanes` ever used */
+    uint16_t *lane_free; /* stack of unused entries among these */
+    unsigned num_lane_free;
+    mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
+    unsigned num_qps;
+    uint64_t qp_serial; /* serial number of the last QP created */
+    size_t sq_entries;  /* send queue entries of all QPs */
+    /* Index of the next lane to search for idle credits. */
+    unsigned recall_next;
+    uint32_t ctl_seq;
+    uint16_t epoch;     /* last requested lane epoch, divided by two */
+    unsigned next_base; /* rotates the rail of first lanes */
+    int budget_warned;
+    struct mrail_page_file *page; /* telemetry page; NULL: none */
+    pthread_t thread;
+    int event_fd;
+    int epoll_fd;
+    int stop; /* atomic */
+};
+
+/* Every public data call of an iface begins with this. Calls nest. */
+static inline void mrail_iface_enter(mrail_iface_t *iface)
+{
+    if (iface->depth++ == 0) {
+        iface->token = mrail_data_lock_enter(&iface->engine->data_lock);
+    }
+}
+
+static inline void mrail_iface_leave(mrail_iface_t *iface)
+{
+    if (--iface->depth == 0) {
+        mrail_data_lock_leave(&iface->engine->data_lock, iface->token);
+    }
+}
+
+/* Takes the control lock on a thread of the user. The control thread yields it
+ * between two messages (mrail_control_let_in()). */
+static inline void mrail_ctl_lock(mrail_engine_t *engine)
+{
+    __atomic_fetch_add(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&engine->ctl_lock);
+    __atomic_fetch_sub(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
+}
+
+/* Takes ctl_lock under the data-path lock. No completion callback may run until
+ * the unlock, because the user's callback may need the lock.
+ * mrail_done_finish() asserts that it is not held. */
+static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
+{
+    mrail_ctl_lock(engine);
+    engine->ctl_held = 1;
+}
+
+static inline void mrail_data_ctl_unlock(mrail_engine_t *engine)
+{
+    engine->ctl_held = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Returns NULL if the iface is gone. A later iface at its place has another
+ * id. */
+static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
+                                              uint16_t id)
+{
+    mrail_iface_t *iface = engine->ifaces[id % MRAIL_MAX_IFACES];
+
+    return ((iface != NULL) && (iface->id == id)) ? iface : NULL;
+}
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * A lane: one RC QP between two peer processes on a pair of rails, with its
+ * UDP source port. docs/architecture.md shows the owner of each field. The
+ * control thread writes "control" fields under the control lock. "Data" fields
+ * are accessed under the data-path lock.
+ *
+ * Invariant: a lane's QP is in the engine's lane table before it can receive.
+ */
+#ifndef MRAIL_RAIL_STATE_LANE_H
+#define MRAIL_RAIL_STATE_LANE_H
+
+#include "base/list.h"
+#include "rail/verbs/rail.h"
+#include "rail/proto/sched.h"
+
+/* Receive buffers of a lane beyond its credits, for messages that take no
+ * credit. A credit update follows every half window, and a peer that has not
+ * read the updates cannot send more than one window, so at most two updates are
+ * unread. On any lane that carries messages, each end has at most one ACK_REQ
+ * and one answer in flight. Their buffers return as soon as they are read.
+ * Updates of a grown window and requests of failed lanes may exceed this; the
+ * NIC then retries. */
+#define MRAIL_CREDIT_UPDATE_RESERVE 2
+#define MRAIL_ACK_RESERVE 2
+/* For one RECALL. Another one follows only if the lane was used in the
+ * meantime. A RETURN needs no reserve, because it takes a buffer of the credits
+ * that it returns. */
+#define MRAIL_RECALL_RESERVE 1
+
+/* Credits of a window that only replayed messages may take. */
+#define MRAIL_REPLAY_CREDITS 1
+
+typedef enum mrail_lane_state {
+    MRAIL_LANE_IDLE,       /* no QP */
+    MRAIL_LANE_CONNECTING, /* LANE_REQ was sent; LANE_REP is missing */
+    MRAIL_LANE_ACCEPTING,  /* LANE_REP was sent; LANE_READY or data is
+                            * missing */
+    MRAIL_LANE_UP,
+    MRAIL_LANE_EVICTING, /* this end has released it; the peer must follow */
+    MRAIL_LANE_CLOSING,  /* the QP is in the error state; see failover.c */
+    MRAIL_LANE_FAILED,   /* the peer was given up */
+    MRAIL_LANE_STATES
+} mrail_lane_state_t;
+
+typedef struct mrail_peer mrail_peer_t;
+typedef struct mrail_lane mrail_lane_t;
+
+/* A receive buffer of a rail's SRQ. It belongs to the device, to a reorder
+ * queue or to an iface's inbox. A copy in an inbox has no rail and no lane. */
+typedef struct mrail_rx {
+    mrail_list_t list;
+    mrail_rail_t *rail; /* NULL: a copy on the heap, for one inbox */
+    mrail_lane_t *lane; /* lane on which the message arrived */
+    mrail_data_hdr_t *hdr;
+    uint32_t length;    /* bytes after the data header */
+    uint8_t orphan;     /* the lane is gone, and no lane counts on the buffer */
+    struct ibv_sge sge; /* used by the device; filled in once */
+    struct ibv_recv_wr wr;
+} mrail_rx_t;
+
+/* Chunks that a lane has completed, for comparisons of paths. */
+typedef struct mrail_lane_work {
+    uint64_t bytes;
+    uint64_t busy_ns; /* time with chunks in flight, as in telemetry/window.h */
+} mrail_lane_work_t;
+
+/* Shows whether requests get through before the lane is used. */
+typedef enum mrail_path_validation {
+    MRAIL_PATH_VALIDATION_NONE,
+    MRAIL_PATH_VALIDATION_WANTED,
+    MRAIL_PATH_VALIDATION_RUNS /* a READ is in flight */
+} mrail_path_validation_t;
+
+struct mrail_lane {
+    mrail_sched_lane_t sched; /* data: load and speed, for RMA */
+    uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
+    mrail_ns_t posted_ns;     /* data: time of the last post of a chunk */
+
+    /* data: send queue */
+    struct ibv_qp *qp;
+    uint32_t qpn;       /* number of `qp`, or 0; atomic for readers without
+                         * the lock */
+    uint32_t sq_posted; /* work requests posted since creation */
+    uint32_t sq_done;   /* work requests known to be complete */
+    uint32_t sq_depth;
+    uint32_t unsignalled; /* work requests since the last signalled one */
+    uint32_t max_inline;  /* bytes */
+    uint32_t tx_tag;      /* tag of sent headers */
+    uint32_t rx_tag;      /* tag of received headers */
+
+    /* data: credits, in AMs, modulo 2^16 */
+    uint16_t am_sent;
+    uint16_t am_limit;      /* total that this end may send */
+    uint16_t am_granted;    /* total that the peer may send */
+    uint16_t am_received;   /* total that the peer has sent; at most
+                             * am_granted */
+    uint16_t am_advertised; /* value of am_granted in the last message to the
+                             * peer */
+
+    uint16_t large[MRAIL_FLOWS]; /* data: chunks in flight, for rail->flows */
+    uint16_t reads;              /* data: visibility READs in flight */
+    uint8_t credit_blocked;      /* data: a message had to wait for credits */
+    uint8_t am_lane;             /* the lane carries active messages */
+    uint8_t credit_updates;      /* data: number of credit-only messages */
+    uint32_t am_length;          /* data: bytes of the last received AM */
+    uint8_t recall_due;          /* data: the peer must return idle credits */
+    uint8_t return_due;          /* data: the peer has requested its idle
+                                  * credits */
+    uint8_t was_recalled;        /* data: nothing was received since the last
+                                  * RECALL */
+    uint16_t recall_received;    /* data: am_received at the last search for
+                                  * idle credits */
+    uint8_t out;                 /* data: the lane is out of use */
+    uint8_t held;                /* data: takes no chunks; see move_lane.c */
+    uint8_t leaving;             /* data: the lane takes no new work and goes
+                                  * out of use */
+    uint8_t drained;             /* data: the last request of a QP in the
+                                  * error state is posted */
+    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
+                                  * of the QP */
+    mrail_list_t ack_list; /* data: entry in engine->acks while the lane owes
+                            * a message */
+    uint64_t carried;      /* data: bytes of AMs sent and of PUTs and GETs
+                            * completed. Kept apart from am_inflight: gcc
+                            * would otherwise add both as a vector, with more
+                            * instructions */
+
+    mrail_lane_work_t work[2]; /* data: completed PUTs, completed GETs */
+
+    mrail_peer_t *peer;
+    mrail_rail_t *rail;
+    uint16_t index;    /* index in the engine's lane table */
+    uint32_t last_qpn; /* number of the last QP, for statistics; remains when
+                        * the QP ends */
+    uint16_t slot;     /* number among the peer's lanes */
+    uint16_t epoch;    /* agreed by both ends; the initiator chooses it */
+    uint16_t remote_index;
+    uint16_t sport;
+    uint8_t remote_rail;
+
+    /* control */
+    mrail_lane_state_t state;
+    uint32_t psn;
+    uint32_t request; /* sequence number of the pending request */
+    unsigned tries;
+    mrail_ns_t deadline_ns; /* time of the next retransmission */
+    mrail_ns_t move_ns;     /* a move to move_sport ends by this time; 0: no
+                             * move is in progress; see move_lane.c */
+    mrail_ns_t moved_ns;    /* start of the last move */
+    uint16_t move_sport;
+    uint16_t undo_sport; /* source port before the last move; 0: there was
+                          * none, or it is undone */
+    uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
+                          * decision of this end */
+    uint8_t greeted;     /* the HELLO that precedes the repeat was already
+                          * sent */
+
+    unsigned credits;  /* receive buffers for the peer's AMs; control before
+                        * the lane is up, data afterwards */
+    unsigned buffers;  /* buffers of the SRQ reserved for the lane; fewer
+                        * than credits and reserve if the SRQ is too small
+                        * for all lanes */
+    unsigned unbacked; /* buffers missing from that reserve */
+
+    /* eviction; see evict.c */
+    uint64_t used;           /* data: engine->total_events at the last post;
+                              * atomic */
+    uint64_t used_at_search; /* control: value of `used` at the last search */
+    uint8_t idle;            /* control: unused since the last search */
+    uint8_t evict_local;     /* control: this end evicts it */
+    uint8_t evict_remote;    /* control: the peer evicts it */
+    uint8_t evict_forced;    /* control: a first lane needs the QP, so the
+                              * lane must go */
+    uint8_t reap;            /* control: both ends have released the lane */
+    uint8_t last_read;       /* data: the final request is posted */
+    /* data: values at the last check of stall_detect.c */
+    uint32_t stall_done;  /* sq_done */
+    uint16_t stall_am;    /* am_sent */
+    uint16_t pinged_am;   /* am_sent when a READ last followed the messages */
+    unsigned still;       /* consecutive checks without a completion */
+    unsigned still_limit; /* value of `still` that makes the path suspect */
+    uint64_t stalled_ns;  /* total time with work outstanding and no
+                           * completion */
+    uint64_t idle_ns;     /* total time with nothing outstanding while
+                           * another lane worked */
+
+    /* failover; see failover.c */
+    mrail_list_t flying; /* data: mrail_chunk_t in flight */
+    mrail_list_t lost;   /* data: chunks that came back undone */
+    mrail_ns_t close_ns; /* control: time when the QP entered the error state */
+    uint64_t qp_serial;  /* control: serial number of `qp`, never reused in
+                          * this engine; identifies the QP of an event */
+    uint8_t half;        /* control: the device failed to connect the QP */
+    mrail_path_validation_t validation; /* control: state of the READ on a
+                                         * path that had failed */
+    mrail_ns_t validation_ns;           /* control: start of the validation */
+    uint8_t last_wqe;  /* atomic: the device has reported that it takes no
+                        * more receive buffers */
+    uint8_t closed;    /* control: nothing more can arrive at this end */
+    uint8_t confirmed; /* control: nothing more can arrive at the peer */
+    /* Control: number of AMs that arrived at the peer, modulo 2^16. */
+    uint16_t peer_has;
+    uint8_t confirm_wanted; /* control: the peer requests the number of AMs
+                             * that arrived here */
+    uint32_t peer_request;  /* control: sequence number of the peer's EVICT
+                             * or FAIL */
+    uint32_t peer_refused;  /* control: sequence number of the last EVICT
+                             * that was refused */
+    int has_refused;
+};
+
+static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
+{
+    return lane->sq_depth - (lane->sq_posted - lane->sq_done);
+}
+
+static inline unsigned mrail_lane_credits(const mrail_lane_t *lane)
+{
+    return (uint16_t)(lane->am_limit - lane->am_sent);
+}
+
+/* The wr_id of a completion is the address of a chunk, a lane's marker, or the
+ * address of a receive buffer with MRAIL_WR_RECV. The opcode cannot distinguish
+ * them, because it is valid only in successful completions. */
+#define MRAIL_WR_MARKER 1ull
+#define MRAIL_WR_RECV 2ull
+
+static inline uint64_t mrail_lane_marker(const mrail_lane_t *lane)
+{
+    return ((uint64_t)lane->sq_posted << 24) | ((uint64_t)lane->index << 8) |
+           MRAIL_WR_MARKER;
+}
+
+/* Create, connect and end the QP. Control lock held. */
+typedef struct mrail_engine mrail_engine_t;
+
+#endif

@@ -1,0 +1,22 @@
+/* Memory registrations: one MR per rail, and the keys that name them
+ * remotely. */
+#ifndef MRAIL_RAIL_STATE_MEM_H
+#define MRAIL_RAIL_STATE_MEM_H
+
+#include "rail/mrail.h"
+
+#include <infiniband/verbs.h>
+
+struct mrail_mem {
+    mrail_engine_t *engine;
+    uint16_t generation; /* differs when an address is registered again */
+    struct ibv_mr *mr[MRAIL_MAX_RAILS];
+};
+
+struct mrail_rkey {
+    unsigned count;
+    uint16_t generation;
+    uint32_t rkey[MRAIL_MAX_RAILS]; /* indexed by the target's rail */
+};
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * Work in flight: active messages until they are acknowledged (mrail_tx_t),
+ * RMA operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and
+ * fences (mrail_flush_t). The data-path lock protects all of it.
+ */
+#ifndef MRAIL_RAIL_STATE_OP_H
+#define MRAIL_RAIL_STATE_OP_H
+
+#include "rail/state/peer.h"
+
+/* A completion that waits for a progress call of its iface. */
+typedef enum mrail_done_kind {
+    MRAIL_DONE_OP,
+    MRAIL_DONE_FLUSH
+} mrail_done_kind_t;
+
+typedef struct mrail_done {
+    mrail_list_t list; /* iface->done */
+    mrail_iface_t *iface;
+    void *comp;     /* NULL: the caller wants no callback */
+    uint64_t ep_id; /* endpoint that waits for the completion; 0: none */
+    int status;
+    mrail_done_kind_t kind;
+} mrail_done_t;
+
+/* An active message. It is kept until the peer has acknowledged it, so that
+ * another lane can replay it. */
+typedef struct mrail_tx {
+    mrail_list_t list;   /* peer->unacked */
+    mrail_list_t replay; /* peer->replay_am, if the lane failed before the
+                          * message arrived */
+    mrail_mem_t *mem;    /* registration of this element */
+    mrail_pool_t *pool;
+    mrail_lane_t *lane;
+    uint32_t seq;
+    uint16_t number;       /* lane->am_sent before this message */
+    uint32_t length;       /* bytes on the wire */
+    mrail_data_hdr_t *hdr; /* wire image; the payload follows */
+} mrail_tx_t;
+
+typedef enum mrail_op_kind {
+    MRAIL_OP_PUT, /* PUT and GET are indices of lane->work */
+    MRAIL_OP_GET,
+    MRAIL_OP_VISIBLE
+} mrail_op_kind_t;
+
+/* A position in an operation's memory. */
+typedef struct mrail_cursor {
+    unsigned index; /* index in the iov */
+    size_t offset;  /* bytes from the start of that entry */
+} mrail_cursor_t;
+
+typedef struct mrail_op {
+    mrail_done_t done;
+    mrail_list_t list;  /* peer->ops */
+    mrail_list_t uncut; /* peer->uncut */
+    mrail_peer_t *peer;
+    uint64_t id;
+    mrail_op_kind_t kind;
+    int status;       /* 0, or -EIO: a device permanently refused a part */
+    int whole;        /* one lane carries the whole operation */
+    int cancelled;    /* ends when the devices have returned its chunks */
+    unsigned pending; /* chunks that are posted and not complete */
+    size_t left;      /* bytes not posted */
+    unsigned iov_count;
+    mrail_cursor_t cursor; /* position of the first byte not posted */
+    mrail_iov_t iov[MRAIL_MAX_IOV];
+    uint64_t remote_address;   /* address of the first byte */
+    struct mrail_flush *flush; /* the flush that waits for this READ; NULL:
+                                * none */
+    const mrail_rkey_t *rkey;
+    mrail_rkey_t own_rkey; /* copy of the key, for a buffered form that has
+                            * to wait */
+    mrail_tx_t *bounce;    /* buffer of the bcopy forms */
+    mrail_unpack_func_t unpack;
+    void *unpack_arg;
+    size_t length;
+} mrail_op_t;
+
+/* The part of an operation that one work request carries. */
+typedef struct mrail_chunk {
+    mrail_list_t list; /* lane->flying; after a failure lane->lost, then
+                        * peer->replay_rma or peer->arrived */
+    mrail_op_t *op;
+    mrail_lane_t *lane;
+    uint32_t sq_index; /* lane->sq_posted after this chunk */
+    uint32_t length;
+    uint16_t am_number; /* lane->am_sent before this chunk */
+    uint64_t offset;    /* position in the operation, bytes */
+    mrail_ns_t post_ns;
+} mrail_chunk_t;
+
+typedef enum mrail_flush_kind {
+    MRAIL_FLUSH_KIND_FLUSH,
+    MRAIL_FLUSH_KIND_FENCE,
+    MRAIL_FLUSH_KIND_CANCEL /* waits for the operations of a cancelled
+                             * endpoint */
+} mrail_flush_kind_t;
+
+typedef struct mrail_flush_group {
+    mrail_done_t done;
+    unsigned count; /* unfinished members, and the caller while it adds
+                     * members */
+} mrail_flush_group_t;
+
+/* Completes when AMs before am_seq are acknowledged, operations up to op_id are
+ * complete, and their writes are visible on every rail. */
+typedef struct mrail_flush {
+    mrail_list_t list; /* peer->flushes_pending */
+    mrail_flush_kind_t kind;
+    int last_stage;  /* all bytes have arrived; their visibility is not known
+                      * yet */
+    uint64_t unseen; /* slots that still need a READ for visibility */
+    unsigned reads;  /* visibility READs in flight */
+    uint32_t am_seq;
+    uint64_t op_id;
+    mrail_ns_t poll_ns; /* time of the next POLL to the peer; 0: not waiting
+                         * yet */
+    unsigned num_polls; /* POLLs sent; selects the rail pair of the next one */
+    mrail_flush_group_t *group; /* NULL for a fence */
+} mrail_flush_t;
+
+static inline mrail_tx_t *mrail_tx_get(mrail_pool_t *pool)
+{
+    return mrail_pool_get(pool);
+}
+
+static inline void mrail_tx_put(mrail_tx_t *tx)
+{
+    mrail_pool_put(tx->pool, tx);
+}
+
+#endif

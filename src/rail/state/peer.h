@@ -1,0 +1,203 @@
+/*
+ * A peer process: its rails, its lanes, and its streams and operations.
+ * Endpoints of all ifaces share it.
+ *
+ * A progress call frees the peer, with its lanes and address handles. It does
+ * so when the peer has left or was given up, its last endpoint is gone, and
+ * the devices have returned all requests. The engine remembers its id, because
+ * datagrams may arrive late.
+ */
+#ifndef MRAIL_RAIL_STATE_PEER_H
+#define MRAIL_RAIL_STATE_PEER_H
+
+#include "rail/proto/health.h"
+#include "rail/state/lane.h"
+#include "rail/proto/pairing.h"
+#include "rail/state/mem.h"
+
+typedef enum mrail_peer_state {
+    MRAIL_PEER_NEW,   /* nothing was sent yet */
+    MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
+    MRAIL_PEER_KNOWN, /* rails are known; lanes may be requested */
+    MRAIL_PEER_GONE   /* the peer said BYE, or was given up */
+} mrail_peer_state_t;
+
+/* The last epoch of a lane that has ended. It is kept for late messages, and
+ * for a peer that does not know of the end. */
+typedef struct mrail_prev_epoch {
+    uint8_t known;
+    uint16_t epoch;
+    uint16_t received; /* number of AMs that had arrived */
+} mrail_prev_epoch_t;
+
+/* This many consecutive unanswered probes retire a path. An answer to any of
+ * them counts. */
+#define MRAIL_PATH_PROBES 3
+
+/* Limit of patience_ns: a path that does not answer within it is retired. */
+#define MRAIL_PATH_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
+
+typedef struct mrail_path {
+    mrail_health_t health;
+    uint32_t probes[MRAIL_PATH_PROBES]; /* sequence numbers of the last
+                                         * unanswered probes */
+    uint8_t num_probes;                 /* number of entries in `probes` */
+    uint8_t blocked;        /* the next probe waits for a send buffer */
+    uint16_t sport;         /* UDP source port of the path's last lane; 0:
+                             * there was none */
+    struct ibv_ah *ah;      /* address handle for probes; NULL: none */
+    uint16_t ah_sport;      /* source port of `ah` */
+    unsigned ah_pair;       /* rail pair of `ah` */
+    unsigned stalls;        /* stalls that an answer disproved */
+    mrail_ns_t stall_ns;    /* time of the last stall */
+    mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
+                             * slow but works; see stall_detect.c */
+    mrail_ns_t suspect_ns;  /* start of the last suspicion */
+    mrail_ns_t probe_ns;    /* time of the last probe */
+    unsigned compared;      /* probes of this suspicion that were lost while
+                             * another path worked */
+    uint8_t restore;        /* a lane may be requested although the path is
+                             * not up */
+    const char *cause;      /* the last event that was not a deadline */
+} mrail_path_t;
+
+/* A rail of the peer, as named in its address. */
+typedef struct mrail_boot {
+    mrail_wire_boot_t to;
+    uint64_t subnet;
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each local rail; NULL: none */
+} mrail_boot_t;
+
+struct mrail_peer {
+    mrail_engine_t *engine;
+    uint64_t id;
+    uint64_t cookie;   /* proves to the peer that this end knows its address */
+    mrail_list_t list; /* entry in a bucket of engine->buckets; control lock */
+
+    /* ---- control: under the control lock ---- */
+    mrail_peer_state_t state;
+    unsigned num_boots; /* 0: no address is known */
+    mrail_boot_t boots[1 + MRAIL_ADDR_MORE_IPV4];
+    unsigned num_rails;
+    mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
+    unsigned num_pairs;
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
+    uint64_t bye_mask;  /* pairs over which BYE must still be sent, counted
+                         * from the base */
+    unsigned base;      /* rail pair of slot 0 */
+    int based;          /* both ends agree on `base`, because a lane was up */
+    unsigned num_slots; /* total number of lanes to request; 0: not known yet */
+    unsigned requested_slots; /* 0, 1 or num_slots */
+    unsigned turn;            /* pair whose lane is requested first */
+    uint64_t refused_mask;    /* slots that must not be requested again */
+    uint64_t no_room_mask;    /* slots that must not be requested before
+                               * retry_ns */
+    uint64_t handled_mask;    /* slots with an entry in handled_seq */
+    uint32_t handled_seq[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that
+                                            * was accepted or refused;
+                                            * earlier ones are ignored */
+    mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
+    mrail_path_t paths[MRAIL_MAX_SLOTS];
+    mrail_ns_t answer_ns;      /* time of the last answered probe */
+    mrail_ns_t compare_ns;     /* time when all paths were last probed */
+    mrail_ns_t moved_ns;       /* time when a lane last made progress */
+    mrail_ns_t unreachable_ns; /* no lane has been usable since then; 0: one
+                                * is usable, or none was requested yet */
+    uint64_t kept_posted; /* work requests of all lanes at the last keepalive
+                           * check */
+    unsigned reply_way;   /* pair that leads back to the sender of the
+                           * message being handled */
+    unsigned hellos;      /* number of HELLOs of the peer that were answered */
+    unsigned reconnects;  /* lane requests repeated since a lane last came up */
+    mrail_ns_t reconnect_ns; /* time of the first of these repeats */
+    /* Reason of the last repeat, while no lane was up. */
+    const char *reconnect_cause;
+    mrail_ns_t retry_ns;
+    struct mrail_moves *moves; /* see move_lane.c; NULL: not needed yet */
+    mrail_list_t work;         /* entry in engine->work while a message is
+                                * due */
+    uint32_t request;
+    unsigned tries;
+    mrail_ns_t deadline_ns;
+    unsigned probe_tries;   /* 0: no probe is pending */
+    uint32_t probe_request; /* sequence number of the last probe */
+    mrail_ns_t probe_ns;
+
+    /* ---- written by the control thread, read by progress threads ---- */
+    mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
+    uint64_t up_mask;                     /* atomic: slots whose lanes are up */
+    int failed;                           /* atomic: 0 or -errno */
+    uint64_t evict_mask; /* atomic: slots that the progress thread must
+                          * evict; it clears the bits */
+    uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given
+                          * up; the progress thread clears the bits */
+    int expand_wanted;   /* atomic: a progress thread has requested all lanes */
+    mrail_rkey_t flush_rkey; /* keys of the peer's flush pages */
+
+    /* ---- data: under the data-path lock ---- */
+    uint64_t seen_mask; /* the value of up_mask that the arrays below reflect */
+    unsigned num_up;
+    unsigned num_am;
+    mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
+    mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
+    int connect_wanted;                         /* the first lane was
+                                                 * requested */
+    uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
+    uint64_t reading_mask;   /* slots with visibility READs in flight, in use
+                              * or not */
+    uint64_t closing_mask;   /* slots that were released, but are not drained */
+    uint64_t broken_mask;    /* slots whose lane is failing over */
+    int recovering;          /* a lane failed and its replay is incomplete;
+                              * this acts as a fence */
+    mrail_list_t replay_am;  /* messages of failed lanes (mrail_tx_t.replay),
+                              * by seq */
+    mrail_list_t replay_rma; /* chunks of failed lanes (mrail_chunk_t), by
+                              * operation */
+    mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
+                              * or must not be replayed; they complete
+                              * without the control lock */
+    mrail_lane_t detached;   /* mrail_tx_t.lane of unacknowledged AMs of
+                              * failed lanes */
+    /* Number of lanes with chunks in flight, for rail->flows. */
+    uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
+    int dead; /* 1: failing, while the devices hold requests; 2: failed */
+    mrail_list_t eps;
+    mrail_list_t ended; /* entry in engine->ended while the peer may be
+                         * unused */
+
+    uint32_t tx_next;     /* sequence number of the next AM */
+    uint32_t tx_acked;    /* all earlier AMs are at the peer */
+    mrail_list_t unacked; /* mrail_tx_t in order */
+    uint64_t am_inflight; /* bytes of unacknowledged AMs */
+    uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
+                           * the first lane */
+    uint32_t ack_wanted;  /* a flush waits until tx_acked reaches this */
+    int ack_requested;    /* an ACK_REQ is unanswered */
+    int ack_due;          /* the peer's ACK_REQ is unanswered */
+    uint32_t ack_due_seq; /* the answer is due when all AMs before this have
+                           * arrived */
+    uint32_t rx_next;     /* sequence number of the next expected AM */
+    mrail_list_t hold;    /* mrail_rx_t ahead of rx_next, in order */
+
+    uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
+    mrail_list_t ops;   /* incomplete mrail_op_t, by id */
+    mrail_list_t uncut; /* operations with bytes not posted yet */
+    size_t uncut_bytes; /* sum of the unposted bytes in `uncut` */
+    mrail_ns_t pump_ns; /* no lane has room before this time, unless a chunk
+                         * completes; see mrail_rma_poll() */
+    uint8_t fair_share_class; /* class in fair_share[fair_share_direction] */
+    uint8_t fair_share_direction;
+    unsigned fair_share_period; /* period for which the class is valid */
+    /* Flushes and fences (mrail_flush_t), in order. */
+    mrail_list_t flushes_pending;
+    unsigned num_fences;        /* pending fences: nothing may be posted */
+    mrail_lane_t *ordered_lane; /* messages may pass a fence on this lane;
+                                 * NULL: on none */
+    int ordered_lane_closed;    /* messages must not pass on the ordered lane
+                                 * either */
+    mrail_list_t active; /* entry in engine->active while progress must visit
+                          * the peer */
+};
+
+#endif

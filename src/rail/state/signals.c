@@ -1,0 +1,45 @@
+/*
+ * Signals to the threads of the engine: the control thread, and ifaces that
+ * sleep.
+ */
+#include "config.h"
+#include "rail/state/signals.h"
+
+#include <unistd.h>
+
+void mrail_control_thread_wake(mrail_engine_t *engine)
+{
+    const uint64_t one = 1;
+
+    (void)!write(engine->event_fd, &one, sizeof(one));
+}
+
+void mrail_wakeup_signal(mrail_iface_t *iface)
+{
+    const uint64_t one = 1;
+
+    if ((__atomic_load_n(&iface->armed, __ATOMIC_SEQ_CST) != MRAIL_ARMED_NOT) &&
+        (__atomic_exchange_n(&iface->armed, MRAIL_ARMED_NOT,
+                             __ATOMIC_SEQ_CST) != MRAIL_ARMED_NOT)) {
+        (void)!write(iface->wake_fd, &one, sizeof(one));
+    }
+}
+
+void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        mrail_iface_t *iface =
+            __atomic_load_n(&engine->ifaces[i], __ATOMIC_ACQUIRE);
+
+        if ((iface != NULL) &&
+            (__atomic_load_n(&iface->armed, __ATOMIC_SEQ_CST) >= least)) {
+            mrail_wakeup_signal(iface);
+        }
+    }
+}
+
+void mrail_stall_begin(mrail_engine_t *engine)
+{
+    __atomic_store_n(&engine->stall_checking, 1, __ATOMIC_RELAXED);
+    mrail_control_thread_wake(engine);
+}

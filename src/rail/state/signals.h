@@ -1,0 +1,28 @@
+/*
+ * Signals to the threads of the engine: the control thread, and ifaces that
+ * sleep.
+ */
+#ifndef MRAIL_RAIL_STATE_SIGNALS_H
+#define MRAIL_RAIL_STATE_SIGNALS_H
+
+#include "rail/state/engine.h"
+
+/* Starts stall detection, because something was sent. */
+void mrail_stall_begin(mrail_engine_t *engine);
+
+static inline void mrail_stall_wake(mrail_engine_t *engine)
+{
+    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(!__atomic_load_n(
+                              &engine->stall_checking, __ATOMIC_RELAXED))) {
+        mrail_stall_begin(engine);
+    }
+}
+
+void mrail_wakeup_signal(mrail_iface_t *iface);
+
+/* Signals all ifaces that are armed for at least the events of `least`. */
+void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
+
+void mrail_control_thread_wake(mrail_engine_t *engine);
+
+#endif

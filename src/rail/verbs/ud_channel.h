@@ -1,0 +1,30 @@
+/* The control channel of a rail: a UD QP with its buffers. */
+#ifndef MRAIL_RAIL_VERBS_UD_CHANNEL_H
+#define MRAIL_RAIL_VERBS_UD_CHANNEL_H
+
+#include "rail/verbs/rail.h"
+
+/* Sends a datagram on the control channel. Returns -EAGAIN if no send buffer is
+ * free: nothing was sent, and the channel gets an event when a buffer returns.
+ * Returns -EIO if no buffer has returned for a second: the datagram counts as
+ * lost. Control lock held. */
+int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
+                       const void *data, size_t length);
+
+/* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, but
+ * only while a send buffer is free for an answer. Ends early if `func` sets
+ * rail->ud_pause. Returns the number of datagrams. */
+#define MRAIL_UD_RECV_MAX 64
+
+typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
+                                size_t length);
+
+unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
+                            void *arg);
+
+/* Discards received datagrams, while the engine closes. */
+void mrail_rail_ud_reap(mrail_rail_t *rail);
+
+int mrail_rail_ud_open(mrail_rail_t *rail);
+
+#endif
