@@ -24,6 +24,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/verbs/rail.h \
     src/rail/verbs/ud_channel.c \
     src/rail/verbs/ud_channel.h \
+    src/rail/state/control_wake.c \
+    src/rail/state/control_wake.h \
     src/rail/state/data_lock.c \
     src/rail/state/data_lock.h \
     src/rail/state/engine.h \

@@ -7,13 +7,13 @@
  * registered, but its key is never sent to a peer.
  */
 #include "config.h"
-#include "../rail/job.h"
-#include "base/rng.h"
 #include "rail/data/rma.h"
 #include "rail/engine/engine_query.h"
 #include "rail/engine/progress.h"
 #include "rail/mrail.h"
 #include "rail/state/engine.h"
+#include "../rail/job.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <stdio.h>

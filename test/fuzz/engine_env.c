@@ -1,5 +1,4 @@
 #include "config.h"
-#include "engine_env.h"
 #include "rail/conn/ctl_recv.h"
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/ctl_work.h"
@@ -15,6 +14,7 @@
 #include "rail/state/engine.h"
 #include "rail/verbs/rail.h"
 #include "rail/verbs/ud_channel.h"
+#include "engine_env.h"
 
 #include <errno.h>
 

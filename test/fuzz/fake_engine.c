@@ -1,11 +1,10 @@
 #include "config.h"
-#include "fake_engine.h"
-#include "fuzz.h"
 #include "rail/engine/control_thread.h"
 #include "rail/proto/wire.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
 #include "rail/verbs/ud_channel.h"
-
+#include "fake_engine.h"
+#include "fuzz.h"
 #include "orchestrator/ports.h"
 
 #include <string.h>

@@ -10,11 +10,10 @@
  * - An accepted rate is valid.
  */
 #include "config.h"
+#include "rail/mrail.h"
 #include "fake_verbs.h"
 #include "fuzz.h"
-
 #include "base/log.h"
-#include "rail/mrail.h"
 #include "tools/rates.h"
 
 #include <errno.h>

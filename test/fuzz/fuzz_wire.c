@@ -6,12 +6,12 @@
  * to the same bytes, so no part of it was ignored.
  */
 #include "config.h"
-#include "fuzz.h"
 #include "rail/mrail.h"
 #include "rail/proto/pairing.h"
 #include "rail/proto/wire.h"
 #include "rail/state/mem.h"
 #include "rail/verbs/discovery.h"
+#include "fuzz.h"
 
 /* Returns a copy of exactly this size, so that reads past the end are
  * detected. */

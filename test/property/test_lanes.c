@@ -17,6 +17,11 @@
  *   endpoint, as UCX's keepalive does.
  */
 #include "config.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/lane.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/data/am_ack.h"
+#include "rail/recovery/evict.h"
 #include "test/sim/engine_pair.h"
 #include "test/sim/sanitized.h"
 

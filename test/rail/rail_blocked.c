@@ -5,9 +5,9 @@
  * order.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,10 +8,10 @@
  * With "both", errors occur in both processes.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/data/rma.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <sched.h>

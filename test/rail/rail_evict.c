@@ -5,12 +5,12 @@
  * come and go, some are refused, and every byte and message arrives in order.
  */
 #include "config.h"
-#include "job.h"
-#include "base/rng.h"
 #include "rail/data/rma.h"
 #include "rail/engine/engine_query.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <sched.h>

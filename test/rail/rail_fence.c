@@ -5,10 +5,10 @@
  * does, which proves that the rail is late.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/data/rma.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <sched.h>

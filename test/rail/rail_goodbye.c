@@ -3,11 +3,11 @@
  * QPs are pending, or after the control thread has read such events.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/engine/engine.h"
 #include "rail/engine/engine_query.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <unistd.h>

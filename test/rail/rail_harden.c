@@ -4,12 +4,12 @@
  * send buffers with a guessed key.
  */
 #include "config.h"
-#include "job.h"
-#include "base/log.h"
 #include "rail/data/rma.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
 #include "rail/state/op.h"
+#include "job.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>

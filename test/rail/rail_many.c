@@ -4,9 +4,9 @@
  * receive queues are so small that RNR may occur, but it must be rare.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <stdio.h>

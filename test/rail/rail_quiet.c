@@ -6,9 +6,9 @@
  * only wakes up and answers. A probe may take a few times as long.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,13 +4,13 @@
  * peer.
  */
 #include "config.h"
-#include "job.h"
-#include "base/rng.h"
 #include "rail/engine/progress.h"
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/ud_channel.h"
+#include "job.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <stdio.h>

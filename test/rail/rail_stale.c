@@ -5,12 +5,12 @@
  * given up.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/conn/ctl_recv.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/engine/progress.h"
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,10 +5,10 @@
  * and computes for a long time.
  */
 #include "config.h"
-#include "job.h"
 #include "rail/data/rma.h"
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
+#include "job.h"
 
 #include <errno.h>
 #include <stdio.h>

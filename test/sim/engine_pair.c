@@ -1,11 +1,11 @@
 #include "config.h"
-#include "engine_pair.h"
 #include "rail/conn/ctl_recv.h"
 #include "rail/conn/lane.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/peer.h"
 #include "rail/engine/engine.h"
 #include "rail/params.h"
+#include "engine_pair.h"
 
 #include <string.h>
 

@@ -6,14 +6,13 @@
  * MRAIL_TEST_SEEDS=N sets the number of seeds.
  */
 #include "config.h"
-#include "random_script.h"
-#include "test/rail/job.h"
-#include "transfer.h"
-
-#include "base/rng.h"
 #include "rail/engine/engine.h"
 #include "rail/params.h"
 #include "rail/state/engine.h"
+#include "random_script.h"
+#include "test/rail/job.h"
+#include "transfer.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -8,19 +8,18 @@
  * MRAIL_TEST_TRACE prints the script and the log.
  */
 #include "config.h"
-#include "test/sim/sanitized.h"
-#include "random_script.h"
-#include "sim_verbs.h"
-#include "transfer.h"
-
-#include "base/log.h"
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/peer.h"
 #include "rail/engine/control_poll.h"
 #include "rail/engine/control_thread.h"
 #include "rail/engine/engine.h"
 #include "rail/params.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
+#include "test/sim/sanitized.h"
+#include "random_script.h"
+#include "sim_verbs.h"
+#include "transfer.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 #include "config.h"
-#include "mock_peer.h"
 #include "rail/conn/ctl_recv.h"
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/ctl_work.h"
@@ -10,6 +9,7 @@
 #include "rail/engine/progress.h"
 #include "rail/params.h"
 #include "rail/proto/wire.h"
+#include "mock_peer.h"
 
 #include <endian.h>
 #include <errno.h>

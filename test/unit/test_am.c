@@ -3,6 +3,9 @@
  * evicted.
  */
 #include "config.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 
 #include <errno.h>

@@ -4,6 +4,8 @@
  * completion of the lane may be lost.
  */
 #include "config.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/rail_error.h"
 #include "mock_peer.h"
 
 #include <setjmp.h>

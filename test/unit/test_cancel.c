@@ -4,6 +4,9 @@
  * while a device may still access its memory.
  */
 #include "config.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/rail_error.h"
 #include "mock_peer.h"
 
 #include <errno.h>

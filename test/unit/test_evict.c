@@ -1,5 +1,8 @@
 /* Eviction of lanes, step by step. */
 #include "config.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 
 #include <errno.h>

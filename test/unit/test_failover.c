@@ -3,6 +3,10 @@
  * so the peer may leave meanwhile.
  */
 #include "config.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/qp_budget.h"
+#include "rail/data/peer_lanes.h"
+#include "rail/data/rx.h"
 #include "mock_peer.h"
 
 #include <errno.h>

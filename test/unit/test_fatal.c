@@ -4,11 +4,10 @@
  * completion queue or shared receive queue fails is treated as lost.
  */
 #include "config.h"
-#include "mock_peer.h"
-
 #include "rail/conn/rail_error.h"
 #include "rail/engine/control_poll.h"
 #include "rail/mrail.h"
+#include "mock_peer.h"
 
 #include <errno.h>
 #include <setjmp.h>

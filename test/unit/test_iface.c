@@ -3,6 +3,7 @@
  * gone.
  */
 #include "config.h"
+#include "rail/conn/lane_error.h"
 #include "mock_peer.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* Late, repeated and abandoned requests for lanes. */
 #include "config.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 
 #include <setjmp.h>

@@ -3,6 +3,8 @@
  * must include every large chunk, whatever its result.
  */
 #include "config.h"
+#include "rail/conn/paths.h"
+#include "rail/conn/rail_error.h"
 #include "mock_peer.h"
 
 #include <errno.h>

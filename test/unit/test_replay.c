@@ -4,6 +4,7 @@
  * lane 1.
  */
 #include "config.h"
+#include "rail/conn/lane_error.h"
 #include "mock_peer.h"
 
 #include <endian.h>

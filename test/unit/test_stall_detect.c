@@ -5,15 +5,6 @@
  * retires its lane.
  */
 #include "config.h"
-#include "mock_peer.h"
-
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
 #include "rail/data/peer_lanes.h"
@@ -23,6 +14,15 @@
 #include "rail/recovery/stall_detect.h"
 #include "rail/state/engine.h"
 #include "rail/state/signals.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
 
 #define TICK (25 * MRAIL_NS_PER_MS)
 

@@ -6,6 +6,7 @@
 #include "rail/conn/ctl_work.h"
 
 #include "rail/params.h"
+#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include "rail/conn/lane_error.h"
 
 #include "rail/conn/ctl_work.h"
+#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/discovery.h"
 

@@ -5,6 +5,7 @@
 #include "rail/conn/lane.h"
 #include "rail/conn/paths.h"
 #include "rail/conn/qp_budget.h"
+#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/discovery.h"
 

@@ -7,7 +7,7 @@
 #include "rail/conn/paths.h"
 #include "rail/params.h"
 #include "rail/proto/pairing.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
 
 #include <errno.h>
 #include <pthread.h>

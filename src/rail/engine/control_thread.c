@@ -8,7 +8,7 @@
 
 #include "rail/conn/ctl_run.h"
 #include "rail/engine/control_poll.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,13 +171,6 @@ err_close:
     }
     mrail_error("cannot start the control thread: %s", strerror(-ret));
     return ret;
-}
-
-void mrail_control_thread_wake(mrail_engine_t *engine)
-{
-    const uint64_t one = 1;
-
-    (void)!write(engine->event_fd, &one, sizeof(one));
 }
 
 void mrail_control_thread_stop(mrail_engine_t *engine)

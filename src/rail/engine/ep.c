@@ -9,7 +9,7 @@
 #include "rail/proto/wire.h"
 #include "rail/recovery/peer_end.h"
 #include "rail/state/engine.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
 #include "rail/verbs/discovery.h"
 
 #include <arpa/inet.h>

@@ -19,6 +19,7 @@
 #include "rail/recovery/failover.h"
 #include "rail/recovery/peer_end.h"
 #include "rail/state/data_lock.h"
+#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>

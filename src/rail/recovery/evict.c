@@ -23,7 +23,7 @@
 #include "rail/data/rx.h"
 #include "rail/data/visible.h"
 #include "rail/recovery/failover.h"
-#include "rail/state/signals.h"
+#include "rail/state/control_wake.h"
 #include "rail/verbs/rail.h"
 
 #include <errno.h>

@@ -1,18 +1,10 @@
-/*
- * Signals to the threads of the engine: the control thread, and ifaces that
- * sleep.
- */
+/* Signals to ifaces that sleep, and the start of stall detection. */
 #include "config.h"
 #include "rail/state/signals.h"
 
+#include "rail/state/control_wake.h"
+
 #include <unistd.h>
-
-void mrail_control_thread_wake(mrail_engine_t *engine)
-{
-    const uint64_t one = 1;
-
-    (void)!write(engine->event_fd, &one, sizeof(one));
-}
 
 void mrail_wakeup_signal(mrail_iface_t *iface)
 {

@@ -1,7 +1,5 @@
-/*
- * Signals to the threads of the engine: the control thread, and ifaces that
- * sleep.
- */
+/* Signals to ifaces that sleep, and the start of stall detection. Data-path lock
+ * or control lock held. */
 #ifndef MRAIL_RAIL_STATE_SIGNALS_H
 #define MRAIL_RAIL_STATE_SIGNALS_H
 
@@ -18,11 +16,10 @@ static inline void mrail_stall_wake(mrail_engine_t *engine)
     }
 }
 
+/* Wakes the iface if it sleeps. */
 void mrail_wakeup_signal(mrail_iface_t *iface);
 
 /* Signals all ifaces that are armed for at least the events of `least`. */
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
-
-void mrail_control_thread_wake(mrail_engine_t *engine);
 
 #endif
