@@ -36,7 +36,7 @@ static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
     unsigned at = 0;
 
     /* An IPv4 leaf is in the lower half of a mapped address
-     * (src/rail/discovery.c). */
+     * (src/rail/verbs/discovery.c). */
     if ((attr->subnet >> 32) == 0xffff) {
         at = 8;
     }

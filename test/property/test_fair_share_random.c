@@ -189,7 +189,7 @@ static void step(scenario_t *w)
     w->now_ns += STEP_NS;
 }
 
-/* ---- the process, as src/rail/rma.c and throttle.c do ---- */
+/* ---- the process, as src/rail/data/rma.c and throttle.c do ---- */
 
 static void post(scenario_t *w, peer_t *peer, unsigned r, size_t length)
 {

@@ -1,4 +1,4 @@
-/* The transition table of src/rail/health.c, and invariants of all sequences of
+/* The transition table of src/rail/proto/health.c, and invariants of all sequences of
  * events. */
 #include "config.h"
 #include "rail/proto/health.h"

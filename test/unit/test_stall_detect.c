@@ -23,7 +23,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-
 #define TICK (25 * MRAIL_NS_PER_MS)
 
 static uint8_t memory[8 << 20];

@@ -1,4 +1,4 @@
-/* Codecs of src/rail/wire.h: round trips, bounds, and refused input. */
+/* Codecs of src/rail/proto/wire.h: round trips, bounds, and refused input. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"

@@ -1,3 +1,4 @@
+/* Received control messages. Control lock held. */
 #ifndef MRAIL_RAIL_CONN_CTL_RECV_H
 #define MRAIL_RAIL_CONN_CTL_RECV_H
 

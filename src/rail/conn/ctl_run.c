@@ -1,6 +1,6 @@
 /*
  * The control protocol: which message a peer or a lane sends next, and when.
- * ctl_request.c requests lanes, ctl_send.c builds messages, and ctl_recv.c
+ * lane_request.c requests lanes, ctl_send.c builds messages, and ctl_recv.c
  * handles received ones. All of it runs under the control lock, mostly on the
  * control thread.
  *

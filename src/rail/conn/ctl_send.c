@@ -1,6 +1,6 @@
 /*
  * Control messages to send: the rail, the address handle and the content.
- * ctl.c decides about repeats.
+ * ctl_run.c decides about repeats.
  *
  * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
  * is free and nothing was sent. This does not count as an attempt: the caller

@@ -1,11 +1,10 @@
+/* Building and sending control messages. Control lock held. */
 #ifndef MRAIL_RAIL_CONN_CTL_SEND_H
 #define MRAIL_RAIL_CONN_CTL_SEND_H
 
 #include "rail/state/engine.h"
 
 /*
- * ---- ctl_send.c ----
- *
  * Functions return 0 or -errno. -EAGAIN: no send buffer is free, and nothing
  * was sent.
  */

@@ -1,3 +1,4 @@
+/* Lanes: their state, and their QP. */
 #ifndef MRAIL_RAIL_CONN_LANE_H
 #define MRAIL_RAIL_CONN_LANE_H
 

@@ -1,3 +1,4 @@
+/* Lane requests. Control lock held. */
 #ifndef MRAIL_RAIL_CONN_LANE_REQUEST_H
 #define MRAIL_RAIL_CONN_LANE_REQUEST_H
 

@@ -1,3 +1,4 @@
+/* Moves of lanes to other source ports. Control lock held. */
 #ifndef MRAIL_RAIL_CONN_MOVE_LANE_H
 #define MRAIL_RAIL_CONN_MOVE_LANE_H
 

@@ -1,6 +1,6 @@
 /*
  * The paths to a peer, one for each lane number: their events, the transitions
- * that health.c decides, and the resulting actions. Control lock held.
+ * that proto/health.c decides, and the resulting actions. Control lock held.
  */
 #include "config.h"
 #include "rail/conn/paths.h"

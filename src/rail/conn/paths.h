@@ -1,3 +1,4 @@
+/* The paths to a peer. Control lock held. */
 #ifndef MRAIL_RAIL_CONN_PATHS_H
 #define MRAIL_RAIL_CONN_PATHS_H
 

@@ -1,3 +1,4 @@
+/* Peers: creation, search and requests. */
 #ifndef MRAIL_RAIL_CONN_PEER_H
 #define MRAIL_RAIL_CONN_PEER_H
 

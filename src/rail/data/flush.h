@@ -1,3 +1,4 @@
+/* Fences and flushes in progress. Data-path lock held. */
 #ifndef MRAIL_RAIL_DATA_FLUSH_H
 #define MRAIL_RAIL_DATA_FLUSH_H
 

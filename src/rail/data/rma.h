@@ -1,3 +1,4 @@
+/* PUT and GET. */
 #ifndef MRAIL_RAIL_DATA_RMA_H
 #define MRAIL_RAIL_DATA_RMA_H
 

@@ -1,7 +1,7 @@
 /*
  * Throttling of lanes when busy peers reach different rails.
  *
- * This file collects the bytes queued for all peers, and rail/fair_share.h
+ * This file collects the bytes queued for all peers, and rail/proto/fair_share.h
  * divides them. A throttled lane is not usable for the moment. No state is
  * kept about lanes: the busy peers and their rails are collected again in
  * every period.

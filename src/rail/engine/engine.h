@@ -1,3 +1,4 @@
+/* The engine of the process. */
 #ifndef MRAIL_RAIL_ENGINE_ENGINE_H
 #define MRAIL_RAIL_ENGINE_ENGINE_H
 

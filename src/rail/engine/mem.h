@@ -1,3 +1,4 @@
+/* Registrations of the engine's own memory. */
 #ifndef MRAIL_RAIL_ENGINE_MEM_H
 #define MRAIL_RAIL_ENGINE_MEM_H
 

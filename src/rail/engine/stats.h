@@ -1,3 +1,4 @@
+/* The file of UCX_MRAIL_STATS_FILE. */
 #ifndef MRAIL_RAIL_ENGINE_STATS_H
 #define MRAIL_RAIL_ENGINE_STATS_H
 

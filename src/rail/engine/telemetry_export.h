@@ -1,3 +1,4 @@
+/* The telemetry page of the process. */
 #ifndef MRAIL_RAIL_ENGINE_TELEMETRY_EXPORT_H
 #define MRAIL_RAIL_ENGINE_TELEMETRY_EXPORT_H
 

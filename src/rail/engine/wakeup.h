@@ -1,3 +1,4 @@
+/* Event file descriptors of ifaces. */
 #ifndef MRAIL_RAIL_ENGINE_WAKEUP_H
 #define MRAIL_RAIL_ENGINE_WAKEUP_H
 

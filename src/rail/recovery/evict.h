@@ -1,3 +1,4 @@
+/* Eviction of lanes that conn/qp_budget.c has chosen. Data-path lock held. */
 #ifndef MRAIL_RAIL_RECOVERY_EVICT_H
 #define MRAIL_RAIL_RECOVERY_EVICT_H
 

@@ -1,3 +1,4 @@
+/* Failover: gives up a failed lane and replays what it did not deliver. */
 #ifndef MRAIL_RAIL_RECOVERY_FAILOVER_H
 #define MRAIL_RAIL_RECOVERY_FAILOVER_H
 

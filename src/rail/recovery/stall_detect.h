@@ -1,3 +1,4 @@
+/* Detection of lanes whose packets are lost silently. Both locks held. */
 #ifndef MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 #define MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 

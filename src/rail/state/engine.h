@@ -75,7 +75,7 @@ typedef struct mrail_counters {
  * keep their receive buffers, and so withhold credits from their senders. */
 #define MRAIL_INBOX_BYTES (64ul << 20)
 
-/* The events that wake a sleeping iface; see wakeup.c. */
+/* The events that wake a sleeping iface; see engine/wakeup.c. */
 typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* the iface does not sleep */
     MRAIL_ARMED_OWN, /* the iface's own events wake it */
@@ -167,7 +167,7 @@ struct mrail_engine {
     mrail_list_t active; /* peers that progress must visit */
     unsigned nesting;    /* nested progress calls that visit them */
     /* Shares of rails while busy peers reach different rails; see
-     * throttle.c. */
+     * data/throttle.c. */
     mrail_fair_share_t fair_share[MRAIL_FLOWS];
     mrail_ns_t fair_share_ns; /* time of the next division into fair shares */
     mrail_list_t acks;        /* lanes that owe a reply */
@@ -207,7 +207,7 @@ struct mrail_engine {
     uint64_t num_departed;                     /* number of peers freed since
                                                 * the engine opened */
     struct mrail_stats_lane *ended_lanes;      /* lanes of freed peers; see
-                                                * stats.c */
+                                                * conn/lane_stats.c */
     uint64_t num_ended_lanes;
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* stack of unused entries among these */

@@ -37,8 +37,8 @@ typedef enum mrail_lane_state {
                             * missing */
     MRAIL_LANE_UP,
     MRAIL_LANE_EVICTING, /* this end has released it; the peer must follow */
-    MRAIL_LANE_CLOSING,  /* the QP is in the error state; see failover.c */
-    MRAIL_LANE_FAILED,   /* the peer was given up */
+    MRAIL_LANE_CLOSING, /* the QP is in the error state; see recovery/failover.c */
+    MRAIL_LANE_FAILED, /* the peer was given up */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
 
@@ -111,16 +111,16 @@ struct mrail_lane {
     uint16_t recall_received;    /* data: am_received at the last search for
                                   * idle credits */
     uint8_t out;                 /* data: the lane is out of use */
-    uint8_t held;                /* data: takes no chunks; see move_lane.c */
-    uint8_t leaving;             /* data: the lane takes no new work and goes
+    uint8_t held;             /* data: takes no chunks; see conn/move_lane.c */
+    uint8_t leaving;          /* data: the lane takes no new work and goes
                                   * out of use */
-    uint8_t drained;             /* data: the last request of a QP in the
+    uint8_t drained;          /* data: the last request of a QP in the
                                   * error state is posted */
-    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
+    mrail_cq_mark_t last_cqe; /* data: position behind the last completion
                                   * of the QP */
-    mrail_list_t ack_list; /* data: entry in engine->acks while the lane owes
+    mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
                             * a message */
-    uint64_t carried;      /* data: bytes of AMs sent and of PUTs and GETs
+    uint64_t carried;         /* data: bytes of AMs sent and of PUTs and GETs
                             * completed. Kept apart from am_inflight: gcc
                             * would otherwise add both as a vector, with more
                             * instructions */
@@ -145,7 +145,7 @@ struct mrail_lane {
     unsigned tries;
     mrail_ns_t deadline_ns; /* time of the next retransmission */
     mrail_ns_t move_ns;     /* a move to move_sport ends by this time; 0: no
-                             * move is in progress; see move_lane.c */
+                             * move is in progress; see conn/move_lane.c */
     mrail_ns_t moved_ns;    /* start of the last move */
     uint16_t move_sport;
     uint16_t undo_sport; /* source port before the last move; 0: there was
@@ -162,7 +162,7 @@ struct mrail_lane {
                         * for all lanes */
     unsigned unbacked; /* buffers missing from that reserve */
 
-    /* eviction; see evict.c */
+    /* eviction; see recovery/evict.c */
     uint64_t used;           /* data: engine->total_events at the last post;
                               * atomic */
     uint64_t used_at_search; /* control: value of `used` at the last search */
@@ -173,7 +173,7 @@ struct mrail_lane {
                               * lane must go */
     uint8_t reap;            /* control: both ends have released the lane */
     uint8_t last_read;       /* data: the final request is posted */
-    /* data: values at the last check of stall_detect.c */
+    /* data: values at the last check of recovery/stall_detect.c */
     uint32_t stall_done;  /* sq_done */
     uint16_t stall_am;    /* am_sent */
     uint16_t pinged_am;   /* am_sent when a READ last followed the messages */
@@ -184,7 +184,7 @@ struct mrail_lane {
     uint64_t idle_ns;     /* total time with nothing outstanding while
                            * another lane worked */
 
-    /* failover; see failover.c */
+    /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
     mrail_list_t lost;   /* data: chunks that came back undone */
     mrail_ns_t close_ns; /* control: time when the QP entered the error state */

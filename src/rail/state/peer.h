@@ -51,7 +51,7 @@ typedef struct mrail_path {
     unsigned stalls;        /* stalls that an answer disproved */
     mrail_ns_t stall_ns;    /* time of the last stall */
     mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
-                             * slow but works; see stall_detect.c */
+                             * slow but works; see recovery/stall_detect.c */
     mrail_ns_t suspect_ns;  /* start of the last suspicion */
     mrail_ns_t probe_ns;    /* time of the last probe */
     unsigned compared;      /* probes of this suspicion that were lost while
@@ -114,7 +114,7 @@ struct mrail_peer {
     /* Reason of the last repeat, while no lane was up. */
     const char *reconnect_cause;
     mrail_ns_t retry_ns;
-    struct mrail_moves *moves; /* see move_lane.c; NULL: not needed yet */
+    struct mrail_moves *moves; /* see conn/move_lane.c; NULL: not needed yet */
     mrail_list_t work;         /* entry in engine->work while a message is
                                 * due */
     uint32_t request;
