@@ -18,8 +18,12 @@ libmrail_rail_la_SOURCES = \
     src/rail/verbs/alloc.h \
     src/rail/verbs/discovery.c \
     src/rail/verbs/discovery.h \
+    src/rail/verbs/events.c \
+    src/rail/verbs/events.h \
     src/rail/verbs/port_control.c \
     src/rail/verbs/port_control.h \
+    src/rail/verbs/qp.c \
+    src/rail/verbs/qp.h \
     src/rail/verbs/rail.c \
     src/rail/verbs/rail.h \
     src/rail/verbs/ud_channel.c \

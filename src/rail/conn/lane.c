@@ -5,6 +5,7 @@
 #include "rail/conn/lane_buffers.h"
 #include "rail/params.h"
 #include "rail/verbs/ah.h"
+#include "rail/verbs/qp.h"
 #include "telemetry/page.h"
 
 #include <assert.h>
@@ -57,9 +58,6 @@ void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
 
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
 {
-    struct ibv_send_wr *bad;
-    int ret;
-
     lane->rail->idle = 0;
     if (lane->slot != 0) {
         __atomic_store_n(&lane->used, lane->peer->engine->total_events,
@@ -74,8 +72,7 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
         lane->unsignalled = 0;
     }
     ++lane->sq_posted; /* the marker names the position before this request */
-    ret = ibv_post_send(lane->qp, wr, &bad);
-    return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
+    return mrail_qp_post(lane->qp, wr);
 }
 
 /* The request must be the last on a QP in the error state: when it completes,
@@ -120,26 +117,10 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
 {
     unsigned depth = mrail_lane_tx_depth(engine, lane);
     uint64_t serial = engine->qp_serial + 1;
-    struct ibv_qp_init_attr init = {
-        .qp_context = (void *)(uintptr_t)serial,
-        .qp_type = IBV_QPT_RC,
-        .send_cq = rail->cq,
-        .recv_cq = rail->cq,
-        .srq = rail->srq,
-        .cap = {.max_send_wr = depth,
-                .max_send_sge = MRAIL_MAX_IOV,
-                .max_inline_data = rail->attr.max_inline},
-    };
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT,
-        .port_num = (uint8_t)rail->attr.port,
-        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                           IBV_ACCESS_REMOTE_READ,
-    };
     int ret;
 
     lane->rail = rail;
-    lane->qp = ibv_create_qp(rail->pd, &init);
+    lane->qp = mrail_qp_create(rail, depth, serial);
     if (lane->qp == NULL) {
         return -errno;
     }
@@ -149,35 +130,25 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;
-    ret = ibv_modify_qp(lane->qp, &attr,
-                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                            IBV_QP_ACCESS_FLAGS);
-    if (ret != 0) {
-        ret = -ret;
-        goto err_destroy_qp;
-    }
     mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
     ret = mrail_lane_reserve_buffers(engine, lane);
     if (ret != 0) {
-        goto err_destroy_qp;
+        mrail_qp_destroy(lane->qp);
+        lane->qp = NULL;
+        return ret;
     }
     __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
     lane->last_qpn = lane->qpn;
     ++engine->num_qps;
     engine->sq_entries += depth;
     return 0;
-
-err_destroy_qp:
-    ibv_destroy_qp(lane->qp);
-    lane->qp = NULL;
-    return ret;
 }
 
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (lane->qp != NULL) {
         __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
-        ibv_destroy_qp(lane->qp);
+        mrail_qp_destroy(lane->qp);
         lane->qp = NULL;
         --engine->num_qps;
         engine->sq_entries -= lane->sq_depth;
@@ -207,52 +178,11 @@ void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
     free(lane);
 }
 
-static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
-                             const mrail_wire_lane_t *remote,
-                             const mrail_wire_rail_t *remote_rail)
-{
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = MRAIL_MIN((unsigned)lane->rail->mtu, remote_rail->mtu),
-        .dest_qp_num = remote->qpn,
-        .rq_psn = remote->psn,
-        .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
-        .min_rnr_timer = 12, /* 0.64 ms */
-    };
-
-    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
-                       mrail_ports_flow_label(lane->sport), &attr.ah_attr);
-    return -ibv_modify_qp(lane->qp, &attr,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                              IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-}
-
-/* Limits the READs in flight to the number that the peer's device answers at a
- * time. The device ends the QP if there are more. */
-static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane,
-                             const mrail_wire_lane_t *remote)
-{
-    unsigned reads = MRAIL_MAX((unsigned)remote->max_dest_rd_atomic, 1u);
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTS,
-        .sq_psn = lane->psn,
-        .timeout = (uint8_t)mrail_config_qp_timeout(&engine->config),
-        .retry_cnt = (uint8_t)engine->config.retry_count,
-        .rnr_retry = (uint8_t)engine->config.rnr_retry_count,
-        .max_rd_atomic = (uint8_t)MRAIL_MIN(reads, lane->rail->max_rd_atomic),
-    };
-
-    return -ibv_modify_qp(lane->qp, &attr,
-                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-                              IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                              IBV_QP_MAX_QP_RD_ATOMIC);
-}
-
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
                        const mrail_wire_rail_t *remote_rail)
 {
+    struct ibv_ah_attr path;
     int ret;
 
     lane->remote_index = remote->index;
@@ -265,9 +195,13 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                             (uint64_t)remote_rail->rate_mbps),
                   1ull) *
         125000;
-    ret = mrail_lane_to_rtr(engine, lane, remote, remote_rail);
+    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
+                       mrail_ports_flow_label(lane->sport), &path);
+    ret =
+        mrail_qp_to_rtr(lane->qp, lane->rail, &path, remote, remote_rail->mtu);
     if (ret == 0) {
-        ret = mrail_lane_to_rts(engine, lane, remote);
+        ret = mrail_qp_to_rts(lane->qp, lane->rail, &engine->config, lane->psn,
+                              remote->max_dest_rd_atomic);
     }
     if (ret != 0) {
         mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)

@@ -10,11 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
-                   uint32_t lkey)
+static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
+                          mrail_rx_t *rx, uint32_t lkey)
 {
-    struct ibv_recv_wr *bad;
-
     mrail_list_init(&rx->list);
     rx->rail = rail;
     rx->orphan = 0;
@@ -29,7 +27,7 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     rx->wr.next = NULL;
     rx->wr.sg_list = &rx->sge;
     rx->wr.num_sge = 1;
-    return -ibv_post_srq_recv(rail->srq, &rx->wr, &bad);
+    return mrail_rail_post_recv(rail, &rx->wr);
 }
 
 /* Creates `count` receive buffers and posts them to the rail's SRQ. */
@@ -37,29 +35,16 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
                                    unsigned count)
 {
     size_t stride = engine->rx_stride;
-    mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
-    int ret = -ENOMEM;
+    const mrail_rx_chunk_t *chunk;
+    int ret;
 
-    if (chunk == NULL) {
-        return -ENOMEM;
-    }
     if (count > rail->srq_depth - rail->srq_used) {
-        ret = -ENOBUFS;
-        goto err_free_chunk;
+        return -ENOBUFS;
     }
-    if (posix_memalign(&chunk->base, 4096, count * stride) != 0) {
-        goto err_free_chunk;
+    chunk = mrail_rail_add_chunk(rail, count * stride);
+    if (chunk == NULL) {
+        return -errno;
     }
-    chunk->mr = ibv_reg_mr(rail->pd, chunk->base, count * stride,
-                           IBV_ACCESS_LOCAL_WRITE);
-    if (chunk->mr == NULL) {
-        ret = -errno;
-        mrail_rail_explain(rail->attr.device, count * stride, errno);
-        goto err_free_base;
-    }
-    /* From here on the device may hold some buffers, so the chunk stays. */
-    chunk->next = rail->chunks;
-    rail->chunks = chunk;
     for (unsigned i = 0; i < count; ++i) {
         mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
 
@@ -71,12 +56,6 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
         ++rail->srq_spare;
     }
     return 0;
-
-err_free_base:
-    free(chunk->base);
-err_free_chunk:
-    free(chunk);
-    return ret;
 }
 
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,

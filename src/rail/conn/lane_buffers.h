@@ -7,11 +7,6 @@
 
 #include "rail/state/engine.h"
 
-/* Prepares a new receive buffer, whose header follows `rx`, and posts it to the
- * rail's SRQ. Returns 0 or -errno. */
-int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
-                   uint32_t lkey);
-
 /* Adds receive buffers for `count` more messages of the peer. Returns 0 or
  * -errno. */
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,

@@ -30,6 +30,7 @@
 #include "rail/verbs/ah.h"
 #include "rail/verbs/port_control.h"
 #include "telemetry/page.h"
+#include "rail/verbs/qp.h"
 
 #include <string.h>
 
@@ -53,27 +54,12 @@ static void mrail_move_done(mrail_lane_t *lane)
     ++peer->engine->counters.lanes_moved;
 }
 
-/* Asks the device for the QP's state, because a QP may be in the error state
- * before its completions have been polled. */
-static enum ibv_qp_state mrail_move_qp_state(const mrail_lane_t *lane,
-                                             int *is_draining_p)
-{
-    struct ibv_qp_init_attr init;
-    struct ibv_qp_attr attr;
-
-    if (ibv_query_qp(lane->qp, &attr, IBV_QP_STATE, &init) != 0) {
-        return IBV_QPS_UNKNOWN;
-    }
-    *is_draining_p = attr.sq_draining;
-    return attr.qp_state;
-}
-
 static void mrail_move_impossible(mrail_lane_t *lane, int err)
 {
     int is_draining;
 
     lane->move_ns = 0;
-    if (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS) {
+    if (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_RTS) {
         return; /* the lane fails for another reason */
     }
     if (!lane->rail->ports_fixed) {
@@ -81,7 +67,7 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
         mrail_info(
             "%s: lanes that share an uplink keep their source ports: the "
             "device cannot change them: %s",
-            lane->rail->attr.device, strerror(err));
+            lane->rail->attr.device, strerror(-err));
     }
 }
 
@@ -89,12 +75,11 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
 static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
                             mrail_ns_t now_ns)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
     int ret, is_draining;
 
     if ((lane->state != MRAIL_LANE_UP) || (lane->move_ns != 0) ||
         lane->rail->ports_fixed ||
-        (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS)) {
+        (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_RTS)) {
         return 0;
     }
     lane->move_sport = sport;
@@ -104,7 +89,7 @@ static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
         mrail_move_done(lane);
         return 1;
     }
-    ret = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    ret = mrail_qp_stop_sending(lane->qp);
     if (ret != 0) {
         mrail_move_impossible(lane, ret);
         return 0;
@@ -116,16 +101,15 @@ static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
 /* Gives a drained QP its new path and restarts it. */
 static void mrail_move_finish(mrail_lane_t *lane)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
     mrail_peer_t *peer = lane->peer;
+    struct ibv_ah_attr path;
     int ret, failed;
 
     mrail_rail_fill_ah(lane->rail, &peer->engine->config,
                        peer->rails[lane->remote_rail].gid,
-                       mrail_ports_flow_label(lane->move_sport), &attr.ah_attr);
-    failed = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE | IBV_QP_AV);
-    attr.qp_state = IBV_QPS_RTS;
-    ret = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+                       mrail_ports_flow_label(lane->move_sport), &path);
+    failed = mrail_qp_set_path(lane->qp, &path);
+    ret = mrail_qp_continue_sending(lane->qp);
     if (ret != 0) {
         lane->move_ns = 0;
         mrail_failover_request(lane, "its source port cannot be changed");
@@ -138,11 +122,10 @@ static void mrail_move_finish(mrail_lane_t *lane)
 
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
     int is_draining;
 
     if ((lane->state != MRAIL_LANE_UP) ||
-        (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_SQD)) {
+        (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_SQD)) {
         lane->move_ns = 0; /* the lane has failed or is being evicted */
         return MRAIL_NS_NEVER;
     }
@@ -154,7 +137,7 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
         return now_ns + MOVE_POLL;
     }
     lane->move_ns = 0;
-    if (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) != 0) {
+    if (mrail_qp_continue_sending(lane->qp) != 0) {
         mrail_failover_request(lane, "its send queue does not drain");
     }
     return MRAIL_NS_NEVER;

@@ -44,11 +44,10 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 {
     mrail_rx_t *const *batch = engine->repost[rail];
     unsigned count = engine->num_repost[rail];
-    struct ibv_recv_wr *bad;
 
     engine->num_repost[rail] = 0;
     batch[count - 1]->wr.next = NULL;
-    if (ibv_post_srq_recv(engine->rails[rail].srq, &batch[0]->wr, &bad) != 0) {
+    if (mrail_rail_post_recv(&engine->rails[rail], &batch[0]->wr) != 0) {
         /* Cannot happen: the SRQ has room for all buffers. */
         mrail_error("%s: the shared receive queue refused a buffer",
                     engine->rails[rail].attr.device);

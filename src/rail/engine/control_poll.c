@@ -12,6 +12,7 @@
 #include "rail/params.h"
 #include "rail/recovery/stall_detect.h"
 #include "rail/state/data_lock.h"
+#include "rail/verbs/events.h"
 #include "rail/verbs/ud_channel.h"
 #include "telemetry/page.h"
 
@@ -75,16 +76,11 @@ static void mrail_control_let_in(mrail_engine_t *engine)
 void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_control_timers_t *timers)
 {
-    struct ibv_cq *cq;
-    void *context;
     unsigned count, since_run = 0;
     int again;
 
-    while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
-        ibv_ack_cq_events(cq, 1);
-    }
     /* Arms first, then polls, so that no datagram in between is missed. */
-    ibv_req_notify_cq(rail->ud_cq, 0);
+    (void)mrail_rail_arm_ud(rail);
     /* A flood must delay neither timers nor threads that want the lock. */
     do {
         mrail_control_wake(engine, timers);
@@ -113,93 +109,69 @@ static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
     return NULL;
 }
 
-/* Returns the serial number of the event's QP; 0: none. */
-static uint64_t mrail_control_qp_serial(const struct ibv_async_event *event)
-{
-    switch (event->event_type) {
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-        return (uintptr_t)event->element.qp->qp_context;
-    default:
-        return 0;
-    }
-}
-
 static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
-                                     enum ibv_event_type type)
+                                     const mrail_event_t *event)
 {
     mrail_ns_t now_ns = mrail_clock_now();
 
-    if (type == IBV_EVENT_PORT_ERR) {
+    if ((event->kind == MRAIL_EVENT_PORT) && !event->is_up) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
         return;
     }
     /* The port's address returns with its interface, or a little later with a
-     * GID_CHANGE, so both events look for it. */
+     * change of GIDs, so both events look for it. */
     mrail_paths_readdress(engine, rail);
-    if (type == IBV_EVENT_PORT_ACTIVE) {
+    if (event->kind == MRAIL_EVENT_PORT) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
     }
 }
 
-/* Handles an event that was already acknowledged. The object that the event
- * names may therefore be gone, unless it is a port. */
-static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
-                                const struct ibv_async_event *event,
-                                uint64_t qp_serial)
+static void mrail_control_qp_event(mrail_engine_t *engine,
+                                   const mrail_event_t *event)
 {
-    const char *text = ibv_event_type_str(event->event_type);
-    mrail_lane_t *lane;
+    mrail_lane_t *lane = mrail_control_find_lane(engine, event->qp_serial);
 
-    mrail_debug("%s: %s", rail->attr.device, text);
-    if (qp_serial == 0) {
-        mrail_page_event(engine->page, "%s: %s", rail->attr.device, text);
+    if (lane == NULL) {
+        return;
     }
-    switch (event->event_type) {
-    case IBV_EVENT_DEVICE_FATAL:
-    case IBV_EVENT_CQ_ERR: /* completions are lost */
-    case IBV_EVENT_SRQ_ERR:
-        mrail_failover_rail(engine, rail, text);
+    if (event->kind == MRAIL_EVENT_LAST_WQE) {
+        __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
+    }
+    mrail_failover_request(lane, event->text);
+}
+
+static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                const mrail_event_t *event)
+{
+    mrail_debug("%s: %s", rail->attr.device, event->text);
+    if (event->qp_serial == 0) {
+        mrail_page_event(engine->page, "%s: %s", rail->attr.device,
+                         event->text);
+    }
+    switch (event->kind) {
+    case MRAIL_EVENT_RAIL:
+        mrail_failover_rail(engine, rail, event->text);
         break;
-    case IBV_EVENT_PORT_ERR:
-    case IBV_EVENT_PORT_ACTIVE:
-    case IBV_EVENT_GID_CHANGE:
-        if ((unsigned)event->element.port_num == rail->attr.port) {
-            mrail_control_port_event(engine, rail, event->event_type);
-        }
+    case MRAIL_EVENT_PORT:
+    case MRAIL_EVENT_GID:
+        mrail_control_port_event(engine, rail, event);
         break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-        lane = mrail_control_find_lane(engine, qp_serial);
-        if (lane == NULL) {
-            break;
-        }
-        if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
-            __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
-        }
-        mrail_failover_request(lane, text);
+    case MRAIL_EVENT_QP:
+    case MRAIL_EVENT_LAST_WQE:
+        mrail_control_qp_event(engine, event);
         break;
-    default:
+    case MRAIL_EVENT_OTHER:
         break;
     }
 }
 
 void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
 {
-    struct ibv_async_event event;
-    uint64_t qp_serial;
+    mrail_event_t event;
 
-    while (ibv_get_async_event(rail->ctx, &event) == 0) {
-        qp_serial = mrail_control_qp_serial(&event);
-        /* Acknowledges before taking the lock: a thread in ibv_destroy_qp()
-         * that holds the lock waits for this acknowledgement. */
-        ibv_ack_async_event(&event);
+    while (mrail_rail_next_event(rail, &event)) {
         pthread_mutex_lock(&engine->ctl_lock);
-        mrail_control_event(engine, rail, &event, qp_serial);
+        mrail_control_event(engine, rail, &event);
         pthread_mutex_unlock(&engine->ctl_lock);
     }
 }

@@ -208,9 +208,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     mrail_pool_cleanup(&engine->flush_pool);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* The SRQ must be destroyed before its buffers are freed. */
-        ibv_destroy_srq(engine->rails[i].srq);
-        engine->rails[i].srq = NULL;
+        mrail_rail_destroy_srq(&engine->rails[i]);
         mrail_rail_free_buffers(&engine->rails[i]);
     }
     mrail_engine_each_lane(engine, mrail_lane_free);
@@ -252,28 +250,13 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
     return ret;
 }
 
-/* A child of fork() must not take away pages that a device reads and writes.
- * Kernels before 5.12 need this call before any registration, and the variable
- * for registrations of huge pages. Later kernels need neither. Source:
- * ibv_fork_init(3). */
-static void mrail_engine_allow_fork(void)
-{
-    int ret;
-
-    (void)setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
-    ret = ibv_fork_init();
-    if (ret != 0) {
-        mrail_debug("fork() is not safe from now on: %s", strerror(ret));
-    }
-}
-
 static int mrail_engine_init(mrail_engine_t *engine,
                              const mrail_config_t *config)
 {
     uint64_t random[3];
     int ret;
 
-    mrail_engine_allow_fork();
+    mrail_rail_allow_fork();
     ret = mrail_config_copy(&engine->config, config);
     if (ret != 0) {
         return ret;

@@ -5,6 +5,7 @@
 #include "base/codec.h"
 #include "rail/state/engine.h"
 #include "rail/state/mem.h"
+#include "rail/verbs/alloc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,20 +13,9 @@
 
 #define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
 
-/* The flags must be constants. For variable flags, the macro ibv_reg_mr() of
- * verbs.h calls another function, for access bits that are not used here. */
-static struct ibv_mr *mrail_mem_reg_rail(struct ibv_pd *pd, void *address,
-                                         size_t length, int remote)
-{
-    return remote
-               ? ibv_reg_mr(pd, address, length,
-                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                IBV_ACCESS_REMOTE_READ)
-               : ibv_reg_mr(pd, address, length, IBV_ACCESS_LOCAL_WRITE);
-}
-
 static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
-                             size_t length, int remote, mrail_mem_t **mem_p)
+                             size_t length, mrail_access_t access,
+                             mrail_mem_t **mem_p)
 {
     mrail_mem_t *mem = calloc(1, sizeof(*mem));
     int ret;
@@ -37,11 +27,10 @@ static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
     mem->generation =
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mem->mr[i] =
-            mrail_mem_reg_rail(engine->rails[i].pd, address, length, remote);
+        mem->mr[i] = mrail_rail_reg(&engine->rails[i], address, length, access);
         if (mem->mr[i] == NULL) {
             ret = -errno;
-            mrail_debug("%s: ibv_reg_mr(%p, %zu) failed: %s",
+            mrail_debug("%s: registration of %p, %zu bytes failed: %s",
                         engine->rails[i].attr.device, address, length,
                         strerror(-ret));
             mrail_mem_dereg(mem);
@@ -55,13 +44,13 @@ static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p)
 {
-    return mrail_mem_reg_all(engine, address, length, 1, mem_p);
+    return mrail_mem_reg_all(engine, address, length, MRAIL_ACCESS_FULL, mem_p);
 }
 
 int mrail_mem_reg_own(mrail_engine_t *engine, void *address, size_t length,
                       mrail_mem_t **mem_p)
 {
-    return mrail_mem_reg_all(engine, address, length, 0, mem_p);
+    return mrail_mem_reg_all(engine, address, length, MRAIL_ACCESS_OWN, mem_p);
 }
 
 int mrail_mem_dereg(mrail_mem_t *mem)
@@ -69,7 +58,7 @@ int mrail_mem_dereg(mrail_mem_t *mem)
     int ret = 0;
 
     for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
-        if ((mem->mr[i] != NULL) && (ibv_dereg_mr(mem->mr[i]) != 0)) {
+        if ((mem->mr[i] != NULL) && (mrail_rail_dereg(mem->mr[i]) != 0)) {
             ret = -errno;
         }
     }

@@ -70,11 +70,11 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
         if (!mrail_status_is_final(wc->status)) {
             /* Other lanes take over the work. */
         } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
-            mrail_rma_reject(chunk->op, ibv_wc_status_str(wc->status));
+            mrail_rma_reject(chunk->op, mrail_rail_status_text(wc->status));
         } else {
-            mrail_peer_error(lane->peer, ibv_wc_status_str(wc->status));
+            mrail_peer_error(lane->peer, mrail_rail_status_text(wc->status));
         }
-        mrail_lane_error(lane, ibv_wc_status_str(wc->status));
+        mrail_lane_error(lane, mrail_rail_status_text(wc->status));
     }
     if (chunk != NULL) {
         if (*now_ns == 0) {

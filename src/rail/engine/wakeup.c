@@ -15,6 +15,7 @@
 
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
+#include "rail/verbs/events.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -81,13 +82,7 @@ void mrail_wakeup_close(mrail_iface_t *iface)
  * completion, which stays in the rail's batch. */
 static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
-    struct ibv_cq *cq;
-    void *context;
-
-    while (ibv_get_cq_event(rail->channel, &cq, &context) == 0) {
-        ibv_ack_cq_events(cq, 1);
-    }
-    if (ibv_req_notify_cq(rail->cq, 0) != 0) {
+    if (mrail_rail_arm(rail) != 0) {
         return 1; /* without a wakeup the caller must not sleep */
     }
     return mrail_rail_fetch(rail);

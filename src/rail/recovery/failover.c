@@ -30,6 +30,7 @@
 #include "rail/data/rx.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
+#include "rail/verbs/qp.h"
 
 #include <errno.h>
 
@@ -89,10 +90,7 @@ void mrail_failover_disown(mrail_lane_t *lane)
 
 void mrail_lane_stop(mrail_lane_t *lane)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
-    if ((lane->qp == NULL) ||
-        (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) == 0) ||
+    if ((lane->qp == NULL) || (mrail_qp_to_error(lane->qp) == 0) ||
         lane->rail->fatal) { /* a lost device refuses everything */
         return;
     }

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 void mrail_rail_explain(const char *device, size_t length, int error)
@@ -21,8 +20,36 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     }
 }
 
-struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length, int access,
-                                void **buffer_p)
+/* The flags must be constants. For variable flags, the macro ibv_reg_mr() of
+ * verbs.h calls another function, for access bits that are not used here. */
+struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
+                              mrail_access_t access)
+{
+    switch (access) {
+    case MRAIL_ACCESS_READ:
+        return ibv_reg_mr(rail->pd, address, length,
+                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    case MRAIL_ACCESS_FULL:
+        return ibv_reg_mr(rail->pd, address, length,
+                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ);
+    default:
+        return ibv_reg_mr(rail->pd, address, length, IBV_ACCESS_LOCAL_WRITE);
+    }
+}
+
+int mrail_rail_dereg(struct ibv_mr *mr)
+{
+    int ret = ibv_dereg_mr(mr);
+
+    if (ret > 0) {
+        errno = ret;
+    }
+    return (ret == 0) ? 0 : -1;
+}
+
+struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
+                                mrail_access_t access, void **buffer_p)
 {
     struct ibv_mr *mr;
     int error;
@@ -32,8 +59,7 @@ struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length, int access,
         errno = ENOMEM;
         return NULL;
     }
-    memset(*buffer_p, 0, length);
-    mr = ibv_reg_mr(rail->pd, *buffer_p, length, access);
+    mr = mrail_rail_reg(rail, *buffer_p, length, access);
     if (mr == NULL) {
         error = errno;
         mrail_rail_explain(rail->attr.device, length, error);

@@ -8,8 +8,23 @@
  * may be the reason. */
 void mrail_rail_explain(const char *device, size_t length, int error);
 
-/* Allocates page-aligned, registered memory. The caller frees both. */
-struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length, int access,
-                                void **buffer_p);
+/* Access of peers to registered memory. */
+typedef enum mrail_access {
+    MRAIL_ACCESS_OWN,  /* none */
+    MRAIL_ACCESS_READ, /* peers may read */
+    MRAIL_ACCESS_FULL  /* peers may read and write */
+} mrail_access_t;
+
+/* Registers memory with the rail's device. Returns NULL with errno set on
+ * failure. */
+struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
+                              mrail_access_t access);
+/* Returns 0, or -1 with errno set. */
+int mrail_rail_dereg(struct ibv_mr *mr);
+
+/* Allocates page-aligned, registered memory. Its contents are undefined. The
+ * caller frees both. */
+struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
+                                mrail_access_t access, void **buffer_p);
 
 #endif

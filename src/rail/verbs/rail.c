@@ -77,10 +77,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
         rail->max_chunks = MRAIL_MAX(
             ((unsigned)rail->cq->cqe - rail->srq_depth) / 2, rail->max_chunks);
     }
-    rail->flush_mr = mrail_rail_alloc(
-        rail, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &page);
+    rail->flush_mr = mrail_rail_alloc(rail, 4096, MRAIL_ACCESS_READ, &page);
     rail->flush_page = page;
-    return (rail->flush_mr == NULL) ? -errno : 0;
+    if (rail->flush_mr == NULL) {
+        return -errno;
+    }
+    memset(page, 0, 4096);
+    return 0;
 }
 
 /* Finds the largest inline size that the device accepts, up to the size
@@ -186,6 +189,29 @@ static void mrail_rail_free_mr(struct ibv_mr *mr, void *buffer)
     free(buffer);
 }
 
+const mrail_rx_chunk_t *mrail_rail_add_chunk(mrail_rail_t *rail, size_t size)
+{
+    mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
+
+    if (chunk == NULL) {
+        return NULL;
+    }
+    chunk->mr = mrail_rail_alloc(rail, size, MRAIL_ACCESS_OWN, &chunk->base);
+    if (chunk->mr == NULL) {
+        free(chunk);
+        return NULL;
+    }
+    chunk->next = rail->chunks;
+    rail->chunks = chunk;
+    return chunk;
+}
+
+void mrail_rail_destroy_srq(mrail_rail_t *rail)
+{
+    ibv_destroy_srq(rail->srq);
+    rail->srq = NULL;
+}
+
 void mrail_rail_free_buffers(mrail_rail_t *rail)
 {
     mrail_rx_chunk_t *chunk;
@@ -278,4 +304,24 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
                 index);
     rail->attr.gid_index = index;
     return 1;
+}
+
+/* A child of fork() must not take away pages that a device reads and writes.
+ * Kernels before 5.12 need this call before any registration, and the variable
+ * for registrations of huge pages. Later kernels need neither. Source:
+ * ibv_fork_init(3). */
+void mrail_rail_allow_fork(void)
+{
+    int ret;
+
+    (void)setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+    ret = ibv_fork_init();
+    if (ret != 0) {
+        mrail_debug("fork() is not safe from now on: %s", strerror(ret));
+    }
+}
+
+const char *mrail_rail_status_text(enum ibv_wc_status status)
+{
+    return ibv_wc_status_str(status);
 }

@@ -169,8 +169,31 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
 
 void mrail_rail_close(mrail_rail_t *rail);
 
+/* Allocates and registers receive buffers of `size` bytes together. The device
+ * may hold some of them from now on, so mrail_rail_free_buffers() frees them.
+ * Returns NULL with errno set on failure. */
+const mrail_rx_chunk_t *mrail_rail_add_chunk(mrail_rail_t *rail, size_t size);
+
+/* Posts receive buffers to the SRQ. Returns 0 or -errno. */
+static inline int mrail_rail_post_recv(mrail_rail_t *rail,
+                                       struct ibv_recv_wr *wr)
+{
+    struct ibv_recv_wr *bad;
+
+    return -ibv_post_srq_recv(rail->srq, wr, &bad);
+}
+
+/* Destroys the SRQ. The QPs that use it must be destroyed. */
+void mrail_rail_destroy_srq(mrail_rail_t *rail);
+
 /* Frees all receive buffers. The SRQ must be destroyed. */
 void mrail_rail_free_buffers(mrail_rail_t *rail);
+
+/* Prepares the process for fork(), before any registration. */
+void mrail_rail_allow_fork(void);
+
+/* Returns the text of a completion's status. */
+const char *mrail_rail_status_text(enum ibv_wc_status status);
 
 /* Returns 1 if rail->wc has completions to handle. Data-path lock held. */
 int mrail_rail_fetch(mrail_rail_t *rail);

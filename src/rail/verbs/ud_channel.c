@@ -78,11 +78,12 @@ int mrail_rail_ud_open(mrail_rail_t *rail)
     }
     rail->ud_mr = mrail_rail_alloc(
         rail, (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT,
-        IBV_ACCESS_LOCAL_WRITE, &buffer);
+        MRAIL_ACCESS_OWN, &buffer);
     rail->ud_buffers = buffer;
     if (rail->ud_mr == NULL) {
         return -errno;
     }
+    memset(buffer, 0, (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT);
     init.send_cq = init.recv_cq = rail->ud_cq;
     rail->ud_qp = ibv_create_qp(rail->pd, &init);
     if (rail->ud_qp == NULL) {
