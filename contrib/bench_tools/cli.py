@@ -12,7 +12,7 @@ AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
-# Areas that run programs of the build directory instead of the installed
+# Areas that run programs from the build directory instead of the installed
 # command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5

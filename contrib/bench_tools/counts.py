@@ -33,10 +33,12 @@ def can_count():
 
 
 def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
-    """Counts the instructions per message: samples NAME.outside and NAME.all.
+    """Counts the instructions per message. Adds the samples NAME.outside and
+    NAME.all.
 
     One process sends to itself, so that no waiting is counted. numbers: the
-    messages of two runs; their difference counts.
+    number of messages in each of two runs. The result is the difference in
+    instructions divided by the difference in messages.
     """
     used = bench.installation
     # A session outlives its processes by a moment. It refuses another version.

@@ -13,7 +13,7 @@ VARIATION = '... variation of uplink loads'
 
 def pairs_of(figures, pattern):
     """Returns {row: (time relative to the least, variation in %)} for a
-    pattern, including the row 'rules'."""
+    pattern, including the row 'port rules'."""
     found = {}
     for item, after in zip(figures, figures[1:]):
         if (item['what'] == TIME.format(pattern)

@@ -36,8 +36,8 @@ static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                           memory_order_release);
 }
 
-/* Reads entry `num`. Returns 1 if it is valid. *slot_p then receives the
- * producer's value, unchecked. Otherwise returns 0. */
+/* Reads entry `num`. If it is valid, stores the producer's slot number in
+ * *slot_p, unchecked, and returns 1. Otherwise returns 0. */
 static inline int mrail_relay_pop(mrail_relay_entry_t *ring, uint32_t size,
                                   uint32_t num, uint32_t *slot_p)
 {

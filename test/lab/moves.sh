@@ -20,9 +20,9 @@ link h2 l2 100MB
 link l[1-2] s[1-4] 25MB
 END
 
-# Once a second, prints the load of the fullest uplink of l1 relative to the
-# mean, in %, until it has been at most 105 for three seconds. The job starts
-# in the first seconds.
+# Once a second, prints the load of the busiest uplink of l1 as a percentage of
+# the mean, until it has been at most 105 for three seconds. The value is 0
+# while the job starts.
 cat >"$tmp/job" <<'JOB'
 export UCX_MRAIL_LANES_PER_RAIL=8
 "$mrail" bench p2p --soft lab -np 2 --sizes 4m --iterations 1000 \

@@ -59,8 +59,8 @@ def links_of(piece, sender, receiver, node_ranks):
 
 
 def hop(a, b):
-    """Both kinds of link within a node.  The plan's list of links shows which
-    of them exists."""
+    """Yields both kinds of link within a node. The plan lists only the kind
+    that exists."""
     check(a != b, "a hop to the same rank")
     yield "gpu_link", a, b
     yield "switch_up", a, None

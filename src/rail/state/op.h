@@ -24,7 +24,7 @@ typedef struct mrail_done {
 } mrail_done_t;
 
 /* An active message. It is kept until the peer has acknowledged it, so that
- * another lane can replay it. */
+ * another lane can replay (retransmit) it. */
 typedef struct mrail_tx {
     mrail_list_t list;   /* peer->unacked */
     mrail_list_t replay; /* peer->replay_am, if the lane failed before the
