@@ -21,15 +21,10 @@
 static void mrail_op_start(mrail_op_t *op, mrail_ep_t *ep, mrail_op_kind_t kind,
                            void *comp)
 {
-    memset(op, 0, sizeof(*op));
+    mrail_op_init(op, ep->peer, kind);
     op->done.iface = ep->iface;
     op->done.comp = comp;
     op->done.ep_id = ep->id;
-    op->done.kind = MRAIL_DONE_OP;
-    mrail_list_init(&op->done.list);
-    mrail_list_init(&op->uncut);
-    op->peer = ep->peer;
-    op->kind = kind;
 }
 
 /* Accepts the operation for its peer. Cannot fail. */

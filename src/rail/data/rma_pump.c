@@ -14,17 +14,34 @@
  * waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
 
+static int mrail_lane_is_usable(const mrail_lane_t *lane)
+{
+    return !lane->leaving && !lane->held &&
+           (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+           (lane->rail->num_chunks < lane->rail->max_chunks) &&
+           (lane->sched.inflight < (1ull << 30));
+}
+
 void mrail_rma_mark_usable(mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->num_up; ++i) {
-        mrail_lane_t *lane = peer->up[i];
-
-        lane->sched.usable =
-            !lane->leaving && !lane->held &&
-            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
-            (lane->rail->num_chunks < lane->rail->max_chunks) &&
-            (lane->sched.inflight < (1ull << 30));
+        peer->up[i]->sched.usable = mrail_lane_is_usable(peer->up[i]);
     }
+}
+
+/* Returns the lane for a whole operation; NULL: none has room. An operation that
+ * its rail carries faster than this process posts it stays on the first lane,
+ * like a message of its length. */
+static mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer, size_t length)
+{
+    int index;
+
+    if ((length < peer->am_spread) && mrail_lane_is_usable(peer->up[0])) {
+        return peer->up[0];
+    }
+    mrail_rma_mark_usable(peer);
+    index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
+    return (index < 0) ? NULL : peer->up[index];
 }
 
 /* Posts the whole operation on one lane. Returns 1 if there was room. */
@@ -32,12 +49,9 @@ static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
     size_t length = op->left;
-    int index;
+    mrail_lane_t *lane = mrail_op_whole_lane(peer, length);
 
-    mrail_rma_mark_usable(peer);
-    index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
-    if ((index < 0) ||
-        (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
+    if ((lane == NULL) || (mrail_chunk_post(op, lane, length, now_ns) != 0)) {
         return 0;
     }
     peer->uncut_bytes -= length;

@@ -6,7 +6,6 @@
 #include "rail/data/peer_lanes.h"
 
 #include <errno.h>
-#include <string.h>
 
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
                         mrail_ns_t now_ns)
@@ -22,12 +21,7 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
     if (op == NULL) {
         return -EAGAIN;
     }
-    memset(op, 0, sizeof(*op));
-    op->done.kind = MRAIL_DONE_OP;
-    mrail_list_init(&op->done.list);
-    mrail_list_init(&op->uncut);
-    op->peer = peer;
-    op->kind = MRAIL_OP_VISIBLE;
+    mrail_op_init(op, peer, MRAIL_OP_VISIBLE);
     op->iov[0].buffer = lane->rail->flush_page + 1;
     op->iov[0].length = sizeof(uint64_t);
     op->iov[0].mem = &engine->flush_mem;

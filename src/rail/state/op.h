@@ -8,6 +8,9 @@
 
 #include "rail/state/peer.h"
 
+#include <stddef.h>
+#include <string.h>
+
 /* A completion that waits for a progress call of its iface. */
 typedef enum mrail_done_kind {
     MRAIL_DONE_OP,
@@ -63,19 +66,31 @@ typedef struct mrail_op {
     unsigned pending; /* chunks that are posted and not complete */
     size_t left;      /* bytes not posted */
     unsigned iov_count;
-    mrail_cursor_t cursor; /* position of the first byte not posted */
-    mrail_iov_t iov[MRAIL_MAX_IOV];
+    mrail_cursor_t cursor;     /* position of the first byte not posted */
     uint64_t remote_address;   /* address of the first byte */
     struct mrail_flush *flush; /* the flush that waits for this READ; NULL:
                                 * none */
     const mrail_rkey_t *rkey;
-    mrail_rkey_t own_rkey; /* copy of the key, for a buffered form that has
-                            * to wait */
-    mrail_tx_t *bounce;    /* buffer of the bcopy forms */
+    mrail_tx_t *bounce; /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;
     size_t length;
+    mrail_iov_t iov[MRAIL_MAX_IOV];
+    mrail_rkey_t own_rkey; /* copy of the key, for a buffered form that has
+                            * to wait */
 } mrail_op_t;
+
+/* Clears the operation, except for the arrays at its end. */
+static inline void mrail_op_init(mrail_op_t *op, mrail_peer_t *peer,
+                                 mrail_op_kind_t kind)
+{
+    memset(op, 0, offsetof(mrail_op_t, iov));
+    op->done.kind = MRAIL_DONE_OP;
+    mrail_list_init(&op->done.list);
+    mrail_list_init(&op->uncut);
+    op->peer = peer;
+    op->kind = kind;
+}
 
 /* The part of an operation that one work request carries. */
 typedef struct mrail_chunk {
