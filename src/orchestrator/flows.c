@@ -18,8 +18,8 @@
 #define SLACK 0.6
 /* Iterations before the first check of bound and mean. Each later check follows
  * a quarter more iterations, because the latest prices are the best. */
-#define LOOK_ITERATIONS 3
-#define LOOK_PART 4
+#define CHECK_ITERATIONS 3
+#define CHECK_PART 4
 /* The minimum congestion is usually determined by a few links that are full at
  * the same time. Links count among them if their prices rise at least this
  * fast, relative to the fastest. */
@@ -226,7 +226,7 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    return mrail_kernels_most(flows->link_room, flows->load);
+    return mrail_kernels_max(flows->link_room, flows->load);
 }
 
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -385,7 +385,7 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
 /* Returns the iteration of the next check. */
 unsigned mrail_flows_after(unsigned iteration)
 {
-    return iteration + MRAIL_MAX(LOOK_ITERATIONS, iteration / LOOK_PART);
+    return iteration + MRAIL_MAX(CHECK_ITERATIONS, iteration / CHECK_PART);
 }
 
 /* Keeps the iteration if it is the best one. Returns the smaller of its
@@ -440,7 +440,7 @@ static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
 unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
                              unsigned max_iterations)
 {
-    unsigned look = LOOK_ITERATIONS;
+    unsigned next_check = CHECK_ITERATIONS;
     double best = 0;
 
     mrail_flows_begin(flows, FLOWS_PHASE_BALANCE, 1);
@@ -459,11 +459,11 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
             flows_halve_duals(flows); /* allowed, because the bound needs only
                                        * the rises */
         }
-        if (iteration == look) {
+        if (iteration == next_check) {
             flows_prove_by_rises(flows);
             mrail_flows_try_mean(flows);
             best = flows_keep_less_loaded(flows, best);
-            look = mrail_flows_after(iteration);
+            next_check = mrail_flows_after(iteration);
         } else if (iteration > 1) {
             continue;
         }
@@ -517,7 +517,7 @@ int mrail_flows_repair(mrail_flows_t *flows, double limit)
 
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 {
-    unsigned look = LOOK_ITERATIONS;
+    unsigned next_check = CHECK_ITERATIONS;
 
     flows_begin_fit(flows);
     for (unsigned iteration = 1; iteration <= max_iterations; ++iteration) {
@@ -525,16 +525,16 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 
         mrail_flows_divide(flows);
         congestion = mrail_flows_trial_congestion(flows);
-        if ((congestion > limit) && (iteration == look)) {
+        if ((congestion > limit) && (iteration == next_check)) {
             mrail_flows_try_mean(flows);
             congestion = flows_relieve_near(flows, limit);
-            look = mrail_flows_after(iteration);
+            next_check = mrail_flows_after(iteration);
         }
         if (congestion <= limit) {
             mrail_flows_keep_trial(flows, congestion);
             return (int)iteration;
         }
-        if (mrail_flows_raise_duals(flows, limit * FLOWS_AIM)) {
+        if (mrail_flows_raise_duals(flows, limit * FLOWS_TARGET)) {
             break;
         }
     }

@@ -81,15 +81,16 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int from = 0; from < ex->ranks; ++from) {
         size_t length = (size_t)ex->recv_counts[from];
-        size_t bad = mrail_bench_check(
+        size_t mismatch = mrail_bench_check(
             ex->recv + ex->recv_offsets[from], length,
             mrail_bench_seed((unsigned)from, (unsigned)ex->rank, iteration));
 
-        if (bad != length) {
+        if (mismatch != length) {
             fprintf(stderr,
                     "mrail bench: rank %d, iteration %llu: wrong data from "
                     "rank %d at byte %zu of %zu\n",
-                    ex->rank, (unsigned long long)iteration, from, bad, length);
+                    ex->rank, (unsigned long long)iteration, from, mismatch,
+                    length);
             return 0;
         }
     }

@@ -206,10 +206,10 @@ static void egress_scatter(sroce_host_ctx_t *ctx,
     }
 }
 
-static void egress_disturb(sroce_host_ctx_t *ctx,
-                           const sroce_egress_load_t *load,
-                           const egress_faults_t *f, int has_credit,
-                           mrail_ns_t now_ns)
+static void egress_apply_faults(sroce_host_ctx_t *ctx,
+                                const sroce_egress_load_t *load,
+                                const egress_faults_t *f, int has_credit,
+                                mrail_ns_t now_ns)
 {
     int scatters = (f->dup_ppm | f->reorder_ppm) != 0;
     int waits = scatters || (f->delay_us != 0);
@@ -290,7 +290,7 @@ static void egress_send_faulty(sroce_host_ctx_t *ctx,
     if (dest != NULL) {
         egress_gather(&f, dest, SROCE_RAIL_BOTH_ENDS);
     }
-    egress_disturb(ctx, load, &f, has_credit, now_ns);
+    egress_apply_faults(ctx, load, &f, has_credit, now_ns);
 }
 
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
@@ -328,7 +328,7 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
     if (batch->dest_dev < 0) {
         return 1;
     }
-    if (!sroce_egress_dest_lives(batch->dest_dev, batch->dest_slot)) {
+    if (!sroce_egress_dest_is_alive(batch->dest_dev, batch->dest_slot)) {
         sroce_egress_drop(ctx, load_p, SROCE_CNT_DROP_NO_PEER, 0);
         return -1;
     }
