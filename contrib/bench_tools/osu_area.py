@@ -118,8 +118,8 @@ def counted_blocks(bench, sizes):
     blocks = []
     for size in sizes:
         blocks.append(Block(
-            [counts.size_turn(bench, f'{size}.mrail', 'mrail', size),
-             counts.size_turn(bench, f'{size}.stock', 'rc_v', size)],
+            [counts.size_job(bench, f'{size}.mrail', 'mrail', size),
+             counts.size_job(bench, f'{size}.stock', 'rc_v', size)],
             counts.figures(
                 f'instructions per message of {size_name(size)}, UCX',
                 f'{size}.mrail', f'{size}.stock', 'stock UCX', 1.00, 1.00),

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Range to which loads are clamped, relative to the target. */
-#define MOST_LOAD 2.0
-#define LEAST_LOAD 0.3
+#define MAX_LOAD 2.0
+#define MIN_LOAD 0.3
 /* The target is midway between the bound and the best congestion so far, but at
  * least this fraction of the gap above the bound. If the target is above the
  * minimum, loads settle below it. If it is below the minimum, prices rise in a
@@ -35,7 +35,7 @@
 #define MAX_RELIEVED_LOAD 1.3
 /* A division is repaired after a fit only if its excess is at most this factor.
  * It should stay close to its weights, and moving more would add relays. */
-#define NEARLY_FITS 1.01
+#define NEAR_LIMIT 1.01
 /* Dynamics of the prices. The step is the rise at twice the target. Momentum
  * adds a part of the last rise (Polyak's heavy ball). Prices have a maximum,
  * because the product of e^-price over all links of a path must remain a normal
@@ -249,8 +249,8 @@ static void flows_halve_duals(mrail_flows_t *flows)
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 {
     const mrail_kernels_step_t step = {.per_target = 1 / target,
-                                       .least = LEAST_LOAD,
-                                       .most = MOST_LOAD,
+                                       .least = MIN_LOAD,
+                                       .most = MAX_LOAD,
                                        .step = phase_params[flows->phase].step,
                                        .momentum =
                                            phase_params[flows->phase].momentum};
@@ -481,7 +481,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
 
-    if ((congestion > limit) && (congestion <= limit * NEARLY_FITS)) {
+    if ((congestion > limit) && (congestion <= limit * NEAR_LIMIT)) {
         mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
         congestion = mrail_flows_trial_congestion(flows);
     }

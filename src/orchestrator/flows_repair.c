@@ -13,8 +13,8 @@
 #include <string.h>
 
 /* Largest difference in relays between two lanes; a path has at most two. */
-#define MOST_EXTRA 2
-#define MOST_FEWER (-2)
+#define MAX_EXTRA 2
+#define MAX_SAVING (-2)
 /* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
 /* By then, the prices of full links have converged enough. */
@@ -306,7 +306,7 @@ static uint32_t repair_relieve_first(repair_t *repair)
          k = mrail_kernels_find_over(&flows->kernels, flows->trial, is_over,
                                      k + 1)) {
         repair_start_demand(repair, k);
-        if (repair_relieve(repair, MOST_FEWER, 0)) {
+        if (repair_relieve(repair, MAX_SAVING, 0)) {
             flows->over[count++] = k;
         }
     }
@@ -329,7 +329,7 @@ static uint32_t repair_relieve_again(repair_t *repair, uint32_t count,
 
 void mrail_flows_relieve(mrail_flows_t *flows, double limit)
 {
-    int most_extra = flows->has_relays ? MOST_EXTRA : 0;
+    int most_extra = flows->has_relays ? MAX_EXTRA : 0;
     repair_t repair;
     uint32_t count;
 

@@ -241,7 +241,7 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     {                                                                          \
         (value), (value), (value), (value)                                     \
     }
-#define MOST_OF(v)                                                             \
+#define MAX_OF(v)                                                              \
     MRAIL_MAX(MRAIL_MAX((v)[0], (v)[2]), MRAIL_MAX((v)[1], (v)[3]))
 
 static MRAIL_INLINE double raise_all(uint32_t count,
@@ -266,7 +266,7 @@ static MRAIL_INLINE double raise_all(uint32_t count,
         *(vec_t *)&dual[i] = next;
         most = GREATER(next, most);
     }
-    return MOST_OF(most);
+    return MAX_OF(most);
 }
 
 static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
@@ -276,7 +276,7 @@ static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
     for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         most = GREATER(*(const vec_t *)&value[i], most);
     }
-    return MOST_OF(most);
+    return MAX_OF(most);
 }
 
 static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)

@@ -212,7 +212,7 @@ static int soft_ctl_script(sroce_session_t *session,
     if (soft_script_fit(script, session) != 0) {
         return SOFT_EXIT_USAGE;
     }
-    return soft_script_play(session, script);
+    return soft_script_execute(session, script);
 }
 
 #define FIELD(_name) offsetof(soft_ctl_t, _name)

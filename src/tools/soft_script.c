@@ -99,7 +99,7 @@ static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 static void script_note(void *arg, mrail_ns_t at_ns,
                         const sroce_fault_step_t *step, unsigned dev,
-                        sroce_fault_note_t note)
+                        sroce_fault_event_t note)
 {
     script_run_t *run = arg;
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
@@ -111,7 +111,7 @@ static void script_note(void *arg, mrail_ns_t at_ns,
     }
     fprintf(run->out, "%12.3f ms  %s:%u: %s%s%s\n", (double)now_ns / 1e6,
             run->script->name, step->line,
-            (note == SROCE_FAULT_NOTE_END) ? "over: " : "", step->text, where);
+            (note == SROCE_FAULT_EVENT_END) ? "over: " : "", step->text, where);
     fflush(run->out);
 }
 
@@ -126,7 +126,7 @@ static int script_claim(sroce_session_t *session)
     while (!atomic_compare_exchange_strong(&session->script_pid, &other,
                                            (int32_t)getpid())) {
         if ((kill(other, 0) == 0) || (errno != ESRCH)) {
-            soft_error("session '%s' is already playing a script: process %d",
+            soft_error("session '%s' is already running a script: process %d",
                        session->name, (int)other);
             return -EBUSY;
         }
@@ -294,8 +294,8 @@ static script_end_t script_loop(script_run_t *run)
     return end;
 }
 
-int soft_script_play(sroce_session_t *session,
-                     const sroce_fault_script_t *script)
+int soft_script_execute(sroce_session_t *session,
+                        const sroce_fault_script_t *script)
 {
     script_run_t run = {.session = session,
                         .script = script,

@@ -49,7 +49,7 @@ typedef struct shared {
 } shared_t;
 
 static struct options {
-    int procs, rails, nodes, size, kill, depth, one, calm;
+    int procs, rails, nodes, size, kill, depth, one, cleanup;
     double seconds;
     enum ibv_wr_opcode opcode;
 } opt = {.procs = 4,
@@ -432,7 +432,7 @@ static void child(void)
     barrier(2);
     run();
     check_all();
-    for (int r = 0; opt.calm && (r < opt.rails); ++r) {
+    for (int r = 0; opt.cleanup && (r < opt.rails); ++r) {
         for (int peer = 0; peer < opt.procs; ++peer) {
             ibv_destroy_qp(rails[r].qps[peer]);
         }
@@ -476,7 +476,7 @@ static void parse(int argc, char **argv)
         {"nodes", 1, NULL, 'm'},   {"size", 1, NULL, 's'},
         {"seconds", 1, NULL, 't'}, {"depth", 1, NULL, 'd'},
         {"kill", 1, NULL, 'k'},    {"op", 1, NULL, 'o'},
-        {"one", 0, NULL, '1'},     {"calm", 0, NULL, 'c'},
+        {"one", 0, NULL, '1'},     {"cleanup", 0, NULL, 'c'},
         {NULL, 0, NULL, 0}};
     int c;
 
@@ -507,7 +507,7 @@ static void parse(int argc, char **argv)
             opt.one = 1;
             break;
         case 'c':
-            opt.calm = 1;
+            opt.cleanup = 1;
             break;
         case 'o':
             opt.opcode = !strcmp(optarg, "send")   ? IBV_WR_SEND

@@ -20,7 +20,7 @@ one_port()
     sleep 1
     ctl --rail 1 up
 }
-swallow()
+drop_all()
 {
     ctl --rail 2 loss=1000000
     sleep 1.5
@@ -73,9 +73,9 @@ all_pause()
     fi
 }
 
-# trouble NAME COMMAND...: runs each command in its own job.
+# run_fault NAME COMMAND...: runs each command in its own job.
 seconds=5
-trouble()
+run_fault()
 {
     name=$1
     mkdir -p "$tmp/stats"
@@ -119,16 +119,16 @@ none_given_up()
     fi
 }
 
-trouble 'one port' one_port
+run_fault 'one port' one_port
 given_up
 if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
     ok 'the rail, the peer and the cause are named'
 else
     not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"
 fi
-trouble 'a rail that loses all packets' swallow
+run_fault 'a rail that loses all packets' drop_all
 given_up
-trouble 'a rail that answers no requests' drop_acks
+run_fault 'a rail that answers no requests' drop_acks
 given_up
 if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then
@@ -137,16 +137,16 @@ else
     not_ok 'the engine does not wait for the timers of the NIC' 'no such line' \
         "$tmp/out"
 fi
-trouble 'all ports but one' all_but_one
+run_fault 'all ports but one' all_but_one
 given_up
-trouble 'a port that flaps' flap
+run_fault 'a port that flaps' flap
 # All rails fail alike, so none may be given up in favour of another.
-trouble 'all ports briefly' all_for_a_moment
+run_fault 'all ports briefly' all_for_a_moment
 seconds=3
 # A busy machine may delay the fault injector, so that the rails stay down much
 # longer. The test therefore passes if one of three jobs is undisturbed.
 for try in 1 2 3; do
-    trouble 'all rails pause for 20 ms' all_pause
+    run_fault 'all rails pause for 20 ms' all_pause
     if is_none_given_up; then
         break
     fi

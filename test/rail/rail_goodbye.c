@@ -52,7 +52,7 @@ static int host(job_t *job)
                    num_freed(job), GUESTS, memory.num_peers, memory.num_qps);
 }
 
-static int goodbye(job_t *job)
+static int leave_job(job_t *job)
 {
     int failed;
 
@@ -75,7 +75,7 @@ static int goodbye(job_t *job)
 
 int main(void)
 {
-    int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, goodbye);
+    int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, leave_job);
 
     return job_say(failed == 0, "all processes succeed", "%d did not", failed);
 }

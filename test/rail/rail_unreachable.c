@@ -55,7 +55,7 @@ static int source(job_t *job)
         posted, job->failed, (unsigned long long)took);
 }
 
-static int dark_job(job_t *job)
+static int unreachable_job(job_t *job)
 {
     mrail_mem_t *mem = NULL;
     int failed = 0;
@@ -94,6 +94,6 @@ int main(void)
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
     setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try, with seven retries */
-    failed = job_run(2, node, 25, dark_job);
+    failed = job_run(2, node, 25, unreachable_job);
     return job_say(failed == 0, "both processes succeed", "%d did not", failed);
 }

@@ -75,7 +75,7 @@ static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
 
 /* Returns parameters with 10 us per direction, a timeout of 4.2 ms, 7 retries
  * and no probes. */
-static net_params_t calm(void)
+static net_params_t lossless(void)
 {
     net_params_t p = {.seed = 3,
                       .icrc = 1,
@@ -87,7 +87,7 @@ static net_params_t calm(void)
 
 static void test_down(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     sroce_sim_event_t event;
     play_t p;
 
@@ -121,7 +121,7 @@ static void test_blackhole(void **state)
         {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 drop_acks", 1}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
-        net_params_t params = calm();
+        net_params_t params = lossless();
         sroce_sim_event_t event;
         play_t p;
 
@@ -139,7 +139,7 @@ static void test_blackhole(void **state)
  * answered. */
 static void test_drop_acks_still_probes(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     play_t p;
 
     play_start(&p, &params, "at 0s for 50ms node 1 drop_acks");
@@ -152,7 +152,7 @@ static void test_drop_acks_still_probes(void **state)
  * `for`, it is visible at once. */
 static void test_write_delay(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     play_t p;
 
     play_start(&p, &params,
@@ -175,7 +175,7 @@ static void test_write_delay(void **state)
 
 static void test_pause(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     mrail_ns_t takes;
     play_t p;
 
@@ -204,7 +204,7 @@ static void test_pause(void **state)
 
 static void test_delay(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     play_t p;
 
     play_start(&p, &params, "at 0s for 10ms node 1 delay 100us");
@@ -216,7 +216,7 @@ static void test_delay(void **state)
 
 static void test_rate(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     mrail_ns_t takes;
     play_t p;
 
@@ -240,7 +240,7 @@ static void test_rate(void **state)
 static void send_with_faults(const char *text, sroce_counters_t *from,
                              sroce_counters_t *to)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     play_t p;
 
     params.max_wr = 512;
@@ -273,7 +273,7 @@ static void test_rng(void **state)
 
 static void test_error_qp(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     unsigned failed[2] = {0, 0};
     sroce_sim_event_t event;
     play_t p;
@@ -313,7 +313,7 @@ static void test_triggers(void **state)
                                         "at byte 3100 node 0 blackhole tx"};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
-        net_params_t params = calm();
+        net_params_t params = lossless();
         play_t p;
 
         play_start(&p, &params, texts[i]);
@@ -339,7 +339,7 @@ static const char random_text[] =
 
 static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     char text[512];
     uint64_t trace;
     play_t p;

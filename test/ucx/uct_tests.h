@@ -23,7 +23,7 @@ extern side_t side;
 
 /* Sends a command that the peer must execute. Returns argument 0 of the
  * reply. */
-uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
+uint64_t call_side(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
 
 /* ---- the peer's buffer ---- */
 

@@ -154,9 +154,9 @@ static void test_very_slow_read_of_an_idle_rail(void **state)
 
 static void request_like(uint16_t slot, uint16_t like)
 {
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
-                              .seq = 1,
-                              .move = {.slot = slot, .like = like}});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
+                                  .seq = 1,
+                                  .move = {.slot = slot, .like = like}});
 }
 
 static void ask(uint16_t slot)
@@ -277,7 +277,7 @@ static void request_seq(mrail_ctl_type_t type, uint32_t seq)
     } else {
         msg.path.slot = 1;
     }
-    say(0, &msg);
+    deliver(0, &msg);
 }
 
 /* The peer has seen no gain, so the lane moves back. A MOVE_BACK has nothing to

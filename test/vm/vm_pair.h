@@ -45,7 +45,7 @@ double vm_now_s(void);
 
 void vm_pair_open(vm_pair_t *pair, const char *device);
 /* Meets the other end. With host NULL, listens for it. */
-void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
+void vm_pair_connect(vm_pair_t *pair, const char *host, const char *port);
 /* Exchanges `size` bytes with the other end. */
 void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
 void vm_pair_step(vm_pair_t *pair);

@@ -76,7 +76,7 @@ static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
 }
 
 /* Returns 1 if the sender's rail loses the packet. */
-static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
+static int drops_tx(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {
     return from->now[SROCE_FAULT_DOWN] || from->now[SROCE_FAULT_BLACKHOLE_TX] ||
@@ -121,7 +121,7 @@ void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from_id,
     }
     from = &faults->nodes[from_id];
     to = &faults->nodes[to_id];
-    if (!swallows(faults, from, data)) {
+    if (!drops_tx(faults, from, data)) {
         ++from->packets;
         from->bytes += length;
         if (!to->now[SROCE_FAULT_DOWN] &&
