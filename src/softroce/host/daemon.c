@@ -21,6 +21,10 @@
 /* Longest wait for another process that is making its socket on the same
  * device. That process may have been stopped. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
+/* Pause before accept() is tried again if there is no free descriptor. The
+ * listening socket stays readable, so polling it meanwhile would return at
+ * once. */
+#define DAEMON_ACCEPT_RETRY_NS (100 * MRAIL_NS_PER_MS)
 
 typedef struct sroce_daemon_conn {
     mrail_list_t list;
@@ -29,13 +33,15 @@ typedef struct sroce_daemon_conn {
     int32_t pid;
     int kind; /* 0 before the first message */
     unsigned poll_index;
-    int join_dev; /* device of a waiting join; -1: none */
+    unsigned pid_index; /* of pidfd in pollfds; 0: not polled */
+    int join_dev;       /* device of a waiting join; -1: none */
     mrail_ns_t join_deadline_ns;
 } sroce_daemon_conn_t;
 
 typedef struct sroce_daemon {
     sroce_session_t *session;
     int listen_fd;
+    mrail_ns_t accept_retry_ns; /* do not poll listen_fd before; 0: poll it */
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
@@ -115,6 +121,7 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
         close(conn->pidfd);
     }
     free(conn);
+    daemon->accept_retry_ns = 0;
 }
 
 static void sroce_daemon_accept(sroce_daemon_t *daemon)
@@ -126,6 +133,11 @@ static void sroce_daemon_accept(sroce_daemon_t *daemon)
         accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0) {
+        if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOBUFS) ||
+            (errno == ENOMEM)) {
+            daemon->accept_retry_ns =
+                mrail_clock_now() + DAEMON_ACCEPT_RETRY_NS;
+        }
         return;
     }
     conn = calloc(1, sizeof(*conn));
@@ -348,6 +360,8 @@ static void sroce_daemon_retry_joins(sroce_daemon_t *daemon)
 static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
 {
     unsigned need = 1 + 2 * daemon->num_conns, n = 0;
+    /* poll() ignores a negative descriptor. */
+    int listen_fd = (daemon->accept_retry_ns == 0) ? daemon->listen_fd : -1;
     sroce_daemon_conn_t *conn;
 
     if (need > daemon->max_pollfds) {
@@ -360,14 +374,19 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
         daemon->pollfds = pollfds;
         daemon->max_pollfds = 2 * need;
     }
-    daemon->pollfds[n++] =
-        (struct pollfd){.fd = daemon->listen_fd, .events = POLLIN};
+    daemon->pollfds[n++] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
         conn->poll_index = n;
         daemon->pollfds[n++] =
             (struct pollfd){.fd = conn->fd, .events = POLLIN};
-        daemon->pollfds[n++] =
-            (struct pollfd){.fd = conn->pidfd, .events = POLLIN};
+        /* poll() refuses more entries than the descriptor limit, and so counts
+         * those with a negative descriptor. */
+        conn->pid_index = 0;
+        if (conn->pidfd >= 0) {
+            conn->pid_index = n;
+            daemon->pollfds[n++] =
+                (struct pollfd){.fd = conn->pidfd, .events = POLLIN};
+        }
     }
     return (int)n;
 }
@@ -397,11 +416,12 @@ static int sroce_daemon_grace(sroce_daemon_t *daemon)
                                  DAEMON_GRACE_MS * MRAIL_NS_PER_MS);
 }
 
-/* Returns the time in ms until the first waiting join times out, or -1 if none
- * waits. */
-static int sroce_daemon_join_limit(const sroce_daemon_t *daemon)
+/* Returns the time in ms until the first waiting join times out or until
+ * accept() is tried again, or -1 if neither is pending. */
+static int sroce_daemon_timer_ms(const sroce_daemon_t *daemon)
 {
-    mrail_ns_t end_ns = MRAIL_NS_NEVER;
+    mrail_ns_t end_ns = (daemon->accept_retry_ns != 0) ? daemon->accept_retry_ns
+                                                       : MRAIL_NS_NEVER;
     sroce_daemon_conn_t *conn;
 
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
@@ -418,13 +438,15 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
 
     mrail_list_for_each_safe(conn, tmp, &daemon->conns, sroce_daemon_conn_t,
                              list) {
-        const struct pollfd *p = &daemon->pollfds[conn->poll_index];
+        const struct pollfd *p = daemon->pollfds;
+        int has_exited =
+            (conn->pid_index != 0) && (p[conn->pid_index].revents != 0);
         int ret = 0;
 
-        if (p[0].revents != 0) {
+        if (p[conn->poll_index].revents != 0) {
             ret = sroce_daemon_serve(daemon, conn);
         }
-        if ((ret != 0) || (p[1].revents != 0)) {
+        if ((ret != 0) || has_exited) {
             sroce_daemon_conn_close(daemon, conn);
         }
     }
@@ -433,22 +455,26 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
 /* Returns 0 when no process holds the session any more. */
 static int sroce_daemon_poll(sroce_daemon_t *daemon)
 {
-    int grace_ms = sroce_daemon_grace(daemon);
-    int n = sroce_daemon_fill_pollfds(daemon);
+    int grace_ms = sroce_daemon_grace(daemon), timeout_ms, n;
 
+    if (mrail_clock_now() >= daemon->accept_retry_ns) {
+        daemon->accept_retry_ns = 0;
+    }
+    timeout_ms = sroce_daemon_timer_ms(daemon);
+    n = sroce_daemon_fill_pollfds(daemon);
     if ((n < 0) || (grace_ms == 0)) {
         return 0;
     }
-    /* A process that waits for a slot keeps the session alive, so the grace
-     * time applies only when the daemon is idle. */
-    n = poll(daemon->pollfds, (nfds_t)n,
-             MRAIL_MAX(grace_ms, sroce_daemon_join_limit(daemon)));
+    if ((timeout_ms < 0) || ((grace_ms >= 0) && (grace_ms < timeout_ms))) {
+        timeout_ms = grace_ms;
+    }
+    n = poll(daemon->pollfds, (nfds_t)n, timeout_ms);
     if (n < 0) {
         return (errno == EINTR) || (grace_ms < 0);
     }
     if (n == 0) {
         sroce_daemon_retry_joins(daemon);
-        return grace_ms < 0;
+        return 1;
     }
     sroce_daemon_serve_all(daemon);
     sroce_daemon_retry_joins(daemon);
