@@ -115,7 +115,7 @@ static void check_same(const sroce_fault_step_t *step)
 
 /* Spaces the calls so far apart that even the shortest period ends after a
  * bounded number of them. */
-static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
+static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
 {
     fuzz_rails_t rails = {.script = script};
     sroce_fault_ops_t ops = {rails_get, rails_apply, NULL, &rails};
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_same(&script->steps[i]);
     }
     if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) == 0) {
-        play(script, &in);
+        run_script(script, &in);
     } else {
         FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);
     }

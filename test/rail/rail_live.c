@@ -144,8 +144,8 @@ static int load(stream_t *streams, unsigned count, int is_read,
 
 static int report(int ret, const char *name, const double live[2])
 {
-    return job_say(ret == 0, name, "%.2f and %.2f of the rate", live[0],
-                   live[1]);
+    return job_result(ret == 0, name, "%.2f and %.2f of the rate", live[0],
+                      live[1]);
 }
 
 static int measure(job_t *job)
@@ -182,9 +182,9 @@ static int measure(job_t *job)
         rest();
     }
     mrail_rails_now(rails);
-    failed |= job_say((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
-                          (rails[0].live_in == 0),
-                      "without load it is forgotten", "it is known");
+    failed |= job_result((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
+                             (rails[0].live_in == 0),
+                         "without load it is forgotten", "it is known");
     phase_set(job, PHASE_END);
     return failed;
 }
@@ -251,5 +251,6 @@ int main(void)
 {
     int failed = job_run(RANKS, node, 120, live_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

@@ -206,6 +206,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 100, threads_job);
 
-    return job_say(failed == 0, "two ifaces on two threads share the lanes",
-                   "%d processes failed", failed);
+    return job_result(failed == 0, "two ifaces on two threads share the lanes",
+                      "%d processes failed", failed);
 }

@@ -140,7 +140,7 @@ static pid_t ctl(const char *word, const char *next)
     return pid;
 }
 
-static int ended_well(int status)
+static int exited_ok(int status)
 {
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
 }
@@ -151,13 +151,13 @@ static int stop(pid_t injector)
     int status, failed = 0;
 
     if (waitpid(injector, &status, WNOHANG) == injector) {
-        failed = !ended_well(status);
+        failed = !exited_ok(status);
     } else {
         kill(injector, SIGKILL);
         waitpid(injector, &status, 0);
     }
     if (waitpid(ctl("clear", NULL), &status, 0) > 0) {
-        failed |= !ended_well(status);
+        failed |= !exited_ok(status);
     }
     return failed;
 }
@@ -272,14 +272,14 @@ int main(void)
              "live stress: %llu transfers, seeds %llu to %llu",
              (unsigned long long)count, (unsigned long long)first,
              (unsigned long long)(first + count - 1));
-    failed = (unsigned)job_say(failed == 0, name, "%llu failed",
-                               (unsigned long long)failed);
+    failed = (unsigned)job_result(failed == 0, name, "%llu failed",
+                                  (unsigned long long)failed);
     if (!one) {
         snprintf(name, sizeof(name),
                  "faults had an effect: %llu lanes failed, %llu requests again",
                  (unsigned long long)stress.fault_counts->lanes_failed,
                  (unsigned long long)stress.fault_counts->again);
-        failed |= (unsigned)job_say(
+        failed |= (unsigned)job_result(
             (stress.fault_counts->lanes_failed >= count / 4) &&
                 (stress.fault_counts->again != 0),
             name, "it was not");

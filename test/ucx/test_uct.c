@@ -286,7 +286,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_zcopy_sizes),
         cmocka_unit_test(test_short_and_bcopy),
         cmocka_unit_test(test_zero_length),
-        cmocka_unit_test(test_bad_parameters),
+        cmocka_unit_test(test_invalid_parameters),
         cmocka_unit_test(test_iov_with_stride),
         cmocka_unit_test(test_fence_orders_visibility),
         cmocka_unit_test(test_iface_flush),

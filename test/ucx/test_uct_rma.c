@@ -141,7 +141,7 @@ static size_t pack_nothing(void *dest, void *arg)
 
 /* Lengths and ids beyond the capabilities must be refused, as in other
  * transports, and nothing may be written. */
-void test_bad_parameters(void **state)
+void test_invalid_parameters(void **state)
 {
     static uint8_t buffer[1 << 17];
     const uct_iface_attr_t *attr = &side.attr;
@@ -191,7 +191,7 @@ void test_bad_parameters(void **state)
 
 #else
 
-void test_bad_parameters(void **state)
+void test_invalid_parameters(void **state)
 {
     skip(); /* without UCX's parameter checks, no transport checks them */
 }

@@ -91,7 +91,7 @@ DECLARE(test_pending_of_two);
 DECLARE(test_zcopy_sizes);
 DECLARE(test_short_and_bcopy);
 DECLARE(test_zero_length);
-DECLARE(test_bad_parameters);
+DECLARE(test_invalid_parameters);
 DECLARE(test_iov_with_stride);
 DECLARE(test_fence_orders_visibility);
 DECLARE(test_iface_flush);

@@ -340,7 +340,7 @@ void message(unsigned peer_index, unsigned slot, unsigned iface)
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
 }
 
-uint32_t let_go(unsigned peer_index)
+uint32_t start_eviction(unsigned peer_index)
 {
     pthread_mutex_lock(&engine->ctl_lock);
     peer_of(peer_index)->lanes[1]->evict_local = 1;

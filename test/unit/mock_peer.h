@@ -85,6 +85,6 @@ void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived);
 void confirm_all(unsigned peer_index);
 /* Starts the eviction of the lane in slot 1, up to the EVICT message that the
  * engine sends to the peer. Returns the sequence number of that message. */
-uint32_t let_go(unsigned peer_index);
+uint32_t start_eviction(unsigned peer_index);
 
 #endif

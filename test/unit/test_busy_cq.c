@@ -131,7 +131,7 @@ static void test_departed_peer_with_one_rail(void **state)
 
 static void test_evicted_lane_is_reaped(void **state)
 {
-    uint32_t seq = let_go(0);
+    uint32_t seq = start_eviction(0);
 
     busy = 1;
     deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
@@ -143,7 +143,7 @@ static void test_evicted_lane_is_reaped(void **state)
  * must still be delivered. */
 static void test_evicted_lane_delivers(void **state)
 {
-    uint32_t seq = let_go(0);
+    uint32_t seq = start_eviction(0);
 
     message(0, 1, 0);
     busy = 1;

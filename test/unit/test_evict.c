@@ -19,7 +19,7 @@ static void test_agreed(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
@@ -34,7 +34,7 @@ static void test_inbox_keeps_no_lane(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     message(0, 1, 1);
     progress();
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
@@ -55,7 +55,7 @@ static void test_full_inbox_keeps_lane(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     ifaces[1]->inbox_bytes = MRAIL_INBOX_BYTES;
     message(0, 1, 1);
     progress();
@@ -79,7 +79,7 @@ static void test_batch_keeps_lane(void **state)
     start(64);
     connect_lanes(0, 2);
     connect_lanes(1, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     message(0, 1, 0);
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(engine->num_repost[1], 1);
@@ -104,7 +104,7 @@ static void test_restored_and_requested(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
     pthread_mutex_lock(&engine->ctl_lock);
     lane->evict_local = 1;
@@ -161,7 +161,7 @@ static void test_restored_lane_advertises_credits(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     for (unsigned i = 0; i < lane->credits; ++i) {
         message(0, 1, 0);
         mrail_iface_progress(ifaces[0]);
@@ -265,7 +265,7 @@ static void test_silent_peer(void **state)
     start(64);
     connect_lanes(0, 2);
     (void)ep_to(0);
-    (void)let_go(0);
+    (void)start_eviction(0);
     wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
     assert_int_equal(peer_of(0)->dead, 2);
@@ -285,7 +285,7 @@ static void test_slow_peer(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 1);
     sent.num_msgs = 0;
     wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);

@@ -387,7 +387,7 @@ static void progress_both(void)
 
 /* An rkey that is no longer valid is a fault of one endpoint. It fails the
  * lane, but not the peer, so the endpoint of the other iface continues. */
-static void test_bad_key_fails_one_endpoint(void **state)
+static void test_invalid_key_fails_one_endpoint(void **state)
 {
     start_failing(1);
     put(failing_ep);
@@ -422,7 +422,7 @@ static void test_bad_key_fails_one_endpoint(void **state)
 /* The parts that were on other lanes are not replayed, and the rest is not
  * sent. A flush of the iface must also fail, because a PUT need not have a
  * completion of its own. */
-static void test_bad_key_of_a_large_put(void **state)
+static void test_invalid_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
     mrail_op_t *op;
@@ -516,7 +516,7 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
     end_peer();
 }
 
-static void let_go_of_slot_1(void)
+static void evict_slot_1(void)
 {
     pthread_mutex_lock(&engine->ctl_lock);
     peer_of(0)->lanes[1]->evict_local = 1;
@@ -531,7 +531,7 @@ static void test_leaves_when_lane_is_drained(void **state)
     start(64);
     connect_lanes(0, 2);
     (void)ep_to(0);
-    let_go_of_slot_1();
+    evict_slot_1();
     leave_unseen();
     end_peer();
 }
@@ -568,7 +568,7 @@ static void test_callback_ends_leaving_peer(void **state)
     ep = ep_to(0);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_int_equal(mrail_ep_flush(ep, &completions), -EINPROGRESS);
-    let_go_of_slot_1();
+    evict_slot_1();
     peer_of(0)->tx_acked = peer_of(0)->tx_next;
     in_completion = leave_and_progress;
     mrail_iface_progress(ifaces[0]);
@@ -589,8 +589,8 @@ int main(int argc, char **argv)
         TEST(test_qp_without_error_state),
         TEST(test_qp_without_error_state_has_messages),
         TEST(test_lost_peer_without_error_state),
-        TEST(test_bad_key_fails_one_endpoint),
-        TEST(test_bad_key_of_a_large_put),
+        TEST(test_invalid_key_fails_one_endpoint),
+        TEST(test_invalid_key_of_a_large_put),
         TEST(test_refused_message_fails_the_peer),
         TEST(test_leaves_when_lane_is_drained_at_both_ends),
         TEST(test_leaves_when_lane_is_drained),

@@ -25,7 +25,7 @@ static void test_late_repeat(void **state)
     deliver_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
-    (void)let_go(0);
+    (void)start_eviction(0);
     confirm_all(0);
     assert_null(peer_of(0)->lanes[2]); /* lane 2 was also requested */
     sent.num_msgs = 0;
@@ -62,7 +62,7 @@ static void test_repeated_epoch(void **state)
 {
     start(64);
     connect_lanes(0, 2);
-    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), 5);
     progress();
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
     deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
@@ -122,14 +122,14 @@ static void test_earlier_epoch(void **state)
 
     start(64);
     connect_lanes(0, 2); /* slot 1: request 11, epoch 5 */
-    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 30, 6);
     progress();
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
     progress();
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
@@ -146,7 +146,7 @@ static void test_next_epoch(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     sent.num_msgs = 0;
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));

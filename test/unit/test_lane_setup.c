@@ -938,7 +938,7 @@ static void test_late_reply_of_earlier_epoch(void **state)
     deliver_on(0, 0, &rep);
     progress();
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
-    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), rep.lane.epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), rep.lane.epoch);
     progress();
     assert_null(peer_of(0)->lanes[1]);
     sent.num_msgs = 0;

@@ -237,7 +237,7 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
     double until = vm_now_s() + seconds;
     int n;
 
-    for (unsigned looks = 0;; ++looks) {
+    for (unsigned tries = 0;; ++tries) {
         n = ibv_poll_cq(pair->cq, 1, wc);
         if (n < 0) {
             vm_die("ibv_poll_cq failed");
@@ -245,10 +245,10 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
         if (n == 1) {
             return 1;
         }
-        if ((looks % 64 == 63) && (vm_now_s() > until)) {
+        if ((tries % 64 == 63) && (vm_now_s() > until)) {
             return 0;
         }
-        if (looks > 200) {
+        if (tries > 200) {
             usleep(50);
         }
     }
