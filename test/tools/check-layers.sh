@@ -77,7 +77,7 @@ harmless 'softroce in mrail soft' src/tools/soft.c \
 harmless 'our own uct header in mpi' src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
-harmless 'arrow rail/engine to rail/conn' src/rail/engine/a.c \
+harmless 'edge rail/engine to rail/conn' src/rail/engine/a.c \
     '#include "rail/conn/lane.h"'
 
 # object NAME SOURCE: an object file of src/rail, as libtool builds it.
