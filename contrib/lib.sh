@@ -131,13 +131,14 @@ newer_frame()
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
-# calm WORD...: must be called before measuring a job with these options. A job
-# with stock UCX (--stock) frees more than a GB. A virtual machine returns that
-# memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
-# half a second. The next job without stock UCX therefore waits. A job with
-# stock UCX need not wait, because it allocates the memory again before that.
+# wait_for_memory WORD...: must be called before measuring a job with these
+# options. A job with stock UCX (--stock) frees more than a GB. A virtual machine
+# returns that memory to its host 2 s later, and then stalls for 30 ms out of
+# every 100 for half a second. The next job without stock UCX therefore waits. A
+# job with stock UCX need not wait, because it allocates the memory again before
+# that.
 last_job=
-calm()
+wait_for_memory()
 {
     case " $* " in
     *' --stock'*) last_job=stock ;;

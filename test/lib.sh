@@ -205,8 +205,8 @@ expect_count()
 }
 
 # expect_run NAME STATUS PATTERN COMMAND...: checks the exit status. If PATTERN
-# is not empty, a line of the output (in $tmp/out) must match it. STATUS "bad"
-# stands for any status except 0 and those of a timeout.
+# is not empty, a line of the output (in $tmp/out) must match it. STATUS
+# "failure" stands for any status except 0 and those of a timeout.
 expect_run()
 {
     tap_name=$1 tap_want=$2 tap_pattern=$3
@@ -214,8 +214,8 @@ expect_run()
     tap_status=0
     "$@" >"$tmp/out" 2>&1 </dev/null || tap_status=$?
     case $tap_want$tap_status in
-    bad0 | bad124 | bad137) ;;
-    bad*) tap_want=$tap_status ;;
+    failure0 | failure124 | failure137) ;;
+    failure*) tap_want=$tap_status ;;
     esac
     if [ "$tap_status" != "$tap_want" ]; then
         not_ok "$tap_name" "exit status $tap_status, not $tap_want" "$tmp/out"

@@ -99,7 +99,7 @@ soft_alltoall_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 soft_alltoall_LDADD = $(MPI_LIBS)
 endif
 SOFT_TESTS = \
-    test/interop/soft_bad.sh \
+    test/interop/soft_invalid.sh \
     test/interop/soft_credit.sh \
     test/interop/soft_kill.sh \
     test/interop/soft_mpi.sh \

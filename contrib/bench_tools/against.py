@@ -68,16 +68,16 @@ def install(commit, say):
     return Installation(folder / 'stage', SUFFIX, runs_own_bench=False)
 
 
-def two_turns(bench, turn):
+def both_jobs(bench, job):
     """Returns the job with mrail as built now, and with the other commit."""
     def measure_with(installation):
         def measure(at):
             with bench.using(installation):
-                turn.measure(at)
+                job.measure(at)
         return measure
     now = bench.installation._replace(runs_own_bench=False)
-    return [Job(f'{turn.name}, now', measure_with(now), turn.rounds),
-            Job(f'{turn.name}, then', measure_with(bench.against), turn.rounds)]
+    return [Job(f'{job.name}, now', measure_with(now), job.rounds),
+            Job(f'{job.name}, then', measure_with(bench.against), job.rounds)]
 
 
 def compared_figure(item):
@@ -88,8 +88,8 @@ def compared_figure(item):
 
 def compared(bench, block):
     """Returns a block of an area with the jobs and figures of both builds."""
-    jobs = [both for turn in block.jobs if not turn.is_baseline
-             for both in two_turns(bench, turn)]
+    jobs = [both for job in block.jobs if not job.is_baseline
+             for both in both_jobs(bench, job)]
 
     def figures(bench):
         made = block.figures

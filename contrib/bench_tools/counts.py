@@ -79,8 +79,8 @@ def message_job(bench, name, tls):
                 is_baseline=tls != 'mrail')
 
 
-def size_turn(bench, name, tls, size):
-    """Returns a turn as message_job() does, for messages of any size."""
+def size_job(bench, name, tls, size):
+    """Returns a job as message_job() does, for messages of any size."""
     numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
     return Job(name, lambda at: count_messages(bench, name, at, tls, size,
                                                 numbers),

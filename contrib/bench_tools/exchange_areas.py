@@ -245,7 +245,7 @@ def sweep_block(bench, sweep):
     options = (f'--sizes {sweep.sizes} --hotspot {sweep.hotspots} '
                f'{sweep.options}')
 
-    def turn(job, extra, rounds=None):
+    def make_job(job, extra, rounds=None):
         def run(at):
             found = exchange(bench, f'{extra} {options}')
             for case in sweep.looked_at:
@@ -254,8 +254,8 @@ def sweep_block(bench, sweep):
                 if job == 'mrail':
                     bench.share(f'multi{case.name}', found, **case.skew)
         return Job(job, run, rounds, job != 'mrail')
-    jobs = [turn('mrail', ''), turn('linear', ALGORITHMS['linear']),
-             turn('pairwise', ALGORITHMS['pairwise'], sweep.pairwise)]
+    jobs = [make_job('mrail', ''), make_job('linear', ALGORITHMS['linear']),
+             make_job('pairwise', ALGORITHMS['pairwise'], sweep.pairwise)]
     return Block(jobs, lambda bench: sweep_figures(bench, sweep), sweep.rounds,
                  'Multi-rail ranks')
 
@@ -291,13 +291,13 @@ def call_blocks(bench):
                       'skipped, valgrind is not installed')]
     blocks = []
     for kind, bind in (('single-rail', ['--bind-rails']), ('multi-rail', [])):
-        def turn(job, options, kind=kind):
+        def make_job(job, options, kind=kind):
             name = f'{kind}.{job}'
             return Job(name, lambda at: counts.count_calls(bench, name, at,
                                                             options),
                         is_baseline=job == 'without')
         blocks.append(Block(
-            [turn('with', bind), turn('without', [*bind, '--mca', 'coll',
+            [make_job('with', bind), make_job('without', [*bind, '--mca', 'coll',
                                                   '^mrail'])],
             counts.figures(f'instructions of a call, 1k, {kind}, UCX',
                            f'{kind}.with', f'{kind}.without',

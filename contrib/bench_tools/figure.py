@@ -121,17 +121,17 @@ def spread(own):
 
 
 def evaluate(figure, own, other, wanted, planned=()):
-    """Returns (object, complaint): the JSON object, and why it is incomplete.
+    """Returns (object, error): the JSON object, and why it is incomplete.
 
     own, other: samples; planned: fractions. wanted: required number of samples;
-    with fewer, no target is reached. The complaint is None if nothing is
+    with fewer, no target is reached. The error is None if nothing is
     missing. The object is None if there are no samples.
     """
     if not own:
         return None, f'{figure.what}: no measurement of {wanted}'
-    complaint = None
+    error = None
     if len(own) < wanted or (figure.other and len(other) < wanted):
-        complaint = (f'{figure.what}: {len(own)} and {len(other)} of {wanted} '
+        error = (f'{figure.what}: {len(own)} and {len(other)} of {wanted} '
                      'measurements')
     value = stats.median([sample.value for sample in own])
     result = {'what': figure.what, 'value': significant(value),
@@ -143,11 +143,11 @@ def evaluate(figure, own, other, wanted, planned=()):
         try:
             keys, ratio = compare(own, other)
             result.update(keys)
-        except ValueError as error:
-            complaint = f'{figure.what}: {error}'
+        except ValueError as exc:
+            error = f'{figure.what}: {exc}'
     text, reached = target_of(figure, value, ratio)
     result['target'] = text
-    result['ok'] = None if text is None else reached and complaint is None
+    result['ok'] = None if text is None else reached and error is None
     result.update(spread(own))
     if planned:
         result['planned'] = round(sum(planned) / len(planned), 3)
@@ -156,7 +156,7 @@ def evaluate(figure, own, other, wanted, planned=()):
     loads = [sample.cpu_load for sample in own]
     result['cpu_load'] = round(stats.median(loads), 2)
     result['runs'] = [significant(sample.value) for sample in own]
-    return result, complaint
+    return result, error
 
 
 def number(value, digits=None):

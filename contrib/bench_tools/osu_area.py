@@ -79,7 +79,7 @@ def sample_name(ranks, rails, test, size):
     return f'{ranks}.{rails}.{test.name}.{size}'
 
 
-def osu_turn(bench, ranks, rails, tests, sizes, job):
+def osu_job(bench, ranks, rails, tests, sizes, job):
     """Returns a job that runs several tests on mrail or on stock UCX."""
     command = ['run', '-np', str(ranks), '--soft', f'2x{rails}']
     command += ['--stock'] if job == 'stock' else []
@@ -118,8 +118,8 @@ def counted_blocks(bench, sizes):
     blocks = []
     for size in sizes:
         blocks.append(Block(
-            [counts.size_turn(bench, f'{size}.mrail', 'mrail', size),
-             counts.size_turn(bench, f'{size}.stock', 'rc_v', size)],
+            [counts.size_job(bench, f'{size}.mrail', 'mrail', size),
+             counts.size_job(bench, f'{size}.stock', 'rc_v', size)],
             counts.figures(
                 f'instructions per message of {size_name(size)}, UCX',
                 f'{size}.mrail', f'{size}.stock', 'stock UCX', 1.00, 1.00),
@@ -132,7 +132,7 @@ def osu_blocks(bench):
     blocks = []
     for ranks, tests in JOBS:
         for rails, baseline in RAILS:
-            jobs = [osu_turn(bench, ranks, rails, tests, sizes, job)
+            jobs = [osu_job(bench, ranks, rails, tests, sizes, job)
                      for job in ('mrail', 'stock')]
             blocks.append(Block(jobs, osu_figures(ranks, rails, tests, sizes,
                                                    baseline)))

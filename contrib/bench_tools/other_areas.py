@@ -47,7 +47,7 @@ class Stream:
         for path in (self.points, self.over):
             if path.exists():
                 path.unlink()
-        self.bench.calm(self.command)
+        self.bench.wait_for_memory(self.command)
         self.process = self.bench.start(self.command, err=None)
         for _ in range(100):
             if self.points.exists() or self.process.poll() is not None:

@@ -21,7 +21,7 @@ QUIET_S = 30        # between lines of progress
 # A job with stock UCX frees more than a GB. A virtual machine returns that
 # memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
 # half a second.
-CALM_S = 3
+MEMORY_WAIT_S = 3
 
 
 class Installation(NamedTuple):
@@ -296,10 +296,10 @@ class Bench:
                 item = item._replace(section=self.section)
             own, other = self.paired(item.own, item.other)
             wanted = self.rounds if item.wanted is None else item.wanted
-            result, complaint = figure.evaluate(
+            result, error = figure.evaluate(
                 item, own, other, wanted, self.shares.get(item.planned, ()))
-            if complaint is not None:
-                self.fail(complaint)
+            if error is not None:
+                self.fail(error)
             if result is not None:
                 self.figures.append(result)
                 self.say(figure.row(result))
@@ -318,11 +318,11 @@ class Bench:
         self.say(f'written: {path.relative_to(TOP)}')
         self.say()
 
-    def calm(self, command):
+    def wait_for_memory(self, command):
         """Waits until the memory of a job with stock UCX has been returned."""
         is_stock = any(str(word).startswith('--stock') for word in command)
         if self.was_stock and not is_stock:
-            time.sleep(CALM_S)
+            time.sleep(MEMORY_WAIT_S)
         self.was_stock = is_stock
 
     def start(self, command, out='out', err='err', env=None):
@@ -358,7 +358,7 @@ class Bench:
 
     def run(self, command, limit_s=120, env=None, err='err'):
         """Returns the output of a command. Raises ValueError if it failed."""
-        self.calm(command)
+        self.wait_for_memory(command)
         process = self.start(command, err=err, env=env)
         status = self.wait(process, limit_s)
         if status != 0:

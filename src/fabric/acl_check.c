@@ -120,25 +120,25 @@ static void check_names(checker_t *checker)
     const acl_reader_t *reader = &checker->reader;
     static const char prefix[] = "list:";
 
-    for (unsigned i = 0; i < reader->num_arrows; ++i) {
-        const acl_arrow_t *arrow = &reader->arrows[i];
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
         unsigned j = 0;
 
-        if (arrow->kind != ACL_LEADS ||
-            strncmp(arrow->from, prefix, strlen(prefix)) != 0) {
+        if (edge->kind != ACL_REFERENCE ||
+            strncmp(edge->from, prefix, strlen(prefix)) != 0) {
             continue;
         }
-        while (j < reader->num_arrows &&
-               (reader->arrows[j].kind != ACL_DECLARES ||
-                strcmp(reader->arrows[j].from, arrow->from) != 0)) {
+        while (j < reader->num_edges &&
+               (reader->edges[j].kind != ACL_DECLARATION ||
+                strcmp(reader->edges[j].from, edge->from) != 0)) {
             ++j;
         }
-        if (j == reader->num_arrows) {
+        if (j == reader->num_edges) {
             ++checker->report.num_conflicts;
             fprintf(checker->stream,
                     "line %u: there is no access list '%s'; a switch may "
                     "match every packet here\n",
-                    arrow->line, arrow->from + strlen(prefix));
+                    edge->line, edge->from + strlen(prefix));
         }
     }
 }
@@ -147,7 +147,7 @@ static void check_names(checker_t *checker)
 
 /* Assigns the ports of a match to it. Reports the first port that already has a
  * match. */
-static void paint(checker_t *checker, uint32_t index)
+static void assign_ports(checker_t *checker, uint32_t index)
 {
     const acl_match_t *match = &checker->reader.matches[index], *other;
     uint32_t before = NO_RULE;
@@ -371,7 +371,7 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
     check_rules(checker);
     check_names(checker);
     for (unsigned i = 0; i < reader->num_matches; ++i) {
-        paint(checker, i);
+        assign_ports(checker, i);
     }
     check_holes(checker);
     number_targets(checker);
@@ -447,6 +447,6 @@ int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
     free(checker.owner);
     free(checker.target_of);
     free(checker.reader.matches);
-    free(checker.reader.arrows);
+    free(checker.reader.edges);
     return ret;
 }

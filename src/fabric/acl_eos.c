@@ -189,7 +189,7 @@ static int begin_list(acl_reader_t *reader, const acl_line_t *line)
     if (acl_key(reader, reader->name, "list", line->words[2], NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_DECLARES, 0, reader->name, "");
+    return acl_add_edge(reader, ACL_DECLARATION, 0, reader->name, "");
 }
 
 static int read_access_group(acl_reader_t *reader, const acl_line_t *line)
@@ -203,7 +203,7 @@ static int read_access_group(acl_reader_t *reader, const acl_line_t *line)
     if (acl_key(reader, key, "list", line->words[at], NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_LEADS, 0, key, reader->name);
+    return acl_add_edge(reader, ACL_REFERENCE, 0, key, reader->name);
 }
 
 /* Reads "[SEQUENCE] class NAME" in a policy map, which starts the block with
@@ -220,7 +220,7 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
         acl_key(reader, reader->name, "action", line->words[at], NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_LEADS, 0, key, reader->name);
+    return acl_add_edge(reader, ACL_REFERENCE, 0, key, reader->name);
 }
 
 /* Reads "set nexthop [recursive] ADDRESS ..." or "set nexthop-group NAME". */
@@ -233,7 +233,7 @@ static int read_set(acl_reader_t *reader, const acl_line_t *line)
         return acl_fail(reader, "%s %s: there is no address", line->words[0],
                         line->words[1]);
     }
-    return acl_add_arrow(reader, ACL_ENDS, 0, reader->name, line->words[at]);
+    return acl_add_edge(reader, ACL_TARGET, 0, reader->name, line->words[at]);
 }
 
 static int policy_line(acl_reader_t *reader, const acl_line_t *line)

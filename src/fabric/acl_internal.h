@@ -2,7 +2,7 @@
  * Internals of the switch rules: the table of dialects, helpers for the
  * writers, and the reader that all dialects share.
  *
- * A reader turns text into matches (a rule's ports) and arrows between names. A
+ * A reader turns text into matches (a rule's ports) and edges between names. A
  * match starts at a name, such as that of an access list or a mark. Arrows lead
  * from name to name, and the last one leads to a next hop.
  */
@@ -40,7 +40,7 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 
 /* ---- Reader ---- */
 
-#define ACL_MAX_ARROWS 4096u
+#define ACL_MAX_EDGES 4096u
 #define ACL_MAX_WORDS 32 /* words in a line; further words are ignored */
 
 typedef struct acl_match {
@@ -53,18 +53,18 @@ typedef struct acl_match {
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
 } acl_match_t;
 
-typedef enum acl_arrow_kind {
-    ACL_LEADS,   /* leads to another name */
-    ACL_ENDS,    /* leads to a next hop or port */
-    ACL_DECLARES /* declares that `from` exists, without an arrow */
-} acl_arrow_kind_t;
+typedef enum acl_edge_kind {
+    ACL_REFERENCE,  /* leads to another name */
+    ACL_TARGET,     /* leads to a next hop or port */
+    ACL_DECLARATION /* declares that `from` exists, without an edge */
+} acl_edge_kind_t;
 
-typedef struct acl_arrow {
-    acl_arrow_kind_t kind;
+typedef struct acl_edge {
+    acl_edge_kind_t kind;
     unsigned line;
-    unsigned order; /* the arrow of a name with the lowest order wins */
+    unsigned order; /* the edge of a name with the lowest order wins */
     char from[ACL_KEY_MAX], to[ACL_KEY_MAX];
-} acl_arrow_t;
+} acl_edge_t;
 
 typedef struct acl_line {
     char *words[ACL_MAX_WORDS + 1]; /* ends with NULL */
@@ -73,8 +73,8 @@ typedef struct acl_line {
 
 typedef struct acl_reader {
     acl_match_t *matches;
-    acl_arrow_t *arrows;
-    unsigned num_matches, num_arrows, matches_room, arrows_room;
+    acl_edge_t *edges;
+    unsigned num_matches, num_edges, matches_room, edges_room;
     unsigned number;  /* number of the current line */
     const char *kind; /* kind of the declared names, such as "access list" */
     char why[192];
@@ -109,8 +109,8 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
 /* Adds a copy of the match. Uses the number of the current line if the match
  * has no line number. Returns 0, -ENOMEM or acl_fail(). */
 int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
-int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
-                  const char *from, const char *to);
+int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
+                 const char *from, const char *to);
 
 /* Writes "PREFIX:A" or "PREFIX:A:B" to `key`. Returns 0 or acl_fail(). */
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
@@ -128,7 +128,7 @@ unsigned acl_find_word(const acl_line_t *line, const char *word);
 
 int acl_is_ipv4(const char *text);
 
-/* Follows the arrows from each match to its target. */
+/* Follows the edges from each match to its target. */
 void acl_resolve(acl_reader_t *reader);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and

@@ -177,7 +177,7 @@ static int begin_list(acl_reader_t *reader, const acl_line_t *line)
     if (acl_key(reader, reader->name, "list", line->words[at], NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_DECLARES, 0, reader->name, "");
+    return acl_add_edge(reader, ACL_DECLARATION, 0, reader->name, "");
 }
 
 /* Reads "route-map NAME permit|deny SEQUENCE". */
@@ -207,8 +207,8 @@ static int read_match(acl_reader_t *reader, const acl_line_t *line)
     for (unsigned i = 3; i < line->num && ret == 0; ++i) {
         ret = acl_key(reader, key, "list", line->words[i], NULL);
         if (ret == 0) {
-            ret = acl_add_arrow(reader, ACL_LEADS, reader->order, key,
-                                reader->name);
+            ret = acl_add_edge(reader, ACL_REFERENCE, reader->order, key,
+                               reader->name);
         }
     }
     return ret;
@@ -223,10 +223,9 @@ static int read_set(acl_reader_t *reader, const acl_line_t *line)
     for (; at < line->num; ++at) {
         if (acl_is_ipv4(line->words[at]) ||
             strncmp(line->words[at], ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) == 0) {
-            return reader->denies
-                       ? 0
-                       : acl_add_arrow(reader, ACL_ENDS, 0, reader->name,
-                                       line->words[at]);
+            return reader->denies ? 0
+                                  : acl_add_edge(reader, ACL_TARGET, 0,
+                                                 reader->name, line->words[at]);
         }
     }
     return acl_fail(reader, "set ip next-hop: there is no IPv4 address");

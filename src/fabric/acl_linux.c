@@ -290,8 +290,8 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
     if (mark_key(reader, mark, from) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_LEADS, (unsigned)priority, from,
-                         match.key);
+    return acl_add_edge(reader, ACL_REFERENCE, (unsigned)priority, from,
+                        match.key);
 }
 
 /* Reads "ip route add|replace ... via A [dev D] table T". */
@@ -308,7 +308,7 @@ static int read_route(acl_reader_t *reader, const acl_line_t *line)
     if (acl_key(reader, from, "table", table, NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_ENDS, 0, from, via);
+    return acl_add_edge(reader, ACL_TARGET, 0, from, via);
 }
 
 /* Reads a line that `ip rule` printed: "PRIORITY: from all fwmark M lookup

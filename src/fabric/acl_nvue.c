@@ -336,13 +336,13 @@ static int read_pbr(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (ACL_HAS(line, at + 3, "match", "dscp")) {
         return mark_key(reader, line->words[at + 5], other) != 0
                    ? -EINVAL
-                   : acl_add_arrow(reader, ACL_LEADS, (unsigned)order, other,
-                                   key);
+                   : acl_add_edge(reader, ACL_REFERENCE, (unsigned)order, other,
+                                  key);
     }
     if (ACL_HAS(line, at + 3, "action", "nexthop-group")) {
         return acl_key(reader, other, "group", line->words[at + 5], NULL) != 0
                    ? -EINVAL
-                   : acl_add_arrow(reader, ACL_LEADS, 0, key, other);
+                   : acl_add_edge(reader, ACL_REFERENCE, 0, key, other);
     }
     return 0;
 }
@@ -359,7 +359,7 @@ static int read_group(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (acl_key(reader, key, "group", line->words[at], NULL) != 0) {
         return -EINVAL;
     }
-    return acl_add_arrow(reader, ACL_ENDS, 0, key, line->words[at + 2]);
+    return acl_add_edge(reader, ACL_TARGET, 0, key, line->words[at + 2]);
 }
 
 static int nvue_line(acl_reader_t *reader, acl_line_t *line)

@@ -1,4 +1,4 @@
-/* The reader for rule sets: lines, numbers, matches, and arrows between
+/* The reader for rule sets: lines, numbers, matches, and edges between
  * names. */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_NAME 63  /* bytes of a name in the text */
-#define MAX_STEPS 4u /* maximum number of arrows from a match to its target */
+#define MAX_STEPS 4u /* maximum number of edges from a match to its target */
 
 int acl_fail(acl_reader_t *reader, const char *fmt, ...)
 {
@@ -139,7 +139,7 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
     return 0;
 }
 
-/* ---- Matches and arrows ---- */
+/* ---- Matches and edges ---- */
 
 /* Makes room for one more element. Returns 0 or -ENOMEM. */
 static int make_room(void *array_p, unsigned num, unsigned *room_p, size_t size)
@@ -175,27 +175,26 @@ int acl_add_match(acl_reader_t *reader, const acl_match_t *match)
     return 0;
 }
 
-int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
-                  const char *from, const char *to)
+int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
+                 const char *from, const char *to)
 {
-    acl_arrow_t *arrow;
+    acl_edge_t *edge;
 
-    if (reader->num_arrows == ACL_MAX_ARROWS) {
+    if (reader->num_edges == ACL_MAX_EDGES) {
         return acl_fail(reader, "more than %u names and next hops",
-                        ACL_MAX_ARROWS);
+                        ACL_MAX_EDGES);
     }
-    if (kind == ACL_ENDS && strlen(to) >= ACL_TARGET_MAX) {
+    if (kind == ACL_TARGET && strlen(to) >= ACL_TARGET_MAX) {
         return acl_fail(reader, "'%.40s...' is too long for a next hop", to);
     }
-    if (make_room(&reader->arrows, reader->num_arrows, &reader->arrows_room,
-                  sizeof(*arrow)) != 0) {
+    if (make_room(&reader->edges, reader->num_edges, &reader->edges_room,
+                  sizeof(*edge)) != 0) {
         return -ENOMEM;
     }
-    arrow = &reader->arrows[reader->num_arrows++];
-    *arrow =
-        (acl_arrow_t){.kind = kind, .line = reader->number, .order = order};
-    snprintf(arrow->from, sizeof(arrow->from), "%s", from);
-    snprintf(arrow->to, sizeof(arrow->to), "%s", to);
+    edge = &reader->edges[reader->num_edges++];
+    *edge = (acl_edge_t){.kind = kind, .line = reader->number, .order = order};
+    snprintf(edge->from, sizeof(edge->from), "%s", from);
+    snprintf(edge->to, sizeof(edge->to), "%s", to);
     return 0;
 }
 
@@ -210,17 +209,17 @@ int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
     return 0;
 }
 
-/* Returns the arrow from `key` with the lowest order, or NULL. */
-static const acl_arrow_t *arrow_of(const acl_reader_t *reader, const char *key)
+/* Returns the edge from `key` with the lowest order, or NULL. */
+static const acl_edge_t *edge_of(const acl_reader_t *reader, const char *key)
 {
-    const acl_arrow_t *best = NULL;
+    const acl_edge_t *best = NULL;
 
-    for (unsigned i = 0; i < reader->num_arrows; ++i) {
-        const acl_arrow_t *arrow = &reader->arrows[i];
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
 
-        if (arrow->kind != ACL_DECLARES && strcmp(arrow->from, key) == 0 &&
-            (best == NULL || arrow->order < best->order)) {
-            best = arrow;
+        if (edge->kind != ACL_DECLARATION && strcmp(edge->from, key) == 0 &&
+            (best == NULL || edge->order < best->order)) {
+            best = edge;
         }
     }
     return best;
@@ -231,19 +230,19 @@ void acl_resolve(acl_reader_t *reader)
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         acl_match_t *match = &reader->matches[i];
         const char *key = match->key;
-        const acl_arrow_t *arrow = NULL;
+        const acl_edge_t *edge = NULL;
 
         for (unsigned step = 0; step < MAX_STEPS; ++step) {
-            arrow = arrow_of(reader, key);
-            if (arrow == NULL || arrow->kind == ACL_ENDS) {
+            edge = edge_of(reader, key);
+            if (edge == NULL || edge->kind == ACL_TARGET) {
                 break;
             }
-            key = arrow->to;
+            key = edge->to;
         }
-        if (match->target[0] == '\0' && arrow != NULL &&
-            arrow->kind == ACL_ENDS &&
-            strncmp(arrow->to, ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) != 0) {
-            mrail_copy(match->target, arrow->to, strlen(arrow->to) + 1);
+        if (match->target[0] == '\0' && edge != NULL &&
+            edge->kind == ACL_TARGET &&
+            strncmp(edge->to, ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) != 0) {
+            mrail_copy(match->target, edge->to, strlen(edge->to) + 1);
         }
     }
 }

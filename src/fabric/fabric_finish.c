@@ -157,7 +157,7 @@ static int check_addresses(fabric_builder_t *builder, uint32_t *subnets)
     return 0;
 }
 
-static int give_addresses(fabric_builder_t *builder, uint32_t *subnets)
+static int assign_addresses(fabric_builder_t *builder, uint32_t *subnets)
 {
     for (uint32_t node = 0; node < builder->num_nodes; ++node) {
         const mrail_fabric_node_t *leaf = &builder->nodes[node];
@@ -195,7 +195,7 @@ static int give_addresses(fabric_builder_t *builder, uint32_t *subnets)
 
 /* All leaves of a pod have the same spines, so the first spine represents all
  * of them. */
-static void give_indices(fabric_builder_t *builder, uint32_t *next)
+static void assign_indices(fabric_builder_t *builder, uint32_t *next)
 {
     const mrail_fabric_t *fabric = builder->fabric;
 
@@ -224,11 +224,11 @@ static int finish_addresses(fabric_builder_t *builder)
         ret = check_addresses(builder, subnets);
     }
     if (ret == 0) {
-        ret = give_addresses(builder, subnets);
+        ret = assign_addresses(builder, subnets);
     }
     if (ret == 0) {
         memset(subnets, 0, builder->num_nodes * sizeof(*subnets));
-        give_indices(builder, subnets);
+        assign_indices(builder, subnets);
     }
     free(subnets);
     return ret;

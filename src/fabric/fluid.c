@@ -11,7 +11,7 @@
 
 /* Less than this fraction of a group's bytes counts as nothing, because it is
  * due to rounding. */
-#define NOTHING 1e-9
+#define DONE_TOLERANCE 1e-9
 
 typedef struct fluid_group {
     double bytes, remaining, end_s, rate;
@@ -325,7 +325,7 @@ static void carry(mrail_fluid_t *fluid, fluid_group_t *group, double dt_s)
         }
     }
     group->remaining -= group->rate * sent_s;
-    if (group->remaining <= NOTHING * group->bytes) {
+    if (group->remaining <= DONE_TOLERANCE * group->bytes) {
         group->remaining = 0;
         group->end_s = fluid->now_s + sent_s;
         fluid->makespan_s = MRAIL_MAX(fluid->makespan_s, group->end_s);

@@ -5,15 +5,15 @@
 
 #include <math.h>
 
-#define GRAIN 64u
+#define GRANULARITY 64u
 /* Smaller lanes are not rounded, because 64 bytes would be too coarse. */
 #define MIN_LARGE 65536u
 
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
                      const double *part, uint64_t *end)
 {
-    double sum = 0, up_to = 0, least = INFINITY, per_part, grains;
-    int64_t grain, last = 0, all = (int64_t)bytes;
+    double sum = 0, up_to = 0, least = INFINITY, per_part, units;
+    int64_t unit, last = 0, all = (int64_t)bytes;
     unsigned last_lane = 0;
 
     for (unsigned lane = 0; lane < num_lanes; ++lane) {
@@ -22,13 +22,14 @@ void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
         last_lane = (part[lane] > 0) ? lane : last_lane;
     }
     per_part = (double)all / sum;
-    grain =
-        (least * per_part >= (double)MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
-    grains = per_part / (double)grain;
+    unit = (least * per_part >= (double)MRAIL_MAX(large, MIN_LARGE))
+               ? GRANULARITY
+               : 1;
+    units = per_part / (double)unit;
     for (unsigned lane = 0; lane < last_lane; ++lane) {
         up_to += part[lane];
         if (part[lane] > 0) {
-            int64_t cut = (int64_t)(up_to * grains + 0.5) * grain;
+            int64_t cut = (int64_t)(up_to * units + 0.5) * unit;
 
             last = MRAIL_MAX(last, MRAIL_MIN(cut, all));
         }

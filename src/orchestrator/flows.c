@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Range to which loads are clamped, relative to the target. */
-#define MOST_LOAD 2.0
-#define LEAST_LOAD 0.3
+#define MAX_LOAD 2.0
+#define MIN_LOAD 0.3
 /* The target is midway between the bound and the best congestion so far, but at
  * least this fraction of the gap above the bound. If the target is above the
  * minimum, loads settle below it. If it is below the minimum, prices rise in a
@@ -18,8 +18,8 @@
 #define SLACK 0.6
 /* Iterations before the first check of bound and mean. Each later check follows
  * a quarter more iterations, because the latest prices are the best. */
-#define LOOK_ITERATIONS 3
-#define LOOK_PART 4
+#define CHECK_ITERATIONS 3
+#define CHECK_PART 4
 /* The minimum congestion is usually determined by a few links that are full at
  * the same time. Links count among them if their prices rise at least this
  * fast, relative to the fastest. */
@@ -35,7 +35,7 @@
 #define MAX_RELIEVED_LOAD 1.3
 /* A division is repaired after a fit only if its excess is at most this factor.
  * It should stay close to its weights, and moving more would add relays. */
-#define NEARLY_FITS 1.01
+#define NEAR_LIMIT 1.01
 /* Dynamics of the prices. The step is the rise at twice the target. Momentum
  * adds a part of the last rise (Polyak's heavy ball). Prices have a maximum,
  * because the product of e^-price over all links of a path must remain a normal
@@ -226,7 +226,7 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    return mrail_kernels_most(flows->link_room, flows->load);
+    return mrail_kernels_max(flows->link_room, flows->load);
 }
 
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -249,8 +249,8 @@ static void flows_halve_duals(mrail_flows_t *flows)
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 {
     const mrail_kernels_step_t step = {.per_target = 1 / target,
-                                       .least = LEAST_LOAD,
-                                       .most = MOST_LOAD,
+                                       .least = MIN_LOAD,
+                                       .most = MAX_LOAD,
                                        .step = phase_params[flows->phase].step,
                                        .momentum =
                                            phase_params[flows->phase].momentum};
@@ -385,7 +385,7 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
 /* Returns the iteration of the next check. */
 unsigned mrail_flows_after(unsigned iteration)
 {
-    return iteration + MRAIL_MAX(LOOK_ITERATIONS, iteration / LOOK_PART);
+    return iteration + MRAIL_MAX(CHECK_ITERATIONS, iteration / CHECK_PART);
 }
 
 /* Keeps the iteration if it is the best one. Returns the smaller of its
@@ -440,7 +440,7 @@ static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
 unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
                              unsigned max_iterations)
 {
-    unsigned look = LOOK_ITERATIONS;
+    unsigned next_check = CHECK_ITERATIONS;
     double best = 0;
 
     mrail_flows_begin(flows, FLOWS_PHASE_BALANCE, 1);
@@ -459,11 +459,11 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
             flows_halve_duals(flows); /* allowed, because the bound needs only
                                        * the rises */
         }
-        if (iteration == look) {
+        if (iteration == next_check) {
             flows_prove_by_rises(flows);
             mrail_flows_try_mean(flows);
             best = flows_keep_less_loaded(flows, best);
-            look = mrail_flows_after(iteration);
+            next_check = mrail_flows_after(iteration);
         } else if (iteration > 1) {
             continue;
         }
@@ -481,7 +481,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
 
-    if ((congestion > limit) && (congestion <= limit * NEARLY_FITS)) {
+    if ((congestion > limit) && (congestion <= limit * NEAR_LIMIT)) {
         mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
         congestion = mrail_flows_trial_congestion(flows);
     }
@@ -517,7 +517,7 @@ int mrail_flows_repair(mrail_flows_t *flows, double limit)
 
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 {
-    unsigned look = LOOK_ITERATIONS;
+    unsigned next_check = CHECK_ITERATIONS;
 
     flows_begin_fit(flows);
     for (unsigned iteration = 1; iteration <= max_iterations; ++iteration) {
@@ -525,16 +525,16 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 
         mrail_flows_divide(flows);
         congestion = mrail_flows_trial_congestion(flows);
-        if ((congestion > limit) && (iteration == look)) {
+        if ((congestion > limit) && (iteration == next_check)) {
             mrail_flows_try_mean(flows);
             congestion = flows_relieve_near(flows, limit);
-            look = mrail_flows_after(iteration);
+            next_check = mrail_flows_after(iteration);
         }
         if (congestion <= limit) {
             mrail_flows_keep_trial(flows, congestion);
             return (int)iteration;
         }
-        if (mrail_flows_raise_duals(flows, limit * FLOWS_AIM)) {
+        if (mrail_flows_raise_duals(flows, limit * FLOWS_TARGET)) {
             break;
         }
     }

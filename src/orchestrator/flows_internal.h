@@ -115,7 +115,7 @@ void mrail_flows_load_bytes(mrail_flows_t *flows);
 
 /* Prices aim at this fraction of the allowed congestion, because iterations
  * oscillate. */
-#define FLOWS_AIM 0.999
+#define FLOWS_TARGET 0.999
 /* Margin for rounding in moves. */
 #define FLOWS_WITHIN (1 - 1e-9)
 

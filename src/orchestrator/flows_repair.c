@@ -13,8 +13,8 @@
 #include <string.h>
 
 /* Largest difference in relays between two lanes; a path has at most two. */
-#define MOST_EXTRA 2
-#define MOST_FEWER (-2)
+#define MAX_EXTRA 2
+#define MAX_SAVING (-2)
 /* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
 /* By then, the prices of full links have converged enough. */
@@ -101,7 +101,7 @@ static void repair_end(const repair_t *repair)
     }
 }
 
-static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
+static MRAIL_INLINE void repair_start_demand(repair_t *repair, uint32_t k)
 {
     mrail_flows_t *flows = repair->flows;
     size_t width = flows->kernels.width;
@@ -305,8 +305,8 @@ static uint32_t repair_relieve_first(repair_t *repair)
          k < flows->kernels.num_demands;
          k = mrail_kernels_find_over(&flows->kernels, flows->trial, is_over,
                                      k + 1)) {
-        repair_turn_to(repair, k);
-        if (repair_relieve(repair, MOST_FEWER, 0)) {
+        repair_start_demand(repair, k);
+        if (repair_relieve(repair, MAX_SAVING, 0)) {
             flows->over[count++] = k;
         }
     }
@@ -319,7 +319,7 @@ static uint32_t repair_relieve_again(repair_t *repair, uint32_t count,
     uint32_t *over = repair->flows->over, left = 0;
 
     for (uint32_t i = 0; i < count; ++i) {
-        repair_turn_to(repair, over[i]);
+        repair_start_demand(repair, over[i]);
         if (repair_relieve(repair, extra, extra)) {
             over[left++] = over[i];
         }
@@ -329,12 +329,12 @@ static uint32_t repair_relieve_again(repair_t *repair, uint32_t count,
 
 void mrail_flows_relieve(mrail_flows_t *flows, double limit)
 {
-    int most_extra = flows->has_relays ? MOST_EXTRA : 0;
+    int most_extra = flows->has_relays ? MAX_EXTRA : 0;
     repair_t repair;
     uint32_t count;
 
     repair_begin(&repair, flows, limit);
-    if (mrail_kernels_most(flows->link_room, flows->excess) > 0) {
+    if (mrail_kernels_max(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
@@ -351,7 +351,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
     repair_begin(&repair, flows, limit);
     repair_mark_all(flows);
     for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
-        repair_turn_to(&repair, k);
+        repair_start_demand(&repair, k);
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
             int most = (int)repair_relays(&repair, from);
@@ -461,7 +461,7 @@ void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
          ++iteration) {
         is_changed = 0;
         for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
-            repair_turn_to(&repair, k);
+            repair_start_demand(&repair, k);
             is_changed |= repair_value(&repair, per_relay, most);
         }
     }

@@ -28,8 +28,8 @@
 #define RELAYED_TOLERANCE 1e-4
 /* While iterations stay above the limit, the aim decreases down to this value.
  * Further down, there may be no division. */
-#define AIM_LEAST 0.992
-#define AIM_PART 0.5
+#define MIN_TARGET 0.992
+#define TARGET_STEP 0.5
 
 static double flows_exp(double x)
 {
@@ -66,7 +66,7 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 
 /* State of a search. */
 typedef struct flows_search {
-    double limit, aim;   /* congestion; target relative to it */
+    double limit, target; /* congestion; target relative to it */
     double gap, nothing; /* gap of the relayed bytes; bytes that do not count */
     double limit_gap;    /* gap of the limit above its bound, in a warm start */
     int is_warm;         /* 1: prices of an earlier problem exist */
@@ -123,12 +123,13 @@ static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
     flows->relayed = flows->trial_relayed;
 }
 
-static double flows_lower_aim(const mrail_flows_t *flows, double limit,
-                              double aim)
+static double flows_lower_target(const mrail_flows_t *flows, double limit,
+                                 double target)
 {
     double over = mrail_flows_trial_congestion(flows) / limit - 1;
 
-    return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
+    return (over > 0) ? MRAIL_MAX(target - TARGET_STEP * over, MIN_TARGET)
+                      : target;
 }
 
 static double flows_total(const mrail_flows_t *flows)
@@ -205,8 +206,8 @@ static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
 }
 
 /* Checks the last iterations. Returns 1 if the search is complete. */
-static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
-                              unsigned iteration)
+static int flows_check_relayed(mrail_flows_t *flows, flows_search_t *search,
+                               unsigned iteration)
 {
     search->has_jumped = 0;
     if ((iteration > 1) || search->is_warm) {
@@ -215,7 +216,8 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     if (iteration > 1) {
         mrail_flows_try_mean(flows);
         flows_keep_less_relayed(flows, search->limit);
-        search->aim = flows_lower_aim(flows, search->limit, search->aim);
+        search->target =
+            flows_lower_target(flows, search->limit, search->target);
     }
     if (flows_is_found(flows, search)) {
         return 1;
@@ -257,7 +259,7 @@ static void flows_remove_relays_best(mrail_flows_t *flows,
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
-    search->aim = FLOWS_AIM;
+    search->target = FLOWS_TARGET;
     flows->kernels.least_part = 0;
     mrail_flows_reset_duals(flows, flows->phase);
     mrail_flows_begin_iterations(flows);
@@ -271,12 +273,12 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     double dual_max;
 
     mrail_flows_begin(flows, FLOWS_PHASE_SHORTEN, flows_exp(RELAY_COST));
-    dual_max = mrail_kernels_most(flows->link_room, flows->dual);
+    dual_max = mrail_kernels_max(flows->link_room, flows->dual);
     search->is_warm = dual_max > 0;
     if (dual_max > mrail_flows_dual_max(flows)) {
         flows_cap_duals(flows); /* paths may now have more links */
     }
-    search->aim = FLOWS_AIM;
+    search->target = FLOWS_TARGET;
     search->nothing = RELAYED_TOLERANCE * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     search->least = mrail_flows_shortest(flows, RELAY_COST) / RELAY_COST;
@@ -290,11 +292,11 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
         if (flows_is_found(flows, search)) {
             return iteration;
         }
-        if (mrail_flows_raise_duals(flows, search->limit * search->aim)) {
+        if (mrail_flows_raise_duals(flows, search->limit * search->target)) {
             flows_cap_duals(flows);
         }
         if (iteration == look) {
-            if (flows_look_relayed(flows, search, iteration)) {
+            if (flows_check_relayed(flows, search, iteration)) {
                 return iteration;
             }
             look = search->has_jumped ? iteration + 1

@@ -36,30 +36,32 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 /* Loads of a row's slots, held in registers while consecutive demands share the
  * row. If they were in memory, each demand would wait for the previous one's
  * store. */
-typedef struct held {
+typedef struct row_regs {
     vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
     vec_t *at; /* NULL: no row yet */
-} held_t;
+} row_regs_t;
 
-static MRAIL_INLINE void hold(held_t *held, unsigned num_vecs, vec_t *load)
+static MRAIL_INLINE void load_row(row_regs_t *row_regs, unsigned num_vecs,
+                                  vec_t *load)
 {
-    if (held->at == load) {
+    if (row_regs->at == load) {
         return;
     }
     EACH_VECTOR(v, num_vecs)
     {
-        if (held->at != NULL) {
-            held->at[v] = held->load[v];
+        if (row_regs->at != NULL) {
+            row_regs->at[v] = row_regs->load[v];
         }
-        held->load[v] = load[v];
+        row_regs->load[v] = load[v];
     }
-    held->at = load;
+    row_regs->at = load;
 }
 
-static MRAIL_INLINE void let_go(const held_t *held, unsigned num_vecs)
+static MRAIL_INLINE void store_row(const row_regs_t *row_regs,
+                                   unsigned num_vecs)
 {
-    for (unsigned v = 0; (held->at != NULL) && (v < num_vecs); ++v) {
-        held->at[v] = held->load[v];
+    for (unsigned v = 0; (row_regs->at != NULL) && (v < num_vecs); ++v) {
+        row_regs->at[v] = row_regs->load[v];
     }
 }
 
@@ -70,7 +72,7 @@ static MRAIL_INLINE void divide(const mrail_kernels_t *kernels,
 {
     const unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
     const uint32_t *row = kernels->row, num_demands = kernels->num_demands;
-    held_t held = {.at = NULL};
+    row_regs_t row_regs = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2) {
         size_t out = (size_t)row[0] * width, in = (size_t)row[1] * width;
@@ -100,7 +102,7 @@ static MRAIL_INLINE void divide(const mrail_kernels_t *kernels,
             kept = kept + part[v];
         }
         per_weight = kernels->demand[k] / SUM_OF(kept);
-        hold(&held, num_vecs, (vec_t *)&load[out]);
+        load_row(&row_regs, num_vecs, (vec_t *)&load[out]);
         EACH_VECTOR(v, num_vecs)
         {
             part[v] *= per_weight;
@@ -110,11 +112,11 @@ static MRAIL_INLINE void divide(const mrail_kernels_t *kernels,
             } else if (what == MRAIL_KERNELS_ADD_SUM) {
                 sum_of[v] += part[v];
             }
-            held.load[v] += part[v];
+            row_regs.load[v] += part[v];
             load_in[v] += part[v];
         }
     }
-    let_go(&held, num_vecs);
+    store_row(&row_regs, num_vecs);
 }
 
 static MRAIL_INLINE void load_rows(const mrail_kernels_t *kernels,
@@ -123,19 +125,19 @@ static MRAIL_INLINE void load_rows(const mrail_kernels_t *kernels,
 {
     const unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
     const uint32_t *row = kernels->row, num_demands = kernels->num_demands;
-    held_t held = {.at = NULL};
+    row_regs_t row_regs = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2, bytes += width) {
         vec_t *in = (vec_t *)&load[(size_t)row[1] * width];
 
-        hold(&held, num_vecs, (vec_t *)&load[(size_t)row[0] * width]);
+        load_row(&row_regs, num_vecs, (vec_t *)&load[(size_t)row[0] * width]);
         EACH_VECTOR(v, num_vecs)
         {
-            held.load[v] += ((const vec_t *)bytes)[v];
+            row_regs.load[v] += ((const vec_t *)bytes)[v];
             in[v] += ((const vec_t *)bytes)[v];
         }
     }
-    let_go(&held, num_vecs);
+    store_row(&row_regs, num_vecs);
 }
 
 static MRAIL_INLINE uint32_t find_small(const mrail_kernels_t *kernels,
@@ -239,7 +241,7 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     {                                                                          \
         (value), (value), (value), (value)                                     \
     }
-#define MOST_OF(v)                                                             \
+#define MAX_OF(v)                                                              \
     MRAIL_MAX(MRAIL_MAX((v)[0], (v)[2]), MRAIL_MAX((v)[1], (v)[3]))
 
 static MRAIL_INLINE double raise_all(uint32_t count,
@@ -264,7 +266,7 @@ static MRAIL_INLINE double raise_all(uint32_t count,
         *(vec_t *)&dual[i] = next;
         most = GREATER(next, most);
     }
-    return MOST_OF(most);
+    return MAX_OF(most);
 }
 
 static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
@@ -274,7 +276,7 @@ static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
     for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         most = GREATER(*(const vec_t *)&value[i], most);
     }
-    return MOST_OF(most);
+    return MAX_OF(most);
 }
 
 static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
@@ -397,7 +399,7 @@ TWIN(double, raise_twin,
       double *dual, double *rise),
      { return raise_all(count, step, load, dual, rise); })
 
-TWIN(double, most_twin, (uint32_t count, const double *value),
+TWIN(double, max_twin, (uint32_t count, const double *value),
      { return most_of_all(count, value); })
 
 TWIN(double, dot_twin, (uint32_t count, const double *a, const double *b),
@@ -462,10 +464,10 @@ double mrail_kernels_raise(uint32_t count, const mrail_kernels_step_t *step,
     return CALL(raise_twin, count, step, load, dual, rise);
 }
 
-double mrail_kernels_most(uint32_t count, const double *value)
+double mrail_kernels_max(uint32_t count, const double *value)
 {
     assert(count % MRAIL_KERNELS_VECTOR == 0);
-    return CALL(most_twin, count, value);
+    return CALL(max_twin, count, value);
 }
 
 double mrail_kernels_dot(uint32_t count, const double *a, const double *b)

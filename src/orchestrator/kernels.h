@@ -85,7 +85,7 @@ double mrail_kernels_raise(uint32_t count, const mrail_kernels_step_t *step,
 
 /* Return the largest value (0 if all are negative), and the dot product of two
  * arrays. */
-double mrail_kernels_most(uint32_t count, const double *value);
+double mrail_kernels_max(uint32_t count, const double *value);
 double mrail_kernels_dot(uint32_t count, const double *a, const double *b);
 
 #endif

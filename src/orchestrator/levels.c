@@ -17,7 +17,7 @@
 #define PART_BALANCE 0.6
 #define PART_LIMIT 0.95
 /* Minimum weight of a rail for a demand, even if neither end owns the rail. */
-#define LEAST_WEIGHT 0.002
+#define MIN_WEIGHT 0.002
 
 /* ---- First level ---- */
 
@@ -77,7 +77,7 @@ static void levels_weigh(mrail_levels_t *levels)
         const uint64_t *wanted =
             &levels->wanted[2 * (size_t)g * levels->stride];
         double *weight = &levels->weight[(size_t)g * levels->stride];
-        double least = LEAST_WEIGHT * (double)group->large + 1;
+        double least = MIN_WEIGHT * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
             int is_up = (group->lanes >> rail) & 1;

@@ -91,9 +91,9 @@ typedef struct levels_sums {
  * charges small demands to the rails that need the fewest relays, whereas
  * normally half of each is charged to the receiver's rail. */
 static __attribute__((noinline)) void
-levels_add_lame(mrail_levels_t *levels, uint32_t g,
-                const mrail_plan_demand_t *demand,
-                const mrail_plan_demand_t *end)
+levels_add_degraded(mrail_levels_t *levels, uint32_t g,
+                    const mrail_plan_demand_t *demand,
+                    const mrail_plan_demand_t *end)
 {
     uint64_t *small = &levels->wanted[(2 * (size_t)g + 1) * levels->stride];
 
@@ -137,7 +137,7 @@ static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
     uint64_t *wanted = &levels->wanted[2 * (size_t)g * stride];
     uint64_t *down_bytes = levels->down_bytes, *sent = NULL, *received = NULL;
     uint64_t key = ((uint64_t)from << 32) + first;
-    uint64_t total = 0, small = 0, lame = 0, digest = 0, large;
+    uint64_t total = 0, small = 0, degraded = 0, digest = 0, large;
 
     if (in_pairs) {
         sent = &levels->pairs->sent[(size_t)from * stride];
@@ -163,14 +163,14 @@ static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
         }
         wanted[(small_mask & stride) + rail] += bytes;
         digest += mrail_digest(key + to, bytes);
-        lame += bytes & small_mask & (((uint64_t)lanes >> rail & 1) - 1);
+        degraded += bytes & small_mask & (((uint64_t)lanes >> rail & 1) - 1);
     }
     large = total - small;
     if (is_up) {
-        levels->small[(size_t)g * stride + own] += (double)(int64_t)lame;
-        small -= lame;
+        levels->small[(size_t)g * stride + own] += (double)(int64_t)degraded;
+        small -= degraded;
     } else if (small > 0) {
-        levels_add_lame(levels, g, begin, demand);
+        levels_add_degraded(levels, g, begin, demand);
         small = 0;
     }
     wanted[own] += large;

@@ -114,7 +114,7 @@ static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
     return plan_make_group(plan, demand, shared, group_p);
 }
 
-static int plan_say(int ret, const char *sentence, char *why, size_t why_size)
+static int plan_error(int ret, const char *sentence, char *why, size_t why_size)
 {
     if (why_size > 0) {
         snprintf(why, why_size, "%s", sentence);
@@ -157,8 +157,8 @@ typedef struct plan_sums {
     uint64_t group_bytes; /* bytes on the group's line so far */
 } plan_sums_t;
 
-static MRAIL_INLINE void plan_turn_to(plan_division_t *next, plan_sums_t *sums,
-                                      uint32_t group)
+static MRAIL_INLINE void plan_start_group(plan_division_t *next,
+                                          plan_sums_t *sums, uint32_t group)
 {
     if (sums->group != group) {
         if (sums->group != MRAIL_PLAN_NONE) {
@@ -194,7 +194,7 @@ static MRAIL_INLINE int plan_add_demand(mrail_plan_t *plan,
     }
     next->group_of[i] = group;
     if (group != MRAIL_PLAN_NONE) {
-        plan_turn_to(next, sums, group);
+        plan_start_group(next, sums, group);
         next->start[i] = sums->group_bytes;
         sums->group_bytes += demand->bytes;
     }
@@ -214,7 +214,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
             return plan_refuse(ret, &next->demands[i], i, why, why_size);
         }
     }
-    plan_turn_to(next, &sums, MRAIL_PLAN_NONE);
+    plan_start_group(next, &sums, MRAIL_PLAN_NONE);
     next->digest = sums.digest;
     for (uint32_t g = 0; g < next->num_groups; ++g) {
         next->bytes[g] = (double)(int64_t)next->totals[g];
@@ -468,7 +468,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
-        return plan_say(-ENOSPC, "more than 2^32 - 1 demands", why, why_size);
+        return plan_error(-ENOSPC, "more than 2^32 - 1 demands", why, why_size);
     }
     next->demands = demands;
     next->num_demands = num_demands;
@@ -484,7 +484,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         ret = plan_divide_groups(plan, why, why_size);
     }
     if (ret == -ENOMEM) {
-        return plan_say(ret, "out of memory", why, why_size);
+        return plan_error(ret, "out of memory", why, why_size);
     }
     if (ret == 0) {
         plan_accept(plan, generation);

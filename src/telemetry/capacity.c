@@ -31,7 +31,7 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
     }
     if ((capacity->low_sure >= MRAIL_TELE_LOW_WINDOWS) ||
         ((capacity->low >= MRAIL_TELE_LOW_WINDOWS) &&
-         (now_ns >= capacity->low_ns + MRAIL_TELE_DOUBT_NS))) {
+         (now_ns >= capacity->low_ns + MRAIL_TELE_CONFIRM_NS))) {
         mrail_tele_capacity_set(capacity, capacity->low_best,
                                 capacity->low_peer);
     }
@@ -126,11 +126,11 @@ static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
         from_ns = run->from_ns;
         bytes += run->bytes;
     }
-    return (double)flow->inflight * (double)(flow->round_ns - from_ns) >=
+    return (double)flow->inflight * (double)(flow->poll_ns - from_ns) >=
            (double)bytes * MRAIL_TELE_QUEUE_NS;
 }
 
-/* Returns 1 if the rail was the bottleneck from `before` to `round`. */
+/* Returns 1 if the rail was the bottleneck between the last two polls. */
 static int mrail_tele_flow_is_proven(const mrail_tele_flow_t *flow)
 {
     return (flow->early_before > flow->done) && !flow->is_full &&
@@ -147,9 +147,9 @@ static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
         run->peers = flow->least_peers;
         run->peer = flow->peer;
     }
-    run->to_ns = flow->round_ns;
+    run->to_ns = flow->poll_ns;
     run->bytes += flow->bytes;
-    run->chunks += (unsigned)(flow->done - flow->round_done);
+    run->chunks += (unsigned)(flow->done - flow->poll_done);
     run->lanes = MRAIL_MAX(run->lanes, flow->lanes);
     run->peers = MRAIL_MIN(run->peers, flow->least_peers);
     run->peer = (run->peer == flow->peer) ? run->peer : 0;
@@ -159,8 +159,8 @@ static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
     }
 }
 
-void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
-                           int is_full)
+void mrail_tele_flow_poll(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
+                          int is_full)
 {
     if (mrail_tele_flow_is_proven(flow)) {
         mrail_tele_flow_extend(flow);
@@ -170,9 +170,9 @@ void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
         }
         flow->run.from_ns = 0;
     }
-    flow->before_ns = flow->round_ns;
-    flow->round_ns = now_ns;
-    flow->round_done = flow->done;
+    flow->before_ns = flow->poll_ns;
+    flow->poll_ns = now_ns;
+    flow->poll_done = flow->done;
     flow->early_before = flow->early;
     flow->early = flow->posted;
     flow->is_full = is_full;

@@ -7,22 +7,22 @@
  * Each large chunk is reported when it is posted and when its completion is
  * seen. Only intervals in which the rail was the bottleneck are measured:
  *
- *   round      completions that one poll returned
- *   interval   from one round to the next. It is saturated if a chunk in flight
+ *   poll       a poll of the CQ that returned completions
+ *   interval   from one poll to the next. It is saturated if a chunk in flight
  *              at its start is still in flight at its end, and if more is in
  *              flight than latency explains. (A late poll that finds all chunks
  *              complete cannot tell when the rail became idle.)
  *   run        consecutive saturated intervals
  *   window     runs of 10 ms in total, over which a rate is computed
  *
- *        post post   round     round           round     (late)        round
+ *        post post   poll      poll            poll      (late)        poll
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
  * A low rate may be due to the far end. MRAIL_TELE_LOW_WINDOWS low windows
  * lower the estimate at once if in each of them several peers had work in
  * flight throughout, or its peer holds the highest sample. Other low windows
- * lower it only if no better sample arrives for MRAIL_TELE_DOUBT_NS. Source:
+ * lower it only if no better sample arrives for MRAIL_TELE_CONFIRM_NS. Source:
  * [NIMBLE] IV-A and V-E (live capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
@@ -48,14 +48,14 @@
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
 /* With less work in flight than this, latency is the limit, not the rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
-/* A chunk posted this soon after a round counts as in flight when the round
+/* A chunk posted this soon after a poll counts as in flight when the poll
  * starts. */
 #define MRAIL_TELE_EARLY_NS (200 * MRAIL_NS_PER_US)
 /* This many consecutive windows lower the estimate if each is lower by more
  * than 1/8. */
 #define MRAIL_TELE_LOW_WINDOWS 3
 /* If a peer may be the cause of low windows, they must last this long. */
-#define MRAIL_TELE_DOUBT_NS (250 * MRAIL_NS_PER_MS)
+#define MRAIL_TELE_CONFIRM_NS (250 * MRAIL_NS_PER_MS)
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
 /* The estimate. All zero: unknown. */
@@ -97,19 +97,19 @@ typedef struct mrail_tele_flow {
     uint64_t done;
     uint64_t inflight; /* bytes */
     uint64_t moved;    /* total bytes */
-    uint64_t bytes;    /* bytes in this round */
+    uint64_t bytes;    /* bytes that this poll returned */
     uint64_t peer;     /* the only peer; 0: several */
     unsigned lanes;    /* number of lanes with work in flight now */
     unsigned peers;
-    unsigned least_peers; /* minimum of `peers` since the start of this round */
+    unsigned least_peers; /* minimum of `peers` since the start of this poll */
     /* the poll was full, so more completions may be waiting */
     int is_full;
-    mrail_ns_t round_ns;  /* time of this round */
-    mrail_ns_t before_ns; /* time of the previous round */
-    uint64_t round_done;  /* `done` at the start of the round */
-    /* `posted` at the end of the round, or slightly later */
+    mrail_ns_t poll_ns;   /* time of this poll */
+    mrail_ns_t before_ns; /* time of the previous poll */
+    uint64_t poll_done;   /* `done` at the start of the poll */
+    /* `posted` at the end of the poll, or slightly later */
     uint64_t early;
-    uint64_t early_before; /* `early` of the previous round */
+    uint64_t early_before; /* `early` of the previous poll */
     mrail_tele_run_t run;
     mrail_tele_run_t sum; /* earlier runs of the window; times are durations */
     mrail_ns_t sum_ns;    /* time of the last addition */
@@ -118,10 +118,10 @@ typedef struct mrail_tele_flow {
     mrail_ns_t shown_ns; /* atomic: time of the last update of `shown` */
 } mrail_tele_flow_t;
 
-/* Starts a round, and classifies the interval that ended with the previous
- * round. */
-void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
-                           int is_full);
+/* Starts a poll, and classifies the interval that ended with the previous
+ * poll. */
+void mrail_tele_flow_poll(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
+                          int is_full);
 
 /* Reports a posted chunk. lane_count is the number of chunks in flight on its
  * lane in this direction. peer_count is the number of its peer's lanes with
@@ -133,7 +133,7 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
 {
     ++flow->posted;
     flow->inflight += bytes;
-    if (now_ns <= flow->round_ns + MRAIL_TELE_EARLY_NS) {
+    if (now_ns <= flow->poll_ns + MRAIL_TELE_EARLY_NS) {
         flow->early = flow->posted;
     }
     if ((*lane_count)++ == 0) {
@@ -150,8 +150,8 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint64_t moved, uint64_t peer,
                                         mrail_ns_t now_ns, int is_full)
 {
-    if (now_ns > flow->round_ns) {
-        mrail_tele_flow_round(flow, now_ns, is_full);
+    if (now_ns > flow->poll_ns) {
+        mrail_tele_flow_poll(flow, now_ns, is_full);
     }
     if (peer != flow->peer) {
         flow->peer = (flow->bytes == 0) ? peer : 0;

@@ -170,14 +170,14 @@ static void page_in_child(void)
     pthread_mutex_unlock(&open_lock);
 }
 
-static void page_watch_forks(void)
+static void page_register_atfork(void)
 {
     (void)pthread_atfork(page_before_fork, page_in_parent, page_in_child);
 }
 
 static void page_list(mrail_page_file_t *file)
 {
-    pthread_once(&open_once, page_watch_forks);
+    pthread_once(&open_once, page_register_atfork);
     pthread_mutex_lock(&open_lock);
     mrail_list_add_tail(&open_files, &file->list);
     pthread_mutex_unlock(&open_lock);

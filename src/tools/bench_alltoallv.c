@@ -81,15 +81,16 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int from = 0; from < ex->ranks; ++from) {
         size_t length = (size_t)ex->recv_counts[from];
-        size_t bad = mrail_bench_check(
+        size_t mismatch = mrail_bench_check(
             ex->recv + ex->recv_offsets[from], length,
             mrail_bench_seed((unsigned)from, (unsigned)ex->rank, iteration));
 
-        if (bad != length) {
+        if (mismatch != length) {
             fprintf(stderr,
                     "mrail bench: rank %d, iteration %llu: wrong data from "
                     "rank %d at byte %zu of %zu\n",
-                    ex->rank, (unsigned long long)iteration, from, bad, length);
+                    ex->rank, (unsigned long long)iteration, from, mismatch,
+                    length);
             return 0;
         }
     }
@@ -124,17 +125,17 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
 
 /* Work of coll/mrail in the timed iterations over all ranks, as fractions from
  * 0 to 1. Negative values mean that the component is not loaded. */
-typedef struct shares {
+typedef struct coll_fractions {
     double planned, relayed; /* fractions of the bytes sent */
     /* fraction of the time spent on agreement, including planning */
     double overhead;
-} shares_t;
+} coll_fractions_t;
 
 /* Collective. The result is valid on rank 0 only. */
-static shares_t shares_of(const exchange_t *ex,
-                          const mrail_bench_result_t *result,
-                          const mrail_bench_coll_t *coll,
-                          const uint64_t before[MRAIL_BENCH_COLL_NUM])
+static coll_fractions_t
+fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
+             const mrail_bench_coll_t *coll,
+             const uint64_t before[MRAIL_BENCH_COLL_NUM])
 {
     double bytes = (double)ex->send_bytes * result->num_times;
     uint64_t now[MRAIL_BENCH_COLL_NUM];
@@ -150,13 +151,13 @@ static shares_t shares_of(const exchange_t *ex,
     own[3] = (double)now[MRAIL_BENCH_COLL_AGREE_NS] * 1e-9;
     MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (!coll->present) {
-        return (shares_t){-1, -1, -1};
+        return (coll_fractions_t){-1, -1, -1};
     }
-    return (shares_t){.planned = (all[0] > 0) ? all[1] / all[0] : 0,
-                      .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
-                      .overhead = (result->wall_s > 0)
-                                      ? all[3] / (result->wall_s * ex->ranks)
-                                      : 0};
+    return (coll_fractions_t){
+        .planned = (all[0] > 0) ? all[1] / all[0] : 0,
+        .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
+        .overhead =
+            (result->wall_s > 0) ? all[3] / (result->wall_s * ex->ranks) : 0};
 }
 
 /* Formats a fraction for a table column, or "-" if it is unknown. */
@@ -214,7 +215,8 @@ static figures_t figures_of(mrail_bench_result_t *result, int ranks,
 
 static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
                        const mrail_bench_result_t *result,
-                       const figures_t *figures, const shares_t *shares)
+                       const figures_t *figures,
+                       const coll_fractions_t *coll_fractions)
 {
     mrail_json_t json = mrail_json_to(stdout);
     char transport[256];
@@ -239,9 +241,9 @@ static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
     mrail_json_real(&json, "worst_s", figures->worst_s, 9);
     mrail_json_real(&json, "bytes_per_s", figures->bytes_per_s, 6);
     mrail_json_real(&json, "bus_bytes_per_s", figures->bus_bytes_per_s, 6);
-    json_share(&json, "planned", shares->planned);
-    json_share(&json, "relayed", shares->relayed);
-    json_share(&json, "planning_overhead", shares->overhead);
+    json_share(&json, "planned", coll_fractions->planned);
+    json_share(&json, "relayed", coll_fractions->relayed);
+    json_share(&json, "planning_overhead", coll_fractions->overhead);
     mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
     mrail_json_bool(&json, "data_ok", result->data_ok);
     mrail_json_object_end(&json);
@@ -249,30 +251,32 @@ static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
 }
 
 static void print_row(uint64_t size, const mrail_bench_result_t *result,
-                      const figures_t *figures, const shares_t *shares)
+                      const figures_t *figures,
+                      const coll_fractions_t *coll_fractions)
 {
     char planned[16], relayed[16], overhead[16];
 
     printf("%12llu %11.1f %10.1f %10.1f %9.1f %8s %8s %8s %5.0f %%  %s\n",
            (unsigned long long)size, figures->median_s * 1e6,
            figures->p99_s * 1e6, figures->bytes_per_s / 1e6,
-           figures->bus_bytes_per_s / 1e6, share_text(shares->planned, planned),
-           share_text(shares->relayed, relayed),
-           share_text(shares->overhead, overhead),
+           figures->bus_bytes_per_s / 1e6,
+           share_text(coll_fractions->planned, planned),
+           share_text(coll_fractions->relayed, relayed),
+           share_text(coll_fractions->overhead, overhead),
            mrail_bench_load(result) * 100, result->data_ok ? "ok" : "WRONG");
 }
 
 static void print_result(const mrail_bench_options_t *options,
                          const mrail_bench_skew_t *skew, int ranks,
                          uint64_t size, mrail_bench_result_t *result,
-                         const shares_t *shares)
+                         const coll_fractions_t *coll_fractions)
 {
     figures_t figures = figures_of(result, ranks, size);
 
     if (options->json) {
-        print_json(skew, ranks, size, result, &figures, shares);
+        print_json(skew, ranks, size, result, &figures, coll_fractions);
     } else {
-        print_row(size, result, &figures, shares);
+        print_row(size, result, &figures, coll_fractions);
     }
     fflush(stdout);
 }
@@ -305,7 +309,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
 {
     mrail_bench_result_t result = {.data_ok = 1};
     uint64_t before[MRAIL_BENCH_COLL_NUM];
-    shares_t shares;
+    coll_fractions_t coll_fractions;
     unsigned timed = mrail_bench_iterations(options, size);
     unsigned total = options->warmup + timed;
     double cpu_s;
@@ -325,14 +329,14 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
         }
         one_iteration(ex, options, i, &result);
     }
-    shares = shares_of(ex, &result, coll, before);
+    coll_fractions = fractions_of(ex, &result, coll, before);
     MPI_Reduce(&result.cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM, 0,
                MPI_COMM_WORLD);
     MPI_Allreduce(&result.data_ok, &ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     result.data_ok = ok;
     if (ex->rank == 0) {
         result.cpu_s = cpu_s;
-        print_result(options, skew, ex->ranks, size, &result, &shares);
+        print_result(options, skew, ex->ranks, size, &result, &coll_fractions);
     }
     free(result.times_s);
     free(ex->send);

@@ -51,16 +51,16 @@ static void fill_window(const pair_t *pair, unsigned iteration)
 static int check_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
-        size_t bad = mrail_bench_check(
+        size_t mismatch = mrail_bench_check(
             pair->recv + i * pair->size, pair->size,
             message_seed(pair, pair->peer, pair->rank, iteration, i));
 
-        if (bad != pair->size) {
+        if (mismatch != pair->size) {
             fprintf(
                 stderr,
                 "mrail bench: rank %d, iteration %u: wrong data from rank %d "
                 "at byte %zu of message %u of %zu bytes\n",
-                pair->rank, iteration, pair->peer, bad, i, pair->size);
+                pair->rank, iteration, pair->peer, mismatch, i, pair->size);
             return 0;
         }
     }

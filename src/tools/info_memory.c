@@ -19,19 +19,20 @@
 #define MIB (1024.0 * 1024.0)
 #define MAX_FILE ((size_t)64 << 20)
 
-typedef struct share {
+typedef struct mem_usage {
     double pools, queues, tables, qps; /* qps: number of QPs; others: bytes */
-} share_t;
+} mem_usage_t;
 
-typedef struct shares {
-    share_t least, most; /* the ranks with the smallest and the largest total */
-    share_t sum;
+typedef struct mem_usages {
+    /* The ranks with the smallest and the largest total. */
+    mem_usage_t least, most;
+    mem_usage_t sum;
     unsigned ranks;
-} shares_t;
+} mem_usages_t;
 
-static double total_of(const share_t *share)
+static double total_of(const mem_usage_t *usage)
 {
-    return share->pools + share->queues + share->tables;
+    return usage->pools + usage->queues + usage->tables;
 }
 
 static double number_in(const cJSON *object, const char *name)
@@ -70,12 +71,12 @@ static char *read_text(const char *path, size_t *length_p)
 }
 
 /* Returns 0, or -EINVAL if the file is not a statistics file. */
-static int read_share(const char *path, share_t *share_p)
+static int read_usage(const char *path, mem_usage_t *usage_p)
 {
     size_t length = 0;
     char *text = read_text(path, &length);
     const cJSON *memory;
-    share_t share;
+    mem_usage_t usage;
     cJSON *json;
 
     if (text == NULL) {
@@ -84,49 +85,49 @@ static int read_share(const char *path, share_t *share_p)
     json = cJSON_ParseWithLength(text, length);
     free(text);
     memory = cJSON_GetObjectItemCaseSensitive(json, "memory");
-    share.pools = number_in(memory, "pools");
-    share.queues = number_in(memory, "queues");
-    share.tables = number_in(memory, "tables");
-    share.qps = number_in(json, "qps");
+    usage.pools = number_in(memory, "pools");
+    usage.queues = number_in(memory, "queues");
+    usage.tables = number_in(memory, "tables");
+    usage.qps = number_in(json, "qps");
     cJSON_Delete(json);
-    if (share.pools < 0 || share.queues < 0 || share.tables < 0) {
+    if (usage.pools < 0 || usage.queues < 0 || usage.tables < 0) {
         return -EINVAL;
     }
-    *share_p = share;
+    *usage_p = usage;
     return 0;
 }
 
-static void add_share(shares_t *shares, const share_t *share)
+static void add_usage(mem_usages_t *usages, const mem_usage_t *usage)
 {
-    if (shares->ranks == 0 || total_of(share) < total_of(&shares->least)) {
-        shares->least = *share;
+    if (usages->ranks == 0 || total_of(usage) < total_of(&usages->least)) {
+        usages->least = *usage;
     }
-    if (shares->ranks == 0 || total_of(share) > total_of(&shares->most)) {
-        shares->most = *share;
+    if (usages->ranks == 0 || total_of(usage) > total_of(&usages->most)) {
+        usages->most = *usage;
     }
-    shares->sum.pools += share->pools;
-    shares->sum.queues += share->queues;
-    shares->sum.tables += share->tables;
-    shares->sum.qps += share->qps;
-    ++shares->ranks;
+    usages->sum.pools += usage->pools;
+    usages->sum.queues += usage->queues;
+    usages->sum.tables += usage->tables;
+    usages->sum.qps += usage->qps;
+    ++usages->ranks;
 }
 
 /* Reads and removes the files and their directory. */
-static void collect(const char *dir, shares_t *shares)
+static void collect(const char *dir, mem_usages_t *usages)
 {
     DIR *stream = opendir(dir);
     const struct dirent *entry;
 
     while (stream != NULL && (entry = readdir(stream)) != NULL) {
         char path[MRAIL_TOOL_PATH_MAX];
-        share_t share;
+        mem_usage_t usage;
 
         if (entry->d_name[0] == '.') {
             continue;
         }
         snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        if (read_share(path, &share) == 0) {
-            add_share(shares, &share);
+        if (read_usage(path, &usage) == 0) {
+            add_usage(usages, &usage);
         } else {
             fprintf(stderr, "mrail info: %s is not a statistics file\n", path);
         }
@@ -187,25 +188,26 @@ static int run_job(const mrail_tool_args_t *args)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static void print_share(const char *name, const share_t *share, double ranks)
+static void print_usage(const char *name, const mem_usage_t *usage,
+                        double ranks)
 {
     printf("%-12s %9.2f %9.2f %9.2f %9.2f %6.0f\n", name,
-           share->pools / ranks / MIB, share->queues / ranks / MIB,
-           share->tables / ranks / MIB, total_of(share) / ranks / MIB,
-           share->qps / ranks);
+           usage->pools / ranks / MIB, usage->queues / ranks / MIB,
+           usage->tables / ranks / MIB, total_of(usage) / ranks / MIB,
+           usage->qps / ranks);
 }
 
-static void print_json_share(mrail_json_t *json, const char *name,
-                             const share_t *share, double ranks)
+static void print_json_usage(mrail_json_t *json, const char *name,
+                             const mem_usage_t *usage, double ranks)
 {
     const struct {
         const char *key;
         double value;
-    } members[] = {{"pools", share->pools},
-                   {"queues", share->queues},
-                   {"tables", share->tables},
-                   {"total", total_of(share)},
-                   {"qps", share->qps}};
+    } members[] = {{"pools", usage->pools},
+                   {"queues", usage->queues},
+                   {"tables", usage->tables},
+                   {"total", total_of(usage)},
+                   {"qps", usage->qps}};
 
     mrail_json_object(json, name);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(members); ++i) {
@@ -214,31 +216,31 @@ static void print_json_share(mrail_json_t *json, const char *name,
     mrail_json_object_end(json);
 }
 
-static void print_json(const shares_t *shares)
+static void print_json(const mem_usages_t *usages)
 {
     mrail_json_t json = mrail_json_to(stdout);
 
     mrail_json_object(&json, NULL);
-    mrail_json_uint(&json, "ranks", shares->ranks);
-    print_json_share(&json, "least", &shares->least, 1);
-    print_json_share(&json, "mean", &shares->sum, shares->ranks);
-    print_json_share(&json, "most", &shares->most, 1);
+    mrail_json_uint(&json, "ranks", usages->ranks);
+    print_json_usage(&json, "least", &usages->least, 1);
+    print_json_usage(&json, "mean", &usages->sum, usages->ranks);
+    print_json_usage(&json, "most", &usages->most, 1);
     mrail_json_object_end(&json);
     mrail_json_end(&json);
 }
 
-static void print_shares(const shares_t *shares, int json)
+static void print_usages(const mem_usages_t *usages, int json)
 {
     if (json) {
-        print_json(shares);
+        print_json(usages);
         return;
     }
-    printf("memory of the transport in each of %u ranks, MiB\n", shares->ranks);
+    printf("memory of the transport in each of %u ranks, MiB\n", usages->ranks);
     printf("%-12s %9s %9s %9s %9s %6s\n", "", "buffers", "queues", "tables",
            "total", "QPs");
-    print_share("least", &shares->least, 1);
-    print_share("mean", &shares->sum, shares->ranks);
-    print_share("most", &shares->most, 1);
+    print_usage("least", &usages->least, 1);
+    print_usage("mean", &usages->sum, usages->ranks);
+    print_usage("most", &usages->most, 1);
 }
 
 int mrail_info_memory(const mrail_tool_args_t *run, int json)
@@ -246,7 +248,7 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json)
     const char *tmp = getenv("TMPDIR");
     char dir[MRAIL_TOOL_PATH_MAX / 2];
     mrail_tool_args_t args = {0};
-    shares_t shares = {0};
+    mem_usages_t usages = {0};
     int status;
 
     snprintf(dir, sizeof(dir), "%s/mrail-info-XXXXXX",
@@ -256,16 +258,16 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json)
     }
     plan_job(run, dir, &args);
     status = run_job(&args);
-    collect(dir, &shares);
+    collect(dir, &usages);
     mrail_tool_args_cleanup(&args);
     if (status != 0) {
         mrail_tool_fail(MRAIL_INFO_VERB, "the job failed: exit status %d",
                         status);
     }
-    if (shares.ranks == 0) {
+    if (usages.ranks == 0) {
         mrail_tool_fail(MRAIL_INFO_VERB, "no rank wrote statistics: was the "
                                          "job carried by mrail?");
     }
-    print_shares(&shares, json);
+    print_usages(&usages, json);
     return 0;
 }

@@ -19,7 +19,7 @@ typedef struct found {
     unsigned count;
 } discovery_t;
 
-static void remember(void *arg, const mrail_rail_attr_t *attr)
+static void add_rail(void *arg, const mrail_rail_attr_t *attr)
 {
     discovery_t *found = arg;
 
@@ -204,7 +204,7 @@ int mrail_info_rails(int json)
         return MRAIL_TOOL_FAILED; /* the parser has printed the message */
     }
     mrail_info_unknown_variables();
-    rails = mrail_rail_discover(&config, remember, found);
+    rails = mrail_rail_discover(&config, add_rail, found);
     if (rails >= 0) {
         config.lanes_per_rail = mrail_config_lanes(&config, (unsigned)rails);
         if (json) {

@@ -171,17 +171,17 @@ static void host_routes(const lab_t *lab, uint32_t link, FILE *stream)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];
     uint32_t r = l->lower_port;
-    char addr[16], gate[16], net[16];
+    char addr[16], gateway[16], net[16];
 
     lab_addr(l->addr, addr);
-    lab_addr((l->addr & ~0xffu) | 1, gate);
+    lab_addr((l->addr & ~0xffu) | 1, gateway);
     lab_addr(l->addr & ~0xffu, net);
     fprintf(stream,
             "route replace %s/24 dev rail%u src %s table %u\n"
             "route replace default via %s dev rail%u src %s table %u\n",
-            net, r, addr, HOST_TABLE + r, gate, r, addr, HOST_TABLE + r);
+            net, r, addr, HOST_TABLE + r, gateway, r, addr, HOST_TABLE + r);
     if (r == 0) {
-        fprintf(stream, "route replace default via %s dev rail0\n", gate);
+        fprintf(stream, "route replace default via %s dev rail0\n", gateway);
     }
 }
 

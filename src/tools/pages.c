@@ -12,7 +12,7 @@ typedef struct pages_reading {
     pages_t *pages;
     const char *verb;
     const char *job;
-    int complain;
+    int warn;
 } pages_reading_t;
 
 static void *pages_grow(const char *verb, void *items, size_t size)
@@ -36,7 +36,7 @@ static void pages_visit(const char *path, void *arg)
         /* GONE: the process ended normally after the directory was read. */
         if (status != MRAIL_PAGE_GONE) {
             ++pages->refused;
-            if (reading->complain) {
+            if (reading->warn) {
                 fprintf(stderr, "mrail %s: %s: %s\n", reading->verb, path,
                         mrail_page_status_text(status));
             }
@@ -78,10 +78,10 @@ const char *pages_dir(const char *option)
 }
 
 void pages_read(pages_t *pages, const char *verb, const char *dir,
-                const char *job, int complain)
+                const char *job, int warn)
 {
     pages_reading_t reading = {
-        .pages = pages, .verb = verb, .job = job, .complain = complain};
+        .pages = pages, .verb = verb, .job = job, .warn = warn};
     int ret;
 
     memset(pages, 0, sizeof(*pages));

@@ -21,10 +21,10 @@ typedef struct pages {
 const char *pages_dir(const char *option);
 
 /* Reads all pages in `dir`, or only those of `job` if it is not NULL. If
- * `complain` is set, prints to stderr which files cannot be read, and why.
+ * `warn` is set, prints to stderr which files cannot be read, and why.
  * Exits with a message if `dir` cannot be read or memory runs out. */
 void pages_read(pages_t *pages, const char *verb, const char *dir,
-                const char *job, int complain);
+                const char *job, int warn);
 void pages_cleanup(pages_t *pages);
 
 /* Returns the page of the same process in `pages`, or NULL. */

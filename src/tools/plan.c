@@ -30,7 +30,7 @@ typedef struct options {
 
 /* ---- Options ---- */
 
-static void say_line(void *arg, const char *line)
+static void print_line(void *arg, const char *line)
 {
     fprintf(arg, "%s\n", line);
 }
@@ -38,7 +38,7 @@ static void say_line(void *arg, const char *line)
 static void help_on_patterns(FILE *stream)
 {
     fputs("\nPatterns, with their defaults:\n", stream);
-    plan_demand_help(say_line, stream);
+    plan_demand_help(print_line, stream);
 }
 
 #define FIELD(_name) offsetof(options_t, _name)

@@ -12,7 +12,7 @@
 typedef unsigned __int128 wide_t;
 
 /* State of one call of plan_demand_make(). */
-typedef struct maker {
+typedef struct generator {
     const plan_demand_pattern_t *pattern;
     unsigned num_ranks;
     unsigned experts;
@@ -26,15 +26,15 @@ typedef struct maker {
     size_t num, room;
     char *why;
     size_t why_size;
-} maker_t;
+} generator_t;
 
 typedef struct kind_ops {
     /* Called before the first row. Returns 0, or -errno with a message in
      * maker->why. May be NULL. */
-    int (*prepare)(maker_t *maker);
+    int (*prepare)(generator_t *generator);
     /* Fills maker->row, which is initially zero. The entry of the sender itself
      * is ignored. */
-    void (*fill)(maker_t *maker, unsigned from);
+    void (*fill)(generator_t *generator, unsigned from);
 } kind_ops_t;
 
 /* Fills `order` with 0 to num - 1 in an order drawn from the seed. */
@@ -53,35 +53,36 @@ static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
 
 /* ---- uniform, hotspot ---- */
 
-static void fill_uniform(maker_t *maker, unsigned from)
+static void fill_uniform(generator_t *generator, unsigned from)
 {
-    mrail_demand_row(maker->num_ranks, from, maker->pattern->size,
-                     MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT, maker->row);
+    mrail_demand_row(generator->num_ranks, from, generator->pattern->size,
+                     MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT, generator->row);
 }
 
-static void fill_hotspot(maker_t *maker, unsigned from)
+static void fill_hotspot(generator_t *generator, unsigned from)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
+    const plan_demand_pattern_t *pattern = generator->pattern;
 
-    mrail_demand_row(
-        maker->num_ranks, from, pattern->size, (uint32_t)pattern->fraction_ppm,
-        pattern->one ? MRAIL_DEMAND_SINGLE : MRAIL_DEMAND_SHIFT, maker->row);
+    mrail_demand_row(generator->num_ranks, from, pattern->size,
+                     (uint32_t)pattern->fraction_ppm,
+                     pattern->one ? MRAIL_DEMAND_SINGLE : MRAIL_DEMAND_SHIFT,
+                     generator->row);
 }
 
 /* ---- zipf ---- */
 
 /* The i-th rank in the order gets the i-th weight. */
-static int prepare_zipf(maker_t *maker)
+static int prepare_zipf(generator_t *generator)
 {
-    uint64_t *sorted = malloc(maker->num_ranks * sizeof(*sorted));
+    uint64_t *sorted = malloc(generator->num_ranks * sizeof(*sorted));
 
     if (sorted == NULL) {
         return -ENOMEM;
     }
-    plan_zipf(maker->num_ranks, maker->pattern->exponent_ppm, sorted);
-    shuffle(maker->order, maker->num_ranks, maker->seed);
-    for (unsigned i = 0; i < maker->num_ranks; ++i) {
-        maker->weights[maker->order[i]] = sorted[i];
+    plan_zipf(generator->num_ranks, generator->pattern->exponent_ppm, sorted);
+    shuffle(generator->order, generator->num_ranks, generator->seed);
+    for (unsigned i = 0; i < generator->num_ranks; ++i) {
+        generator->weights[generator->order[i]] = sorted[i];
     }
     free(sorted);
     return 0;
@@ -89,69 +90,69 @@ static int prepare_zipf(maker_t *maker)
 
 /* Divides the bytes by weight, rounded down. The bytes that remain are fewer
  * than the ranks, so each rank after the sender gets one until none is left. */
-static void fill_zipf(maker_t *maker, unsigned from)
+static void fill_zipf(generator_t *generator, unsigned from)
 {
-    uint64_t size = maker->pattern->size, left = size, sum = 0;
+    uint64_t size = generator->pattern->size, left = size, sum = 0;
 
-    if (maker->num_ranks == 1) {
+    if (generator->num_ranks == 1) {
         return;
     }
-    for (unsigned to = 0; to < maker->num_ranks; ++to) {
-        sum += (to != from) ? maker->weights[to] : 0;
+    for (unsigned to = 0; to < generator->num_ranks; ++to) {
+        sum += (to != from) ? generator->weights[to] : 0;
     }
-    for (unsigned to = 0; to < maker->num_ranks; ++to) {
+    for (unsigned to = 0; to < generator->num_ranks; ++to) {
         if (to != from) {
-            maker->row[to] =
-                (uint64_t)((wide_t)size * maker->weights[to] / sum);
-            left -= maker->row[to];
+            generator->row[to] =
+                (uint64_t)((wide_t)size * generator->weights[to] / sum);
+            left -= generator->row[to];
         }
     }
     for (unsigned i = 1; left > 0; ++i, --left) {
-        ++maker->row[(from + i) % maker->num_ranks];
+        ++generator->row[(from + i) % generator->num_ranks];
     }
 }
 
 /* ---- moe ---- */
 
-static int prepare_moe(maker_t *maker)
+static int prepare_moe(generator_t *generator)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
+    const plan_demand_pattern_t *pattern = generator->pattern;
     uint64_t sum = 0, *sorted;
 
-    if (pattern->k > maker->experts) {
-        snprintf(maker->why, maker->why_size,
+    if (pattern->k > generator->experts) {
+        snprintf(generator->why, generator->why_size,
                  "k=%llu: a token goes to k different experts, but there are "
                  "only %u",
-                 (unsigned long long)pattern->k, maker->experts);
+                 (unsigned long long)pattern->k, generator->experts);
         return -EINVAL;
     }
-    sorted = malloc(maker->experts * sizeof(*sorted));
+    sorted = malloc(generator->experts * sizeof(*sorted));
     if (sorted == NULL) {
         return -ENOMEM;
     }
-    plan_zipf(maker->experts, pattern->exponent_ppm, sorted);
-    shuffle(maker->order, maker->experts, maker->seed);
-    for (unsigned i = 0; i < maker->experts; ++i) {
-        maker->weights[maker->order[i]] = sorted[i];
+    plan_zipf(generator->experts, pattern->exponent_ppm, sorted);
+    shuffle(generator->order, generator->experts, generator->seed);
+    for (unsigned i = 0; i < generator->experts; ++i) {
+        generator->weights[generator->order[i]] = sorted[i];
     }
-    for (unsigned i = 0; i < maker->experts; ++i) {
-        maker->weights[i] += sum;
-        sum = maker->weights[i];
+    for (unsigned i = 0; i < generator->experts; ++i) {
+        generator->weights[i] += sum;
+        sum = generator->weights[i];
     }
     free(sorted);
     return 0;
 }
 
-static unsigned draw_expert(const maker_t *maker, mrail_rng_t *rng)
+static unsigned draw_expert(const generator_t *generator, mrail_rng_t *rng)
 {
-    uint64_t sum = maker->weights[maker->experts - 1];
+    uint64_t sum = generator->weights[generator->experts - 1];
     uint64_t at = (uint64_t)(((wide_t)mrail_rng_next(rng) * sum) >> 64);
-    unsigned low = 0, high = maker->experts - 1;
+    unsigned low = 0, high = generator->experts - 1;
 
     while (low < high) {
         unsigned middle = (low + high) / 2;
 
-        if (maker->weights[middle] > at) {
+        if (generator->weights[middle] > at) {
             high = middle;
         } else {
             low = middle + 1;
@@ -172,46 +173,46 @@ static int has_expert(const unsigned *chosen, unsigned num, unsigned expert)
 
 /* Draws an expert that was not yet chosen for the token. After many
  * unsuccessful draws, returns the most popular expert that is left. */
-static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
+static unsigned choose_expert(const generator_t *generator, mrail_rng_t *rng,
                               const unsigned *chosen, unsigned num)
 {
     unsigned i = 0;
 
     for (unsigned tries = 0; tries < 64; ++tries) {
-        unsigned expert = draw_expert(maker, rng);
+        unsigned expert = draw_expert(generator, rng);
 
         if (!has_expert(chosen, num, expert)) {
             return expert;
         }
     }
-    while (has_expert(chosen, num, maker->order[i])) {
+    while (has_expert(chosen, num, generator->order[i])) {
         ++i;
     }
-    return maker->order[i];
+    return generator->order[i];
 }
 
 #define MAX_K 64u
 
 /* Blocks of consecutive experts are placed on each rank. A token is sent to a
  * rank only once, even if several of its experts are there. */
-static void fill_moe(maker_t *maker, unsigned from)
+static void fill_moe(generator_t *generator, unsigned from)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
+    const plan_demand_pattern_t *pattern = generator->pattern;
     mrail_rng_t rng;
 
-    mrail_rng_init(&rng, mrail_mix64(maker->seed + from + 1));
+    mrail_rng_init(&rng, mrail_mix64(generator->seed + from + 1));
     for (uint64_t token = 0; token < pattern->tokens; ++token) {
         unsigned chosen[MAX_K], ranks[MAX_K], num_ranks = 0;
 
         for (unsigned i = 0; i < pattern->k; ++i) {
             unsigned rank;
 
-            chosen[i] = choose_expert(maker, &rng, chosen, i);
-            rank = (unsigned)((uint64_t)chosen[i] * maker->num_ranks /
-                              maker->experts);
+            chosen[i] = choose_expert(generator, &rng, chosen, i);
+            rank = (unsigned)((uint64_t)chosen[i] * generator->num_ranks /
+                              generator->experts);
             if (!has_expert(ranks, num_ranks, rank)) {
                 ranks[num_ranks++] = rank;
-                maker->row[rank] += pattern->hidden;
+                generator->row[rank] += pattern->hidden;
             }
         }
     }
@@ -222,17 +223,17 @@ static void fill_moe(maker_t *maker, unsigned from)
 /* Returns the length of a row: the smallest divisor not below the square root.
  * For example, 12 ranks form 3 rows of 4. In one dimension there is only one
  * row. */
-static unsigned row_length(const maker_t *maker)
+static unsigned row_length(const generator_t *generator)
 {
     unsigned rows = 1;
 
-    if (maker->pattern->dims == 1) {
-        return maker->num_ranks;
+    if (generator->pattern->dims == 1) {
+        return generator->num_ranks;
     }
-    for (unsigned i = 2; i * i <= maker->num_ranks; ++i) {
-        rows = (maker->num_ranks % i == 0) ? i : rows;
+    for (unsigned i = 2; i * i <= generator->num_ranks; ++i) {
+        rows = (generator->num_ranks % i == 0) ? i : rows;
     }
-    return maker->num_ranks / rows;
+    return generator->num_ranks / rows;
 }
 
 /* Returns 1 for the two ends in one dimension, and for the frame of the grid in
@@ -245,10 +246,11 @@ static int at_boundary(unsigned rank, unsigned length, unsigned rows)
 }
 
 /* Each rank sends to its neighbours. The grid does not wrap around. */
-static void fill_stencil(maker_t *maker, unsigned from)
+static void fill_stencil(generator_t *generator, unsigned from)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
-    unsigned length = row_length(maker), rows = maker->num_ranks / length;
+    const plan_demand_pattern_t *pattern = generator->pattern;
+    unsigned length = row_length(generator),
+             rows = generator->num_ranks / length;
     unsigned x = from % length, y = from / length;
     unsigned next[4], num = 0;
 
@@ -265,7 +267,7 @@ static void fill_stencil(maker_t *maker, unsigned from)
         next[num++] = from + length;
     }
     for (unsigned i = 0; i < num; ++i) {
-        maker->row[next[i]] =
+        generator->row[next[i]] =
             pattern->size * ((at_boundary(from, length, rows) ||
                               at_boundary(next[i], length, rows))
                                  ? pattern->boundary
@@ -276,31 +278,31 @@ static void fill_stencil(maker_t *maker, unsigned from)
 /* ---- incast ---- */
 
 /* The first ranks in the order receive, and the next ones send. */
-static int prepare_incast(maker_t *maker)
+static int prepare_incast(generator_t *generator)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
+    const plan_demand_pattern_t *pattern = generator->pattern;
 
-    if (pattern->receivers + pattern->senders > maker->num_ranks ||
-        pattern->receivers == maker->num_ranks) {
-        snprintf(maker->why, maker->why_size,
+    if (pattern->receivers + pattern->senders > generator->num_ranks ||
+        pattern->receivers == generator->num_ranks) {
+        snprintf(generator->why, generator->why_size,
                  "%llu receivers and %llu senders: there are %u ranks, and "
                  "none can be both",
                  (unsigned long long)pattern->receivers,
                  (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
-                 maker->num_ranks);
+                 generator->num_ranks);
         return -EINVAL;
     }
-    shuffle(maker->order, maker->num_ranks, maker->seed);
-    for (unsigned i = 0; i < maker->num_ranks; ++i) {
-        maker->weights[maker->order[i]] = i; /* position in the order */
+    shuffle(generator->order, generator->num_ranks, generator->seed);
+    for (unsigned i = 0; i < generator->num_ranks; ++i) {
+        generator->weights[generator->order[i]] = i; /* position in the order */
     }
     return 0;
 }
 
-static void fill_incast(maker_t *maker, unsigned from)
+static void fill_incast(generator_t *generator, unsigned from)
 {
-    const plan_demand_pattern_t *pattern = maker->pattern;
-    uint64_t place = maker->weights[from];
+    const plan_demand_pattern_t *pattern = generator->pattern;
+    uint64_t place = generator->weights[from];
     uint64_t odd = pattern->size % pattern->receivers;
 
     if (place < pattern->receivers ||
@@ -313,7 +315,7 @@ static void fill_incast(maker_t *maker, unsigned from)
     for (unsigned i = 0; i < pattern->receivers; ++i) {
         unsigned at = (unsigned)((place + i) % pattern->receivers);
 
-        maker->row[maker->order[at]] =
+        generator->row[generator->order[at]] =
             pattern->size / pattern->receivers + ((i < odd) ? 1 : 0);
     }
 }
@@ -330,53 +332,54 @@ static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
 /* ---- All rows ---- */
 
 /* Appends the row to the demands and clears it. */
-static int take_row(maker_t *maker, unsigned from)
+static int take_row(generator_t *generator, unsigned from)
 {
-    if (maker->room - maker->num < maker->num_ranks) {
-        size_t room = 2 * maker->room + maker->num_ranks;
+    if (generator->room - generator->num < generator->num_ranks) {
+        size_t room = 2 * generator->room + generator->num_ranks;
         mrail_plan_demand_t *demands =
-            realloc(maker->demands, room * sizeof(*demands));
+            realloc(generator->demands, room * sizeof(*demands));
 
         if (demands == NULL) {
             return -ENOMEM;
         }
-        maker->demands = demands;
-        maker->room = room;
+        generator->demands = demands;
+        generator->room = room;
     }
-    maker->row[from] = 0;
-    for (unsigned to = 0; to < maker->num_ranks; ++to) {
-        if (maker->row[to] > 0) {
-            maker->demands[maker->num++] =
-                (mrail_plan_demand_t){from, to, maker->row[to]};
-            maker->row[to] = 0;
+    generator->row[from] = 0;
+    for (unsigned to = 0; to < generator->num_ranks; ++to) {
+        if (generator->row[to] > 0) {
+            generator->demands[generator->num++] =
+                (mrail_plan_demand_t){from, to, generator->row[to]};
+            generator->row[to] = 0;
         }
     }
-    if (maker->num > PLAN_DEMAND_MAX) {
-        snprintf(maker->why, maker->why_size, "more than %zu pairs of ranks",
-                 PLAN_DEMAND_MAX);
+    if (generator->num > PLAN_DEMAND_MAX) {
+        snprintf(generator->why, generator->why_size,
+                 "more than %zu pairs of ranks", PLAN_DEMAND_MAX);
         return -ENOSPC;
     }
     return 0;
 }
 
-static int make(maker_t *maker)
+static int make(generator_t *generator)
 {
-    const kind_ops_t *ops = &kinds[maker->pattern->kind];
-    unsigned num = MRAIL_MAX(maker->num_ranks, maker->experts);
+    const kind_ops_t *ops = &kinds[generator->pattern->kind];
+    unsigned num = MRAIL_MAX(generator->num_ranks, generator->experts);
     int ret = 0;
 
-    maker->row = calloc(maker->num_ranks, sizeof(*maker->row));
-    maker->weights = calloc(num, sizeof(*maker->weights));
-    maker->order = calloc(num, sizeof(*maker->order));
-    if (maker->row == NULL || maker->weights == NULL || maker->order == NULL) {
+    generator->row = calloc(generator->num_ranks, sizeof(*generator->row));
+    generator->weights = calloc(num, sizeof(*generator->weights));
+    generator->order = calloc(num, sizeof(*generator->order));
+    if (generator->row == NULL || generator->weights == NULL ||
+        generator->order == NULL) {
         return -ENOMEM;
     }
     if (ops->prepare != NULL) {
-        ret = ops->prepare(maker);
+        ret = ops->prepare(generator);
     }
-    for (unsigned from = 0; from < maker->num_ranks && ret == 0; ++from) {
-        ops->fill(maker, from);
-        ret = take_row(maker, from);
+    for (unsigned from = 0; from < generator->num_ranks && ret == 0; ++from) {
+        ops->fill(generator, from);
+        ret = take_row(generator, from);
     }
     return ret;
 }
@@ -385,31 +388,31 @@ int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,
                      size_t *num_p, char *why, size_t size)
 {
-    maker_t maker = {.pattern = pattern,
-                     .num_ranks = num_ranks,
-                     .seed = seed,
-                     .why = why,
-                     .why_size = size};
+    generator_t generator = {.pattern = pattern,
+                             .num_ranks = num_ranks,
+                             .seed = seed,
+                             .why = why,
+                             .why_size = size};
     int ret;
 
     if (pattern->kind == PLAN_DEMAND_MOE) {
-        maker.experts =
+        generator.experts =
             (unsigned)((pattern->experts != 0) ? pattern->experts
                                                : 4 * (uint64_t)num_ranks);
     }
-    ret = make(&maker);
+    ret = make(&generator);
     if (ret == -ENOMEM) {
         snprintf(why, size, "out of memory for the demands of %u ranks",
                  num_ranks);
     }
     if (ret == 0) {
-        *demands_p = maker.demands;
-        *num_p = maker.num;
-        maker.demands = NULL;
+        *demands_p = generator.demands;
+        *num_p = generator.num;
+        generator.demands = NULL;
     }
-    free(maker.demands);
-    free(maker.row);
-    free(maker.weights);
-    free(maker.order);
+    free(generator.demands);
+    free(generator.row);
+    free(generator.weights);
+    free(generator.order);
     return ret;
 }

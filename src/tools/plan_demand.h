@@ -56,7 +56,7 @@ int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
 
 /* Prints one line per pattern, with its settings and their defaults, for the
  * help text. */
-void plan_demand_help(void (*say)(void *arg, const char *line), void *arg);
+void plan_demand_help(void (*print)(void *arg, const char *line), void *arg);
 
 /* Computes the demands among num_ranks > 0 ranks, sorted by sender and
  * receiver. Demands of 0 bytes and demands of a rank to itself are omitted.

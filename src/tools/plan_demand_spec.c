@@ -260,7 +260,7 @@ static int default_text(const setting_t *setting, char *text, size_t size)
     }
 }
 
-void plan_demand_help(void (*say)(void *arg, const char *line), void *arg)
+void plan_demand_help(void (*print)(void *arg, const char *line), void *arg)
 {
     for (unsigned i = 0; i < PLAN_DEMAND_NUM_KINDS; ++i) {
         char line[256];
@@ -272,8 +272,8 @@ void plan_demand_help(void (*say)(void *arg, const char *line), void *arg)
             used += (size_t)default_text(&kinds[i].settings[s], line + used,
                                          sizeof(line) - used);
         }
-        say(arg, line);
+        print(arg, line);
         snprintf(line, sizeof(line), "        %s", kinds[i].what);
-        say(arg, line);
+        print(arg, line);
     }
 }

@@ -11,7 +11,7 @@
 
 #define SOFT_CONNECT_TRIES 300 /* every 10 ms */
 
-void soft_complain(const char *fmt, ...)
+void soft_error(const char *fmt, ...)
 {
     va_list ap;
 
@@ -61,26 +61,26 @@ int soft_open(const char *name, sroce_session_t **session_p)
     case 0:
         break;
     case -ENOENT:
-        soft_complain("there is no session '%s'; 'mrail soft --session %s -- "
-                      "CMD' makes one",
-                      name, name);
+        soft_error("there is no session '%s'; 'mrail soft --session %s -- "
+                   "CMD' makes one",
+                   name, name);
         break;
     case -ESTALE:
-        soft_complain("session '%s' was made by another version of mrail; end "
-                      "its jobs or choose another --session",
-                      name);
+        soft_error("session '%s' was made by another version of mrail; end "
+                   "its jobs or choose another --session",
+                   name);
         break;
     case -EACCES:
-        soft_complain("session '%s' is not a file of this user with mode 0600",
-                      name);
+        soft_error("session '%s' is not a file of this user with mode 0600",
+                   name);
         break;
     case -EINVAL:
-        soft_complain("the state of session '%s' is damaged; end its jobs and "
-                      "remove /dev/shm/mrail-soft.*.%s",
-                      name, name);
+        soft_error("the state of session '%s' is damaged; end its jobs and "
+                   "remove /dev/shm/mrail-soft.*.%s",
+                   name, name);
         break;
     default:
-        soft_complain("session '%s': %s", name, strerror(-ret));
+        soft_error("session '%s': %s", name, strerror(-ret));
         break;
     }
     return ret;

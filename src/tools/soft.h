@@ -17,7 +17,7 @@
 #define SOFT_DEFAULT_SESSION "default"
 
 /* Prints a line to stderr, prefixed with "mrail soft: ". */
-void soft_complain(const char *fmt, ...) MRAIL_PRINTF(1, 2);
+void soft_error(const char *fmt, ...) MRAIL_PRINTF(1, 2);
 
 /* Exits with a usage error of the verb if the session name is invalid. */
 void soft_take_session(const char *verb, const char *name);

@@ -36,7 +36,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     int ret;
 
     if (strlen(action) >= sizeof(text)) {
-        soft_complain("'%.40s...' is too long for an action", action);
+        soft_error("'%.40s...' is too long for an action", action);
         return -EINVAL;
     }
     strcpy(text, action);
@@ -49,14 +49,14 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     ret = sroce_fault_action_read(words, MRAIL_MAX(num, 1u), &fault, why,
                                   sizeof(why));
     if (ret != 0) {
-        soft_complain("%s%s", why,
-                      (ret == -ENOENT) ? "; also egress, ingress, loss" : "");
+        soft_error("%s%s", why,
+                   (ret == -ENOENT) ? "; also egress, ingress, loss" : "");
         return ret;
     }
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {
-        soft_complain("'corrupt' requires a session with --icrc on: without "
-                      "checksums damage would reach memory");
+        soft_error("'corrupt' requires a session with --icrc on: without "
+                   "checksums damage would reach memory");
         return -EINVAL;
     }
     sroce_rail_fault_do(dev, &fault);
@@ -91,9 +91,9 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
     if (ctl_settings[index].number != 0) {
         if (mrail_number_uint(value, 0, ctl_settings[index].max, &number) !=
             0) {
-            soft_complain("%s '%s' is not a number from 0 to %lu",
-                          ctl_settings[index].name, value,
-                          ctl_settings[index].max);
+            soft_error("%s '%s' is not a number from 0 to %lu",
+                       ctl_settings[index].name, value,
+                       ctl_settings[index].max);
             return -EINVAL;
         }
         *(_Atomic uint32_t *)(void *)(base + ctl_settings[index].number) =
@@ -101,7 +101,7 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
         return 0;
     }
     if (mrail_rate_parse(value, &rate, why, sizeof(why)) != 0) {
-        soft_complain("%s", why);
+        soft_error("%s", why);
         return -EINVAL;
     }
     for (unsigned i = 0; (i < 2) && (ctl_settings[index].rates[i] != 0); ++i) {
@@ -170,7 +170,7 @@ static void soft_ctl_notify(const char *name)
     int conn = soft_connect(name, SROCE_DAEMON_HOLD);
 
     if ((conn < 0) || (sroce_daemon_send(conn, &msg, -1) != 0)) {
-        soft_complain(
+        soft_error(
             "warning: the session daemon of session '%s' is gone; jobs see "
             "the change when they next look",
             name);
@@ -212,7 +212,7 @@ static int soft_ctl_script(sroce_session_t *session,
     if (soft_script_fit(script, session) != 0) {
         return SOFT_EXIT_USAGE;
     }
-    return soft_script_play(session, script);
+    return soft_script_execute(session, script);
 }
 
 #define FIELD(_name) offsetof(soft_ctl_t, _name)
@@ -276,9 +276,8 @@ static int soft_ctl_actions(sroce_session_t *session, const soft_ctl_t *ctl)
 
     if (((ctl->node != ALL) && (ctl->node >= session->num_nodes)) ||
         ((ctl->rail != ALL) && (ctl->rail >= session->num_rails))) {
-        soft_complain("session '%s' has nodes 0 to %u and rails 0 to %u",
-                      ctl->name, session->num_nodes - 1,
-                      session->num_rails - 1);
+        soft_error("session '%s' has nodes 0 to %u and rails 0 to %u",
+                   ctl->name, session->num_nodes - 1, session->num_rails - 1);
         return SOFT_EXIT_USAGE;
     }
     ret = soft_ctl_all(session, ctl, ctl->actions.items);

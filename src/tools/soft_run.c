@@ -280,8 +280,8 @@ static int soft_run_create(soft_run_t *run)
         sroce_session_hold_close(&hold);
         if (ret != 0) {
             sroce_session_unlink(name);
-            soft_complain("the session daemon of session '%s' did not start",
-                          name);
+            soft_error("the session daemon of session '%s' did not start",
+                       name);
         }
         return ret;
     }
@@ -289,16 +289,16 @@ static int soft_run_create(soft_run_t *run)
         return 0; /* another process created it first */
     }
     if (ret == -EADDRNOTAVAIL) {
-        soft_complain("this machine does not have all addresses that %u "
-                      "nodes x %u rails need; see --base",
-                      run->params.num_nodes, run->params.num_rails);
+        soft_error("this machine does not have all addresses that %u "
+                   "nodes x %u rails need; see --base",
+                   run->params.num_nodes, run->params.num_rails);
     } else if (ret == -EADDRINUSE) {
-        soft_complain(
+        soft_error(
             "UDP port 4791 or 4792 of the addresses is in use by another "
             "program or session; see --base");
     } else {
-        soft_complain("cannot make session '%s' in /dev/shm: %s", name,
-                      strerror(-ret));
+        soft_error("cannot make session '%s' in /dev/shm: %s", name,
+                   strerror(-ret));
     }
     return ret;
 }
@@ -329,8 +329,8 @@ static int soft_run_join(soft_run_t *run)
             return -1;
         }
     }
-    soft_complain("session '%s' exists but its session daemon does not answer",
-                  name);
+    soft_error("session '%s' exists but its session daemon does not answer",
+               name);
     return -1;
 }
 
@@ -402,7 +402,7 @@ static int soft_run_enter(soft_run_t *run, int *conn_p,
     const struct timespec pause = {.tv_nsec = SOFT_END_MS * 1000 * 1000};
     char why[SOFT_WHY_MAX];
 
-    for (unsigned looks = 1;; ++looks) {
+    for (unsigned tries = 1;; ++tries) {
         *conn_p = soft_run_join(run);
         if ((*conn_p < 0) || (soft_open(run->params.name, session_p) != 0)) {
             return -ENOENT;
@@ -410,8 +410,8 @@ static int soft_run_enter(soft_run_t *run, int *conn_p,
         if (soft_run_check(run, *session_p, why, sizeof(why)) == 0) {
             return 0;
         }
-        if (looks == 2) {
-            soft_complain("%s", why);
+        if (tries == 2) {
+            soft_error("%s", why);
             return -EINVAL;
         }
         sroce_session_close(*session_p);
@@ -429,9 +429,9 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
         int node = soft_addrs_own_node(&run->addrs);
 
         if (node < 0) {
-            soft_complain("no node of %s has its first address in this network "
-                          "namespace",
-                          run->list);
+            soft_error("no node of %s has its first address in this network "
+                       "namespace",
+                       run->list);
             return -EINVAL;
         }
         run->node = (unsigned)node;
@@ -443,8 +443,8 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
         }
     }
     if (run->node >= session->num_nodes) {
-        soft_complain("node %u: session '%s' has nodes 0 to %u", run->node,
-                      session->name, session->num_nodes - 1);
+        soft_error("node %u: session '%s' has nodes 0 to %u", run->node,
+                   session->name, session->num_nodes - 1);
         return -EINVAL;
     }
     return 0;
@@ -496,9 +496,8 @@ static int soft_run_environment(const soft_run_t *run)
     char *preload;
 
     if (soft_run_library(library, sizeof(library)) != 0) {
-        soft_complain(SOFT_LIBRARY
-                      " is not at %s: is the installation complete?",
-                      library);
+        soft_error(SOFT_LIBRARY " is not at %s: is the installation complete?",
+                   library);
         return -ENOENT;
     }
     if (asprintf(&preload, "%s%s%s", library, before ? ":" : "",
@@ -550,6 +549,6 @@ int soft_main_run(char **argv)
     fcntl(conn, F_SETFD, 0);
     execvp(argv[first], argv + first);
     ret = errno;
-    soft_complain("cannot run '%s': %s", argv[first], strerror(ret));
+    soft_error("cannot run '%s': %s", argv[first], strerror(ret));
     return (ret == ENOENT) ? 127 : 126;
 }

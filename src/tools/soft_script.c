@@ -59,7 +59,7 @@ int soft_script_read(const char *path, sroce_fault_script_t **script_p)
     int ret = soft_file_read(path, script_p, why, sizeof(why));
 
     if (ret != 0) {
-        soft_complain("%s", why);
+        soft_error("%s", why);
     }
     return ret;
 }
@@ -73,7 +73,7 @@ int soft_script_fit(const sroce_fault_script_t *script,
                             sizeof(why));
 
     if (ret != 0) {
-        soft_complain("%s", why);
+        soft_error("%s", why);
     }
     return ret;
 }
@@ -99,7 +99,7 @@ static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 static void script_note(void *arg, mrail_ns_t at_ns,
                         const sroce_fault_step_t *step, unsigned dev,
-                        sroce_fault_note_t note)
+                        sroce_fault_event_t note)
 {
     script_run_t *run = arg;
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
@@ -111,7 +111,7 @@ static void script_note(void *arg, mrail_ns_t at_ns,
     }
     fprintf(run->out, "%12.3f ms  %s:%u: %s%s%s\n", (double)now_ns / 1e6,
             run->script->name, step->line,
-            (note == SROCE_FAULT_NOTE_END) ? "over: " : "", step->text, where);
+            (note == SROCE_FAULT_EVENT_END) ? "over: " : "", step->text, where);
     fflush(run->out);
 }
 
@@ -126,9 +126,8 @@ static int script_claim(sroce_session_t *session)
     while (!atomic_compare_exchange_strong(&session->script_pid, &other,
                                            (int32_t)getpid())) {
         if ((kill(other, 0) == 0) || (errno != ESRCH)) {
-            soft_complain(
-                "session '%s' is already playing a script: process %d",
-                session->name, (int)other);
+            soft_error("session '%s' is already running a script: process %d",
+                       session->name, (int)other);
             return -EBUSY;
         }
     }
@@ -171,8 +170,7 @@ static int script_start(script_run_t *run)
 
     run->conn = soft_connect(session->name, SROCE_DAEMON_WATCH);
     if (run->conn < 0) {
-        soft_complain("the session daemon of session '%s' is gone",
-                      session->name);
+        soft_error("the session daemon of session '%s' is gone", session->name);
         return -ENOENT;
     }
     if (script_claim(session) != 0) {
@@ -182,7 +180,7 @@ static int script_start(script_run_t *run)
     run->tl = sroce_fault_timeline_create(run->script, session->num_nodes,
                                           session->num_rails, &ops);
     if (run->tl == NULL) {
-        soft_complain("out of memory");
+        soft_error("out of memory");
         script_release(session);
         close(run->conn);
         return -ENOMEM;
@@ -227,10 +225,10 @@ static mrail_ns_t script_pause_ns(const script_run_t *run, mrail_ns_t now_ns)
 }
 
 typedef enum script_end {
-    SCRIPT_GOES_ON,
+    SCRIPT_RUNNING,
     SCRIPT_DONE,
-    SCRIPT_JOB_OVER,
-    SCRIPT_SESSION_OVER,
+    SCRIPT_JOB_ENDED,
+    SCRIPT_SESSION_ENDED,
     SCRIPT_INTERRUPTED
 } script_end_t;
 
@@ -243,9 +241,9 @@ static script_end_t script_wait(script_run_t *run, mrail_ns_t pause_ns,
                           .tv_nsec = (long)(pause_ns % MRAIL_NS_PER_SEC)};
 
     if (ppoll(fds, 2, (pause_ns == MRAIL_NS_NEVER) ? NULL : &ts, mask) > 0) {
-        return fds[1].revents ? SCRIPT_JOB_OVER : SCRIPT_SESSION_OVER;
+        return fds[1].revents ? SCRIPT_JOB_ENDED : SCRIPT_SESSION_ENDED;
     }
-    return script_stop ? SCRIPT_INTERRUPTED : SCRIPT_GOES_ON;
+    return script_stop ? SCRIPT_INTERRUPTED : SCRIPT_RUNNING;
 }
 
 static void script_ready(script_run_t *run, const char *byte)
@@ -258,7 +256,7 @@ static void script_ready(script_run_t *run, const char *byte)
 }
 
 /* Executes the steps that are due by time or by counters. */
-static script_end_t script_round(script_run_t *run, const sigset_t *mask)
+static script_end_t script_poll(script_run_t *run, const sigset_t *mask)
 {
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
 
@@ -291,13 +289,13 @@ static script_end_t script_loop(script_run_t *run)
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     do {
-        end = script_round(run, &mask);
-    } while (end == SCRIPT_GOES_ON);
+        end = script_poll(run, &mask);
+    } while (end == SCRIPT_RUNNING);
     return end;
 }
 
-int soft_script_play(sroce_session_t *session,
-                     const sroce_fault_script_t *script)
+int soft_script_execute(sroce_session_t *session,
+                        const sroce_fault_script_t *script)
 {
     script_run_t run = {.session = session,
                         .script = script,
@@ -311,11 +309,11 @@ int soft_script_play(sroce_session_t *session,
     }
     end = script_loop(&run);
     if (end == SCRIPT_INTERRUPTED) {
-        soft_complain("interrupted; the rails stay as they are: 'mrail soft "
-                      "ctl --session %s clear' restores them",
-                      session->name);
-    } else if (end == SCRIPT_SESSION_OVER) {
-        soft_complain("session '%s' ended before the script", session->name);
+        soft_error("interrupted; the rails stay as they are: 'mrail soft "
+                   "ctl --session %s clear' restores them",
+                   session->name);
+    } else if (end == SCRIPT_SESSION_ENDED) {
+        soft_error("session '%s' ended before the script", session->name);
     }
     script_finish(&run);
     return (end == SCRIPT_DONE) ? 0 : SOFT_EXIT_FAILED;
@@ -360,7 +358,7 @@ static _Noreturn void script_child(script_run_t *run)
         _exit(1);
     }
     end = script_loop(run);
-    if (end != SCRIPT_SESSION_OVER) {
+    if (end != SCRIPT_SESSION_ENDED) {
         script_undo(run);
     }
     script_finish(run);
@@ -378,8 +376,7 @@ int soft_script_spawn(sroce_session_t *session,
     run.job_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if ((run.job_fd < 0) || (pipe2(pipe_fds, O_CLOEXEC) != 0)) {
         ret = -errno;
-        soft_complain("cannot run a script beside a command: %s",
-                      strerror(errno));
+        soft_error("cannot run a script beside a command: %s", strerror(errno));
         return ret;
     }
     run.ready_fd = pipe_fds[1];
@@ -397,7 +394,7 @@ int soft_script_spawn(sroce_session_t *session,
     /* ECHILD: the caller ignores SIGCHLD. The byte reports the result. */
     if ((pid < 0) || (waitpid(pid, NULL, 0) < 0 && errno != ECHILD) ||
         (read(pipe_fds[0], &byte, 1) != 1)) {
-        soft_complain("the script was not started");
+        soft_error("the script was not started");
         ret = -EIO;
     } else if (byte != SCRIPT_READY_YES[0]) {
         ret = -EIO;

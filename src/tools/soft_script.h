@@ -15,8 +15,8 @@ int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session);
 /* For `mrail soft ctl`: runs the script to its end and returns the exit
  * status. */
-int soft_script_play(sroce_session_t *session,
-                     const sroce_fault_script_t *script);
+int soft_script_execute(sroce_session_t *session,
+                        const sroce_fault_script_t *script);
 /*
  * For `mrail soft -- CMD`: starts a process that runs the script while the
  * calling process becomes CMD. On return, all actions that are due at the start

@@ -148,10 +148,10 @@ static void soft_status_rate(uint64_t bytes_per_s, char *text, size_t max)
     }
 }
 
-/* "bad" means that the port is up, but has a fault that no column shows. */
+/* "faulty" means that the port is up, but has a fault that no column shows. */
 static const char *soft_status_port(const sroce_session_dev_t *dev)
 {
-    return dev->down ? "down" : (dev->faults != 0) ? "bad" : "up";
+    return dev->down ? "down" : (dev->faults != 0) ? "faulty" : "up";
 }
 
 static void soft_status_table(const sroce_session_t *session)
@@ -163,7 +163,7 @@ static void soft_status_table(const sroce_session_t *session)
            session->num_nodes, session->num_rails,
            (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
            session->mtu);
-    printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
+    printf("%4s %-7s %-15s %-6s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
            "node", "device", "address", "port", "egress/s", "ingress/s", "loss",
            "delay", "wdelay", "procs", "tx MiB", "rx MiB", "dropped");
     for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
@@ -180,7 +180,7 @@ static void soft_status_table(const sroce_session_t *session)
         soft_status_rate(dev->egress.rate_bytes_per_s, egress, sizeof(egress));
         soft_status_rate(dev->ingress.rate_bytes_per_s, ingress,
                          sizeof(ingress));
-        printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5uus %5u %12.3f "
+        printf("%4u soft%-3u %-15s %-6s %9s %9s %6u %5uus %5uus %5u %12.3f "
                "%12.3f %8" PRIu64 "\n",
                dev->node, dev->rail, inet_ntoa(addr), soft_status_port(dev),
                egress, ingress, dev->loss_ppm, dev->delay_us,

@@ -12,7 +12,7 @@
 #include "uct/mrail_mem.h"
 #include "uct/mrail_tls.h"
 
-static void nothing_seen(void *arg, const mrail_rail_attr_t *attr)
+static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
@@ -22,7 +22,7 @@ static void warn_if_excluded(void)
 {
     static int warned;
 
-    if (!warned && uct_mrail_tls_names() && uct_mrail_is_speaker() &&
+    if (!warned && uct_mrail_tls_names() && uct_mrail_may_log() &&
         uct_mrail_net_devices_exclude(UCT_MRAIL_DEVICE)) {
         warned = 1;
         ucs_warn("mrail: UCX_TLS names mrail, but UCX_NET_DEVICES=%s leaves "
@@ -38,8 +38,7 @@ static void warn_if_no_rail(int ret)
 
     /* Device discovery returns -EINVAL for a wrong device name, and has then
      * already logged it. */
-    if (ret == 0 && !warned && uct_mrail_tls_names() &&
-        uct_mrail_is_speaker()) {
+    if (ret == 0 && !warned && uct_mrail_tls_names() && uct_mrail_may_log()) {
         warned = 1;
         ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail (an "
                  "active RoCE port with a routable address): the transport "
@@ -63,7 +62,7 @@ static ucs_status_t query_md_resources(uct_component_t *component,
     }
     uct_mrail_config_engine(ucs_derived_of(config, uct_mrail_md_config_t),
                             &engine_config);
-    ret = mrail_rail_discover(&engine_config, nothing_seen, NULL);
+    ret = mrail_rail_discover(&engine_config, ignore_rail, NULL);
     uct_config_release(config);
     if (ret <= 0) {
         warn_if_no_rail(ret);

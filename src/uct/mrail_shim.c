@@ -80,12 +80,12 @@ static int find_transport(char *self, char *path, size_t size)
 __attribute__((constructor)) static void shim_load(void)
 {
     const char *version = ucp_get_version_string();
-    int may_speak = uct_mrail_tls_names() && uct_mrail_is_speaker();
+    int may_log = uct_mrail_tls_names() && uct_mrail_may_log();
     char self[PATH_MAX], path[PATH_MAX];
     void *transport;
 
     if (strcmp(version, MRAIL_UCX_VERSION) != 0) {
-        if (may_speak) {
+        if (may_log) {
             fprintf(stderr,
                     "mrail: this transport is built for UCX " MRAIL_UCX_VERSION
                     ", but UCX %s is loaded: it is left out, and the job goes "
@@ -95,7 +95,7 @@ __attribute__((constructor)) static void shim_load(void)
         return;
     }
     if (!find_transport(self, path, sizeof(path))) {
-        if (may_speak) {
+        if (may_log) {
             fprintf(
                 stderr,
                 "mrail: the transport is left out: there is no " TRANSPORT_FILE
@@ -107,7 +107,7 @@ __attribute__((constructor)) static void shim_load(void)
     }
     transport = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (transport == NULL) {
-        if (may_speak) {
+        if (may_log) {
             fprintf(stderr, "mrail: the transport is left out: %s\n",
                     dlerror());
         }

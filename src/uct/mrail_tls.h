@@ -64,7 +64,7 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
 
 /* Returns 1 in one process per node, which logs for all processes there.
  * Otherwise a job of 32 ranks would print 32 lines. */
-static inline int uct_mrail_is_speaker(void)
+static inline int uct_mrail_may_log(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;
 }

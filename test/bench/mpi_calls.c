@@ -23,21 +23,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAP_NS 4000000 /* enough for seven ranks on one core */
+#define SLEEP_NS 4000000 /* enough for seven ranks on one core */
 
-static int is_patient;
+static int sleeps;
 
-static int take_nap(void)
+static int short_sleep(void)
 {
-    struct timespec nap = {.tv_nsec = NAP_NS};
+    struct timespec pause = {.tv_nsec = SLEEP_NS};
 
-    return nanosleep(&nap, NULL);
+    return nanosleep(&pause, NULL);
 }
 
 /* Replaces the C library's function in all libraries of the process. */
 __attribute__((visibility("default"))) int sched_yield(void)
 {
-    return is_patient ? take_nap() : (int)syscall(SYS_sched_yield);
+    return sleeps ? short_sleep() : (int)syscall(SYS_sched_yield);
 }
 
 typedef struct calls {
@@ -70,14 +70,14 @@ static void calls_init(calls_t *calls, int bytes)
     }
     calls->send = allocate((size_t)bytes);
     calls->recv = allocate((size_t)bytes);
-    is_patient = (rank == 0);
+    sleeps = (rank == 0);
 }
 
 static void run(const calls_t *calls, int number)
 {
     for (int i = 0; i < number; ++i) {
-        if (is_patient) {
-            take_nap();
+        if (sleeps) {
+            short_sleep();
         }
         MPI_Alltoallv(calls->send, calls->counts, calls->places, MPI_BYTE,
                       calls->recv, calls->counts, calls->places, MPI_BYTE,
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     calls_init(&calls, atoi(argv[3]));
     run(&calls, atoi(argv[1]));
     run_counted(&calls, atoi(argv[2]));
-    is_patient = 0;
+    sleeps = 0;
     MPI_Finalize();
     free(calls.counts);
     free(calls.places);

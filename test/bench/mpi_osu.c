@@ -272,16 +272,16 @@ static int check(const test_t *test, const task_t *task)
     for (unsigned i = 0; i < num_slots(test, task); ++i) {
         int from = test->is_collective ? (int)i : task->peer;
         uint64_t seed = seed_of(from, task->rank, task->size);
-        size_t bad;
+        size_t mismatch;
 
         /* The words of a buffer count up from the seed. */
         seed += test->is_collective ? 0 : i * (STAGGER / sizeof(uint64_t));
-        bad = mrail_bench_check(received(task, i), task->size, seed);
-        if (bad != task->size) {
+        mismatch = mrail_bench_check(received(task, i), task->size, seed);
+        if (mismatch != task->size) {
             fprintf(stderr,
                     "mpi_osu: rank %d, %s: wrong data from rank %d at byte "
                     "%zu of message %u of %zu bytes\n",
-                    task->rank, test->name, from, bad, i, task->size);
+                    task->rank, test->name, from, mismatch, i, task->size);
             return 0;
         }
     }

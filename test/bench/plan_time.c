@@ -110,7 +110,7 @@ static void add_links(machine_t *machine, unsigned rails, kind_t kind)
 
 /* A node has as many ranks as rails. */
 static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
-                      kind_t kind, int is_worn, unsigned seed)
+                      kind_t kind, int is_degraded, unsigned seed)
 {
     double uplink = 0.6 * RAIL * nodes / 4;
     mrail_rng_t rng;
@@ -120,7 +120,7 @@ static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
     must(!mrail_plan_topo_create(nodes, rails, &machine->topo), "a topology");
     for (unsigned i = 0; i < nodes * rails; ++i) {
         double capacity =
-            (is_worn && (mrail_rng_below(&rng, 20) == 0)) ? 0 : RAIL;
+            (is_degraded && (mrail_rng_below(&rng, 20) == 0)) ? 0 : RAIL;
 
         must(!mrail_plan_topo_set_rail(machine->topo, i / rails, i % rails,
                                        capacity, capacity) &&
@@ -129,12 +129,12 @@ static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
                      (kind == MULTI_RAIL) ? MRAIL_PLAN_NONE : i % rails),
              "a rail");
     }
-    is_worn = is_worn && (kind != CROSS_RAIL);
-    for (unsigned i = 0; is_worn && (i < nodes); ++i) {
+    is_degraded = is_degraded && (kind != CROSS_RAIL);
+    for (unsigned i = 0; is_degraded && (i < nodes); ++i) {
         must(!mrail_plan_topo_set_leaf_group(machine->topo, i, i * 4 / nodes),
              "a pod");
     }
-    for (unsigned i = 0; is_worn && (i < 4 * rails); ++i) {
+    for (unsigned i = 0; is_degraded && (i < 4 * rails); ++i) {
         must(!mrail_plan_topo_set_uplink(machine->topo, i / rails, i % rails,
                                          uplink, uplink),
              "an uplink");
@@ -204,7 +204,8 @@ static double list_pieces(const mrail_plan_t *plan, const machine_t *machine)
 }
 
 static void measure(const char *name, unsigned nodes, unsigned rails,
-                    kind_t kind, int is_worn, int is_stencil, unsigned repeat)
+                    kind_t kind, int is_degraded, int is_stencil,
+                    unsigned repeat)
 {
     double *cold = calloc(4 * repeat, sizeof(*cold)), *warm = cold + repeat;
     double *list = warm + repeat, *own = list + repeat, begin, unchanged;
@@ -214,7 +215,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     char why[256] = "";
 
     must(cold != NULL, "memory");
-    make_topo(&machine, nodes, rails, kind, is_worn, 1);
+    make_topo(&machine, nodes, rails, kind, is_degraded, 1);
     make_counts(&machine, is_stencil);
     must(!mrail_plan_create(machine.topo, NULL, &plan), "a plan");
     for (unsigned i = 0; i < repeat; ++i) {

@@ -51,7 +51,17 @@ typedef struct packet {
     uint8_t data[MAX_PACKET];
 } packet_t;
 
-enum { REPLAY, CUT, CHANGE, ELSEWHERE, CONTROL, COOKIE, BLIND, GARBAGE, KINDS };
+enum {
+    REPLAY,
+    CUT,
+    CHANGE,
+    OTHER_PORT,
+    CONTROL,
+    COOKIE,
+    BLIND,
+    GARBAGE,
+    KINDS
+};
 
 static const char *const kind_names[KINDS] = {
     "replayed",       "cut",   "changed", "from elsewhere", "control",
@@ -260,7 +270,7 @@ static int attack_once(mrail_ns_t now_ns)
             change(&p);
         }
         break;
-    case ELSEWHERE:
+    case OTHER_PORT:
         ip->saddr = htonl(mrail_rng_below(&rng, 2) ? INADDR_LOOPBACK
                                                    : (ntohl(ip->saddr) ^ 0x80));
         break;

@@ -100,7 +100,7 @@ void env_start(const uint8_t *data, size_t size)
     }
     env.in = (fuzz_in_t){data, data + size};
     fake_now_ns = MRAIL_NS_PER_SEC;
-    env.believed = env.injected = env.delivered = env.num_comps = 0;
+    env.authenticated = env.injected = env.delivered = env.num_comps = 0;
     memset(env.comps, 0, sizeof(env.comps));
     fake_fail_in = 0;
     mrail_rng_init(&env.engine->rng, 1);
@@ -177,7 +177,7 @@ static void check_all(void)
     const mrail_engine_t *engine = env.engine;
 
     each_peer(check_peer);
-    FUZZ_CHECK(engine->num_peers <= ENV_PEERS + env.believed, "%u peers",
+    FUZZ_CHECK(engine->num_peers <= ENV_PEERS + env.authenticated, "%u peers",
                engine->num_peers);
     FUZZ_CHECK(env.delivered <= env.injected, "out of nothing");
     for (unsigned i = 0; i < engine->num_rails; ++i) {
@@ -336,19 +336,19 @@ static void receive(const void *data, size_t length)
 {
     unsigned peers = env.engine->num_peers, lanes = count_lanes();
     uint64_t cookie = htobe64(env.engine->cookie);
-    int believed = (length >= COOKIE_AT + sizeof(cookie)) &&
-                   (memcmp((const uint8_t *)data + COOKIE_AT, &cookie,
-                           sizeof(cookie)) == 0);
+    int authenticated = (length >= COOKIE_AT + sizeof(cookie)) &&
+                        (memcmp((const uint8_t *)data + COOKIE_AT, &cookie,
+                                sizeof(cookie)) == 0);
     uint8_t *alone = calloc(1, MRAIL_MAX(length, (size_t)1));
 
     FUZZ_CHECK(alone != NULL, "no memory");
     mrail_copy(alone, data, length);
-    env.believed += (unsigned)believed;
+    env.authenticated += (unsigned)authenticated;
     mrail_ctl_receive(env.engine, &env.engine->rails[0], alone, length);
     free(alone);
-    FUZZ_CHECK(believed || ((peers == env.engine->num_peers) &&
-                            (lanes == count_lanes())),
-               "believed without the cookie");
+    FUZZ_CHECK(authenticated || ((peers == env.engine->num_peers) &&
+                                 (lanes == count_lanes())),
+               "accepted without the cookie");
     fake_reap(env.engine);
 }
 

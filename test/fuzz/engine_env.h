@@ -26,9 +26,9 @@ typedef struct engine_env {
     mrail_ep_t *eps[ENV_PEERS];
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
-    unsigned believed;  /* control messages with the engine's cookie */
-    unsigned injected;  /* AMs that the input sent to the engine */
-    unsigned delivered; /* AMs that the engine passed to the iface */
+    unsigned authenticated; /* control messages with the engine's cookie */
+    unsigned injected;      /* AMs that the input sent to the engine */
+    unsigned delivered;     /* AMs that the engine passed to the iface */
     unsigned num_comps;
     unsigned comps[256]; /* completions of each operation */
 } engine_env_t;

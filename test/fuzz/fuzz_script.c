@@ -15,7 +15,7 @@
 #define NODES 2
 #define RAILS 2
 #define DEVS (NODES * RAILS)
-#define LOOKS 24
+#define NUM_CHECKS 24
 #define HEALTHY 3
 #define BEFORE 5
 
@@ -31,8 +31,8 @@ static uint64_t rails_get(void *arg, unsigned dev,
     return healthy ? HEALTHY : BEFORE;
 }
 
-static int is_a_value(const sroce_fault_script_t *script,
-                      sroce_fault_setting_t setting, uint64_t value)
+static int is_valid_value(const sroce_fault_script_t *script,
+                          sroce_fault_setting_t setting, uint64_t value)
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
         const sroce_fault_action_t *fault = &script->steps[i].fault;
@@ -52,7 +52,7 @@ static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
     FUZZ_CHECK(dev < DEVS, "rail %u", dev);
     FUZZ_CHECK(setting < SROCE_FAULT_NUM, "setting %d", setting);
-    FUZZ_CHECK(is_a_value(rails->script, setting, value), "nobody's value");
+    FUZZ_CHECK(is_valid_value(rails->script, setting, value), "nobody's value");
     ++rails->applied;
     if (setting < SROCE_FAULT_NUM_STATES) {
         FUZZ_CHECK(rails->now[dev][setting] != value, "reported twice");
@@ -115,7 +115,7 @@ static void check_same(const sroce_fault_step_t *step)
 
 /* Spaces the calls so far apart that even the shortest period ends after a
  * bounded number of them. */
-static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
+static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
 {
     fuzz_rails_t rails = {.script = script};
     sroce_fault_ops_t ops = {rails_get, rails_apply, NULL, &rails};
@@ -130,7 +130,7 @@ static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
     }
     tl = sroce_fault_timeline_create(script, NODES, RAILS, &ops);
     FUZZ_CHECK(tl != NULL, "no memory");
-    for (unsigned i = 0; i < LOOKS; ++i) {
+    for (unsigned i = 0; i < NUM_CHECKS; ++i) {
         unsigned dev = fuzz_u8(in) % DEVS;
 
         now_ns += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 7);
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_same(&script->steps[i]);
     }
     if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) == 0) {
-        play(script, &in);
+        run_script(script, &in);
     } else {
         FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);
     }

@@ -63,14 +63,14 @@ static void refused_access_is_an_event(void)
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_RDMA_WRITE},
-                       *bad;
+                       *bad_wr;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
     sge = (struct ibv_sge){(uintptr_t)a.mem, 8, a.mr->lkey};
     wr.wr.rdma.remote_addr = (uintptr_t)b.mem;
     wr.wr.rdma.rkey = b.mr->rkey ^ 0x10000;
-    EXPECT(ibv_post_send(a.qp, &wr, &bad) == 0);
+    EXPECT(ibv_post_send(a.qp, &wr, &bad_wr) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_ACCESS_ERR);
     EXPECT(async_comes(&b, IBV_EVENT_QP_ACCESS_ERR));
     /* The completion reports the error. */
@@ -86,14 +86,14 @@ static void unsupported_operation_is_an_event(void)
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_RDMA_READ},
-                       *bad;
+                       *bad_wr;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
     sge = (struct ibv_sge){(uintptr_t)a.mem, 8, a.mr->lkey};
     wr.wr.rdma.remote_addr = (uintptr_t)b.mem;
     wr.wr.rdma.rkey = b.mr->rkey;
-    EXPECT(ibv_post_send(a.qp, &wr, &bad) == 0);
+    EXPECT(ibv_post_send(a.qp, &wr, &bad_wr) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_INV_REQ_ERR);
     EXPECT(async_comes(&b, IBV_EVENT_QP_REQ_ERR));
     pair_close();
@@ -104,13 +104,13 @@ static void unsupported_operation_is_an_event(void)
 static void a_failed_receive_is_no_event(void)
 {
     struct ibv_sge sge;
-    struct ibv_recv_wr wr = {6, NULL, &sge, 1}, *bad;
+    struct ibv_recv_wr wr = {6, NULL, &sge, 1}, *bad_wr;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
     /* 8 bytes arrive. */
     sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey};
-    EXPECT(ibv_post_recv(b.qp, &wr, &bad) == 0);
+    EXPECT(ibv_post_recv(b.qp, &wr, &bad_wr) == 0);
     EXPECT(post_send(&a, 1, 0) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_INV_REQ_ERR);
     EXPECT(wait_wc(b.rcq, &wc) == IBV_WC_LOC_LEN_ERR);

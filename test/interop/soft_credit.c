@@ -22,10 +22,10 @@
 #define HOLD_MS 100
 #define WAIT_MS 20000
 
-typedef struct card {
+typedef struct conn_info {
     union ibv_gid gid;
     uint32_t qpn[QPS];
-} card_t;
+} conn_info_t;
 
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
@@ -41,7 +41,7 @@ static void must(int ok, const char *what)
     }
 }
 
-static void open_all(card_t *card)
+static void open_all(conn_info_t *conn_info)
 {
     struct ibv_device **list = ibv_get_device_list(NULL);
     struct ibv_context *context = ibv_open_device(list[0]);
@@ -54,11 +54,11 @@ static void open_all(card_t *card)
     mr = ibv_reg_mr(pd, mem, BIG, IBV_ACCESS_LOCAL_WRITE);
     must((pd != NULL) && (cq != NULL) && (mr != NULL), "objects");
     init.send_cq = init.recv_cq = cq;
-    must(ibv_query_gid(context, 1, 0, &card->gid) == 0, "GID");
+    must(ibv_query_gid(context, 1, 0, &conn_info->gid) == 0, "GID");
     for (int i = 0; i < QPS; ++i) {
         qps[i] = ibv_create_qp(pd, &init);
         must(qps[i] != NULL, "queue pair");
-        card->qpn[i] = qps[i]->qp_num;
+        conn_info->qpn[i] = qps[i]->qp_num;
     }
 }
 
@@ -98,9 +98,9 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
          "to RTS");
 }
 
-static void exchange(card_t *mine, int out, int in)
+static void exchange(conn_info_t *mine, int out, int in)
 {
-    card_t peer;
+    conn_info_t peer;
 
     must(write(out, mine, sizeof(*mine)) == sizeof(*mine), "write");
     must(read(in, &peer, sizeof(peer)) == sizeof(peer), "read");
@@ -133,34 +133,34 @@ static int poll_until(double end_ms, int want)
 
 static int receive(int out, int in)
 {
-    struct ibv_recv_wr wr = {0}, *bad;
+    struct ibv_recv_wr wr = {0}, *bad_wr;
     struct ibv_sge sge;
-    card_t card;
+    conn_info_t conn_info;
 
-    open_all(&card);
+    open_all(&conn_info);
     sge = (struct ibv_sge){(uintptr_t)mem, BIG, mr->lkey};
     wr.sg_list = &sge;
     wr.num_sge = 1;
-    exchange(&card, out, in);
+    exchange(&conn_info, out, in);
     for (int i = 0; i < QPS; ++i) {
-        must(ibv_post_recv(qps[i], &wr, &bad) == 0, "receive");
+        must(ibv_post_recv(qps[i], &wr, &bad_wr) == 0, "receive");
     }
     must(write(out, "r", 1) == 1, "ready");
     must(poll_until(now_ms() + WAIT_MS, QPS) == QPS, "not all came");
-    must(read(in, &card, 1) == 0, "the sender's end");
+    must(read(in, &conn_info, 1) == 0, "the sender's end");
     return 0;
 }
 
 static int transmit(pid_t pid, int out, int in)
 {
-    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad_wr;
     struct ibv_sge sge;
-    card_t card;
+    conn_info_t conn_info;
     int status, got;
     char byte;
 
-    open_all(&card);
-    exchange(&card, out, in);
+    open_all(&conn_info);
+    exchange(&conn_info, out, in);
     must(read(in, &byte, 1) == 1, "the receiver is not ready");
     must((kill(pid, SIGSTOP) == 0) &&
              (waitpid(pid, &status, WUNTRACED) == pid) && WIFSTOPPED(status),
@@ -169,7 +169,7 @@ static int transmit(pid_t pid, int out, int in)
         sge = (struct ibv_sge){(uintptr_t)mem, (i < QPS / 2) ? BIG : SMALL,
                                mr->lkey};
         wr.sg_list = &sge;
-        must(ibv_post_send(qps[i], &wr, &bad) == 0, "send");
+        must(ibv_post_send(qps[i], &wr, &bad_wr) == 0, "send");
     }
     got = poll_until(now_ms() + HOLD_MS, QPS);
     must(got == 0, "a stopped receiver has answered");

@@ -1,6 +1,6 @@
 /* Sessions and their session daemon, without a device: sessions whose names
- * have equal hashes, lost descriptors, and a process that stops in the middle
- * of a join. */
+ * have equal hashes, lost descriptors, a daemon without free descriptors, and a
+ * process that stops in the middle of a join. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -17,14 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "softroce/host/daemon.h"
 
 #define WAIT_MS 2500 /* shorter than the time limit of a join */
+/* For a daemon without free descriptors. */
+#define FREE_DESCRIPTORS 6
+#define CLIENTS (FREE_DESCRIPTORS + 16) /* at least one is not accepted */
+#define RETRY_MS 100 /* shortest time between two tries to accept */
 
 typedef struct fixture {
     char name[SROCE_SESSION_NAME_MAX + 1];
@@ -170,13 +178,45 @@ static void test_base_is_taken(void **state)
 
 /* ---- Session daemon ---- */
 
-static int daemon_start(void **state)
+/* Calls of accept4() by the daemon that found no free descriptor. Shared with
+ * the daemon. */
+static _Atomic unsigned *num_refused;
+
+/* Replaces the function of libc in this program, and so in the daemon. */
+int accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
+{
+    int got = (int)syscall(SYS_accept4, fd, addr, length, flags);
+
+    *num_refused += (got < 0) && (errno == EMFILE);
+    return got;
+}
+
+/* Leaves the daemon so few descriptors that it can accept only some of CLIENTS
+ * connections. Closes descriptors inherited from the caller of this program,
+ * which may have any number above `last`. */
+static void limit_descriptors(int last)
+{
+    struct rlimit limit = {(rlim_t)last + 1 + FREE_DESCRIPTORS,
+                           (rlim_t)last + 1 + FREE_DESCRIPTORS};
+
+    for (int fd = last + 1; fd <= last + FREE_DESCRIPTORS; ++fd) {
+        close(fd);
+    }
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        _exit(1);
+    }
+}
+
+static int start(void **state, int is_limited)
 {
     static fixture_t fixture;
     sroce_session_hold_t hold;
     int fds[2];
     char byte;
 
+    num_refused = mmap(NULL, sizeof(*num_refused), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(num_refused != MAP_FAILED);
     own_name(fixture.name, 103);
     create(fixture.name, 0, &hold);
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
@@ -184,6 +224,9 @@ static int daemon_start(void **state)
     assert_true(fixture.pid >= 0);
     if (fixture.pid == 0) {
         close(fds[0]);
+        if (is_limited) {
+            limit_descriptors(fds[1]);
+        }
         _exit(sroce_daemon_run(fixture.name, &hold, fds[1]));
     }
     close(fds[1]);
@@ -194,6 +237,16 @@ static int daemon_start(void **state)
     return 0;
 }
 
+static int daemon_start(void **state)
+{
+    return start(state, 0);
+}
+
+static int limited_daemon_start(void **state)
+{
+    return start(state, 1);
+}
+
 static int daemon_end(void **state)
 {
     fixture_t *fixture = *state;
@@ -201,6 +254,7 @@ static int daemon_end(void **state)
     kill(fixture->pid, SIGTERM);
     waitpid(fixture->pid, NULL, 0);
     sroce_session_unlink(fixture->name);
+    munmap((void *)num_refused, sizeof(*num_refused));
     return 0;
 }
 
@@ -363,8 +417,112 @@ static void test_no_socket(void **state)
     close(first);
 }
 
+/* ---- A daemon without free descriptors ---- */
+
+/* Connects without waiting for the reply, which comes only once the daemon has
+ * accepted the connection. */
+static int connect_only(const fixture_t *fixture)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int conn = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    sroce_session_path(fixture->name, ".sock", sun.sun_path,
+                       sizeof(sun.sun_path));
+    assert_true(conn >= 0);
+    assert_int_equal(connect(conn, (struct sockaddr *)&sun, sizeof(sun)), 0);
+    request(conn, SROCE_DAEMON_HOLD, 0, 0);
+    return conn;
+}
+
+static int is_readable(int conn, int timeout_ms)
+{
+    struct pollfd p = {.fd = conn, .events = POLLIN};
+
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+static unsigned now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (unsigned)(ts.tv_sec * 1000 + ts.tv_nsec / 1000000);
+}
+
+/* Connects until the daemon has no free descriptor. Returns the number of
+ * accepted connections; conns[] of that index is not accepted. */
+static unsigned use_up_descriptors(const fixture_t *fixture, int *conns)
+{
+    unsigned num = 0, begin_ms = now_ms();
+
+    for (;; ++num) {
+        assert_true(num < CLIENTS);
+        conns[num] = connect_only(fixture);
+        while (!is_readable(conns[num], 1)) {
+            if (*num_refused != 0) {
+                return num;
+            }
+            assert_in_range(now_ms() - begin_ms, 0, 4 * WAIT_MS);
+        }
+        assert_int_equal(answer(conns[num], SROCE_DAEMON_HOLD, NULL).op,
+                         SROCE_DAEMON_HOLD);
+    }
+}
+
+/* The daemon polls again after every request. It must not try to accept each
+ * time. */
+static void test_no_descriptor(void **state)
+{
+    enum { REQUESTS = 1000 };
+    int conns[CLIENTS];
+    unsigned num = use_up_descriptors(*state, conns), begin_ms, before, tries;
+
+    assert_true(num >= 2);
+    begin_ms = now_ms();
+    before = *num_refused;
+    for (unsigned i = 0; i < REQUESTS; ++i) {
+        request(conns[0], SROCE_DAEMON_LEAVE, 0, 0);
+        assert_int_equal(answer(conns[0], SROCE_DAEMON_LEAVE, NULL).op,
+                         SROCE_DAEMON_LEAVE);
+    }
+    tries = *num_refused - before;
+    assert_in_range(tries, 0, (now_ms() - begin_ms) / RETRY_MS + 2);
+    /* A connection that closes lets the waiting one in. */
+    close(conns[1]);
+    assert_int_equal(answer(conns[num], SROCE_DAEMON_HOLD, NULL).op,
+                     SROCE_DAEMON_HOLD);
+    for (unsigned i = 0; i <= num; ++i) {
+        if (i != 1) {
+            close(conns[i]);
+        }
+    }
+}
+
+/* A descriptor becomes free although no connection closes. */
+static void test_descriptor_later(void **state)
+{
+    const fixture_t *fixture = *state;
+    int conns[CLIENTS];
+    struct rlimit limit;
+    unsigned num;
+
+    assert_int_equal(prlimit(fixture->pid, RLIMIT_NOFILE, NULL, &limit), 0);
+    --limit.rlim_cur;
+    assert_int_equal(prlimit(fixture->pid, RLIMIT_NOFILE, &limit, NULL), 0);
+    num = use_up_descriptors(fixture, conns);
+    ++limit.rlim_cur;
+    assert_int_equal(prlimit(fixture->pid, RLIMIT_NOFILE, &limit, NULL), 0);
+    assert_int_equal(answer(conns[num], SROCE_DAEMON_HOLD, NULL).op,
+                     SROCE_DAEMON_HOLD);
+    for (unsigned i = 0; i <= num; ++i) {
+        close(conns[i]);
+    }
+}
+
 #define DAEMON_TEST(_name)                                                     \
     cmocka_unit_test_setup_teardown(_name, daemon_start, daemon_end)
+#define LIMITED_TEST(_name)                                                    \
+    cmocka_unit_test_setup_teardown(_name, limited_daemon_start, daemon_end)
 
 int main(void)
 {
@@ -376,6 +534,8 @@ int main(void)
         DAEMON_TEST(test_stopped_for_long),
         DAEMON_TEST(test_lost_descriptor),
         DAEMON_TEST(test_no_socket),
+        LIMITED_TEST(test_no_descriptor),
+        LIMITED_TEST(test_descriptor_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,14 +32,14 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq,
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     struct ibv_sge sge = {(uintptr_t)buffer, sizeof(buffer), mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
-    struct ibv_recv_wr *bad;
+    struct ibv_recv_wr *bad_wr;
     struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
     if ((qp == NULL) ||
         ibv_modify_qp(qp, &attr,
                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                           IBV_QP_ACCESS_FLAGS) ||
-        ibv_post_recv(qp, &wr, &bad)) {
+        ibv_post_recv(qp, &wr, &bad_wr)) {
         perror("queue pair");
         exit(1);
     }

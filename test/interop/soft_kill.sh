@@ -16,7 +16,7 @@ long=$!
 for _ in 1 2; do
     soft ./soft_stress --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
         >/dev/null 2>&1
-    soft ./soft_stress --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
+    soft ./soft_stress --procs 3 --nodes 2 --rails 2 --seconds 0.3 --cleanup \
         >/dev/null 2>&1 || fail "a job beside the long one"
 done
 wait $long || { fail "the long job"; show "$tmp/long"; }

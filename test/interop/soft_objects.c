@@ -54,8 +54,8 @@ static void closed_with_everything_in_use(void)
 static void first_invalid_request_is_reported(void)
 {
     struct ibv_sge good = {0}, good_b, many[3];
-    struct ibv_send_wr s[3], *bad_s = NULL;
-    struct ibv_recv_wr r[3], *bad_r = NULL;
+    struct ibv_send_wr s[3], *bad_send_wr = NULL;
+    struct ibv_recv_wr r[3], *bad_recv_wr = NULL;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 1);
@@ -75,16 +75,17 @@ static void first_invalid_request_is_reported(void)
     }
     r[1].sg_list = s[1].sg_list = many;
     r[1].num_sge = s[1].num_sge = 3; /* the maximum is 2 */
-    EXPECT(ibv_post_recv(a.qp, r, &bad_r) == EINVAL);
-    EXPECT(bad_r == &r[1]);
+    EXPECT(ibv_post_recv(a.qp, r, &bad_recv_wr) == EINVAL);
+    EXPECT(bad_recv_wr == &r[1]);
     r[0].sg_list = &good_b;
-    bad_r = NULL;
-    EXPECT(ibv_post_srq_recv(b.srq, r, &bad_r) == EINVAL);
-    EXPECT(bad_r == &r[1]);
-    EXPECT(ibv_post_recv(b.qp, r, &bad_r) == EINVAL); /* the QP has an SRQ */
-    EXPECT(bad_r == &r[0]);
-    EXPECT(ibv_post_send(a.qp, s, &bad_s) == EINVAL);
-    EXPECT(bad_s == &s[1]);
+    bad_recv_wr = NULL;
+    EXPECT(ibv_post_srq_recv(b.srq, r, &bad_recv_wr) == EINVAL);
+    EXPECT(bad_recv_wr == &r[1]);
+    EXPECT(ibv_post_recv(b.qp, r, &bad_recv_wr) ==
+           EINVAL); /* the QP has an SRQ */
+    EXPECT(bad_recv_wr == &r[0]);
+    EXPECT(ibv_post_send(a.qp, s, &bad_send_wr) == EINVAL);
+    EXPECT(bad_send_wr == &s[1]);
     EXPECT((wait_wc(a.scq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
     EXPECT((wait_wc(b.rcq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
     /* The third request was not posted. */
@@ -101,12 +102,12 @@ static int post_ud(end_t *e, struct ibv_ah *ah, uint32_t qpn)
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND},
-                       *bad;
+                       *bad_wr;
 
     wr.wr.ud.ah = ah;
     wr.wr.ud.remote_qpn = qpn;
     wr.wr.ud.remote_qkey = QKEY;
-    return ibv_post_send(e->qp, &wr, &bad);
+    return ibv_post_send(e->qp, &wr, &bad_wr);
 }
 
 static void the_way_back_of_a_datagram(void)

@@ -139,10 +139,10 @@ int wait_wc(struct ibv_cq *cq, struct ibv_wc *wc)
 int post_recv(end_t *e, uint64_t wr_id)
 {
     struct ibv_sge sge = {(uintptr_t)e->mem + 4096, 256, e->mr->lkey};
-    struct ibv_recv_wr wr = {wr_id, NULL, &sge, 1}, *bad;
+    struct ibv_recv_wr wr = {wr_id, NULL, &sge, 1}, *bad_wr;
 
-    return (e->srq != NULL) ? ibv_post_srq_recv(e->srq, &wr, &bad)
-                            : ibv_post_recv(e->qp, &wr, &bad);
+    return (e->srq != NULL) ? ibv_post_srq_recv(e->srq, &wr, &bad_wr)
+                            : ibv_post_recv(e->qp, &wr, &bad_wr);
 }
 
 int post_send(end_t *e, uint64_t wr_id, unsigned flags)
@@ -153,9 +153,9 @@ int post_send(end_t *e, uint64_t wr_id, unsigned flags)
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
                              .send_flags = flags};
-    struct ibv_send_wr *bad;
+    struct ibv_send_wr *bad_wr;
 
-    return ibv_post_send(e->qp, &wr, &bad);
+    return ibv_post_send(e->qp, &wr, &bad_wr);
 }
 
 int carries(unsigned flags)

@@ -24,7 +24,7 @@ counters() {
 
 # Counters that stay unchanged without faults. Timeouts are not among them,
 # because on a loaded machine the peer may not have run.
-troubles() {
+error_counts() {
     grep -E '^(nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
         grep -v drop_no_wqe | sort | tr '\n' ' '
 }
@@ -33,14 +33,14 @@ value() { sed -n "s/^$2=//p" "$1"; }
 # Prints the rows of figures in a program's output: size and iterations.
 rows() { awk '/^ #bytes/ {n = 1; next} n && $1 ~ /^[0-9]+$/' "$1"; }
 
-# good_rows FILE SIZES N: checks that there is one row for each size, each with
+# check_rows FILE SIZES N: checks that there is one row for each size, each with
 # a figure.
-good_rows() {
+check_rows() {
     rows "$1" | awk -v sizes="$2" -v n="$3" '
-        { ++have[$1]; if ($2 % n || $2 == 0 || !($5 > 0)) bad = $0 }
+        { ++have[$1]; if ($2 % n || $2 == 0 || !($5 > 0)) invalid = $0 }
         END {
             count = split(sizes, size, " ")
-            if (bad) { print "bad row:" bad; exit 1 }
+            if (invalid) { print "invalid row:" invalid; exit 1 }
             for (i = 1; i <= count; ++i) {
                 if (have[size[i]] != 1) {
                     print "no row of " size[i] " bytes"; exit 1
@@ -75,14 +75,14 @@ try() {
         pair "$@" -F -x 0 -p "$p" -d soft0
         has_clock && break
     done
-    why=$(good_rows "$tmp/client" "$sizes" "$n") || fail "$why"
+    why=$(check_rows "$tmp/client" "$sizes" "$n") || fail "$why"
     least=$(awk -v n="$n" '{for (i = 1; i <= NF; ++i) s += $i}
         END {printf "%.0f\n", s * n}' <<<"$sizes")
     counters >"$tmp/after"
     bytes=$(($(value "$tmp/after" tx_bytes) - $(value "$tmp/before" tx_bytes)))
     [ "$bytes" -ge "$least" ] ||
         fail "the device sent $bytes bytes, not $least"
-    [ "$(troubles "$tmp/before")" = "$(troubles "$tmp/after")" ] ||
+    [ "$(error_counts "$tmp/before")" = "$(error_counts "$tmp/after")" ] ||
         fail "$(diff "$tmp/before" "$tmp/after" | tr '\n' ' ')"
     report "$*"
 }

@@ -4,9 +4,10 @@
  * queue pair per peer and rail) and sends for a while. The receiver checks the
  * data; the reader checks that of a READ.
  *
- * Prints one line: procs=.. ops=.. bytes=.. MBps=.. min=.. max=.. bad=.. err=..
- * where min and max are the fewest and the most bytes that a process moved. The
- * exit status is 0 on success, or 1 after wrong data, an error, or no transfer.
+ * Prints one line: procs=.. ops=.. bytes=.. MBps=.. min=.. max=.. corrupt=..
+ * err=.., where min and max are the fewest and the most bytes that a process
+ * moved. The exit status is 0 on success, or 1 after wrong data, an error, or no
+ * transfer.
  *
  * --kill K: halfway through, K processes kill themselves with SIGKILL.
  * Operations to them fail, but all others must continue.
@@ -39,7 +40,7 @@ typedef struct shared {
     _Atomic int failed;
     _Atomic int done;
     _Atomic uint64_t ops[MAX_PROCS];
-    _Atomic uint64_t bad[MAX_PROCS];
+    _Atomic uint64_t corrupt[MAX_PROCS];
     /* failed operations to live processes */
     _Atomic uint64_t err[MAX_PROCS];
     _Atomic uint64_t late[MAX_PROCS];   /* operations after the kill */
@@ -49,7 +50,7 @@ typedef struct shared {
 } shared_t;
 
 static struct options {
-    int procs, rails, nodes, size, kill, depth, one, calm;
+    int procs, rails, nodes, size, kill, depth, one, cleanup;
     double seconds;
     enum ibv_wr_opcode opcode;
 } opt = {.procs = 4,
@@ -144,9 +145,9 @@ static void post_recv(rail_t *rail, int r, int peer)
                           .lkey = rail->mr->lkey};
     struct ibv_recv_wr wr = {
         .wr_id = (uint64_t)peer, .sg_list = &sge, .num_sge = 1};
-    struct ibv_recv_wr *bad;
+    struct ibv_recv_wr *bad_wr;
 
-    if (ibv_post_recv(rail->qps[peer], &wr, &bad) != 0) {
+    if (ibv_post_recv(rail->qps[peer], &wr, &bad_wr) != 0) {
         die("ibv_post_recv");
     }
 }
@@ -252,12 +253,12 @@ static void post(int r, int peer)
                              .num_sge = 1,
                              .opcode = opt.opcode,
                              .send_flags = IBV_SEND_SIGNALED};
-    struct ibv_send_wr *bad;
+    struct ibv_send_wr *bad_wr;
 
     wr.wr.rdma.rkey = theirs->rkey;
     wr.wr.rdma.remote_addr =
         theirs->addr + (reading ? 0 : half()) + block(me, r);
-    if (ibv_post_send(rail->qps[peer], &wr, &bad) != 0) {
+    if (ibv_post_send(rail->qps[peer], &wr, &bad_wr) != 0) {
         die("ibv_post_send");
     }
     ++rail->outstanding[peer];
@@ -281,7 +282,7 @@ static void complete(int r, const struct ibv_wc *wc)
     if (wc->wr_id < 1000) { /* a receive request */
         if (wc->status == IBV_WC_SUCCESS) {
             if (!check(memory + half() + block(peer, r), peer, me, r)) {
-                atomic_fetch_add(&shared->bad[me], 1);
+                atomic_fetch_add(&shared->corrupt[me], 1);
             }
             post_recv(rail, r, peer);
         }
@@ -299,7 +300,7 @@ static void complete(int r, const struct ibv_wc *wc)
     }
     if ((opt.opcode == IBV_WR_RDMA_READ) &&
         !check(memory + half() + block(peer, r), peer, me, r)) {
-        atomic_fetch_add(&shared->bad[me], 1);
+        atomic_fetch_add(&shared->corrupt[me], 1);
     }
     atomic_fetch_add(&shared->ops[me], 1);
 }
@@ -392,7 +393,7 @@ static void check_all(void)
         }
         for (int r = 0; r < opt.rails; ++r) {
             if (!check(memory + half() + block(peer, r), peer, me, r)) {
-                atomic_fetch_add(&shared->bad[me], 1);
+                atomic_fetch_add(&shared->corrupt[me], 1);
             }
         }
     }
@@ -432,7 +433,7 @@ static void child(void)
     barrier(2);
     run();
     check_all();
-    for (int r = 0; opt.calm && (r < opt.rails); ++r) {
+    for (int r = 0; opt.cleanup && (r < opt.rails); ++r) {
         for (int peer = 0; peer < opt.procs; ++peer) {
             ibv_destroy_qp(rails[r].qps[peer]);
         }
@@ -446,12 +447,12 @@ static void child(void)
 
 static int report(void)
 {
-    uint64_t ops = 0, bad = 0, err = 0, least = UINT64_MAX, most = 0;
+    uint64_t ops = 0, corrupt = 0, err = 0, least = UINT64_MAX, most = 0;
     uint64_t late = UINT64_MAX, gap_us = 0;
 
     for (int i = 0; i < opt.procs; ++i) {
         ops += shared->ops[i];
-        bad += shared->bad[i];
+        corrupt += shared->corrupt[i];
         err += shared->err[i];
         if (will_be_killed(i) || (opt.one && (i == 0))) {
             continue;
@@ -462,11 +463,11 @@ static int report(void)
         gap_us = shared->gap_us[i] > gap_us ? shared->gap_us[i] : gap_us;
     }
     printf("procs=%d ops=%lu bytes=%lu MBps=%.1f min=%lu max=%lu late=%lu "
-           "gap_us=%lu bad=%lu err=%lu\n",
+           "gap_us=%lu corrupt=%lu err=%lu\n",
            opt.procs, ops, ops * (uint64_t)opt.size,
            (double)ops * opt.size / opt.seconds / 1e6, least, most, late,
-           gap_us, bad, err);
-    return (bad == 0) && (err == 0) && (least > 0) ? 0 : 1;
+           gap_us, corrupt, err);
+    return (corrupt == 0) && (err == 0) && (least > 0) ? 0 : 1;
 }
 
 static void parse(int argc, char **argv)
@@ -476,7 +477,7 @@ static void parse(int argc, char **argv)
         {"nodes", 1, NULL, 'm'},   {"size", 1, NULL, 's'},
         {"seconds", 1, NULL, 't'}, {"depth", 1, NULL, 'd'},
         {"kill", 1, NULL, 'k'},    {"op", 1, NULL, 'o'},
-        {"one", 0, NULL, '1'},     {"calm", 0, NULL, 'c'},
+        {"one", 0, NULL, '1'},     {"cleanup", 0, NULL, 'c'},
         {NULL, 0, NULL, 0}};
     int c;
 
@@ -507,7 +508,7 @@ static void parse(int argc, char **argv)
             opt.one = 1;
             break;
         case 'c':
-            opt.calm = 1;
+            opt.cleanup = 1;
             break;
         case 'o':
             opt.opcode = !strcmp(optarg, "send")   ? IBV_WR_SEND

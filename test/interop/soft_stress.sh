@@ -10,7 +10,7 @@ SOFT_OPTIONS="--nodes 2 --rails 4"
 hold
 stress --procs 4 --nodes 2 --rails 4 --op write --seconds 0.7
 stress --procs 4 --nodes 2 --rails 4 --op send --seconds 0.7
-stress --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --calm
+stress --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --cleanup
 stress --procs 8 --nodes 2 --size 64 --depth 16 --op send --seconds 0.7
 stress --procs 32 --nodes 2 --rails 4 --seconds 2
 stress --procs 32 --nodes 2 --one --seconds 1

@@ -257,9 +257,9 @@ expect_run 'a link neither up nor down' 2 "expected down or up" \
 # refused NAME PATTERN: reads the fabric from standard input.
 refused()
 {
-    cat >"$tmp/bad.fabric"
-    expect_run "$1" 2 "bad.fabric:?[0-9]*: .*$2" \
-        "$lab" "$tmp/bad.fabric" -- touch "$tmp/ran"
+    cat >"$tmp/invalid.fabric"
+    expect_run "$1" 2 "invalid.fabric:?[0-9]*: .*$2" \
+        "$lab" "$tmp/invalid.fabric" -- touch "$tmp/ran"
 }
 
 refused 'a loop' '' <<'END'

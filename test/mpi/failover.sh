@@ -20,7 +20,7 @@ one_port()
     sleep 1
     ctl --rail 1 up
 }
-swallow()
+drop_all()
 {
     ctl --rail 2 loss=1000000
     sleep 1.5
@@ -54,7 +54,7 @@ flap()
         sleep 0.05
     done
 }
-all_for_a_moment()
+all_ports_briefly()
 {
     ctl down
     sleep 0.3
@@ -73,9 +73,9 @@ all_pause()
     fi
 }
 
-# trouble NAME COMMAND...: runs each command in its own job.
+# run_fault NAME COMMAND...: runs each command in its own job.
 seconds=5
-trouble()
+run_fault()
 {
     name=$1
     mkdir -p "$tmp/stats"
@@ -96,7 +96,7 @@ trouble()
         ok "$name: the job continues, all data is right"
     fi
 }
-given_up()
+expect_lanes_closed()
 {
     if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
         ok "$name: lanes were closed, and other lanes took over their work"
@@ -104,13 +104,13 @@ given_up()
         not_ok "$name: lanes were closed" 'the statistics say: none'
     fi
 }
-is_none_given_up()
+no_lane_closed()
 {
     [ "$(grep -l '"lanes_failed": 0,' "$tmp/stats"/*.json | wc -l)" = 4 ]
 }
-none_given_up()
+expect_no_lane_closed()
 {
-    if is_none_given_up; then
+    if no_lane_closed; then
         ok "$name: no lane was closed"
     else
         not_ok "$name: no lane was closed" "the statistics say: $(
@@ -119,17 +119,17 @@ none_given_up()
     fi
 }
 
-trouble 'one port' one_port
-given_up
+run_fault 'one port' one_port
+expect_lanes_closed
 if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
     ok 'the rail, the peer and the cause are named'
 else
     not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"
 fi
-trouble 'a rail that loses all packets' swallow
-given_up
-trouble 'a rail that answers no requests' drop_acks
-given_up
+run_fault 'a rail that loses all packets' drop_all
+expect_lanes_closed
+run_fault 'a rail that answers no requests' drop_acks
+expect_lanes_closed
 if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then
     ok 'the engine does not wait for the timers of the NIC'
@@ -137,21 +137,21 @@ else
     not_ok 'the engine does not wait for the timers of the NIC' 'no such line' \
         "$tmp/out"
 fi
-trouble 'all ports but one' all_but_one
-given_up
-trouble 'a port that flaps' flap
+run_fault 'all ports but one' all_but_one
+expect_lanes_closed
+run_fault 'a port that flaps' flap
 # All rails fail alike, so none may be given up in favour of another.
-trouble 'all ports briefly' all_for_a_moment
+run_fault 'all ports briefly' all_ports_briefly
 seconds=3
 # A busy machine may delay the fault injector, so that the rails stay down much
 # longer. The test therefore passes if one of three jobs is undisturbed.
 for try in 1 2 3; do
-    trouble 'all rails pause for 20 ms' all_pause
-    if is_none_given_up; then
+    run_fault 'all rails pause for 20 ms' all_pause
+    if no_lane_closed; then
         break
     fi
 done
-none_given_up
+expect_no_lane_closed
 
 # Rails are dead from the start, without a port event. Each process chooses at
 # random which rail its address names first, so several jobs are run.

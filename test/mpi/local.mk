@@ -4,7 +4,7 @@
 INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
-    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
+    test/mpi/errors.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \

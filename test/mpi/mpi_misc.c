@@ -201,7 +201,7 @@ static void test_big(void)
 }
 
 /* The children send the data that the parents expect, and vice versa. */
-static int talk(MPI_Comm inter, int is_child)
+static int exchange_messages(MPI_Comm inter, int is_child)
 {
     char *in = mt_alloc(LENGTH), *out = mt_alloc(LENGTH);
     int others, ok = 1;
@@ -227,7 +227,7 @@ static void test_spawn(char *program)
 
     MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD,
                    &inter, codes);
-    ok = talk(inter, 0);
+    ok = exchange_messages(inter, 0);
     MPI_Intercomm_merge(inter, 0, &all);
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
     ok &= (sum == size + 2);
@@ -242,7 +242,7 @@ static int child(void)
     int ok, sum, mine = 1;
 
     MPI_Comm_get_parent(&inter);
-    ok = talk(inter, 1);
+    ok = exchange_messages(inter, 1);
     MPI_Intercomm_merge(inter, 1, &all);
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
     MPI_Comm_free(&all);

@@ -12,8 +12,9 @@
  *
  *     second N: pair MB/s, others MB/s
  *
- * The rates are those of the receivers in the second half. Their data comes
- * from the first half.
+ * and "start T", the time of day in seconds when second 0 began. The rates are
+ * those of the receivers in the second half. Their data comes from the first
+ * half.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -38,12 +39,17 @@ typedef struct job {
     int ok;
 } job_t;
 
-static double now_s(void)
+static double read_clock_s(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double now_s(void)
+{
+    return read_clock_s(CLOCK_MONOTONIC);
 }
 
 static int is_over(const job_t *job)
@@ -185,6 +191,10 @@ static void report(job_t *job)
     }
     MPI_Reduce(mine, sum, 2 * MAX_SECONDS, MPI_DOUBLE, MPI_SUM, 0,
                MPI_COMM_WORLD);
+    if (job->rank == 0) {
+        printf("start %.3f\n",
+               read_clock_s(CLOCK_REALTIME) - (now_s() - job->start_s));
+    }
     for (int i = 1; (job->rank == 0) && (i < job->seconds); ++i) {
         printf("second %d: %.1f %.1f\n", i, sum[0][i], sum[1][i]);
     }

@@ -30,11 +30,11 @@ enum {
 
 typedef enum demand { SKEWED, ONE_PAIR } demand_t;
 
-typedef struct trade {
+typedef struct transfer {
     int rank, size;
     int *send_counts, *send_displs, *recv_counts, *recv_displs;
     char *send, *recv;
-} trade_t;
+} transfer_t;
 
 static int bytes_of(demand_t demand, int size, int from, int to, int bytes)
 {
@@ -48,55 +48,56 @@ static int bytes_of(demand_t demand, int size, int from, int to, int bytes)
                                                 : bytes / 10 * 3 / (size - 2);
 }
 
-static void trade_init(trade_t *trade, demand_t demand, int bytes)
+static void transfer_init(transfer_t *transfer, demand_t demand, int bytes)
 {
     int sent = 0, received = 0;
 
-    trade->rank = mt_rank(MPI_COMM_WORLD);
-    trade->size = mt_size(MPI_COMM_WORLD);
-    trade->send_counts = mt_alloc(sizeof(int) * 4 * (size_t)trade->size);
-    trade->send_displs = trade->send_counts + trade->size;
-    trade->recv_counts = trade->send_displs + trade->size;
-    trade->recv_displs = trade->recv_counts + trade->size;
-    for (int i = 0; i < trade->size; ++i) {
-        trade->send_counts[i] =
-            bytes_of(demand, trade->size, trade->rank, i, bytes);
-        trade->recv_counts[i] =
-            bytes_of(demand, trade->size, i, trade->rank, bytes);
-        trade->send_displs[i] = sent;
-        trade->recv_displs[i] = received;
-        sent += trade->send_counts[i];
-        received += trade->recv_counts[i];
+    transfer->rank = mt_rank(MPI_COMM_WORLD);
+    transfer->size = mt_size(MPI_COMM_WORLD);
+    transfer->send_counts = mt_alloc(sizeof(int) * 4 * (size_t)transfer->size);
+    transfer->send_displs = transfer->send_counts + transfer->size;
+    transfer->recv_counts = transfer->send_displs + transfer->size;
+    transfer->recv_displs = transfer->recv_counts + transfer->size;
+    for (int i = 0; i < transfer->size; ++i) {
+        transfer->send_counts[i] =
+            bytes_of(demand, transfer->size, transfer->rank, i, bytes);
+        transfer->recv_counts[i] =
+            bytes_of(demand, transfer->size, i, transfer->rank, bytes);
+        transfer->send_displs[i] = sent;
+        transfer->recv_displs[i] = received;
+        sent += transfer->send_counts[i];
+        received += transfer->recv_counts[i];
     }
-    trade->send = mt_alloc((size_t)sent);
-    trade->recv = mt_alloc((size_t)received);
-    for (int i = 0; i < trade->size; ++i) {
-        mt_fill(trade->send + trade->send_displs[i],
-                (size_t)trade->send_counts[i], mt_seed(trade->rank, i, 1));
+    transfer->send = mt_alloc((size_t)sent);
+    transfer->recv = mt_alloc((size_t)received);
+    for (int i = 0; i < transfer->size; ++i) {
+        mt_fill(transfer->send + transfer->send_displs[i],
+                (size_t)transfer->send_counts[i],
+                mt_seed(transfer->rank, i, 1));
     }
-    memset(trade->recv, 0x5a, (size_t)received);
+    memset(transfer->recv, 0x5a, (size_t)received);
 }
 
-static void trade_do(const trade_t *trade)
+static void transfer_do(const transfer_t *transfer)
 {
-    MPI_Alltoallv(trade->send, trade->send_counts, trade->send_displs, MPI_BYTE,
-                  trade->recv, trade->recv_counts, trade->recv_displs, MPI_BYTE,
-                  MPI_COMM_WORLD);
+    MPI_Alltoallv(transfer->send, transfer->send_counts, transfer->send_displs,
+                  MPI_BYTE, transfer->recv, transfer->recv_counts,
+                  transfer->recv_displs, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-/* Returns 1 if all data has arrived. Frees the trade. */
-static int trade_end(trade_t *trade)
+/* Returns 1 if all data has arrived. Frees the transfer. */
+static int transfer_end(transfer_t *transfer)
 {
     int ok = 1;
 
-    for (int i = 0; i < trade->size; ++i) {
-        ok &=
-            mt_check(trade->recv + trade->recv_displs[i],
-                     (size_t)trade->recv_counts[i], mt_seed(i, trade->rank, 1));
+    for (int i = 0; i < transfer->size; ++i) {
+        ok &= mt_check(transfer->recv + transfer->recv_displs[i],
+                       (size_t)transfer->recv_counts[i],
+                       mt_seed(i, transfer->rank, 1));
     }
-    free(trade->send_counts);
-    free(trade->send);
-    free(trade->recv);
+    free(transfer->send_counts);
+    free(transfer->send);
+    free(transfer->recv);
     return ok;
 }
 
@@ -106,13 +107,13 @@ static int passes_relays(demand_t demand)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
     mrail_bench_coll_t coll;
-    trade_t trade;
+    transfer_t transfer;
     int ok;
 
     mrail_bench_coll_open(&coll);
-    trade_init(&trade, demand, FIRST_BYTES);
-    trade_do(&trade);
-    ok = trade_end(&trade);
+    transfer_init(&transfer, demand, FIRST_BYTES);
+    transfer_do(&transfer);
+    ok = transfer_end(&transfer);
     mrail_bench_coll_read(&coll, own);
     mrail_bench_coll_close(&coll);
     MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
@@ -124,13 +125,14 @@ int main(int argc, char **argv)
 {
     const char *what = (argc > 1) ? argv[1] : "";
     demand_t demand = (strcmp(what, "relay") == 0) ? ONE_PAIR : SKEWED;
-    trade_t trade;
+    transfer_t transfer;
     int ok;
 
     MPI_Init(&argc, &argv);
     mt_hangs_after(HANGS_S, "mpi_planned_end");
     mt_result("the exchange before it used relays", passes_relays(demand));
-    trade_init(&trade, demand, (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
+    transfer_init(&transfer, demand,
+                  (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
     if (mt_rank(MPI_COMM_WORLD) == 0) {
         puts("# under way");
@@ -139,8 +141,8 @@ int main(int argc, char **argv)
     if (strcmp(what, "agree") == 0 && mt_rank(MPI_COMM_WORLD) == LATE_RANK) {
         sleep(LATE_S);
     }
-    trade_do(&trade);
-    ok = trade_end(&trade);
+    transfer_do(&transfer);
+    ok = transfer_end(&transfer);
     mt_result("every byte of it arrived", ok);
     MPI_Finalize();
     return mt_failures != 0;

@@ -22,14 +22,14 @@
 enum { TEST_S = 200 };
 
 /* An exchange with gaps in its buffers. Its buffers serve many calls. */
-typedef struct trade {
+typedef struct transfer {
     MPI_Comm comm;
     planned_side_t send, recv;
-} trade_t;
+} transfer_t;
 
 /* bytes[from * size + to] is the number of bytes from one rank to another. */
-static void trade_init(trade_t *trade, MPI_Comm comm, const uint64_t *bytes,
-                       uint64_t seed)
+static void transfer_init(transfer_t *transfer, MPI_Comm comm,
+                          const uint64_t *bytes, uint64_t seed)
 {
     int rank = mt_rank(comm), size = mt_size(comm);
     long *units = mt_alloc(sizeof(*units) * (size_t)(2 * size));
@@ -40,16 +40,16 @@ static void trade_init(trade_t *trade, MPI_Comm comm, const uint64_t *bytes,
         units[size + i] = (long)bytes[i * size + rank];
     }
     mrail_rng_init(&own, mt_seed(rank, 0, seed));
-    trade->comm = comm;
-    planned_side_init(&trade->send, &own, size, PLANNED_ITEMS, PLANNED_BYTE, 1,
-                      units);
-    planned_side_init(&trade->recv, &own, size, PLANNED_ITEMS, PLANNED_BYTE, 1,
-                      units + size);
+    transfer->comm = comm;
+    planned_side_init(&transfer->send, &own, size, PLANNED_ITEMS, PLANNED_BYTE,
+                      1, units);
+    planned_side_init(&transfer->recv, &own, size, PLANNED_ITEMS, PLANNED_BYTE,
+                      1, units + size);
     free(units);
 }
 
-static void trade_draw(trade_t *trade, MPI_Comm comm, uint64_t most,
-                       uint64_t seed)
+static void transfer_draw(transfer_t *transfer, MPI_Comm comm, uint64_t most,
+                          uint64_t seed)
 {
     int size = mt_size(comm);
     uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
@@ -60,43 +60,43 @@ static void trade_draw(trade_t *trade, MPI_Comm comm, uint64_t most,
     for (int i = 0; i < size; ++i) { /* see mpi_planned.c */
         bytes[i * size + i] = MRAIL_MIN(bytes[i * size + i], 50000);
     }
-    trade_init(trade, comm, bytes, seed);
+    transfer_init(transfer, comm, bytes, seed);
     free(bytes);
 }
 
-static void trade_cleanup(trade_t *trade)
+static void transfer_cleanup(transfer_t *transfer)
 {
-    planned_side_cleanup(&trade->send);
-    planned_side_cleanup(&trade->recv);
+    planned_side_cleanup(&transfer->send);
+    planned_side_cleanup(&transfer->recv);
 }
 
-static void trade_fill(trade_t *trade, uint64_t message)
+static void transfer_fill(transfer_t *transfer, uint64_t message)
 {
-    int rank = mt_rank(trade->comm);
+    int rank = mt_rank(transfer->comm);
 
-    planned_side_clear(&trade->send);
-    planned_side_clear(&trade->recv);
-    for (int i = 0; i < trade->send.num; ++i) {
-        planned_side_put(&trade->send, i, mt_seed(rank, i, message), 1);
-        planned_side_put(&trade->recv, i, mt_seed(i, rank, message), 0);
+    planned_side_clear(&transfer->send);
+    planned_side_clear(&transfer->recv);
+    for (int i = 0; i < transfer->send.num; ++i) {
+        planned_side_put(&transfer->send, i, mt_seed(rank, i, message), 1);
+        planned_side_put(&transfer->recv, i, mt_seed(i, rank, message), 0);
     }
 }
 
-static void trade_do(trade_t *trade)
+static void transfer_run(transfer_t *transfer)
 {
-    planned_side_t *send = &trade->send, *recv = &trade->recv;
+    planned_side_t *send = &transfer->send, *recv = &transfer->recv;
 
     MPI_Alltoallv(send->base, send->counts, send->displs, send->mpi_types[0],
                   recv->base, recv->counts, recv->displs, recv->mpi_types[0],
-                  trade->comm);
+                  transfer->comm);
 }
 
-static int trade_all(trade_t *trade, uint64_t message)
+static int transfer_all(transfer_t *transfer, uint64_t message)
 {
-    trade_fill(trade, message);
-    trade_do(trade);
-    return planned_side_check(&trade->recv, "received") &
-           planned_side_check(&trade->send, "sent");
+    transfer_fill(transfer, message);
+    transfer_run(transfer);
+    return planned_side_check(&transfer->recv, "received") &
+           planned_side_check(&transfer->send, "sent");
 }
 
 /* ---- one rank has many bytes, others few or none ---- */
@@ -108,7 +108,7 @@ static void test_sizes(int number)
 
     for (int round = 0; round < number; ++round) {
         int large = round % size;
-        trade_t trade;
+        transfer_t transfer;
 
         for (int i = 0; i < size * size; ++i) {
             int from = i / size, to = i % size;
@@ -118,11 +118,11 @@ static void test_sizes(int number)
                        : ((from + round) % 3 == 0) ? 0
                                                    : (uint64_t)(from + to);
         }
-        trade_init(&trade, MPI_COMM_WORLD, bytes, (uint64_t)round);
+        transfer_init(&transfer, MPI_COMM_WORLD, bytes, (uint64_t)round);
         for (uint64_t i = 0; i < 2; ++i) {
-            ok &= trade_all(&trade, (uint64_t)round * 2 + i);
+            ok &= transfer_all(&transfer, (uint64_t)round * 2 + i);
         }
-        trade_cleanup(&trade);
+        transfer_cleanup(&transfer);
     }
     free(bytes);
     mt_result("one rank sends much, others little or nothing", ok);
@@ -134,7 +134,7 @@ enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
 /* All ranks have few bytes for each other, except that one rank has many for
  * rank 1 if `large` is set. */
-static void trade_backed_off(trade_t *trade, int large)
+static void transfer_backed_off(transfer_t *transfer, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
     uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
@@ -143,7 +143,7 @@ static void trade_backed_off(trade_t *trade, int large)
         bytes[i] = SMALL;
     }
     bytes[LARGE_FROM * size + 1] = large ? LARGE : SMALL;
-    trade_init(trade, MPI_COMM_WORLD, bytes, (uint64_t)large);
+    transfer_init(transfer, MPI_COMM_WORLD, bytes, (uint64_t)large);
     free(bytes);
 }
 
@@ -167,22 +167,22 @@ static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
     uint64_t backed_off, all;
-    trade_t trade;
+    transfer_t transfer;
     int ok = 1;
 
     mrail_bench_coll_open(&coll);
-    trade_backed_off(&trade, 0);
+    transfer_backed_off(&transfer, 0);
     for (int i = 0; i < number; ++i) {
-        ok &= trade_all(&trade, (uint64_t)i);
+        ok &= transfer_all(&transfer, (uint64_t)i);
     }
-    trade_cleanup(&trade);
+    transfer_cleanup(&transfer);
     backed_off = planned_calls(&coll);
     mt_result("little to send: nothing is planned", ok && backed_off == 0);
-    trade_backed_off(&trade, 1);
+    transfer_backed_off(&transfer, 1);
     for (int i = 0; i < LARGE_CALLS; ++i) {
-        ok &= trade_all(&trade, (uint64_t)(number + i));
+        ok &= transfer_all(&transfer, (uint64_t)(number + i));
     }
-    trade_cleanup(&trade);
+    transfer_cleanup(&transfer);
     all = planned_calls(&coll);
     mt_result("then one rank sends much: soon all ranks plan",
               ok &&
@@ -205,15 +205,15 @@ static void *work(void *arg)
     for (int i = 0; i < worker->number; ++i) {
         uint64_t seed = (uint64_t)(worker->index * 1000 + i);
         MPI_Comm comm = worker->comm;
-        trade_t trade;
+        transfer_t transfer;
 
         if (worker->frees) {
             MPI_Comm_dup(worker->comm, &comm);
         }
-        trade_draw(&trade, comm, 3000000, seed);
-        worker->ok &= trade_all(&trade, seed);
-        worker->ok &= trade_all(&trade, seed + 500);
-        trade_cleanup(&trade);
+        transfer_draw(&transfer, comm, 3000000, seed);
+        worker->ok &= transfer_all(&transfer, seed);
+        worker->ok &= transfer_all(&transfer, seed + 500);
+        transfer_cleanup(&transfer);
         if (worker->frees) {
             MPI_Comm_free(&comm);
         }
@@ -258,9 +258,9 @@ static void test_freed(int number)
 
 /* ---- leaks ---- */
 
-typedef struct holdings {
+typedef struct resources {
     long heap, resident, maps, shared, files;
-} holdings_t;
+} resources_t;
 
 static long count_lines(const char *path, const char *with)
 {
@@ -279,12 +279,12 @@ static long count_lines(const char *path, const char *with)
 
 /* All ranks must call this together: operations that are still in flight use
  * memory, so it waits for all ranks. */
-static holdings_t holdings(void)
+static resources_t resources(void)
 {
     struct mallinfo2 info;
     FILE *file = fopen("/proc/self/statm", "r");
     DIR *dir = opendir("/proc/self/fd");
-    holdings_t now = {0};
+    resources_t now = {0};
     long size;
 
     MPI_Barrier(MPI_COMM_WORLD);
@@ -315,7 +315,7 @@ typedef struct growth {
     const char *what;
     int quarter;
     int grew; /* 1 if there was growth in every quarter so far */
-    holdings_t before;
+    resources_t before;
 } growth_t;
 
 static growth_t growth_of(const char *what, int number)
@@ -326,8 +326,8 @@ static growth_t growth_of(const char *what, int number)
 
 static void growth_add(growth_t *growth, int is_last)
 {
-    const holdings_t *before = &growth->before;
-    holdings_t now = holdings();
+    const resources_t *before = &growth->before;
+    resources_t now = resources();
 
     /* These limits detect a leak of 5 KB per communicator after 12
      * communicators, or of 136 bytes per call after 500 calls. */
@@ -347,13 +347,13 @@ static void growth_add(growth_t *growth, int is_last)
 }
 
 /* Must be called before repetition i of 4 * quarter. */
-static void growth_look(growth_t *growth, int i)
+static void growth_sample(growth_t *growth, int i)
 {
     if (i > growth->quarter && i % growth->quarter == 0) {
         growth_add(growth, 0);
     }
     if (i > 0 && i % growth->quarter == 0) {
-        growth->before = holdings();
+        growth->before = resources();
     }
 }
 
@@ -370,22 +370,23 @@ enum { KINDS = 6 };
 static void test_calls(int number)
 {
     growth_t growth = growth_of("calls", number);
-    trade_t trades[KINDS];
+    transfer_t transfers[KINDS];
     int ok = 1;
 
     for (unsigned i = 0; i < KINDS; ++i) {
-        trade_draw(&trades[i], MPI_COMM_WORLD, 30000u << i, i);
+        transfer_draw(&transfers[i], MPI_COMM_WORLD, 30000u << i, i);
     }
     for (int i = 0; i < 4 * growth.quarter; ++i) {
-        growth_look(&growth, i);
+        growth_sample(&growth, i);
         if (i % 100 == 0) {
-            ok &= trade_all(&trades[i / 100 % KINDS], (uint64_t)i);
+            ok &= transfer_all(&transfers[i / 100 % KINDS], (uint64_t)i);
         }
-        trade_do(&trades[mrail_mix64((uint64_t)i) % 20 == 0 ? 5 : i % 5]);
+        transfer_run(
+            &transfers[mrail_mix64((uint64_t)i) % 20 == 0 ? 5 : i % 5]);
     }
     ok &= growth_end(&growth);
     for (unsigned i = 0; i < KINDS; ++i) {
-        trade_cleanup(&trades[i]);
+        transfer_cleanup(&transfers[i]);
     }
     mt_result("many calls leave nothing behind", ok);
 }
@@ -397,14 +398,14 @@ static void test_comms(int number)
 
     for (int i = 0; i < 4 * growth.quarter; ++i) {
         MPI_Comm comm;
-        trade_t trade;
+        transfer_t transfer;
 
-        growth_look(&growth, i);
+        growth_sample(&growth, i);
         MPI_Comm_split(MPI_COMM_WORLD, 0, (i % 2) ? mt_rank(MPI_COMM_WORLD) : 0,
                        &comm);
-        trade_draw(&trade, comm, 200000, 7);
-        ok &= trade_all(&trade, (uint64_t)i);
-        trade_cleanup(&trade);
+        transfer_draw(&transfer, comm, 200000, 7);
+        ok &= transfer_all(&transfer, (uint64_t)i);
+        transfer_cleanup(&transfer);
         MPI_Comm_free(&comm);
     }
     ok &= growth_end(&growth);
@@ -517,17 +518,17 @@ static void test_limited(int number)
     for (int round = 0; round < number; ++round) {
         uint32_t least = 16u << mrail_rng_below(&rng, 14);
         int large = (int)mrail_rng_below(&rng, 2 * (uint32_t)size);
-        trade_t trade;
+        transfer_t transfer;
 
         for (int i = 0; i < size * size; ++i) {
             bytes[i] = least + mrail_rng_below(&rng, least / 2);
             bytes[i] *= (i / size == large && i % 3 == 0) ? 5 : 1;
         }
-        trade_init(&trade, MPI_COMM_WORLD, bytes, (uint64_t)round);
+        transfer_init(&transfer, MPI_COMM_WORLD, bytes, (uint64_t)round);
         for (uint64_t i = 0; i < 3; ++i) {
-            ok &= trade_all(&trade, (uint64_t)round * 3 + i);
+            ok &= transfer_all(&transfer, (uint64_t)round * 3 + i);
         }
-        trade_cleanup(&trade);
+        transfer_cleanup(&transfer);
     }
     mt_result("few messages at a time: every byte is right", ok);
     held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);

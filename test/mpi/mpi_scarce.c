@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HANGS_S = 60, BYTES = 200000, MAX_THINGS = 2000 };
+enum { HANGS_S = 60, BYTES = 200000, MAX_REQUESTS = 2000 };
 
 static int (*arm)(unsigned n);
 static unsigned (*disarm)(void);
@@ -115,9 +115,9 @@ static int exchange(MPI_Comm comm, const call_t *call)
     return ret;
 }
 
-static void give_up(unsigned n, const char *why)
+static void fail(unsigned n, const char *why)
 {
-    fprintf(stderr, "# thing %u: rank %d: %s\n", n, rank, why);
+    fprintf(stderr, "# request %u: rank %d: %s\n", n, rank, why);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
@@ -143,10 +143,10 @@ static unsigned all_calls(unsigned n)
         int ret = exchange(comm, &calls[i]);
 
         if (ret == -1) {
-            give_up(n, "wrong bytes");
+            fail(n, "wrong bytes");
         } else if (ret != MPI_SUCCESS) {
             MPI_Error_string(ret, text, &length);
-            give_up(n, text);
+            fail(n, text);
         }
     }
     MPI_Comm_free(&comm);
@@ -166,14 +166,14 @@ int main(int argc, char **argv)
     *(void **)&disarm = dlsym(RTLD_DEFAULT, "scarce_disarm");
     mrail_bench_coll_open(&coll);
     if (arm == NULL || disarm == NULL || !coll.present) {
-        give_up(0, "there is no shim, or no coll/mrail");
+        fail(0, "there is no shim, or no coll/mrail");
     }
-    for (n = first; !is_over && n - first < MAX_THINGS; ++n) {
+    for (n = first; !is_over && n - first < MAX_REQUESTS; ++n) {
         unsigned planned;
 
         mt_hangs_after(HANGS_S, "mpi_scarce");
         if (rank == failing_rank && !arm(n)) {
-            give_up(n, "coll/mrail is not there");
+            fail(n, "coll/mrail is not there");
         }
         planned = all_calls(n);
         if (rank == failing_rank) {
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
         }
         MPI_Bcast(&is_over, 1, MPI_INT, failing_rank, MPI_COMM_WORLD);
         if (rank == 0) {
-            printf("# thing %u: %u calls planned\n", n, planned);
+            printf("# request %u: %u calls planned\n", n, planned);
             fflush(stdout);
         }
     }

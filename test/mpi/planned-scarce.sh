@@ -27,21 +27,21 @@ job()
     # shellcheck disable=SC2016 # expanded in the environment of the rank
     launch "$np" -- sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' "$shim" \
         "$build/mpi_scarce" "$rank" "$1" >"$tmp/out" 2>&1 || true
-    sed -n 's/^# thing \([0-9]*\): \([0-9]*\) calls planned/\1 \2/p' "$tmp/out" \
-        >>"$tmp/things"
+    sed -n 's/^# request \([0-9]*\): \([0-9]*\) calls planned/\1 \2/p' "$tmp/out" \
+        >>"$tmp/requests"
 }
 
 # planned N: prints the number of refused resources with which N calls were
 # planned.
 planned()
 {
-    grep -c " $1\$" "$tmp/things" || true
+    grep -c " $1\$" "$tmp/requests" || true
 }
 
-# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS resources
+# all_requests NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS resources
 # may end the job with an error, namely those that a call or a communicator
 # needs to start.
-all_things()
+all_requests()
 {
     name=$1
     topology=$2
@@ -49,28 +49,28 @@ all_things()
     rank=$4
     MRAIL_TEST_RUN="$options $5"
     # The only acceptable error is this one, at this rank.
-    error="^# thing [0-9]+: rank $rank: MPI_ERR_NO_MEM"
+    error="^# request [0-9]+: rank $rank: MPI_ERR_NO_MEM"
     error="$error|no memory for a communicator at rank $rank;"
-    : >"$tmp/things"
-    thing=1
+    : >"$tmp/requests"
+    request=1
     ended=0
-    job $thing
+    job $request
     until grep -q '^ok - every byte' "$tmp/out"; do
         if ! grep -qE "$error" "$tmp/out" ||
-            grep -E '^# thing [0-9]+: rank' "$tmp/out" | grep -qvE "$error"; then
+            grep -E '^# request [0-9]+: rank' "$tmp/out" | grep -qvE "$error"; then
             not_ok "$name: all ranks continue, or that rank reports the error" \
-                "thing $thing or later" "$tmp/out"
+                "request $request or later" "$tmp/out"
             return
         fi
         ended=$((ended + 1))
-        last=$(tail -n 1 "$tmp/things")
+        last=$(tail -n 1 "$tmp/requests")
         last=${last%% *}
-        [ "${last:-0}" -ge $thing ] || last=$((thing - 1))
-        thing=$((last + 2)) # skip the resource that ended the job
-        job $thing
+        [ "${last:-0}" -ge $request ] || last=$((request - 1))
+        request=$((last + 2)) # skip the resource that ended the job
+        job $request
     done
-    echo "# $name: $(($(wc -l <"$tmp/things") - 1)) things do not matter, $ended end" \
-        "the job; of 5 calls planned: none for $(planned 0) things," \
+    echo "# $name: $(($(wc -l <"$tmp/requests") - 1)) requests do not matter, $ended end" \
+        "the job; of 5 calls planned: none for $(planned 0) requests," \
         "3 for $(planned 3), 4 for $(planned 4), 5 for $(planned 5)"
     if [ $ended -le "$6" ]; then
         ok "$name: all ranks continue, except for $6 resources"
@@ -90,13 +90,13 @@ at_least()
 }
 
 for at in 0 3; do
-    all_things "single-rail ranks, rank $at" 2x4 8 $at "$relays" 11
+    all_requests "single-rail ranks, rank $at" 2x4 8 $at "$relays" 11
     at_least 'single-rail ranks, rank $at: no plan on that communicator' 40 "$(planned 0)"
     at_least 'single-rail ranks, rank $at: no plan in that call' 20 "$(planned 4)"
 done
 for where in '2x4 8' '1x4 4' '4x1 4'; do
     # shellcheck disable=SC2086 # word splitting is intended
-    all_things "multi-rail ranks, $where" $where 1 '' 7
+    all_requests "multi-rail ranks, $where" $where 1 '' 7
     at_least 'multi-rail ranks, $where: nothing is planned' 20 "$(planned 0)"
 done
 session=$base # covers all sessions

@@ -144,7 +144,7 @@ expect_run 'bench passes options to mpirun' 0 \
     ' --tag-output -x A=b --allow-run-as-root .*mrail-bench p2p --sizes 8$' \
     "$mrail" bench p2p -n 2 --tag-output -x A=b --sizes 8 --soft 2x2 \
     --allow-run-as-root --print
-expect_run 'bench names an unknown option' bad '-frob' \
+expect_run 'bench names an unknown option' failure '-frob' \
     "$mrail" bench p2p --soft 2x1 --frob
 
 plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"

@@ -278,11 +278,11 @@ static void want_hotspot(machine_t *w)
 
     w->pattern = one ? "hotspot at rank 0" : "hotspot half way round";
     for (unsigned from = 0; from < n; ++from) {
-        unsigned spot = one ? 0 : (from + n / 2) % n;
+        unsigned receiver = one ? 0 : (from + n / 2) % n;
 
-        add(w, from, spot, bytes * part);
+        add(w, from, receiver, bytes * part);
         for (unsigned to = from % step; to < n; to += step) {
-            if (to != spot) {
+            if (to != receiver) {
                 add(w, from, to, bytes * (1 - part) * step / n);
             }
         }
@@ -323,12 +323,12 @@ static void want_moe(machine_t *w)
 static void want_stencil(machine_t *w)
 {
     unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
-    double bytes = any_size(w), seam = between(w, 2, 20);
+    double bytes = any_size(w), boundary = between(w, 2, 20);
 
     w->pattern = "stencil";
     for (unsigned rank = 0; rank < n; ++rank) {
         double some =
-            ((rank < row) || (rank + row >= n)) ? bytes * seam : bytes;
+            ((rank < row) || (rank + row >= n)) ? bytes * boundary : bytes;
 
         add(w, rank, (rank + 1) % n, bytes);
         add(w, rank, (rank + n - 1) % n, bytes);
@@ -486,8 +486,7 @@ static void must(const machine_t *w, int ret, const char *what)
     }
 }
 
-static void tell_node(const machine_t *w, mrail_plan_topo_t *topo,
-                      unsigned node)
+static void set_node(const machine_t *w, mrail_plan_topo_t *topo, unsigned node)
 {
     must(w, mrail_plan_topo_set_leaf_group(topo, node, w->leaf_group[node]),
          "a pod");
@@ -499,8 +498,8 @@ static void tell_node(const machine_t *w, mrail_plan_topo_t *topo,
     }
 }
 
-static void tell_uplinks(const machine_t *w, mrail_plan_topo_t *topo,
-                         unsigned leaf_group)
+static void set_uplinks(const machine_t *w, mrail_plan_topo_t *topo,
+                        unsigned leaf_group)
 {
     for (unsigned rail = 0; rail < w->num_rails; ++rail) {
         if (!w->has_uplinks[leaf_group][rail]) {
@@ -514,7 +513,7 @@ static void tell_uplinks(const machine_t *w, mrail_plan_topo_t *topo,
     }
 }
 
-static void tell_gpu(const machine_t *w, mrail_plan_topo_t *topo, unsigned rank)
+static void set_gpu(const machine_t *w, mrail_plan_topo_t *topo, unsigned rank)
 {
     if (w->up[rank] > 0) {
         must(w,
@@ -545,13 +544,13 @@ mrail_plan_topo_t *machine_build(const machine_t *w, int backwards)
              "a rank");
     }
     for (unsigned i = 0; i < w->num_nodes; ++i) {
-        tell_node(w, topo, nth(i, w->num_nodes, backwards));
+        set_node(w, topo, nth(i, w->num_nodes, backwards));
     }
     for (unsigned i = 0; i < w->num_leaf_groups; ++i) {
-        tell_uplinks(w, topo, nth(i, w->num_leaf_groups, backwards));
+        set_uplinks(w, topo, nth(i, w->num_leaf_groups, backwards));
     }
     for (unsigned i = 0; i < w->num_ranks; ++i) {
-        tell_gpu(w, topo, nth(i, w->num_ranks, backwards));
+        set_gpu(w, topo, nth(i, w->num_ranks, backwards));
     }
     mrail_plan_topo_set_hairpin(topo, w->hairpin);
     mrail_plan_topo_set_cross_rail(topo, w->cross_rail);

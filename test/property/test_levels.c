@@ -136,28 +136,29 @@ enum {
     HOT,
     EQUAL,
     ONE_RAIL,
-    LAME_SENDERS,
-    LAME_RECEIVERS,
-    LAME_BOTH,
+    DEGRADED_SENDERS,
+    DEGRADED_RECEIVERS,
+    DEGRADED_BOTH,
     NUM_PATTERNS
 };
 
 /* Returns 1 if the rail of this rank is dead. */
-static int is_lame(unsigned rank)
+static int is_degraded(unsigned rank)
 {
     return !w.is_up[node_of(rank) * w.rails + rail_of(rank)];
 }
 
 /* Returns the bytes from one rank to another in the patterns in which ranks
  * with dead rails have demands. */
-static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
-                           int is_small)
+static uint64_t degraded_bytes(unsigned pattern, unsigned from, unsigned to,
+                               int is_small)
 {
     unsigned turn = (rail_of(to) + w.rails - rail_of(from)) % w.rails;
-    int is_wanted = (pattern == LAME_SENDERS) ? is_lame(from) && (turn == 1)
-                    : (pattern == LAME_RECEIVERS)
-                        ? is_lame(to) && (turn == 1)
-                        : is_lame(from) && is_lame(to);
+    int is_wanted = (pattern == DEGRADED_SENDERS)
+                        ? is_degraded(from) && (turn == 1)
+                    : (pattern == DEGRADED_RECEIVERS)
+                        ? is_degraded(to) && (turn == 1)
+                        : is_degraded(from) && is_degraded(to);
 
     if (node_of(from) == node_of(to)) {
         return (turn == 2) ? 200000 : 0;
@@ -193,8 +194,8 @@ static void make_demands(unsigned pattern)
                 bytes = (turn != w.nodes % w.rails) ? 0
                         : (below(3) == 0)           ? below(400000000)
                                                     : below(SMALL);
-            } else if (pattern >= LAME_SENDERS) {
-                bytes = lame_bytes(pattern, from, to, is_small);
+            } else if (pattern >= DEGRADED_SENDERS) {
+                bytes = degraded_bytes(pattern, from, to, is_small);
             }
             w.demand[w.num_demands++] =
                 (mrail_plan_demand_t){.from = from, .to = to, .bytes = bytes};
@@ -530,7 +531,7 @@ static double compare_contended(unsigned seed, unsigned *contended_p)
             assert_int_equal(mrail_plan_topo_set_switch(topo, i, 30e9, 30e9),
                              0);
         }
-        make_demands(seed % LAME_SENDERS);
+        make_demands(seed % DEGRADED_SENDERS);
         plan = made(topo, NULL);
         mrail_plan_summary(plan, &summary[is_multi_rail]);
         after = check_plan(plan, GAP);
@@ -601,7 +602,7 @@ static void test_narrow_pairs(void **state)
         kill_rails(topo);
         narrow = 5 + below(20);
         link_pairs(topo, narrow, 30 + below(40));
-        make_demands(seed % LAME_SENDERS);
+        make_demands(seed % DEGRADED_SENDERS);
         plan = made(topo, &options);
         summary = check_plan(plan, options.gap);
         in_levels += (summary.relayed_bound == 0);
@@ -715,7 +716,8 @@ static void test_bounds(void **state)
     }
     w.is_paired = 0;
     /* The bound is exact where only one rank uses the link. */
-    for (unsigned pattern = LAME_SENDERS; pattern < NUM_PATTERNS; ++pattern) {
+    for (unsigned pattern = DEGRADED_SENDERS; pattern < NUM_PATTERNS;
+         ++pattern) {
         assert_true(best[pattern] > 0.95);
     }
 }

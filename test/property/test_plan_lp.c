@@ -44,11 +44,11 @@
  * relayed bytes therefore allows this much above it. */
 #define ABOVE_BEST 1e-5
 /* Relayed bytes below this fraction of all bytes do not count. */
-#define NEXT_TO_NOTHING 1e-4
+#define NEGLIGIBLE 1e-4
 
 /* Seeds that failed in the past: prices stuck at the maximum, and more ranks
  * per node than pairwise links allow. */
-static const uint64_t seldom[] = {3352, 4158, 6414, 6603, 4811};
+static const uint64_t rare_seeds[] = {3352, 4158, 6414, 6603, 4811};
 
 static machine_t w;
 static const char *which; /* name of the plan */
@@ -282,7 +282,7 @@ static void check_summary(const mrail_plan_t *plan, const stats_t *t)
 
 #ifdef HAVE_GLPK
 
-static void remember(double *worst, uint64_t *seed, double ratio)
+static void update_worst(double *worst, uint64_t *seed, double ratio)
 {
     if (ratio > *worst) {
         *worst = ratio;
@@ -310,9 +310,9 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
           s->congestion, 100 * (s->congestion / best->least - 1), best->least,
           t->rounding);
     if ((w.options.gap == 0) && (t->rounding < 1e-4 * best->least)) {
-        remember(&worst_congestion, &worst_congestion_seed,
-                 s->congestion / best->least);
-        remember(&worst_bound, NULL, s->congestion_bound / best->most);
+        update_worst(&worst_congestion, &worst_congestion_seed,
+                     s->congestion / best->least);
+        update_worst(&worst_bound, NULL, s->congestion_bound / best->most);
     }
 }
 
@@ -324,7 +324,7 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
 {
     double relayed_gap = gap_of(w.options.relayed_gap, DEFAULT_RELAYED_GAP);
     double limit = MRAIL_MAX(s->limit, best->most * (1 + ABOVE_BEST));
-    double rounding = 2.0 * (double)s->num_pieces + NEXT_TO_NOTHING * s->bytes;
+    double rounding = 2.0 * (double)s->num_pieces + NEGLIGIBLE * s->bytes;
     lp_range_t least = lp_relayed(lp, best->most * (1 + ABOVE_BEST));
     lp_range_t within = lp_relayed(lp, limit);
 
@@ -342,8 +342,10 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
           s->relayed_bound, s->iterations, s->relay_iterations);
     num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
     if (least.most > 20 * rounding) {
-        remember(&worst_relayed, &worst_relayed_seed, s->relayed / least.most);
-        remember(&worst_relayed_bound, NULL, s->relayed_bound / within.most);
+        update_worst(&worst_relayed, &worst_relayed_seed,
+                     s->relayed / least.most);
+        update_worst(&worst_relayed_bound, NULL,
+                     s->relayed_bound / within.most);
     }
 }
 
@@ -602,8 +604,9 @@ int main(void)
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
-    for (unsigned i = 0; (one == NULL) && (i < MRAIL_ARRAY_SIZE(seldom)); ++i) {
-        run_seed(seldom[i]);
+    for (unsigned i = 0; (one == NULL) && (i < MRAIL_ARRAY_SIZE(rare_seeds));
+         ++i) {
+        run_seed(rare_seeds[i]);
         ++count;
     }
     report(count);

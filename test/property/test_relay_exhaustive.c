@@ -291,7 +291,7 @@ typedef struct level {
 static level_t *levels;
 static size_t num_levels, max_levels, deepest;
 
-static void print_stuck(void)
+static void print_deadlock(void)
 {
     for (size_t i = 0; i < num_levels; ++i) {
         print_error("%u ", levels[i].next - 1);
@@ -340,7 +340,7 @@ static void check_end(void)
         is_end &= (w.s.counts[r].ended == num_exchanges);
     }
     if (!is_end) {
-        print_stuck();
+        print_deadlock();
         fail_msg("a state without a way on");
     }
     model_check_idle(&w);

@@ -26,7 +26,7 @@
 
 /* How a run ends. */
 typedef enum ending {
-    END_WELL,     /* there are faults, but all work succeeds */
+    END_SUCCESS,  /* there are faults, but all work succeeds */
     END_PORT,     /* a port fails permanently */
     END_QP_ERROR, /* one side's QPs are moved to error */
     END_GARBAGE   /* packets are forged, so any error is allowed */
@@ -308,7 +308,7 @@ static flow_t *flow_of(trial_t *t, int side, uint32_t qpn)
 
 static void send_failed(trial_t *t, flow_t *f, const struct ibv_wc *wc)
 {
-    if (t->ending == END_WELL) {
+    if (t->ending == END_SUCCESS) {
         fail_msg("seed %llu: wr %llu failed with %d",
                  (unsigned long long)t->w.p.seed, (unsigned long long)wc->wr_id,
                  wc->status);
@@ -356,7 +356,7 @@ static void recv_done(trial_t *t, int side, const struct ibv_wc *wc)
     f = &t->flows[2 * f->qp + (unsigned)!side]; /* the sender's flow */
     ++f->recv_done;
     if (wc->status != IBV_WC_SUCCESS) {
-        assert_int_not_equal(t->ending, END_WELL);
+        assert_int_not_equal(t->ending, END_SUCCESS);
         return;
     }
     if (t->ending == END_GARBAGE) {
@@ -515,7 +515,7 @@ static void trial_finish(trial_t *t)
         flow_t *f = &t->flows[n];
 
         assert_int_equal(f->done, f->num_ops);
-        if (t->ending != END_WELL) {
+        if (t->ending != END_SUCCESS) {
             continue;
         }
         assert_int_equal(f->recv_done, f->recv_total);
@@ -587,7 +587,7 @@ static void run_seeds(const char *name, ending_t ending, unsigned count)
 
 static void test_faults(void **state)
 {
-    run_seeds("test_faults", END_WELL, 60);
+    run_seeds("test_faults", END_SUCCESS, 60);
 }
 
 static void test_port_dies(void **state)

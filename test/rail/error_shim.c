@@ -110,7 +110,7 @@ static void shim_fail(struct ibv_wc *wc, enum ibv_wc_status status)
     wc->status = status;
 }
 
-static void shim_say(const shim_qp_t *entry, enum ibv_wc_status status)
+static void shim_report(const shim_qp_t *entry, enum ibv_wc_status status)
 {
     const char *path = getenv("MRAIL_TEST_ERROR_LOG");
     FILE *file = (path != NULL) ? fopen(path, "ae") : NULL;
@@ -142,7 +142,7 @@ static void shim_look(shim_qp_t *entry, struct ibv_wc *wc)
     ++shim.times;
     ibv_modify_qp(entry->qp, &attr, IBV_QP_STATE);
     shim_fail(wc, status);
-    shim_say(entry, status);
+    shim_report(entry, status);
 }
 
 static int shim_poll(struct ibv_cq *cq, int num, struct ibv_wc *wc)

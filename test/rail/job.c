@@ -128,7 +128,7 @@ int job_flush(job_t *job, mrail_ep_t *ep)
     return (ret == -EINPROGRESS) ? 0 : ret;
 }
 
-int job_say(int ok, const char *name, const char *why, ...)
+int job_result(int ok, const char *name, const char *why, ...)
 {
     va_list ap;
 

@@ -79,7 +79,7 @@ check_LTLIBRARIES += libtest-label.la
 libtest_label_la_SOURCES = test/rail/label_shim.c
 libtest_label_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_label_la_LIBADD = -ldl
-RAIL_SCRIPT_TESTS = test/rail/port-control.sh test/rail/trouble.sh \
+RAIL_SCRIPT_TESTS = test/rail/port-control.sh test/rail/start-errors.sh \
     test/rail/slow-events.sh test/rail/full-shm.sh test/rail/errors.sh
 TESTS += $(RAIL_JOBS) $(RAIL_SCRIPT_TESTS)
 TIMING_TESTS += $(RAIL_TIMING_JOBS) test/rail/small-srq.sh

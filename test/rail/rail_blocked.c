@@ -107,14 +107,15 @@ static int receive(job_t *job)
         serve(job, 250, during);
     }
     failed |= (job_soft_ctl("--node 1 loss=0") != 0);
-    failed = job_say(!failed, "the rails can be cut", "mrail soft ctl failed");
+    failed =
+        job_result(!failed, "the rails can be cut", "mrail soft ctl failed");
     printf("# while cut: %u from the one, at least %u from the others\n",
            during[1], least_of_others(during));
-    failed |= job_say(during[1] == 0, "no message passes the cut", "%u arrived",
-                      during[1]);
-    failed |=
-        job_say(least_of_others(during) >= 10, "other peers' streams continue",
-                "one got only %u messages through", least_of_others(during));
+    failed |= job_result(during[1] == 0, "no message passes the cut",
+                         "%u arrived", during[1]);
+    failed |= job_result(
+        least_of_others(during) >= 10, "other peers' streams continue",
+        "one got only %u messages through", least_of_others(during));
     __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     return failed;
 }
@@ -149,9 +150,9 @@ static int blocked_job(job_t *job)
             good += (sink->next[i] == job->shared->word[i]);
         }
         failed |=
-            job_say((good == PEERS) && (sink->wrong == 0),
-                    "afterwards every stream is complete and in order",
-                    "%u of %u complete, %u wrong", good, PEERS, sink->wrong);
+            job_result((good == PEERS) && (sink->wrong == 0),
+                       "afterwards every stream is complete and in order",
+                       "%u of %u complete, %u wrong", good, PEERS, sink->wrong);
     }
     job_close(job);
     return failed;
@@ -166,5 +167,6 @@ int main(void)
 {
     int failed = job_run(PEERS + 1, node, 60, blocked_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

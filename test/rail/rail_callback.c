@@ -57,10 +57,10 @@ static int source(job_t *job)
         mrail_iface_progress(job->iface);
     }
     printf("# %u sent before the queue was full\n", sent);
-    return job_say((callback->ret == 0) && (callback->value == memory),
-                   "a callback reads while the send queue is full",
-                   "%d, value %llx", callback->ret,
-                   (unsigned long long)callback->value);
+    return job_result((callback->ret == 0) && (callback->value == memory),
+                      "a callback reads while the send queue is full",
+                      "%d, value %llx", callback->ret,
+                      (unsigned long long)callback->value);
 }
 
 static int callback_job(job_t *job)
@@ -103,5 +103,6 @@ int main(void)
 {
     int failed = job_run(2, node, 15, callback_job);
 
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

@@ -198,8 +198,8 @@ static int stream(job_t *job)
 
     do {
         if (one_round(job, ep) != 0) {
-            return job_say(0, "nothing hangs", "round %u of rank %u",
-                           side->rounds, job->rank);
+            return job_result(0, "nothing hangs", "round %u of rank %u",
+                              side->rounds, job->rank);
         }
         last = __atomic_load_n(rounds, __ATOMIC_ACQUIRE);
         side->enough |= is_enough(job, ep);
@@ -217,11 +217,11 @@ static int check_results(job_t *job)
     const mrail_counters_t *c = &job->engine->counters;
     const side_t *side = job->arg;
     const mrail_ep_t *ep = job_ep(job, !job->rank);
-    int failed = job_say((side->wrong == 0) && (job->failed == 0),
-                         (job->rank == 0) ? "all data is right, here"
-                                          : "all data is right, there",
-                         "%u wrong in %u rounds, %u operations failed",
-                         side->wrong, side->rounds, job->failed);
+    int failed = job_result((side->wrong == 0) && (job->failed == 0),
+                            (job->rank == 0) ? "all data is right, here"
+                                             : "all data is right, there",
+                            "%u wrong in %u rounds, %u operations failed",
+                            side->wrong, side->rounds, job->failed);
 
     if (job->rank == 0) {
         printf("# %u rounds, %llu completions in error, %llu lanes failed, "
@@ -230,13 +230,14 @@ static int check_results(job_t *job)
                (unsigned long long)c->lanes_failed,
                (unsigned long long)c->rma_replayed,
                (unsigned long long)c->am_replayed);
-        failed |= job_say((c->cqe_errors != 0) && side->enough,
-                          "lanes were given up and came back",
-                          "%llu completions in error, %llu lanes failed, %u of "
-                          "%u are up",
-                          (unsigned long long)c->cqe_errors,
-                          (unsigned long long)c->lanes_failed, ep->peer->num_up,
-                          ep->peer->num_slots);
+        failed |=
+            job_result((c->cqe_errors != 0) && side->enough,
+                       "lanes were given up and came back",
+                       "%llu completions in error, %llu lanes failed, %u of "
+                       "%u are up",
+                       (unsigned long long)c->cqe_errors,
+                       (unsigned long long)c->lanes_failed, ep->peer->num_up,
+                       ep->peer->num_slots);
     }
     return failed;
 }
@@ -272,5 +273,6 @@ int main(int argc, char **argv)
 
     both = (argc == 2) && (strcmp(argv[1], "both") == 0);
     failed = job_run(2, node, 2 * LIMIT_S, errors_job);
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

@@ -63,7 +63,7 @@ static void put(job_t *job, mrail_ep_t *ep, uint64_t address,
         mrail_iface_progress(job->iface);
     }
     if (job_wait(job, &job->completed, wanted, 20) != 0) {
-        job_say(0, "a PUT ends", "rank %u: not within 20 s", job->rank);
+        job_result(0, "a PUT ends", "rank %u: not within 20 s", job->rank);
         exit(1);
     }
 }
@@ -133,14 +133,15 @@ static int hub(job_t *job)
         most = MRAIL_MAX(most, qps);
         striped += (ep->peer->num_up == ep->peer->num_slots);
     }
-    failed = job_say(striped == TARGETS,
-                     "each target in turn has lanes on all rails", "%u of %u",
-                     striped, TARGETS);
-    failed |= job_say(most <= HUB_QPS, "never more QPs than the budget",
-                      "%u of %u", most, HUB_QPS);
-    failed |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
-                      "unused lanes are evicted", "%llu",
-                      (unsigned long long)job->engine->counters.lanes_evicted);
+    failed = job_result(striped == TARGETS,
+                        "each target in turn has lanes on all rails",
+                        "%u of %u", striped, TARGETS);
+    failed |= job_result(most <= HUB_QPS, "never more QPs than the budget",
+                         "%u of %u", most, HUB_QPS);
+    failed |=
+        job_result(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
+                   "unused lanes are evicted", "%llu",
+                   (unsigned long long)job->engine->counters.lanes_evicted);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
     return failed;
@@ -156,13 +157,13 @@ static int spoke(job_t *job, const uint8_t *memory)
             wrong += (memory[k] != pattern(job->rank, k));
         }
         failed = (wrong != 0) &&
-                 job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
-                         job->rank, wrong);
+                 job_result(0, "data of the hub", "rank %u: %zu wrong bytes",
+                            job->rank, wrong);
     }
     /* When the last peer has all its lanes, the first peer must have only its
      * first lane left. */
     if (job->rank == 1) {
-        failed |= job_say(
+        failed |= job_result(
             (job->engine->counters.lanes_evicted == 3) && (num_qps(job) == 1),
             "the other end has released the evicted lanes",
             "%llu evicted, %u QPs left",
@@ -360,7 +361,7 @@ static int mixed_job(job_t *job)
     __atomic_add_fetch(&job->shared->word[3], mixed->wrong + job->failed,
                        __ATOMIC_RELAXED);
     failed = (num_qps(job) > MIXED_QPS) &&
-             job_say(0, "no more QPs than the budget", "%u", num_qps(job));
+             job_result(0, "no more QPs than the budget", "%u", num_qps(job));
     job_barrier(job, 1);
     if (job->rank == 0) {
         const uint64_t *word = job->shared->word;
@@ -368,10 +369,11 @@ static int mixed_job(job_t *job)
         printf("# %llu lanes taken back, %llu kept, %llu PUTs looked at\n",
                (unsigned long long)word[0], (unsigned long long)word[1],
                (unsigned long long)word[2]);
-        failed |= job_say(word[3] == 0, "every byte, every message, in order",
-                          "%llu wrong", (unsigned long long)word[3]);
-        failed |= job_say((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
-                          "lanes come and go meanwhile", "too few");
+        failed |=
+            job_result(word[3] == 0, "every byte, every message, in order",
+                       "%llu wrong", (unsigned long long)word[3]);
+        failed |= job_result((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
+                             "lanes come and go meanwhile", "too few");
     }
     job_close(job);
     free(mixed->memory);
@@ -388,5 +390,5 @@ int main(int argc, char **argv)
     if ((argc < 2) || (strcmp(argv[1], "mixed") == 0)) {
         failed |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
     }
-    return job_say(failed == 0, "all processes succeed", "some did not");
+    return job_result(failed == 0, "all processes succeed", "some did not");
 }

@@ -61,6 +61,6 @@ int main(void)
     for (unsigned i = 0; (i < ROUNDS) && (failed == 0); ++i) {
         failed = job_run(1, NULL, 10, share_job);
     }
-    return job_say(failed == 0, "a second iface while the first is busy",
-                   "the process did not end");
+    return job_result(failed == 0, "a second iface while the first is busy",
+                      "the process did not end");
 }

@@ -107,7 +107,7 @@ static int source(job_t *job)
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
-        return job_say(0, "a rail can be delayed", "mrail soft ctl failed");
+        return job_result(0, "a rail can be delayed", "mrail soft ctl failed");
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
@@ -138,14 +138,15 @@ static int sink(job_t *job)
     printf("# stale of %u: %u without order, %u fenced, %u flushed\n", ROUNDS,
            target->stale[ORDER_NONE], target->stale[ORDER_FENCE],
            target->stale[ORDER_FLUSH]);
-    failed = job_say(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
-                     "no message overtook its data: the test proves nothing");
-    failed |= job_say(target->stale[ORDER_FENCE] == 0,
-                      "no message is seen before fenced data", "%u of %u",
-                      target->stale[ORDER_FENCE], ROUNDS);
-    failed |= job_say(target->stale[ORDER_FLUSH] == 0,
-                      "no message is seen before flushed data", "%u of %u",
-                      target->stale[ORDER_FLUSH], ROUNDS);
+    failed =
+        job_result(target->stale[ORDER_NONE] > 0, "the delayed rail is late",
+                   "no message overtook its data: the test proves nothing");
+    failed |= job_result(target->stale[ORDER_FENCE] == 0,
+                         "no message is seen before fenced data", "%u of %u",
+                         target->stale[ORDER_FENCE], ROUNDS);
+    failed |= job_result(target->stale[ORDER_FLUSH] == 0,
+                         "no message is seen before flushed data", "%u of %u",
+                         target->stale[ORDER_FLUSH], ROUNDS);
     return failed | (target->rounds != 3 * ROUNDS);
 }
 
@@ -183,5 +184,6 @@ int main(void)
 {
     int failed = job_run(2, node, 60, fence_job);
 
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

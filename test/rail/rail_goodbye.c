@@ -45,14 +45,14 @@ static int host(job_t *job)
         }
     }
     mrail_engine_memory(job->engine, &memory);
-    return job_say((num_freed(job) == GUESTS) && (memory.num_qps == 0) &&
-                       (memory.num_peers == 0),
-                   "a peer that leaves is freed",
-                   "%u of %u were freed, %u peers and %u QPs are left",
-                   num_freed(job), GUESTS, memory.num_peers, memory.num_qps);
+    return job_result((num_freed(job) == GUESTS) && (memory.num_qps == 0) &&
+                          (memory.num_peers == 0),
+                      "a peer that leaves is freed",
+                      "%u of %u were freed, %u peers and %u QPs are left",
+                      num_freed(job), GUESTS, memory.num_peers, memory.num_qps);
 }
 
-static int goodbye(job_t *job)
+static int leave_job(job_t *job)
 {
     int failed;
 
@@ -75,7 +75,8 @@ static int goodbye(job_t *job)
 
 int main(void)
 {
-    int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, goodbye);
+    int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, leave_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

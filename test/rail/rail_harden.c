@@ -52,19 +52,19 @@ static int victim(job_t *job)
     mrail_rkey_pack(tx->mem, &job->shared->word[8]);
     job->shared->word[1] = (uintptr_t)tx->hdr;
     job_barrier(job, 1); /* the control QPs are broken, and the key is known */
-    failed = job_say(job_wait(job, &received, 1, 20) == 0,
-                     "a control channel in error is set up again",
-                     "no message within 20 s");
+    failed = job_result(job_wait(job, &received, 1, 20) == 0,
+                        "a control channel in error is set up again",
+                        "no message within 20 s");
     while (__atomic_load_n(&job->shared->word[2], __ATOMIC_ACQUIRE) == 0) {
         mrail_iface_progress(job->iface);
     }
     for (unsigned i = 0; i < 64; ++i) {
         if (((const uint8_t *)tx->hdr)[i] != 0x11) {
-            return failed | job_say(0, "no peer writes to send buffers",
-                                    "byte %u was written to", i);
+            return failed | job_result(0, "no peer writes to send buffers",
+                                       "byte %u was written to", i);
         }
     }
-    return failed | job_say(1, "no peer writes to send buffers", "-");
+    return failed | job_result(1, "no peer writes to send buffers", "-");
 }
 
 static int attacker(job_t *job)
@@ -94,8 +94,8 @@ static int attacker(job_t *job)
                              rkey, &done);
     ret = (ret == -EINPROGRESS) ? job_wait(job, &done, 1, 20) : 1;
     __atomic_store_n(&job->shared->word[2], 1, __ATOMIC_RELEASE);
-    return ret | job_say(job->failed == 1, "such a write fails", "%u failures",
-                         job->failed);
+    return ret | job_result(job->failed == 1, "such a write fails",
+                            "%u failures", job->failed);
 }
 
 static int harden_job(job_t *job)
@@ -117,5 +117,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, harden_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

@@ -23,7 +23,7 @@
 #define FOREIGN 3
 #define LIMIT_S 10
 
-typedef enum phase { PHASE_CALM, PHASE_LOAD, PHASE_END } phase_t;
+typedef enum phase { PHASE_IDLE, PHASE_LOAD, PHASE_END } phase_t;
 
 typedef struct stream {
     job_t *job;
@@ -109,9 +109,10 @@ static int load(stream_t *streams, unsigned count, int is_read,
     mrail_ns_t begin = mrail_clock_now(), now_ns = begin, look_ns = begin;
     job_t *job = streams[0].job;
     mrail_rail_now_t rails[MRAIL_MAX_RAILS];
-    unsigned good = 0;
+    unsigned num_in_range = 0;
 
-    while ((good < 20) && (now_ns < begin + LIMIT_S * MRAIL_NS_PER_SEC)) {
+    while ((num_in_range < 20) &&
+           (now_ns < begin + LIMIT_S * MRAIL_NS_PER_SEC)) {
         for (unsigned i = 0; i < count; ++i) {
             stream_run(&streams[i], is_read);
         }
@@ -124,12 +125,12 @@ static int load(stream_t *streams, unsigned count, int is_read,
         if (mrail_rails_now(rails) != 2) {
             return -1;
         }
-        ++good;
+        ++num_in_range;
         for (unsigned i = 0; i < 2; ++i) {
             live[i] =
                 (double)(is_read ? rails[i].live_in : rails[i].live_out) / RATE;
             if ((live[i] < low[i]) || (live[i] > high[i])) {
-                good = 0;
+                num_in_range = 0;
             }
         }
         if (getenv("MRAIL_TEST_TRACE") != NULL) {
@@ -138,13 +139,13 @@ static int load(stream_t *streams, unsigned count, int is_read,
                    live[0], live[1]);
         }
     }
-    return (good < 20) ? -1 : 0;
+    return (num_in_range < 20) ? -1 : 0;
 }
 
-static int say(int ret, const char *name, const double live[2])
+static int report(int ret, const char *name, const double live[2])
 {
-    return job_say(ret == 0, name, "%.2f and %.2f of the rate", live[0],
-                   live[1]);
+    return job_result(ret == 0, name, "%.2f and %.2f of the rate", live[0],
+                      live[1]);
 }
 
 static int measure(job_t *job)
@@ -161,18 +162,18 @@ static int measure(job_t *job)
     if (stream_open(&streams[0], job, 1) || stream_open(&streams[1], job, 2)) {
         return 1;
     }
-    failed |= say(load(streams, 2, 0, near_low, near_high, live),
-                  "under load, a rail delivers about its rate", live);
+    failed |= report(load(streams, 2, 0, near_low, near_high, live),
+                     "under load, a rail delivers about its rate", live);
     phase_set(job, PHASE_LOAD);
-    failed |= say(load(streams, 2, 0, shared_low, shared_high, live),
-                  "a rail that another process uses delivers less", live);
-    phase_set(job, PHASE_CALM);
-    failed |= say(load(streams, 2, 0, near_low, near_high, live),
-                  "after that, the rail delivers its rate again", live);
-    failed |= say(load(streams, 2, 1, near_low, near_high, live),
-                  "READs measure the other direction", live);
-    failed |= say(load(streams, 1, 0, near_low, near_high, live),
-                  "the rail delivers its rate with one peer", live);
+    failed |= report(load(streams, 2, 0, shared_low, shared_high, live),
+                     "a rail that another process uses delivers less", live);
+    phase_set(job, PHASE_IDLE);
+    failed |= report(load(streams, 2, 0, near_low, near_high, live),
+                     "after that, the rail delivers its rate again", live);
+    failed |= report(load(streams, 2, 1, near_low, near_high, live),
+                     "READs measure the other direction", live);
+    failed |= report(load(streams, 1, 0, near_low, near_high, live),
+                     "the rail delivers its rate with one peer", live);
     for (unsigned i = 0; i < 2; ++i) {
         stream_close(&streams[i]);
     }
@@ -181,9 +182,9 @@ static int measure(job_t *job)
         rest();
     }
     mrail_rails_now(rails);
-    failed |= job_say((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
-                          (rails[0].live_in == 0),
-                      "without load it is forgotten", "it is known");
+    failed |= job_result((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
+                             (rails[0].live_in == 0),
+                         "without load it is forgotten", "it is known");
     phase_set(job, PHASE_END);
     return failed;
 }
@@ -250,5 +251,6 @@ int main(void)
 {
     int failed = job_run(RANKS, node, 120, live_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

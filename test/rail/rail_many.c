@@ -108,15 +108,16 @@ static int receive_slowly(job_t *job)
         usleep(1000);
         mrail_iface_progress(job->iface);
     }
-    failed = job_say((sink->total == SENDERS * MESSAGES) && (sink->wrong == 0),
-                     "64 senders, one slow receiver: all there, in order",
-                     "%u of %u, %u wrong", sink->total, SENDERS * MESSAGES,
-                     sink->wrong);
+    failed = job_result(
+        (sink->total == SENDERS * MESSAGES) && (sink->wrong == 0),
+        "64 senders, one slow receiver: all there, in order",
+        "%u of %u, %u wrong", sink->total, SENDERS * MESSAGES, sink->wrong);
     printf("# when half had arrived, the last sender had %u of %u through\n",
            sink->lowest_at_half, MESSAGES);
-    failed |= job_say(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
-                      "with half of all delivered, one had only %u of %u",
-                      sink->lowest_at_half, MESSAGES);
+    failed |=
+        job_result(sink->lowest_at_half >= MESSAGES / 8, "no sender starves",
+                   "with half of all delivered, one had only %u of %u",
+                   sink->lowest_at_half, MESSAGES);
     return failed;
 }
 
@@ -147,16 +148,17 @@ int main(void)
     long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
     const char *expected = getenv("MRAIL_TEST_RNR");
 
-    failed = job_say(failed == 0, "65 processes succeed", "%d did not", failed);
+    failed =
+        job_result(failed == 0, "65 processes succeed", "%d did not", failed);
     if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
         /* Some messages may find no buffer, but few. */
         failed |=
-            job_say((sent > SENDERS * MESSAGES) && (rnr < sent / 20),
-                    "RNR is rare", "%ld RNR NAKs in %ld packets", rnr, sent);
+            job_result((sent > SENDERS * MESSAGES) && (rnr < sent / 20),
+                       "RNR is rare", "%ld RNR NAKs in %ld packets", rnr, sent);
     } else {
-        failed |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES),
-                          "RNR does not occur", "%ld RNR NAKs in %ld packets",
-                          rnr, sent);
+        failed |= job_result((rnr == 0) && (sent > SENDERS * MESSAGES),
+                             "RNR does not occur",
+                             "%ld RNR NAKs in %ld packets", rnr, sent);
     }
     return failed;
 }

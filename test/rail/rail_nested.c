@@ -95,8 +95,8 @@ static int source(job_t *job)
     mrail_ep_destroy(nest.ep);
     mrail_iface_destroy(iface);
     mrail_rkey_release(nest.rkey);
-    return job_say(!failed, "a flush's completion may fence the same peer",
-                   "a completion came twice or never");
+    return job_result(!failed, "a flush's completion may fence the same peer",
+                      "a completion came twice or never");
 }
 
 static int nested_job(job_t *job)
@@ -133,5 +133,6 @@ int main(void)
 {
     int failed = job_run(2, node, 20, nested_job);
 
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

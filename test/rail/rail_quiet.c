@@ -130,9 +130,9 @@ static int connect_both(void)
     printf("# connect: median %.2f ms, with a peer that polls %.2f ms\n",
            ms[0][CONNECTS / 2], ms[1][CONNECTS / 2]);
     limit = limit_ms(LIMIT_MS, CONNECT_TIMES, ms[1][CONNECTS / 2]);
-    return job_say(!failed && (ms[0][CONNECTS / 2] <= limit),
-                   "a peer that computes is connected in 10 ms",
-                   "median %.2f ms of %.2f", ms[0][CONNECTS / 2], limit);
+    return job_result(!failed && (ms[0][CONNECTS / 2] <= limit),
+                      "a peer that computes is connected in 10 ms",
+                      "median %.2f ms of %.2f", ms[0][CONNECTS / 2], limit);
 }
 
 static double probe_ms(job_t *job, mrail_ep_t *ep)
@@ -151,7 +151,7 @@ static double probe_ms(job_t *job, mrail_ep_t *ep)
     return (double)(mrail_clock_now() - start) / 1e6;
 }
 
-static int probe_and_say(job_t *job)
+static int probe_and_report(job_t *job)
 {
     double ms[20], echo[20], limit;
     int failed;
@@ -167,14 +167,15 @@ static int probe_and_say(job_t *job)
     printf("# probe: median %.2f ms, max %.2f ms, over 10 s; echo %.2f, %.2f\n",
            ms[10], ms[19], echo[10], echo[19]);
     limit = limit_ms(LIMIT_MS, PROBE_WAKES, echo[10]);
-    failed = job_say(ms[10] <= limit,
-                     "a peer that computes for 10 s answers probes in 10 ms",
-                     "median %.2f ms of %.2f", ms[10], limit);
+    failed = job_result(ms[10] <= limit,
+                        "a peer that computes for 10 s answers probes in 10 ms",
+                        "median %.2f ms of %.2f", ms[10], limit);
     /* If the control thread were not woken, it would read the socket up to a
      * second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
-    return failed | job_say(ms[19] <= limit, "every probe is answered in time",
-                            "one took %.2f ms of %.2f", ms[19], limit);
+    return failed |
+           job_result(ms[19] <= limit, "every probe is answered in time",
+                      "one took %.2f ms of %.2f", ms[19], limit);
 }
 
 static int probe_job(job_t *job)
@@ -185,7 +186,7 @@ static int probe_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        failed = probe_and_say(job);
+        failed = probe_and_report(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     } else {
         compute(job);

@@ -160,15 +160,15 @@ static int victim_check(job_t *job)
            (unsigned long long)c->ctl_bad_version,
            (unsigned long long)c->ctl_bad_cookie,
            (unsigned long long)c->ctl_unexpected);
-    failed = job_say(dropped >= FORGED,
-                     "forged control messages are dropped and counted",
-                     "only %llu of %u", (unsigned long long)dropped, FORGED);
-    failed |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
-                          (c->ctl_bad_cookie > 0),
-                      "each kind has its counter", "one stayed at zero");
-    failed |=
-        job_say(job->engine->num_peers == 1, "no forged message created a peer",
-                "%u peers", job->engine->num_peers);
+    failed = job_result(dropped >= FORGED,
+                        "forged control messages are dropped and counted",
+                        "only %llu of %u", (unsigned long long)dropped, FORGED);
+    failed |= job_result((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
+                             (c->ctl_bad_cookie > 0),
+                         "each kind has its counter", "one stayed at zero");
+    failed |= job_result(job->engine->num_peers == 1,
+                         "no forged message created a peer", "%u peers",
+                         job->engine->num_peers);
     return failed;
 }
 
@@ -184,8 +184,8 @@ static int spoof_job(job_t *job)
     case 0: /* the victim */
         failed = victim_serve(job);
         failed |= victim_check(job);
-        failed |= job_say(received == 200, "the real peer is served",
-                          "%u of 200 messages", received);
+        failed |= job_result(received == 200, "the real peer is served",
+                             "%u of 200 messages", received);
         break;
     case 1:
         failed = attack(job);
@@ -215,5 +215,6 @@ int main(void)
 {
     int failed = job_run(3, NULL, 60, spoof_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

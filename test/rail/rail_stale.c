@@ -94,8 +94,8 @@ static int target(job_t *job)
     while ((word(job, FIRST_GOT) == 0) && (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    failed = job_say(word(job, FIRST_GOT) == 1, "an iface gets its message",
-                     "it did not");
+    failed = job_result(word(job, FIRST_GOT) == 1, "an iface gets its message",
+                        "it did not");
     mrail_iface_destroy(iface);
     if (make_iface(job, on_second, &iface) != 0) {
         return 1;
@@ -105,10 +105,10 @@ static int target(job_t *job)
            (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    failed |= job_say((second_got == 0) && (counters->rx_no_iface == 1),
-                      "a message for an iface that is gone reaches no other",
-                      "the next one got %u, %llu counted", second_got,
-                      (unsigned long long)counters->rx_no_iface);
+    failed |= job_result((second_got == 0) && (counters->rx_no_iface == 1),
+                         "a message for an iface that is gone reaches no other",
+                         "the next one got %u, %llu counted", second_got,
+                         (unsigned long long)counters->rx_no_iface);
     mrail_iface_destroy(iface);
     return failed;
 }
@@ -165,7 +165,7 @@ static int probes(job_t *job, mrail_peer_t *peer)
     forge_answer(job, peer, 77);
     after_right = peer->probe_tries;
     pthread_mutex_unlock(&job->engine->ctl_lock);
-    return job_say(
+    return job_result(
         (after_wrong == 3) && (unexpected == 1) && (after_right == 0),
         "only the answer to its probe shows that a peer lives",
         "%u tries after another's, %u after its own", after_wrong, after_right);
@@ -187,10 +187,10 @@ static int given_up(job_t *job, mrail_peer_t *peer)
         lane_state = peer->lanes[0]->state;
         pthread_mutex_unlock(&job->engine->ctl_lock);
     } while ((state != MRAIL_PEER_GONE) && (mrail_clock_now() < end));
-    return job_say((state == MRAIL_PEER_GONE) &&
-                       (lane_state == MRAIL_LANE_FAILED),
-                   "a peer that is given up is gone for control",
-                   "state %d, lane %d", state, lane_state);
+    return job_result((state == MRAIL_PEER_GONE) &&
+                          (lane_state == MRAIL_LANE_FAILED),
+                      "a peer that is given up is gone for control",
+                      "state %d, lane %d", state, lane_state);
 }
 
 static int source(job_t *job)
@@ -231,5 +231,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, stale_job);
 
-    return job_say(failed == 0, "all processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed", "%d did not",
+                      failed);
 }

@@ -56,8 +56,8 @@ static int busy(job_t *job)
     while ((ep->peer->num_up < 3) && (mrail_clock_now() < end)) {
         keep_busy(job, ep, &iov, rkey, &posted);
     }
-    failed = job_say(ep->peer->num_up == 3, "one peer has three lanes", "%u",
-                     ep->peer->num_up);
+    failed = job_result(ep->peer->num_up == 3, "one peer has three lanes", "%u",
+                        ep->peer->num_up);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     for (unsigned i = 2; i < RANKS; ++i) {
         (void)job_ep(job, i);
@@ -67,12 +67,12 @@ static int busy(job_t *job)
         sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
                                    sizeof(byte)) == 0);
     }
-    failed |= job_say(sent == RANKS - 2,
-                      "a rank that never stops sending to one peer reaches all",
-                      "%u of %u after %u s; %llu lanes kept, %llu evicted",
-                      sent, RANKS - 2, LIMIT_S,
-                      (unsigned long long)job->engine->counters.lanes_kept,
-                      (unsigned long long)job->engine->counters.lanes_evicted);
+    failed |= job_result(
+        sent == RANKS - 2,
+        "a rank that never stops sending to one peer reaches all",
+        "%u of %u after %u s; %llu lanes kept, %llu evicted", sent, RANKS - 2,
+        LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
+        (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }
@@ -120,5 +120,5 @@ int main(void)
 {
     int failed = job_run(RANKS, NULL, 90, starve_job);
 
-    return job_say(failed == 0, "all processes succeed", "some did not");
+    return job_result(failed == 0, "all processes succeed", "some did not");
 }

@@ -34,13 +34,14 @@ typedef struct worker {
 } worker_t;
 
 /* The data that processes exchange, for each rank and worker. */
-typedef struct card {
+typedef struct conn_info {
     uint8_t addr[MRAIL_IFACE_ADDR_MAX];
     uint8_t key[128];
     uint64_t memory;
-} card_t;
+} conn_info_t;
 
-static card_t (*cards)[THREADS]; /* [rank][worker], in shared memory */
+static conn_info_t (
+    *conn_infos)[THREADS]; /* [rank][worker], in shared memory */
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
@@ -79,7 +80,7 @@ static void wait_done(worker_t *w, unsigned wanted)
 /* Makes one PUT to the peer and one GET of the same data. */
 static void round_trip(worker_t *w, unsigned round)
 {
-    const card_t *peer = &cards[!w->job->rank][w->index];
+    const conn_info_t *peer = &conn_infos[!w->job->rank][w->index];
     uint8_t *ours = w->memory + BLOCK;
     mrail_iov_t iov = {ours, BLOCK, w->mem};
     unsigned wanted = w->done + 1;
@@ -141,16 +142,16 @@ static int open_worker(worker_t *w)
 {
     const mrail_iface_params_t params = {
         .arg = w, .am = on_am, .complete = on_complete};
-    card_t *card = &cards[w->job->rank][w->index];
+    conn_info_t *conn_info = &conn_infos[w->job->rank][w->index];
 
     w->memory = calloc(2, BLOCK);
     if ((mrail_iface_create(w->job->engine, &params, &w->iface) != 0) ||
         (mrail_mem_reg(w->job->engine, w->memory, 2 * BLOCK, &w->mem) != 0)) {
         return 1;
     }
-    mrail_iface_addr_pack(w->iface, card->addr);
-    mrail_rkey_pack(w->mem, card->key);
-    card->memory = (uintptr_t)w->memory;
+    mrail_iface_addr_pack(w->iface, conn_info->addr);
+    mrail_rkey_pack(w->mem, conn_info->key);
+    conn_info->memory = (uintptr_t)w->memory;
     return 0;
 }
 
@@ -160,7 +161,7 @@ static int threads_job(job_t *job)
     worker_t w[THREADS] = {{0}};
     int failed = 0;
 
-    cards = (void *)&job->shared->iface_addr[8];
+    conn_infos = (void *)&job->shared->iface_addr[8];
     if (job_open(job) != 0) {
         return 1;
     }
@@ -173,7 +174,7 @@ static int threads_job(job_t *job)
     }
     job_barrier(job, 0);
     for (unsigned i = 0; i < THREADS; ++i) {
-        const card_t *peer = &cards[!job->rank][i];
+        const conn_info_t *peer = &conn_infos[!job->rank][i];
 
         if ((mrail_ep_create(w[i].iface, job->shared->device_addr[!job->rank],
                              peer->addr, NULL, &w[i].ep) != 0) ||
@@ -205,6 +206,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 100, threads_job);
 
-    return job_say(failed == 0, "two ifaces on two threads share the lanes",
-                   "%d processes failed", failed);
+    return job_result(failed == 0, "two ifaces on two threads share the lanes",
+                      "%d processes failed", failed);
 }

@@ -88,8 +88,8 @@ static int source(job_t *job)
     while ((sent < MESSAGES) && (send_one(job, late, sent) == 0)) {
         ++sent;
     }
-    failed = job_say(sent == MESSAGES, "messages to an idle iface are sent",
-                     "%u of %u did", sent, MESSAGES);
+    failed = job_result(sent == MESSAGES, "messages to an idle iface are sent",
+                        "%u of %u did", sent, MESSAGES);
     failed |= send_one(job, job_ep(job, 1), 0);
     job_barrier(job, 1);
     job_barrier(job, 1);
@@ -102,10 +102,12 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     mrail_ns_t end;
     int failed;
 
-    failed = job_say(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
-                     "a message for the polled iface arrives", "it does not");
-    failed |= job_say(unpolled->next == 0, "the other iface gets no callback",
-                      "%u calls", unpolled->next);
+    failed =
+        job_result(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
+                   "a message for the polled iface arrives", "it does not");
+    failed |=
+        job_result(unpolled->next == 0, "the other iface gets no callback",
+                   "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     while ((unpolled->next < MESSAGES) && (mrail_clock_now() < end)) {
@@ -114,10 +116,10 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     for (unsigned i = 0; i < 1000; ++i) {
         mrail_iface_progress(late);
     }
-    failed |= job_say((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
-                      "later polling delivers all, once and in order",
-                      "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
-                      unpolled->wrong);
+    failed |= job_result((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
+                         "later polling delivers all, once and in order",
+                         "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
+                         unpolled->wrong);
     job_barrier(job, 1);
     return failed;
 }
@@ -159,5 +161,6 @@ int main(void)
 {
     int failed = job_run(2, node, 60, unpolled_job);
 
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

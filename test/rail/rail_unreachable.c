@@ -36,7 +36,7 @@ static int source(job_t *job)
         mrail_iface_progress(job->iface);
         if ((began == 0) && (job->completed >= 4 * PUTS)) {
             if (job_soft_ctl("down") != 0) {
-                return job_say(0, "rails go down", "mrail soft ctl failed");
+                return job_result(0, "rails go down", "mrail soft ctl failed");
             }
             began = mrail_clock_now();
         }
@@ -46,7 +46,7 @@ static int source(job_t *job)
     refused = (ret != 0) && (ret != -EAGAIN) && (ret != -EINPROGRESS);
     job_wait(job, &job->completed, posted, 2);
     took = (mrail_clock_now() - began) / MRAIL_NS_PER_MS;
-    return job_say(
+    return job_result(
         (began != 0) && (took >= 1000 * DEAD_S - 100) &&
             (took < 1000 * (DEAD_S + 3)) && ((job->failed != 0) || refused) &&
             (job->completed == posted),
@@ -55,7 +55,7 @@ static int source(job_t *job)
         posted, job->failed, (unsigned long long)took);
 }
 
-static int dark_job(job_t *job)
+static int unreachable_job(job_t *job)
 {
     mrail_mem_t *mem = NULL;
     int failed = 0;
@@ -94,6 +94,7 @@ int main(void)
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
     setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try, with seven retries */
-    failed = job_run(2, node, 25, dark_job);
-    return job_say(failed == 0, "both processes succeed", "%d did not", failed);
+    failed = job_run(2, node, 25, unreachable_job);
+    return job_result(failed == 0, "both processes succeed", "%d did not",
+                      failed);
 }

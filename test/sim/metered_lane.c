@@ -206,11 +206,11 @@ void metered_check(const metered_point_t *points, unsigned window,
                      &result->worst, &result->square);
     metered_distance(points, window, METERED_LEAVE_NS - METERED_ARRIVE_NS / 2,
                      METERED_LEAVE_NS, &result->stable_worst, &unused);
-    result->alarms = 0;
+    result->false_alarms = 0;
     for (unsigned i = 0; i < METERED_POINTS; ++i) {
-        result->alarms += (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
-                          (points[i].at_ns <= METERED_ARRIVE_NS) &&
-                          (points[i].rate[window] < 0.75 * METERED_RATE);
+        result->false_alarms += (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
+                                (points[i].at_ns <= METERED_ARRIVE_NS) &&
+                                (points[i].rate[window] < 0.75 * METERED_RATE);
     }
     result->seen_ns = metered_delay(points, window, METERED_ARRIVE_NS, 1);
     result->gone_ns = metered_delay(points, window, METERED_LEAVE_NS, 0);

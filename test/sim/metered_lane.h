@@ -68,8 +68,8 @@ void metered_run(uint64_t seed, metered_point_t *points);
 typedef struct metered_result {
     /* Largest distance from the truth between 50 and 100 us. */
     double worst;
-    double square;      /* mean square of this distance */
-    unsigned alarms;    /* samples in that period below three quarters */
+    double square;         /* mean square of this distance */
+    unsigned false_alarms; /* samples in that period below three quarters */
     mrail_ns_t seen_ns; /* from the arrival to a sample below three quarters */
     mrail_ns_t gone_ns; /* from the end to a sample above three quarters */
     /* Falls below 0.5 followed by a rise above 0.65, during the other flow. */

@@ -12,100 +12,101 @@
 #define MS MRAIL_NS_PER_MS
 #define US MRAIL_NS_PER_US
 
-typedef struct play {
+typedef struct fault_run {
     net_t w;
     sroce_fault_script_t *script;
     mrail_ns_t start;
     unsigned next_id;
-} play_t;
+} fault_run_t;
 
 /* Starts a script on two nodes with one rail each. */
-static void play_start(play_t *p, const net_params_t *params, const char *text)
+static void fault_run_start(fault_run_t *run, const net_params_t *params,
+                            const char *text)
 {
     char why[SROCE_FAULT_WHY_MAX];
 
-    net_init(&p->w, params);
-    p->next_id = 0;
-    if ((sroce_fault_script_parse("t", text, strlen(text), &p->script, why,
+    net_init(&run->w, params);
+    run->next_id = 0;
+    if ((sroce_fault_script_parse("t", text, strlen(text), &run->script, why,
                                   sizeof(why)) != 0) ||
-        (sroce_fault_script_check(p->script, 2, 1, why, sizeof(why)) != 0)) {
+        (sroce_fault_script_check(run->script, 2, 1, why, sizeof(why)) != 0)) {
         fail_msg("%s", why);
     }
-    p->start = sroce_sim_now(p->w.sim);
-    assert_int_equal(sroce_sim_script(p->w.sim, p->script, 2, 1), 0);
+    run->start = sroce_sim_now(run->w.sim);
+    assert_int_equal(sroce_sim_script(run->w.sim, run->script, 2, 1), 0);
 }
 
-static void play_stop(play_t *p)
+static void fault_run_stop(fault_run_t *run)
 {
-    net_cleanup(&p->w);
-    sroce_fault_script_destroy(p->script);
+    net_cleanup(&run->w);
+    sroce_fault_script_destroy(run->script);
 }
 
-static void play_until(play_t *p, mrail_ns_t at_ns)
+static void fault_run_until(fault_run_t *run, mrail_ns_t at_ns)
 {
-    sroce_sim_run(p->w.sim, p->start + at_ns);
+    sroce_sim_run(run->w.sim, run->start + at_ns);
 }
 
-static const sroce_counters_t *counters(const play_t *p, unsigned node)
+static const sroce_counters_t *counters(const fault_run_t *run, unsigned node)
 {
-    return sroce_dev_counters(sroce_sim_dev(p->w.sim, node));
+    return sroce_dev_counters(sroce_sim_dev(run->w.sim, node));
 }
 
-static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
+static void post(fault_run_t *run, int side, enum ibv_wr_opcode opcode,
                  uint32_t length)
 {
-    assert_int_equal(net_send(&p->w, side, 0, opcode, IBV_SEND_SIGNALED,
-                              p->next_id++, 0, length, 0),
+    assert_int_equal(net_send(&run->w, side, 0, opcode, IBV_SEND_SIGNALED,
+                              run->next_id++, 0, length, 0),
                      0);
 }
 
 /* Executes one WRITE of `side`, and checks its status. Returns the time it
  * took. */
-static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
+static mrail_ns_t write_takes(fault_run_t *run, int side, uint32_t length,
                               enum ibv_wc_status status)
 {
-    mrail_ns_t begun = sroce_sim_now(p->w.sim);
+    mrail_ns_t begun = sroce_sim_now(run->w.sim);
     struct ibv_wc wc;
 
-    post(p, side, IBV_WR_RDMA_WRITE, length);
-    wc = net_wait(&p->w, p->w.side[side].scq);
+    post(run, side, IBV_WR_RDMA_WRITE, length);
+    wc = net_wait(&run->w, run->w.side[side].scq);
     assert_int_equal(wc.status, status);
-    return sroce_sim_now(p->w.sim) - begun;
+    return sroce_sim_now(run->w.sim) - begun;
 }
 
 /* Returns parameters with 10 us per direction, a timeout of 4.2 ms, 7 retries
  * and no probes. */
-static net_params_t calm(void)
+static net_params_t lossless(void)
 {
-    net_params_t p = {.seed = 3,
-                      .icrc = 1,
-                      .probe_ns = MRAIL_NS_NEVER,
-                      .link = {.delay_ns = 10 * US}};
+    net_params_t params = {.seed = 3,
+                           .icrc = 1,
+                           .probe_ns = MRAIL_NS_NEVER,
+                           .link = {.delay_ns = 10 * US}};
 
-    return p;
+    return params;
 }
 
 static void test_down(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     sroce_sim_event_t event;
-    play_t p;
+    fault_run_t run;
 
-    play_start(&p, &params, "at 1ms for 9ms node 1 down");
-    play_until(&p, 1 * MS);
-    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
+    fault_run_start(&run, &params, "at 1ms for 9ms node 1 down");
+    fault_run_until(&run, 1 * MS);
+    assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 1);
     assert_int_equal(event.node, 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
     /* Packets are lost until the port returns. The next timeout then sends them
      * again. */
-    assert_true(write_takes(&p, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
-    assert_true(sroce_sim_now(p.w.sim) < p.start + 20 * MS);
-    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
+    assert_true(write_takes(&run, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
+    assert_true(sroce_sim_now(run.w.sim) < run.start + 20 * MS);
+    assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ACTIVE);
-    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 0);
-    assert_true(counters(&p, 0)->timeouts > 0);
-    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 20 * US);
-    play_stop(&p);
+    assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 0);
+    assert_true(counters(&run, 0)->timeouts > 0);
+    assert_int_equal(write_takes(&run, 0, 100, IBV_WC_SUCCESS), 20 * US);
+    fault_run_stop(&run);
 }
 
 /* A blackhole affects only one direction and raises no event. Data arrives, but
@@ -121,17 +122,17 @@ static void test_blackhole(void **state)
         {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 drop_acks", 1}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
-        net_params_t params = calm();
+        net_params_t params = lossless();
         sroce_sim_event_t event;
-        play_t p;
+        fault_run_t run;
 
-        play_start(&p, &params, cases[i].text);
-        net_fill(p.w.side[0].mem, 7, 1000);
-        write_takes(&p, 0, 1000, IBV_WC_RETRY_EXC_ERR);
-        assert_int_equal(net_match(p.w.side[1].mem, 7, 1000) == 1000,
+        fault_run_start(&run, &params, cases[i].text);
+        net_fill(run.w.side[0].mem, 7, 1000);
+        write_takes(&run, 0, 1000, IBV_WC_RETRY_EXC_ERR);
+        assert_int_equal(net_match(run.w.side[1].mem, 7, 1000) == 1000,
                          cases[i].arrives);
-        assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 0);
-        play_stop(&p);
+        assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 0);
+        fault_run_stop(&run);
     }
 }
 
@@ -139,100 +140,101 @@ static void test_blackhole(void **state)
  * answered. */
 static void test_drop_acks_still_probes(void **state)
 {
-    net_params_t params = calm();
-    play_t p;
+    net_params_t params = lossless();
+    fault_run_t run;
 
-    play_start(&p, &params, "at 0s for 50ms node 1 drop_acks");
-    assert_int_equal(write_takes(&p, 1, 100, IBV_WC_SUCCESS), 20 * US);
-    assert_true(write_takes(&p, 0, 100, IBV_WC_RETRY_EXC_ERR) > 4 * MS);
-    play_stop(&p);
+    fault_run_start(&run, &params, "at 0s for 50ms node 1 drop_acks");
+    assert_int_equal(write_takes(&run, 1, 100, IBV_WC_SUCCESS), 20 * US);
+    assert_true(write_takes(&run, 0, 100, IBV_WC_RETRY_EXC_ERR) > 4 * MS);
+    fault_run_stop(&run);
 }
 
 /* A WRITE is acknowledged at once but becomes visible later. After the end of
  * `for`, it is visible at once. */
 static void test_write_delay(void **state)
 {
-    net_params_t params = calm();
-    play_t p;
+    net_params_t params = lossless();
+    fault_run_t run;
 
-    play_start(&p, &params,
-               "at 0s for 50ms node 1 write_delay 5ms\n"
-               "at 60ms node 1 write_delay 5ms\n"
-               "at 63ms clear");
-    net_fill(p.w.side[0].mem, 7, 1000);
-    assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
-    assert_int_equal(net_match(p.w.side[1].mem, 7, 1000), 0);
-    play_until(&p, 10 * MS);
-    assert_int_equal(net_match(p.w.side[1].mem, 7, 1000), 1000);
-    play_until(&p, 60 * MS);
-    net_fill(p.w.side[0].mem, 8, 1000);
-    assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
-    assert_int_equal(net_match(p.w.side[1].mem, 8, 1000), 0);
-    play_until(&p, 63 * MS);
-    assert_int_equal(net_match(p.w.side[1].mem, 8, 1000), 1000);
-    play_stop(&p);
+    fault_run_start(&run, &params,
+                    "at 0s for 50ms node 1 write_delay 5ms\n"
+                    "at 60ms node 1 write_delay 5ms\n"
+                    "at 63ms clear");
+    net_fill(run.w.side[0].mem, 7, 1000);
+    assert_true(write_takes(&run, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
+    assert_int_equal(net_match(run.w.side[1].mem, 7, 1000), 0);
+    fault_run_until(&run, 10 * MS);
+    assert_int_equal(net_match(run.w.side[1].mem, 7, 1000), 1000);
+    fault_run_until(&run, 60 * MS);
+    net_fill(run.w.side[0].mem, 8, 1000);
+    assert_true(write_takes(&run, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
+    assert_int_equal(net_match(run.w.side[1].mem, 8, 1000), 0);
+    fault_run_until(&run, 63 * MS);
+    assert_int_equal(net_match(run.w.side[1].mem, 8, 1000), 1000);
+    fault_run_stop(&run);
 }
 
 static void test_pause(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     mrail_ns_t takes;
-    play_t p;
+    fault_run_t run;
 
     params.timeout = 14; /* 67 ms */
-    play_start(&p, &params,
-               "at 1ms for 20ms node 1 pause\n"
-               "at 30ms for 20ms node 0 pause");
-    play_until(&p, 1 * MS);
-    post(&p, 0, IBV_WR_RDMA_WRITE, 100);
-    play_until(&p, 10 * MS);
-    assert_int_equal(counters(&p, 1)->rx_pkts, 0);
-    takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
-    takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
-    assert_int_equal(net_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
+    fault_run_start(&run, &params,
+                    "at 1ms for 20ms node 1 pause\n"
+                    "at 30ms for 20ms node 0 pause");
+    fault_run_until(&run, 1 * MS);
+    post(&run, 0, IBV_WR_RDMA_WRITE, 100);
+    fault_run_until(&run, 10 * MS);
+    assert_int_equal(counters(&run, 1)->rx_pkts, 0);
+    takes = sroce_sim_now(run.w.sim) - (run.start + 1 * MS);
+    takes += write_takes(&run, 0, 5000, IBV_WC_SUCCESS);
+    assert_int_equal(net_wait(&run.w, run.w.side[0].scq).status,
+                     IBV_WC_SUCCESS);
     /* The WRITE waited at the paused port and continued at once when the pause
      * ended. */
     assert_int_equal(takes, 20 * MS + 10 * US);
-    play_until(&p, 30 * MS);
-    takes = write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
+    fault_run_until(&run, 30 * MS);
+    takes = write_takes(&run, 0, 5000, IBV_WC_SUCCESS);
     assert_int_equal(takes, 20 * MS + 20 * US);
-    assert_int_equal(counters(&p, 0)->tx_retrans, 0);
-    assert_int_equal(counters(&p, 1)->rx_dup, 0);
-    assert_int_equal(counters(&p, 1)->ooo, 0);
-    play_stop(&p);
+    assert_int_equal(counters(&run, 0)->tx_retrans, 0);
+    assert_int_equal(counters(&run, 1)->rx_dup, 0);
+    assert_int_equal(counters(&run, 1)->ooo, 0);
+    fault_run_stop(&run);
 }
 
 static void test_delay(void **state)
 {
-    net_params_t params = calm();
-    play_t p;
+    net_params_t params = lossless();
+    fault_run_t run;
 
-    play_start(&p, &params, "at 0s for 10ms node 1 delay 100us");
-    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 220 * US);
-    play_until(&p, 10 * MS);
-    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 20 * US);
-    play_stop(&p);
+    fault_run_start(&run, &params, "at 0s for 10ms node 1 delay 100us");
+    assert_int_equal(write_takes(&run, 0, 100, IBV_WC_SUCCESS), 220 * US);
+    fault_run_until(&run, 10 * MS);
+    assert_int_equal(write_takes(&run, 0, 100, IBV_WC_SUCCESS), 20 * US);
+    fault_run_stop(&run);
 }
 
 static void test_rate(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     mrail_ns_t takes;
-    play_t p;
+    fault_run_t run;
 
     params.timeout = 20;
     params.window_pkts = 4096;
-    play_start(&p, &params,
-               "at 0s for 1s node 1 rate 10M\n"
-               "at 2s node 0 rate 20M");
-    takes = write_takes(&p, 0, 1000000, IBV_WC_SUCCESS);
+    fault_run_start(&run, &params,
+                    "at 0s for 1s node 1 rate 10M\n"
+                    "at 2s node 0 rate 20M");
+    takes = write_takes(&run, 0, 1000000, IBV_WC_SUCCESS);
     assert_true((takes > 100 * MS) && (takes < 110 * MS));
-    play_until(&p, 1500 * MS);
-    assert_true(write_takes(&p, 0, 1000000, IBV_WC_SUCCESS) < MS);
-    play_until(&p, 2000 * MS);
-    takes = write_takes(&p, 0, 1000000, IBV_WC_SUCCESS);
+    fault_run_until(&run, 1500 * MS);
+    assert_true(write_takes(&run, 0, 1000000, IBV_WC_SUCCESS) < MS);
+    fault_run_until(&run, 2000 * MS);
+    takes = write_takes(&run, 0, 1000000, IBV_WC_SUCCESS);
     assert_true((takes > 50 * MS) && (takes < 55 * MS));
-    play_stop(&p);
+    fault_run_stop(&run);
 }
 
 /* Runs script `text` during many WRITEs, all of which succeed. Returns the
@@ -240,19 +242,19 @@ static void test_rate(void **state)
 static void send_with_faults(const char *text, sroce_counters_t *from,
                              sroce_counters_t *to)
 {
-    net_params_t params = calm();
-    play_t p;
+    net_params_t params = lossless();
+    fault_run_t run;
 
     params.max_wr = 512;
-    play_start(&p, &params, text);
-    net_fill(p.w.side[0].mem, 9, 4000);
+    fault_run_start(&run, &params, text);
+    net_fill(run.w.side[0].mem, 9, 4000);
     for (unsigned i = 0; i < 300; ++i) {
-        write_takes(&p, 0, 4000, IBV_WC_SUCCESS);
+        write_takes(&run, 0, 4000, IBV_WC_SUCCESS);
     }
-    assert_int_equal(net_match(p.w.side[1].mem, 9, 4000), 4000);
-    *from = *counters(&p, 0);
-    *to = *counters(&p, 1);
-    play_stop(&p);
+    assert_int_equal(net_match(run.w.side[1].mem, 9, 4000), 4000);
+    *from = *counters(&run, 0);
+    *to = *counters(&run, 1);
+    fault_run_stop(&run);
 }
 
 static void test_rng(void **state)
@@ -273,36 +275,37 @@ static void test_rng(void **state)
 
 static void test_error_qp(void **state)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     unsigned failed[2] = {0, 0};
     sroce_sim_event_t event;
-    play_t p;
+    fault_run_t run;
 
     params.num_qps = 6;
     params.use_srq = 1;
-    play_start(&p, &params, "at 1ms node 1 qp_error 3\nat 5ms node 0 qp_error");
-    play_until(&p, 2 * MS);
+    fault_run_start(&run, &params,
+                    "at 1ms node 1 qp_error 3\nat 5ms node 0 qp_error");
+    fault_run_until(&run, 2 * MS);
     for (unsigned i = 0; i < 6; ++i) {
-        assert_int_equal(sroce_qp_state(p.w.side[1].qp[i]),
+        assert_int_equal(sroce_qp_state(run.w.side[1].qp[i]),
                          (i % 3 == 2) ? IBV_QPS_ERR : IBV_QPS_RTS);
-        assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_RTS);
+        assert_int_equal(sroce_qp_state(run.w.side[0].qp[i]), IBV_QPS_RTS);
     }
-    while (sroce_sim_event_get(p.w.sim, &event)) {
+    while (sroce_sim_event_get(run.w.sim, &event)) {
         failed[1] += (event.type == IBV_EVENT_QP_FATAL) && (event.node == 1);
         failed[0] += (event.type == IBV_EVENT_QP_LAST_WQE_REACHED);
     }
     assert_int_equal(failed[1], 2);
     assert_int_equal(failed[0], 2);
     /* Work that is in flight when the QP fails is flushed. */
-    play_until(&p, 4990 * US);
-    assert_int_equal(net_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED,
-                              77, 0, 100, 0),
+    fault_run_until(&run, 4990 * US);
+    assert_int_equal(net_send(&run.w, 0, 0, IBV_WR_RDMA_WRITE,
+                              IBV_SEND_SIGNALED, 77, 0, 100, 0),
                      0);
-    net_expect(&p.w, p.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&run.w, run.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
     for (unsigned i = 0; i < 6; ++i) {
-        assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_ERR);
+        assert_int_equal(sroce_qp_state(run.w.side[0].qp[i]), IBV_QPS_ERR);
     }
-    play_stop(&p);
+    fault_run_stop(&run);
 }
 
 /* The trigger takes effect after the N-th packet, so that packet is still sent
@@ -313,15 +316,15 @@ static void test_triggers(void **state)
                                         "at byte 3100 node 0 blackhole tx"};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
-        net_params_t params = calm();
-        play_t p;
+        net_params_t params = lossless();
+        fault_run_t run;
 
-        play_start(&p, &params, texts[i]);
-        net_fill(p.w.side[0].mem, 4, 5000);
-        write_takes(&p, 0, 5000, IBV_WC_RETRY_EXC_ERR);
-        assert_int_equal(counters(&p, 1)->rx_pkts, 3);
-        assert_int_equal(net_match(p.w.side[1].mem, 4, 5000), 3 * 1024);
-        play_stop(&p);
+        fault_run_start(&run, &params, texts[i]);
+        net_fill(run.w.side[0].mem, 4, 5000);
+        write_takes(&run, 0, 5000, IBV_WC_RETRY_EXC_ERR);
+        assert_int_equal(counters(&run, 1)->rx_pkts, 3);
+        assert_int_equal(net_match(run.w.side[1].mem, 4, 5000), 3 * 1024);
+        fault_run_stop(&run);
     }
 }
 
@@ -339,21 +342,21 @@ static const char random_text[] =
 
 static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
 {
-    net_params_t params = calm();
+    net_params_t params = lossless();
     char text[512];
     uint64_t trace;
-    play_t p;
+    fault_run_t run;
 
     params.seed = seed;
     snprintf(text, sizeof(text), random_text, (unsigned long long)script_seed);
-    play_start(&p, &params, text);
-    net_fill(p.w.side[0].mem, 5, 9000);
+    fault_run_start(&run, &params, text);
+    net_fill(run.w.side[0].mem, 5, 9000);
     for (unsigned i = 0; i < 60; ++i) {
-        write_takes(&p, 0, 9000, IBV_WC_SUCCESS);
+        write_takes(&run, 0, 9000, IBV_WC_SUCCESS);
     }
-    assert_int_equal(net_match(p.w.side[1].mem, 5, 9000), 9000);
-    trace = sroce_sim_trace(p.w.sim);
-    play_stop(&p);
+    assert_int_equal(net_match(run.w.side[1].mem, 5, 9000), 9000);
+    trace = sroce_sim_trace(run.w.sim);
+    fault_run_stop(&run);
     return trace;
 }
 

@@ -64,45 +64,45 @@ typedef struct {
     mrail_tele_sample_t samples[32];
     unsigned size;
     mrail_ns_t now_ns;
-} hand_t;
+} driver_t;
 
-static void hand_init(hand_t *hand, unsigned size)
+static void driver_init(driver_t *driver, unsigned size)
 {
-    memset(hand, 0, sizeof(*hand));
-    hand->size = size;
-    hand->now_ns = 5000;
+    memset(driver, 0, sizeof(*driver));
+    driver->size = size;
+    driver->now_ns = 5000;
 }
 
-static uint64_t hand_rate(const hand_t *hand)
+static uint64_t driver_rate(const driver_t *driver)
 {
-    return mrail_tele_sums_rate(&hand->sums);
+    return mrail_tele_sums_rate(&driver->sums);
 }
 
 /* Posts `count` segments at once. After that, each takes serve_ns. */
-static void hand_serve(hand_t *hand, unsigned count, mrail_ns_t serve_ns)
+static void driver_serve(driver_t *driver, unsigned count, mrail_ns_t serve_ns)
 {
-    mrail_ns_t post_ns = hand->now_ns;
+    mrail_ns_t post_ns = driver->now_ns;
 
     while (count-- != 0) {
-        hand->now_ns += serve_ns;
-        mrail_tele_sums_add(&hand->sums, hand->samples, hand->size, BYTES,
-                            post_ns, hand->now_ns);
+        driver->now_ns += serve_ns;
+        mrail_tele_sums_add(&driver->sums, driver->samples, driver->size, BYTES,
+                            post_ns, driver->now_ns);
     }
 }
 
 static void test_steady(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        hand_t hand;
+        driver_t driver;
 
-        hand_init(&hand, metered_size[i]);
-        assert_int_equal(hand_rate(&hand), 0);
+        driver_init(&driver, metered_size[i]);
+        assert_int_equal(driver_rate(&driver), 0);
         for (unsigned k = 0; k < 100; ++k) {
-            hand_serve(&hand, 1, SERVE_NS);
-            assert_int_equal(hand_rate(&hand), FULL);
+            driver_serve(&driver, 1, SERVE_NS);
+            assert_int_equal(driver_rate(&driver), FULL);
         }
-        hand_serve(&hand, 100, SERVE_NS);
-        assert_int_equal(hand_rate(&hand), FULL);
+        driver_serve(&driver, 100, SERVE_NS);
+        assert_int_equal(driver_rate(&driver), FULL);
     }
 }
 
@@ -111,19 +111,20 @@ static void test_size(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
         unsigned size = metered_size[i];
-        hand_t hand;
+        driver_t driver;
 
-        hand_init(&hand, size);
-        hand_serve(&hand, 50, SERVE_NS);
+        driver_init(&driver, size);
+        driver_serve(&driver, 50, SERVE_NS);
         for (unsigned k = 1; k <= size; ++k) {
-            hand_serve(&hand, 1, 4 * SERVE_NS);
-            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3 * k));
+            driver_serve(&driver, 1, 4 * SERVE_NS);
+            assert_int_equal(driver_rate(&driver),
+                             FULL * size / (size + 3 * k));
         }
         for (unsigned k = 1; k <= size; ++k) {
-            assert_true(hand_rate(&hand) < FULL);
-            hand_serve(&hand, 1, SERVE_NS);
+            assert_true(driver_rate(&driver) < FULL);
+            driver_serve(&driver, 1, SERVE_NS);
         }
-        assert_int_equal(hand_rate(&hand), FULL);
+        assert_int_equal(driver_rate(&driver), FULL);
     }
 }
 
@@ -132,14 +133,14 @@ static void test_idle_gap(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
         for (mrail_ns_t gap_ns = 1; gap_ns < MRAIL_NS_PER_SEC; gap_ns *= 10) {
-            hand_t hand;
+            driver_t driver;
 
-            hand_init(&hand, metered_size[i]);
-            hand_serve(&hand, 40, SERVE_NS);
-            hand.now_ns += gap_ns;
+            driver_init(&driver, metered_size[i]);
+            driver_serve(&driver, 40, SERVE_NS);
+            driver.now_ns += gap_ns;
             for (unsigned k = 0; k < 40; ++k) {
-                hand_serve(&hand, 1, SERVE_NS);
-                assert_int_equal(hand_rate(&hand), FULL);
+                driver_serve(&driver, 1, SERVE_NS);
+                assert_int_equal(driver_rate(&driver), FULL);
             }
         }
     }
@@ -152,17 +153,17 @@ static void test_stalled_gap(void **state)
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
         unsigned size = metered_size[i];
         mrail_ns_t post_ns;
-        hand_t hand;
+        driver_t driver;
 
-        hand_init(&hand, size);
-        hand_serve(&hand, 40, SERVE_NS);
-        post_ns = hand.now_ns;
-        hand.now_ns += 9 * SERVE_NS;
+        driver_init(&driver, size);
+        driver_serve(&driver, 40, SERVE_NS);
+        post_ns = driver.now_ns;
+        driver.now_ns += 9 * SERVE_NS;
         for (unsigned k = 0; k < 40; ++k) {
-            hand.now_ns += SERVE_NS;
-            mrail_tele_sums_add(&hand.sums, hand.samples, size, BYTES, post_ns,
-                                hand.now_ns);
-            assert_int_equal(hand_rate(&hand),
+            driver.now_ns += SERVE_NS;
+            mrail_tele_sums_add(&driver.sums, driver.samples, size, BYTES,
+                                post_ns, driver.now_ns);
+            assert_int_equal(driver_rate(&driver),
                              (k < size) ? FULL * size / (size + 9) : FULL);
         }
     }
@@ -172,13 +173,13 @@ static void test_stalled_gap(void **state)
  * counts. */
 static void test_mixed_gap(void **state)
 {
-    hand_t hand;
+    driver_t driver;
 
-    hand_init(&hand, 8);
-    hand_serve(&hand, 40, SERVE_NS);
-    hand.now_ns += 1000 * SERVE_NS;
-    hand_serve(&hand, 1, 5 * SERVE_NS);
-    assert_int_equal(hand_rate(&hand), FULL * 8 / 12);
+    driver_init(&driver, 8);
+    driver_serve(&driver, 40, SERVE_NS);
+    driver.now_ns += 1000 * SERVE_NS;
+    driver_serve(&driver, 1, 5 * SERVE_NS);
+    assert_int_equal(driver_rate(&driver), FULL * 8 / 12);
 }
 
 /* After a pause of the process, a poll returns up to 16 completions at once,
@@ -186,19 +187,19 @@ static void test_mixed_gap(void **state)
 static void test_batches(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        hand_t hand;
+        driver_t driver;
 
-        hand_init(&hand, metered_size[i]);
+        driver_init(&driver, metered_size[i]);
         for (unsigned k = 0; k < 200; ++k) {
             unsigned batch = ((k % 16) == 0) ? 16 : 1;
-            mrail_ns_t post_ns = hand.now_ns;
+            mrail_ns_t post_ns = driver.now_ns;
 
-            hand.now_ns += batch * SERVE_NS;
+            driver.now_ns += batch * SERVE_NS;
             for (unsigned n = 0; n < batch; ++n) {
-                mrail_tele_sums_add(&hand.sums, hand.samples, hand.size, BYTES,
-                                    post_ns, hand.now_ns);
+                mrail_tele_sums_add(&driver.sums, driver.samples, driver.size,
+                                    BYTES, post_ns, driver.now_ns);
             }
-            assert_int_equal(hand_rate(&hand), FULL);
+            assert_int_equal(driver_rate(&driver), FULL);
         }
     }
 }
@@ -209,25 +210,26 @@ static void test_batch_leaves_the_window(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
         unsigned size = metered_size[i];
-        hand_t hand;
+        driver_t driver;
 
         for (unsigned batch = 2; batch <= 16; batch *= 2) {
             unsigned kept = (batch < size) ? batch : size;
             mrail_ns_t post_ns;
 
-            hand_init(&hand, size);
-            hand_serve(&hand, 40, SERVE_NS);
-            post_ns = hand.now_ns;
-            hand.now_ns += batch * 4 * SERVE_NS;
+            driver_init(&driver, size);
+            driver_serve(&driver, 40, SERVE_NS);
+            post_ns = driver.now_ns;
+            driver.now_ns += batch * 4 * SERVE_NS;
             for (unsigned n = 0; n < batch; ++n) {
-                mrail_tele_sums_add(&hand.sums, hand.samples, size, BYTES,
-                                    post_ns, hand.now_ns);
+                mrail_tele_sums_add(&driver.sums, driver.samples, size, BYTES,
+                                    post_ns, driver.now_ns);
             }
-            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3 * kept));
-            hand_serve(&hand, size - 1, SERVE_NS);
-            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3));
-            hand_serve(&hand, 1, SERVE_NS);
-            assert_int_equal(hand_rate(&hand), FULL);
+            assert_int_equal(driver_rate(&driver),
+                             FULL * size / (size + 3 * kept));
+            driver_serve(&driver, size - 1, SERVE_NS);
+            assert_int_equal(driver_rate(&driver), FULL * size / (size + 3));
+            driver_serve(&driver, 1, SERVE_NS);
+            assert_int_equal(driver_rate(&driver), FULL);
         }
     }
 }
@@ -260,7 +262,7 @@ static void run_seed(unsigned seed, metered_result_t *result)
 static void test_noise(void **state)
 {
     double square[METERED_WINDOWS] = {0};
-    unsigned alarms = 0;
+    unsigned false_alarms = 0;
 
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
         metered_result_t result[METERED_WINDOWS];
@@ -273,11 +275,11 @@ static void test_noise(void **state)
         for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
             square[i] += result[i].square;
         }
-        alarms += result[METERED_W1].alarms;
+        false_alarms += result[METERED_W1].false_alarms;
     }
     assert_true(square[METERED_W1] > 8 * 8 * square[METERED_W8]);
     assert_true(square[METERED_W8] > 3 * 3 * square[METERED_W32]);
-    assert_true(alarms > SEEDS / 30);
+    assert_true(false_alarms > SEEDS / 30);
 }
 
 static void test_arrival(void **state)
@@ -286,9 +288,9 @@ static void test_arrival(void **state)
         metered_result_t result[METERED_WINDOWS];
 
         run_seed(seed, result);
-        check(seed, result[METERED_W8].alarms == 0);
+        check(seed, result[METERED_W8].false_alarms == 0);
         check(seed, result[METERED_W8].seen_ns <= 2 * METERED_SAMPLE_NS);
-        check(seed, result[METERED_W32].alarms == 0);
+        check(seed, result[METERED_W32].false_alarms == 0);
         check(seed, result[METERED_W32].seen_ns >= 2 * METERED_SAMPLE_NS);
         check(seed, result[METERED_W32].seen_ns != MRAIL_NS_NEVER);
     }

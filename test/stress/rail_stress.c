@@ -32,10 +32,10 @@
 /* Words of the shared page: addresses, then completion flags. */
 enum { ADDRESS = 0, OVER = 60 };
 
-typedef struct weather {
+typedef struct fault_counts {
     uint64_t lanes_failed;
     uint64_t again; /* replayed requests */
-} weather_t;
+} fault_counts_t;
 
 static struct {
     uint64_t seed;
@@ -43,7 +43,7 @@ static struct {
     uint32_t span_us;
     char text[RANDOM_SCRIPT_MAX];
     char file[64];
-    weather_t *weather; /* shared with the processes */
+    fault_counts_t *fault_counts; /* shared with the processes */
 } stress;
 
 _Static_assert(2 * sizeof(transfer_address_t) <= OVER * sizeof(uint64_t),
@@ -111,11 +111,11 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
     return state;
 }
 
-static void count_weather(const mrail_counters_t *counters)
+static void add_fault_counts(const mrail_counters_t *counters)
 {
-    __atomic_add_fetch(&stress.weather->lanes_failed, counters->lanes_failed,
-                       __ATOMIC_RELAXED);
-    __atomic_add_fetch(&stress.weather->again,
+    __atomic_add_fetch(&stress.fault_counts->lanes_failed,
+                       counters->lanes_failed, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&stress.fault_counts->again,
                        counters->am_replayed + counters->rma_replayed,
                        __ATOMIC_RELAXED);
 }
@@ -140,7 +140,7 @@ static pid_t ctl(const char *word, const char *next)
     return pid;
 }
 
-static int ended_well(int status)
+static int exited_ok(int status)
 {
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
 }
@@ -151,13 +151,13 @@ static int stop(pid_t injector)
     int status, failed = 0;
 
     if (waitpid(injector, &status, WNOHANG) == injector) {
-        failed = !ended_well(status);
+        failed = !exited_ok(status);
     } else {
         kill(injector, SIGKILL);
         waitpid(injector, &status, 0);
     }
     if (waitpid(ctl("clear", NULL), &status, 0) > 0) {
-        failed |= !ended_well(status);
+        failed |= !exited_ok(status);
     }
     return failed;
 }
@@ -194,7 +194,7 @@ static int stress_job(job_t *job)
         printf("# %s\n# %s\n", why, text);
     }
     fflush(stdout);
-    count_weather(&job->engine->counters);
+    add_fault_counts(&job->engine->counters);
     transfer_destroy(t);
     mrail_engine_close(job->engine);
     return why != NULL;
@@ -256,9 +256,10 @@ int main(void)
     uint64_t failed = 0;
     char name[160];
 
-    stress.weather = mmap(NULL, sizeof(*stress.weather), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (stress.weather == MAP_FAILED) {
+    stress.fault_counts =
+        mmap(NULL, sizeof(*stress.fault_counts), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (stress.fault_counts == MAP_FAILED) {
         return 1;
     }
     snprintf(stress.file, sizeof(stress.file), "stress.%d.fault",
@@ -271,18 +272,17 @@ int main(void)
              "live stress: %llu transfers, seeds %llu to %llu",
              (unsigned long long)count, (unsigned long long)first,
              (unsigned long long)(first + count - 1));
-    failed = (unsigned)job_say(failed == 0, name, "%llu failed",
-                               (unsigned long long)failed);
+    failed = (unsigned)job_result(failed == 0, name, "%llu failed",
+                                  (unsigned long long)failed);
     if (!one) {
-        snprintf(
-            name, sizeof(name),
-            "the weather was failed: %llu lanes failed, %llu requests again",
-            (unsigned long long)stress.weather->lanes_failed,
-            (unsigned long long)stress.weather->again);
-        failed |=
-            (unsigned)job_say((stress.weather->lanes_failed >= count / 4) &&
-                                  (stress.weather->again != 0),
-                              name, "it was not");
+        snprintf(name, sizeof(name),
+                 "faults had an effect: %llu lanes failed, %llu requests again",
+                 (unsigned long long)stress.fault_counts->lanes_failed,
+                 (unsigned long long)stress.fault_counts->again);
+        failed |= (unsigned)job_result(
+            (stress.fault_counts->lanes_failed >= count / 4) &&
+                (stress.fault_counts->again != 0),
+            name, "it was not");
     }
     return failed != 0;
 }

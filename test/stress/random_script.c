@@ -58,7 +58,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
 }
 
 /* Disturbs a rail. Some traffic still gets through. */
-static void shake(writer_t *w)
+static void degrade(writer_t *w)
 {
     switch (below(w, 6)) {
     case 0:
@@ -139,7 +139,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
         if (what < 5) {
             stop(w);
         } else {
-            shake(w);
+            degrade(w);
         }
     }
 }
@@ -155,7 +155,7 @@ static void lines_of_survivor(writer_t *w, unsigned num_rails, uint32_t span_us)
         if (rail == survivor) {
             for_random(w, span_us);
             add(w, " rail %u ", rail);
-            shake(w);
+            degrade(w);
         } else {
             add(w, " node %u rail %u %s", below(w, 2), rail,
                 ends[below(w, MRAIL_ARRAY_SIZE(ends))]);

@@ -318,7 +318,7 @@ static mrail_ns_t next_of(const process_t *p)
     return is_stopped(p) ? MRAIL_MAX(next_ns, p->cont_ns) : next_ns;
 }
 
-static void run_process(process_t *p, int happened)
+static void run_process(process_t *p, int had_events)
 {
     mrail_ns_t now_ns = mrail_clock_now();
 
@@ -328,9 +328,9 @@ static void run_process(process_t *p, int happened)
     notice(p);
     if (now_ns >= p->timers_ns) {
         serve(p);
-        happened = 1;
+        had_events = 1;
     }
-    if (happened) {
+    if (had_events) {
         p->app_ns = MRAIL_MIN(p->app_ns, now_ns + below(2000));
     }
     p->app_ns = MRAIL_MAX(p->app_ns, p->busy_ns);
@@ -342,7 +342,7 @@ static void run_process(process_t *p, int happened)
 /* Runs the next event, or stops at `until_ns` if that is earlier. */
 static void run_step(mrail_ns_t until_ns)
 {
-    int happened;
+    int had_events;
 
     for (unsigned i = 0; i < 2; ++i) {
         process_t *p = &s.process[i];
@@ -353,10 +353,10 @@ static void run_step(mrail_ns_t until_ns)
             until_ns = MRAIL_MIN(until_ns, next_ns);
         }
     }
-    happened =
+    had_events =
         sroce_sim_step_until(s.sim, MRAIL_MAX(until_ns, mrail_clock_now()));
-    run_process(&s.process[0], happened);
-    run_process(&s.process[1], happened);
+    run_process(&s.process[0], had_events);
+    run_process(&s.process[1], had_events);
 }
 
 static void run_until(mrail_ns_t until_ns)
@@ -374,7 +374,7 @@ static int is_over(const process_t *p)
 /* Returns 1 if at least one side has learned the rails of the other. An address
  * names only one rail. If that rail fails at either end before anything has
  * arrived, the others remain unknown. */
-static int have_met(void)
+static int are_connected(void)
 {
     int met = 0;
 
@@ -412,11 +412,11 @@ static void run_seed(uint64_t seed)
             fail(transfer_wrong(s.process[i].transfer));
         }
         if ((s.process[i].state == TRANSFER_FAILED) &&
-            (s.kind != RANDOM_SCRIPT_CUT) && have_met()) {
+            (s.kind != RANDOM_SCRIPT_CUT) && are_connected()) {
             fail("a peer that could be reached was given up");
         }
     }
-    total->unmet += (s.kind == RANDOM_SCRIPT_SURVIVOR) && !have_met();
+    total->unmet += (s.kind == RANDOM_SCRIPT_SURVIVOR) && !are_connected();
     ++total->transfers[s.kind];
     total->packets += sroce_sim_delivered(s.sim);
     total->virtual_ns += mrail_clock_now() - MRAIL_NS_PER_SEC;

@@ -279,13 +279,13 @@ check 'undo' sh "$tmp/rules"
 state >"$tmp/after"
 check 'undo restores the previous state' cmp "$tmp/before" "$tmp/after"
 check 'undo without rules' sh "$tmp/rules"
-expect_run 'undo without privileges fails' bad '' \
+expect_run 'undo without privileges fails' failure '' \
     setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
     sh "$tmp/rules"
 
 "$build/mrail-acl" --dialect linux --uplinks 3 \
     --next-hops 10.20.1.2,10.20.2.2,172.16.0.1 >"$tmp/rules"
-expect_run 'a next hop that is not reachable is refused' bad 'Command failed' \
+expect_run 'a next hop that is not reachable is refused' failure 'Command failed' \
     sh "$tmp/rules"
 state >"$tmp/after"
 check 'after a refused next hop, no rule is left' cmp "$tmp/before" "$tmp/after"
@@ -296,5 +296,5 @@ sh "$tmp/rules"
 is 'fewer uplinks than before: no old rule is left' 3 \
     "$(ip rule | grep -c 'proto 147')"
 "$build/mrail-acl" --dialect linux --uplinks 2 >"$tmp/rules" 2>/dev/null
-expect_run 'placeholders are refused' bad NEXT_HOP_1 sh "$tmp/rules"
+expect_run 'placeholders are refused' failure NEXT_HOP_1 sh "$tmp/rules"
 finish

@@ -116,9 +116,9 @@ prints 'the list as JSON' 0 \
     --list --uplinks 2 --next-hops $hops --uplink-ports 'swp[51-52]' --json
 prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
     --dialect eos --check "$tmp/eos" --json
-sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/bad"
+sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/invalid"
 prints 'a check as JSON: a finding' 1 '"holes": 1, "overlaps": 0' \
-    --dialect eos --check "$tmp/bad" --json
+    --dialect eos --check "$tmp/invalid" --json
 expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
 
 # ---- A fabric file ----
@@ -170,26 +170,26 @@ refused 'leaves with different numbers of uplinks below a spine' \
     --fabric "$tmp/unequal.fabric" --switch s3
 refused 'stdin as both fabric and rule set' 'stdin can be only one file' --dialect ios \
     --fabric - --switch l1 --check -
-echo 'host h[1-2]' >"$tmp/bad.fabric"
-refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \
-    --fabric "$tmp/bad.fabric" --switch l1
+echo 'host h[1-2]' >"$tmp/invalid.fabric"
+refused 'a fabric file with an error' 'invalid.fabric:[0-9]+: ' --dialect ios \
+    --fabric "$tmp/invalid.fabric" --switch l1
 
 # ---- Faults in rule sets ----
 
 prints 'a hole' 1 '^ports 63001 to 63487: no rule$' \
-    --dialect eos --check "$tmp/bad"
+    --dialect eos --check "$tmp/invalid"
 expect 'holes are counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
-sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/bad"
+sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/invalid"
 prints 'an overlap' 1 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+$' \
-    --dialect ios --check "$tmp/bad"
-sed '/via 10.9.0.5/d' "$tmp/linux" >"$tmp/bad"
+    --dialect ios --check "$tmp/invalid"
+sed '/via 10.9.0.5/d' "$tmp/linux" >"$tmp/invalid"
 prints 'a rule without an uplink' 1 \
     '^line [0-9]+: ports 53248 to 55295 have no uplink: no next hop belongs to this mark$' \
-    --dialect linux --check "$tmp/bad"
-sed 's/49152-51199/40000-51199/' "$tmp/nvue" >"$tmp/bad"
+    --dialect linux --check "$tmp/invalid"
+sed 's/49152-51199/40000-51199/' "$tmp/nvue" >"$tmp/invalid"
 prints 'ports out of range' 1 \
     '^line [0-9]+: ports 40000 to 51199: RoCEv2 lanes use 49152 to 65535 only$' \
-    --dialect nvue --check "$tmp/bad"
+    --dialect nvue --check "$tmp/invalid"
 status=0
 "$acl" --dialect sonic --check - <"$tmp/sonic" >"$tmp/out" 2>&1 || status=$?
 is 'a rule set from stdin' 0 $status
@@ -257,12 +257,12 @@ refused 'a rule set of another dialect' \
 refused 'a rule set of another dialect that has no rule' 'no rule for source ports to UDP port 4791' \
     --dialect eos --check "$tmp/linux"
 printf 'ip access-list extended a\n permit udp any range 5 4 any eq 4791\n' \
-    >"$tmp/bad"
-refused 'a malformed rule set' 'bad: line 2: range 5 4: the lower port' \
-    --dialect ios --check "$tmp/bad"
-printf 'a\nb\000c' >"$tmp/bad"
-refused 'a rule set with a zero byte' 'bad: line 2: byte 0 is not text' \
-    --dialect ios --check "$tmp/bad"
+    >"$tmp/invalid"
+refused 'a malformed rule set' 'invalid: line 2: range 5 4: the lower port' \
+    --dialect ios --check "$tmp/invalid"
+printf 'a\nb\000c' >"$tmp/invalid"
+refused 'a rule set with a zero byte' 'invalid: line 2: byte 0 is not text' \
+    --dialect ios --check "$tmp/invalid"
 if [ -c /dev/full ]; then
     expect_run 'a full output device' 1 'stdout: No space left' \
         sh -c '"$1" --list >/dev/full' - "$acl"

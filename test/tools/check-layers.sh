@@ -39,26 +39,26 @@ breach 'Open MPI config in tools' src/tools/a.c '#include "ompi_config.h"'
 breach 'MPI in rail' src/rail/a.c '#include <mpi.h>'
 breach 'softroce in rail' src/rail/a.c '#include "softroce/core/qp.h"'
 breach 'softroce in a tool' src/tools/run.c '#include "softroce/host/shm.h"'
-breach 'arrow base to rail' src/base/a.h '#include "rail/mrail.h"'
-breach 'arrow rail to uct' src/rail/a.c '#include "uct/mrail_iface.h"'
-breach 'arrow rail/proto to rail/state' src/rail/proto/a.c \
+breach 'edge base to rail' src/base/a.h '#include "rail/mrail.h"'
+breach 'edge rail to uct' src/rail/a.c '#include "uct/mrail_iface.h"'
+breach 'edge rail/proto to rail/state' src/rail/proto/a.c \
     '#include "rail/state/engine.h"'
-breach 'arrow rail/verbs to rail/conn' src/rail/verbs/a.h \
+breach 'edge rail/verbs to rail/conn' src/rail/verbs/a.h \
     '#include "rail/conn/lane.h"'
-breach 'arrow rail/conn to rail/data' src/rail/conn/a.c \
+breach 'edge rail/conn to rail/data' src/rail/conn/a.c \
     '#include "rail/data/rx.h"'
-breach 'arrow rail/data to rail/recovery' src/rail/data/a.c \
+breach 'edge rail/data to rail/recovery' src/rail/data/a.c \
     '#include "rail/recovery/evict.h"'
-breach 'arrow uct to rail/state' src/uct/a.c '#include "rail/state/engine.h"'
+breach 'edge uct to rail/state' src/uct/a.c '#include "rail/state/engine.h"'
 breach 'verbs header in rail/proto' src/rail/proto/a.c \
     '#include <infiniband/verbs.h>'
 breach 'clock in rail/proto' src/rail/proto/a.c '    t = mrail_clock_now();'
-breach 'arrow orchestrator to telemetry' src/orchestrator/a.c \
+breach 'edge orchestrator to telemetry' src/orchestrator/a.c \
     '#include "telemetry/page.h"'
-breach 'arrow softroce core to host' src/softroce/core/a.c \
+breach 'edge softroce core to host' src/softroce/core/a.c \
     '#include "softroce/host/sock.h"'
 breach 'clock in the planner' src/orchestrator/a.c '    t = mrail_clock_now();'
-breach 'arrow softroce fault to host' src/softroce/fault/a.c \
+breach 'edge softroce fault to host' src/softroce/fault/a.c \
     '#include "softroce/host/session.h"'
 breach 'clock in fault scripts' src/softroce/fault/a.c \
     '    t = mrail_clock_now();'
@@ -77,7 +77,7 @@ harmless 'softroce in mrail soft' src/tools/soft.c \
 harmless 'our own uct header in mpi' src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
-harmless 'arrow rail/engine to rail/conn' src/rail/engine/a.c \
+harmless 'edge rail/engine to rail/conn' src/rail/engine/a.c \
     '#include "rail/conn/lane.h"'
 
 # object NAME SOURCE: an object file of src/rail, as libtool builds it.

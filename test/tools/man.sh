@@ -62,7 +62,7 @@ title()
 
 # Finds references to pages of this package that do not exist, and of a page to
 # itself.
-bad_references()
+broken_references()
 {
     sed -n 's/^\.\(It \)\{0,1\}Xr \(mrail[a-z-]*\) \([1-9]\).*/\2.\3/p' "$1" |
         sort -u | while read -r page; do
@@ -79,7 +79,7 @@ while read -r page; do
     name=$(basename "$page")
     { sections "$page"; title "$page"; } >"$tmp/findings"
     none "$name: sections and title"
-    bad_references "$page" >"$tmp/findings"
+    broken_references "$page" >"$tmp/findings"
     none "$name: references"
     check "$name is installed" \
         grep -qwF -- "${page#"$src"/}" "$tmp/installed"
@@ -232,7 +232,7 @@ commands_of()
         sed -n 's/^.*mrail \([a-z]\{1,\} .*\)/\1/p'
 }
 
-bad_options()
+unknown_options()
 {
     commands_of "$1" | while read -r verb rest; do
         [ -x "$build/mrail-$verb" ] || continue
@@ -258,7 +258,7 @@ while read -r page; do
 done <"$tmp/pages" >"$tmp/commands"
 at_least 'the examples of commands' 25 "$tmp/commands"
 while read -r page; do
-    bad_options "$page" >"$tmp/findings"
+    unknown_options "$page" >"$tmp/findings"
     none "$(basename "$page"): options of the examples"
 done <"$tmp/pages"
 

@@ -26,8 +26,8 @@ fi
 # refuses NAME SED-EXPRESSION [OPTION FILE WHY]
 refuses()
 {
-    sed "$2" "$data/${4-readme-alltoallv.json}" >"$tmp/bad.json"
-    if "$top/contrib/figures.py" "${3---alltoallv}" "$tmp/bad.json" -o - \
+    sed "$2" "$data/${4-readme-alltoallv.json}" >"$tmp/invalid.json"
+    if "$top/contrib/figures.py" "${3---alltoallv}" "$tmp/invalid.json" -o - \
         >"$tmp/drawn" 2>"$tmp/err"; then
         not_ok "refuses $1" 'it drew a picture'
     elif [ -s "$tmp/drawn" ] ||

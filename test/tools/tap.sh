@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the counts of contrib/check. A crash, a failed set-up, a lost log or a
-# bad exit status must never count as passed, and a skip must count as a skip.
+# nonzero exit status must never count as passed, and a skip must count as a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -117,7 +117,7 @@ counted 'a cmocka program with a failed test' 'pass fail' \
 counted 'a cmocka program that crashes' 'pass fail fail' \
     "$run" "$(program 139 1..3 'ok 1 - a')"
 counted 'a cmocka program that ends early' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
-counted 'good results and a bad exit status' 'pass fail' \
+counted 'passing results and a nonzero exit status' 'pass fail' \
     "$run" "$(program 23 1..1 'ok 1 - a')"
 reason 'a bad exit status has its reason' 'exited with status 23'
 counted 'a program without TAP' fail "$run" "$(program 0 words)"

@@ -213,8 +213,8 @@ class Figures(unittest.TestCase):
 
     def test_few_complaint(self):
         """too few measurements: a failure is reported"""
-        _, complaint = evaluated(OWN, (40, 10, 30, 20), ratio=0.01)
-        self.assertIn('5 and 4 of 5', complaint)
+        _, error = evaluated(OWN, (40, 10, 30, 20), ratio=0.01)
+        self.assertIn('5 and 4 of 5', error)
 
     def test_five_pairs(self):
         """five pairs have no interval"""
@@ -240,14 +240,14 @@ class Figures(unittest.TestCase):
 
     def test_nothing(self):
         """no measurement: a failure, and no result object"""
-        got, complaint = evaluated((), FULL, ratio=1)
+        got, error = evaluated((), FULL, ratio=1)
         self.assertIsNone(got)
-        self.assertIn('no measurement', complaint)
+        self.assertIn('no measurement', error)
 
     def test_zero_baseline(self):
         """a baseline of 0: a failure, and no ratio"""
-        got, complaint = evaluated(OWN, [0] * 5, better='less', ratio=1)
-        self.assertIn('baseline is 0', complaint)
+        got, error = evaluated(OWN, [0] * 5, better='less', ratio=1)
+        self.assertIn('baseline is 0', error)
         self.assertIs(got['ok'], False)
         self.assertIsNone(got['ratio'])
 

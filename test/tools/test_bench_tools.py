@@ -332,7 +332,7 @@ class Against(unittest.TestCase):
                 if bench.installation != now._replace(runs_own_bench=False):
                     raise ValueError('it broke then')
                 bench.add('own', Sample(1), at)
-            jobs = against.two_turns(bench, runner.Job('own', broken))
+            jobs = against.both_jobs(bench, runner.Job('own', broken))
             bench.interleave(jobs, 6)
             bench.show(*block.figures(bench))
         self.assertEqual(bench.installation, now)

@@ -87,9 +87,9 @@ for processes in 1 8 32; do
         'eager zero-copy'
 done
 
-UCX_TLS=mrail,self UCX_MRAIL_RETRY_COUNT=7 info "$tmp/bad" -d -t mrail
-expect 'a bad param is named' "$tmp/bad" 'ERROR.*RETRY_COUNT'
-expect_none 'a bad param leaves no transport' "$tmp/bad" 'Transport: mrail$'
+UCX_TLS=mrail,self UCX_MRAIL_RETRY_COUNT=7 info "$tmp/invalid" -d -t mrail
+expect 'an invalid param is named' "$tmp/invalid" 'ERROR.*RETRY_COUNT'
+expect_none 'an invalid param leaves no transport' "$tmp/invalid" 'Transport: mrail$'
 
 UCX_TLS=mrail,self UCX_MRAIL_DEVICES=nosuch info "$tmp/dev" -d -t mrail
 expect 'an unknown device is named' "$tmp/dev" 'ERROR.*nosuch'

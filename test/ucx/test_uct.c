@@ -14,11 +14,11 @@
 
 side_t side;
 
-uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
+uint64_t call_side(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
 {
     side_message_t message = {.op = op, .arg = {a, b, c}};
 
-    assert_int_equal(side_ask(&side, &message), 0);
+    assert_int_equal(side_call(&side, &message), 0);
     return message.arg[0];
 }
 
@@ -28,7 +28,7 @@ void remote_take(side_op_t op, uint64_t size, remote_t *remote)
 {
     side_message_t message = {.op = op, .arg = {size}};
 
-    assert_int_equal(side_ask(&side, &message), 0);
+    assert_int_equal(side_call(&side, &message), 0);
     remote->address = message.arg[0];
     remote->key_hash = 0;
     for (uint32_t i = 0; i < message.length; ++i) {
@@ -192,7 +192,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     side_message_t message = {.op = SIDE_OP_QUIT};
-    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
+    int ret = (side.num_lost == 0) ? side_call(&side, &message) : 0;
 
     side_close(&side);
     return ret;
@@ -286,7 +286,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_zcopy_sizes),
         cmocka_unit_test(test_short_and_bcopy),
         cmocka_unit_test(test_zero_length),
-        cmocka_unit_test(test_bad_parameters),
+        cmocka_unit_test(test_invalid_parameters),
         cmocka_unit_test(test_iov_with_stride),
         cmocka_unit_test(test_fence_orders_visibility),
         cmocka_unit_test(test_iface_flush),

@@ -73,7 +73,7 @@ void expect_messages(void)
 
     do {
         message = (side_message_t){.op = SIDE_OP_STATS};
-        assert_int_equal(side_ask(&side, &message), 0);
+        assert_int_equal(side_call(&side, &message), 0);
     } while (message.arg[0] < next_seq && message.arg[1] == 0);
     assert_int_equal(message.arg[0], next_seq);
     assert_int_equal(message.arg[1], 0);

@@ -71,7 +71,7 @@ void test_source_remapped(void **state)
         side_fill(buffer, 300 + i, 0, SIZE);
         zcopy(1, buffer, memh, SIZE, &remote, 0);
         flush_ep();
-        assert_int_equal(ask(SIDE_OP_CHECK, 300 + i, 0, SIZE), 1);
+        assert_int_equal(call_side(SIDE_OP_CHECK, 300 + i, 0, SIZE), 1);
         uct_md_mem_dereg(side.md, memh);
         munmap(buffer, SIZE);
     }
@@ -92,7 +92,7 @@ void test_heap_reused(void **state)
         side_fill(buffer, 400 + i, 0, SIZE);
         zcopy(1, buffer, memh, SIZE, &remote, 0);
         flush_ep();
-        assert_int_equal(ask(SIDE_OP_CHECK, 400 + i, 0, SIZE), 1);
+        assert_int_equal(call_side(SIDE_OP_CHECK, 400 + i, 0, SIZE), 1);
         uct_md_mem_dereg(side.md, memh);
         free(buffer);
     }
@@ -110,13 +110,13 @@ void test_target_remapped(void **state)
     memh = reg(buffer, SIZE);
     remote_take(SIDE_OP_BUFFER, SIZE, &remote);
     for (unsigned i = 0; i < 20; ++i) {
-        ask(SIDE_OP_FILL, 500 + i, 0, SIZE);
+        call_side(SIDE_OP_FILL, 500 + i, 0, SIZE);
         zcopy(0, buffer, memh, SIZE, &remote, 0);
         assert_true(side_has(buffer, 500 + i, 0, SIZE));
         side_fill(buffer, 600 + i, 0, SIZE);
         zcopy(1, buffer, memh, SIZE, &remote, 0);
         flush_ep();
-        assert_int_equal(ask(SIDE_OP_CHECK, 600 + i, 0, SIZE), 1);
+        assert_int_equal(call_side(SIDE_OP_CHECK, 600 + i, 0, SIZE), 1);
         address = remote.address;
         last_key = remote.key_hash;
         remote_release(&remote);

@@ -28,9 +28,9 @@ void test_zcopy_sizes(void **state)
         side_fill(buffer, ++seed, offset, size);
         zcopy(1, buffer, memh, size, &remote, offset);
         flush_ep();
-        assert_int_equal(ask(SIDE_OP_CHECK, seed, offset, size), 1);
+        assert_int_equal(call_side(SIDE_OP_CHECK, seed, offset, size), 1);
 
-        ask(SIDE_OP_FILL, ++seed, offset, size);
+        call_side(SIDE_OP_FILL, ++seed, offset, size);
         memset(buffer, 0, size);
         zcopy(0, buffer, memh, size, &remote, offset);
         assert_true(side_has(buffer, seed, offset, size));
@@ -81,7 +81,7 @@ void test_short_and_bcopy(void **state)
                                    remote.address + 11, remote.rkey.rkey));
     assert_int_equal(status, UCS_OK);
     flush_ep();
-    assert_int_equal(ask(SIDE_OP_CHECK, 7, 11, max_short), 1);
+    assert_int_equal(call_side(SIDE_OP_CHECK, 7, 11, max_short), 1);
 
     piece.seed = 8;
     piece.offset = 33;
@@ -90,7 +90,7 @@ void test_short_and_bcopy(void **state)
                                 remote.address + 33, remote.rkey.rkey));
     assert_int_equal(ret, max_bcopy);
     flush_ep();
-    assert_int_equal(ask(SIDE_OP_CHECK, 8, 33, max_bcopy), 1);
+    assert_int_equal(call_side(SIDE_OP_CHECK, 8, 33, max_bcopy), 1);
 
     memset(got, 0, sizeof(got));
     piece.length = 0;
@@ -141,7 +141,7 @@ static size_t pack_nothing(void *dest, void *arg)
 
 /* Lengths and ids beyond the capabilities must be refused, as in other
  * transports, and nothing may be written. */
-void test_bad_parameters(void **state)
+void test_invalid_parameters(void **state)
 {
     static uint8_t buffer[1 << 17];
     const uct_iface_attr_t *attr = &side.attr;
@@ -191,7 +191,7 @@ void test_bad_parameters(void **state)
 
 #else
 
-void test_bad_parameters(void **state)
+void test_invalid_parameters(void **state)
 {
     skip(); /* without UCX's parameter checks, no transport checks them */
 }
@@ -230,7 +230,7 @@ void test_iov_with_stride(void **state)
                                    remote.rkey.rkey, &done.super));
     finish(status, &done);
     flush_ep();
-    assert_int_equal(ask(SIDE_OP_CHECK, 9, 0, BLOCKS * BLOCK + 50000), 1);
+    assert_int_equal(call_side(SIDE_OP_CHECK, 9, 0, BLOCKS * BLOCK + 50000), 1);
     uct_md_mem_dereg(side.md, memh);
     remote_release(&remote);
     free(buffer);
@@ -271,7 +271,7 @@ void test_fence_orders_visibility(void **state)
         finish(status_of_put, &done);
         do { /* the peer must check before the next round writes */
             stats = (side_message_t){.op = SIDE_OP_STATS};
-            assert_int_equal(side_ask(&side, &stats), 0);
+            assert_int_equal(side_call(&side, &stats), 0);
         } while (stats.arg[2] < i + 1);
     }
     assert_int_equal(stats.arg[2], ROUNDS);
@@ -302,7 +302,7 @@ void test_iface_flush(void **state)
     done_init(&done, 1);
     RETRY(status, uct_iface_flush(side.iface, 0, &done.super));
     finish(status, &done);
-    assert_int_equal(ask(SIDE_OP_CHECK, 77, 0, SIZE), 1);
+    assert_int_equal(call_side(SIDE_OP_CHECK, 77, 0, SIZE), 1);
     /* A flush without a completion is repeated until it is done. */
     PROGRESS_UNTIL(uct_iface_flush(side.iface, 0, NULL) == UCS_OK);
     PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
@@ -340,7 +340,7 @@ void test_shared_completion(void **state)
     }
     PROGRESS_UNTIL(done.super.count == 1);
     assert_int_equal(done.called, 0);
-    assert_int_equal(ask(SIDE_OP_CHECK, 5, 0, SIZE), 1);
+    assert_int_equal(call_side(SIDE_OP_CHECK, 5, 0, SIZE), 1);
     uct_md_mem_dereg(side.md, memh);
     remote_release(&remote);
     free(buffer);

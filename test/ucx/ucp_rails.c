@@ -21,7 +21,7 @@
 #define UNIT 12500000.0 /* bytes per second; the unit of port rates */
 #define WAIT_S 10
 
-static uct_mrail_rails_func_t ask;
+static uct_mrail_rails_func_t query_rails;
 static int num_failed;
 static int stop; /* atomic */
 
@@ -81,8 +81,8 @@ static int becomes(unsigned index, double speed, int is_up)
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
     for (unsigned i = 0; i < WAIT_S * 100; ++i) {
-        if ((ask(rails) == NUM_RAILS) && (rails[index].speed == speed) &&
-            (rails[index].is_up == is_up)) {
+        if ((query_rails(rails) == NUM_RAILS) &&
+            (rails[index].speed == speed) && (rails[index].is_up == is_up)) {
             return 1;
         }
         pause_ms(10);
@@ -96,7 +96,7 @@ static void check_names(void)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
-    unsigned count = ask(rails);
+    unsigned count = query_rails(rails);
     int ok = (count == NUM_RAILS);
 
     result("all rails are listed", ok, "%u", count);
@@ -142,13 +142,13 @@ static void check_changes(void)
     result("the port comes up", becomes(1, 16 * UNIT, 1), "no");
 }
 
-static void *ask_on(void *arg)
+static void *query_thread(void *arg)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
     unsigned *failed = arg;
 
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-        unsigned count = ask(rails);
+        unsigned count = query_rails(rails);
 
         *failed += (count != 0) && (count != NUM_RAILS);
     }
@@ -162,7 +162,7 @@ static void check_end(void)
     pthread_t thread;
     unsigned failed = 0;
 
-    pthread_create(&thread, NULL, ask_on, &failed);
+    pthread_create(&thread, NULL, query_thread, &failed);
     for (unsigned i = 0; i < 10; ++i) {
         ucp_cleanup(open_context());
     }
@@ -170,7 +170,7 @@ static void check_end(void)
     pthread_join(thread, NULL);
     result("queries while the engine is created and destroyed", failed == 0,
            "%u wrong", failed);
-    result("no engine, no rails", ask(rails) == 0, "there are some");
+    result("no engine, no rails", query_rails(rails) == 0, "there are some");
 }
 
 int main(void)
@@ -180,14 +180,15 @@ int main(void)
     void *file;
 
     file = dlopen("libuct_mrail.so.0", RTLD_NOW | RTLD_NOLOAD);
-    ask = (file == NULL)
-              ? NULL
-              : (uct_mrail_rails_func_t)dlsym(file, "uct_mrail_rails");
-    if (ask == NULL) {
+    query_rails = (file == NULL)
+                      ? NULL
+                      : (uct_mrail_rails_func_t)dlsym(file, "uct_mrail_rails");
+    if (query_rails == NULL) {
         printf("not ok - the symbol is found: %s\n", dlerror());
         return 1;
     }
-    result("before the engine exists", ask(rails) == 0, "there are rails");
+    result("before the engine exists", query_rails(rails) == 0,
+           "there are rails");
     context = open_context();
     check_names();
     check_changes();

@@ -166,13 +166,13 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
 }
 
 /* A barrier of both processes, which sleep while they wait. */
-static void meet(port_t *port)
+static void barrier(port_t *port)
 {
     char in, out = 1;
     ucs_status_ptr_t request = post_recv(port, &in, 1);
 
-    finish(port, post_send(port, &out, 1), "meet");
-    finish(port, request, "meet");
+    finish(port, post_send(port, &out, 1), "barrier");
+    finish(port, request, "barrier");
 }
 
 static void test_idle(port_t *port)
@@ -180,7 +180,7 @@ static void test_idle(port_t *port)
     double cpu, begun;
     char byte = 1;
 
-    meet(port);
+    barrier(port);
     if (is_parent) {
         usleep(1000000);
         finish(port, post_send(port, &byte, 1), "send after a second");
@@ -193,7 +193,7 @@ static void test_idle(port_t *port)
                (now_s() - begun > 0.9) && (cpu < 0.02), "%.3f s in %.3f s", cpu,
                now_s() - begun);
     }
-    meet(port);
+    barrier(port);
     if (is_parent) {
         result("a process that waits for a message uses no CPU time", 1, "");
     }
@@ -238,7 +238,7 @@ static void test_many(port_t *port)
     static unsigned data[COUNT];
     unsigned wrong = 0, value;
 
-    meet(port);
+    barrier(port);
     for (unsigned i = 0; is_parent && (i < COUNT); ++i) {
         data[i] = i;
         requests[i] = post_send(port, &data[i], sizeof(data[i]));
@@ -254,13 +254,13 @@ static void test_many(port_t *port)
             wrong += (value != i);
         }
     }
-    meet(port);
+    barrier(port);
     result("2000 messages without enough buffers", wrong == 0,
            "%u out of order", wrong);
 }
 
 /* Progresses until no work is left, arms, and sleeps. */
-static void fall_asleep(port_t *port)
+static void arm_idle(port_t *port)
 {
     do {
         while (ucp_worker_progress(port->worker) != 0) {
@@ -270,7 +270,7 @@ static void fall_asleep(port_t *port)
 
 /* The two contexts share lanes. If the first one polls, it also receives the
  * messages of the second one, which must still be woken. */
-static void test_taken_by_other(void)
+static void test_event_consumed_by_poll(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
     ucs_status_ptr_t request;
@@ -278,14 +278,14 @@ static void test_taken_by_other(void)
     char byte = 1;
     int woken = 0;
 
-    meet(&ports[0]);
-    meet(&ports[1]);
+    barrier(&ports[0]);
+    barrier(&ports[1]);
     if (is_parent) {
         usleep(200000);
         finish(&ports[1], post_send(&ports[1], &byte, 1), "to the second");
     } else {
         request = post_recv(&ports[1], &byte, 1);
-        fall_asleep(&ports[1]);
+        arm_idle(&ports[1]);
         begun = now_s();
         while (!woken && (now_s() - begun < 2)) {
             /* Arming consumes the event of the channel that the two contexts
@@ -299,7 +299,7 @@ static void test_taken_by_other(void)
                "not within two seconds");
         finish(&ports[1], request, "of the second");
     }
-    meet(&ports[1]);
+    barrier(&ports[1]);
     if (is_parent) {
         result("event taken by another context's progress: woken", 1, "");
     }
@@ -308,7 +308,7 @@ static void test_taken_by_other(void)
 /* Both contexts sleep. The first one is woken and arms again, which consumes
  * the event of the channel. It does not poll after that. The second one must
  * still be woken. */
-static int steal_and_wait(void)
+static int consume_and_wait(void)
 {
     struct pollfd first = {.fd = ports[0].fd, .events = POLLIN};
     struct pollfd second = {.fd = ports[1].fd, .events = POLLIN};
@@ -319,27 +319,27 @@ static int steal_and_wait(void)
     return poll(&second, 1, 2000) == 1;
 }
 
-static void test_stolen(void)
+static void test_event_consumed_by_arm(void)
 {
     ucs_status_ptr_t request;
     char byte = 1;
     int woken;
 
-    meet(&ports[0]);
-    meet(&ports[1]);
+    barrier(&ports[0]);
+    barrier(&ports[1]);
     if (is_parent) {
         usleep(200000);
         finish(&ports[1], post_send(&ports[1], &byte, 1), "to the second");
     } else {
         request = post_recv(&ports[1], &byte, 1);
-        fall_asleep(&ports[0]);
-        fall_asleep(&ports[1]);
-        woken = steal_and_wait();
+        arm_idle(&ports[0]);
+        arm_idle(&ports[1]);
+        woken = consume_and_wait();
         result("event taken by another context's arming: woken", woken,
                "not within two seconds");
         finish(&ports[1], request, "of the second");
     }
-    meet(&ports[1]);
+    barrier(&ports[1]);
     if (is_parent) {
         result("event taken by another context's arming: woken", 1, "");
     }
@@ -353,8 +353,8 @@ static void test_room_stolen(void)
     static unsigned data[COUNT];
     unsigned missed = 0, sleeps = 0, value;
 
-    meet(&ports[0]);
-    meet(&ports[1]);
+    barrier(&ports[0]);
+    barrier(&ports[1]);
     for (unsigned i = 0; is_parent && (i < COUNT); ++i) {
         data[i] = i;
         requests[i] = post_send(&ports[1], &data[i], sizeof(data[i]));
@@ -365,11 +365,11 @@ static void test_room_stolen(void)
     for (unsigned i = 0; i < COUNT; ++i) {
         while (is_parent && (requests[i] != NULL) && (missed == 0) &&
                (ucp_request_check_status(requests[i]) == UCS_INPROGRESS)) {
-            fall_asleep(&ports[0]);
-            fall_asleep(&ports[1]);
+            arm_idle(&ports[0]);
+            arm_idle(&ports[1]);
             if (ucp_request_check_status(requests[i]) == UCS_INPROGRESS) {
                 ++sleeps;
-                missed += !steal_and_wait();
+                missed += !consume_and_wait();
             }
         }
         if (is_parent) {
@@ -379,7 +379,7 @@ static void test_room_stolen(void)
                    "many");
         }
     }
-    meet(&ports[1]);
+    barrier(&ports[1]);
     if (is_parent) {
         result("send resources reported to another context: woken",
                (missed == 0) && (sleeps != 0), "%u of %u sleeps", missed,
@@ -417,8 +417,8 @@ static int run(int fd)
     test_large(&ports[0]);
     test_many(&ports[0]);
     test_large(&ports[1]);
-    test_taken_by_other();
-    test_stolen();
+    test_event_consumed_by_poll();
+    test_event_consumed_by_arm();
     test_room_stolen();
     leave_together(fd);
     for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int complain(const char *what, ucs_status_t status)
+static int report_error(const char *what, ucs_status_t status)
 {
     fprintf(stderr, "%s: %s\n", what, ucs_status_string(status));
     return -1;
@@ -96,7 +96,7 @@ static int open_md(side_t *side)
     }
     status = uct_query_components(&components, &count);
     if (status != UCS_OK) {
-        return complain("uct_query_components", status);
+        return report_error("uct_query_components", status);
     }
     for (unsigned i = 0; i < count; ++i) {
         side->component_attr.field_mask =
@@ -124,7 +124,7 @@ static int open_md(side_t *side)
     if (status == UCS_OK) {
         status = uct_md_query(side->md, &side->md_attr);
     }
-    return (status == UCS_OK) ? 0 : complain("md", status);
+    return (status == UCS_OK) ? 0 : report_error("md", status);
 }
 
 int side_open(side_t *side)
@@ -164,7 +164,7 @@ int side_open(side_t *side)
         status = uct_iface_query(side->iface, &side->attr);
     }
     if (status != UCS_OK) {
-        return complain("iface", status);
+        return report_error("iface", status);
     }
     uct_iface_progress_enable(side->iface,
                               UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
@@ -210,7 +210,7 @@ static int map_buffer(side_t *side, size_t size, void *where)
     side->size = size;
     status = uct_md_mem_reg(side->md, side->buffer, size, UCT_MD_MEM_ACCESS_ALL,
                             &side->memh);
-    return (status == UCS_OK) ? 0 : complain("mem_reg", status);
+    return (status == UCS_OK) ? 0 : report_error("mem_reg", status);
 }
 
 static int answer_buffer(side_t *side, side_message_t *message)
@@ -224,9 +224,9 @@ static int answer_buffer(side_t *side, side_message_t *message)
                                                                            : -1;
 }
 
-static int obey_hello(side_t *side, side_message_t *message);
+static int handle_hello(side_t *side, side_message_t *message);
 
-static int obey(side_t *side, side_message_t *message)
+static int handle_request(side_t *side, side_message_t *message)
 {
     uint64_t *arg = message->arg;
     uint8_t *where;
@@ -234,7 +234,7 @@ static int obey(side_t *side, side_message_t *message)
 
     switch (message->op) {
     case SIDE_OP_HELLO:
-        return obey_hello(side, message);
+        return handle_hello(side, message);
     case SIDE_OP_BUFFER:
         drop_buffer(side);
         return map_buffer(side, arg[0], NULL) || answer_buffer(side, message);
@@ -302,7 +302,7 @@ static int connect_to(side_t *side, const side_message_t *message)
     return uct_ep_create(&params, &side->ep) == UCS_OK ? 0 : -1;
 }
 
-static int obey_hello(side_t *side, side_message_t *message)
+static int handle_hello(side_t *side, side_message_t *message)
 {
     return connect_to(side, message) || pack_address(side, message);
 }
@@ -311,7 +311,7 @@ int side_connect(side_t *side)
 {
     side_message_t message;
 
-    return pack_address(side, &message) || side_ask(side, &message) ||
+    return pack_address(side, &message) || side_call(side, &message) ||
            connect_to(side, &message);
 }
 
@@ -360,7 +360,7 @@ static int receive(side_t *side, side_message_t *message)
     return (ret < 0 && errno == EAGAIN) ? 0 : -1;
 }
 
-int side_ask(side_t *side, side_message_t *message)
+int side_call(side_t *side, side_message_t *message)
 {
     double end_s = now_s() + SIDE_TIMEOUT_S;
     int ret = 0;
@@ -391,7 +391,7 @@ int side_serve(side_t *side)
         if (ret == 0) {
             continue;
         }
-        if (obey(side, &message) != 0) {
+        if (handle_request(side, &message) != 0) {
             message.op = UINT32_MAX;
         }
         (void)send(side->fd, &message, sizeof(message), MSG_NOSIGNAL);

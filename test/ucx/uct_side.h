@@ -94,7 +94,7 @@ int side_serve(side_t *side);
 
 /* Sends a command and progresses the worker until the reply arrives. Returns -1
  * if there is no reply. */
-int side_ask(side_t *side, side_message_t *message);
+int side_call(side_t *side, side_message_t *message);
 
 /* Creates endpoints in both directions. */
 int side_connect(side_t *side);

@@ -23,7 +23,7 @@ extern side_t side;
 
 /* Sends a command that the peer must execute. Returns argument 0 of the
  * reply. */
-uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
+uint64_t call_side(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
 
 /* ---- the peer's buffer ---- */
 
@@ -91,7 +91,7 @@ DECLARE(test_pending_of_two);
 DECLARE(test_zcopy_sizes);
 DECLARE(test_short_and_bcopy);
 DECLARE(test_zero_length);
-DECLARE(test_bad_parameters);
+DECLARE(test_invalid_parameters);
 DECLARE(test_iov_with_stride);
 DECLARE(test_fence_orders_visibility);
 DECLARE(test_iface_flush);

@@ -142,7 +142,7 @@ mrail_peer_t *peer_of(unsigned peer_index)
     return mrail_peer_find(engine, PEER + peer_index);
 }
 
-void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
+void deliver_only(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     size_t length;
@@ -153,32 +153,32 @@ void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
     mrail_ctl_receive(engine, &engine->rails[rail], buf, length);
 }
 
-void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
+void deliver_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg)
 {
-    hear(peer_index, rail, msg);
+    deliver_only(peer_index, rail, msg);
     run_control(0);
 }
 
-void say(unsigned peer_index, mrail_ctl_msg_t *msg)
+void deliver(unsigned peer_index, mrail_ctl_msg_t *msg)
 {
-    say_on(peer_index, 0, msg);
+    deliver_on(peer_index, 0, msg);
 }
 
-void say_hello(unsigned peer_index)
+void deliver_hello(unsigned peer_index)
 {
     mrail_ctl_msg_t msg;
 
     fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
-    say(peer_index, &msg);
+    deliver(peer_index, &msg);
 }
 
-void say_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
-              uint32_t seq, uint16_t epoch)
+void deliver_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
+                  uint32_t seq, uint16_t epoch)
 {
     mrail_ctl_msg_t msg;
 
     fake_lane_msg(&msg, type, slot, seq, epoch);
-    say(peer_index, &msg);
+    deliver(peer_index, &msg);
 }
 
 void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason)
@@ -188,7 +188,7 @@ void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason)
         .seq = seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason}};
 
-    say(peer_index, &msg);
+    deliver(peer_index, &msg);
 }
 
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type)
@@ -297,17 +297,17 @@ void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived)
 
     fake_lane_msg(&msg, MRAIL_CTL_CONFIRM, slot, lane->request, lane->epoch);
     msg.lane.am_seq = arrived;
-    say(peer_index, &msg);
+    deliver(peer_index, &msg);
     progress();
     assert_null(peer_of(peer_index)->lanes[slot]);
 }
 
 void connect_lanes(unsigned peer_index, unsigned count)
 {
-    say_hello(peer_index);
+    deliver_hello(peer_index);
     for (unsigned slot = 0; slot < count; ++slot) {
-        say_lane(peer_index, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
-        say_lane(peer_index, MRAIL_CTL_LANE_READY, slot, 10 + slot, 5);
+        deliver_lane(peer_index, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
+        deliver_lane(peer_index, MRAIL_CTL_LANE_READY, slot, 10 + slot, 5);
         assert_int_equal(peer_of(peer_index)->lanes[slot]->state,
                          MRAIL_LANE_UP);
     }
@@ -318,8 +318,8 @@ void confirm_all(unsigned peer_index)
 {
     for (unsigned i = 0; i < sent.num_msgs; ++i) {
         if (sent.msgs[i].type == MRAIL_CTL_EVICT) {
-            say_lane(peer_index, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
-                     sent.msgs[i].seq, sent.msgs[i].lane.epoch);
+            deliver_lane(peer_index, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
+                         sent.msgs[i].seq, sent.msgs[i].lane.epoch);
         }
     }
     progress();
@@ -340,7 +340,7 @@ void message(unsigned peer_index, unsigned slot, unsigned iface)
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
 }
 
-uint32_t let_go(unsigned peer_index)
+uint32_t start_eviction(unsigned peer_index)
 {
     pthread_mutex_lock(&engine->ctl_lock);
     peer_of(peer_index)->lanes[1]->evict_local = 1;

@@ -46,15 +46,15 @@ void progress(void);
 void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned peer_index);
-void say(unsigned peer_index, mrail_ctl_msg_t *msg);
+void deliver(unsigned peer_index, mrail_ctl_msg_t *msg);
 /* The peer sends the message on the rail of this number, and the engine
- * receives it on the same one. say_on() then runs the timers that are due,
- * whereas hear() does not. */
-void say_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
-void hear(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
-void say_hello(unsigned peer_index);
-void say_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
-              uint32_t seq, uint16_t epoch);
+ * receives it on the same one. deliver_on() then runs the timers that are due,
+ * whereas deliver_only() does not. */
+void deliver_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
+void deliver_only(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
+void deliver_hello(unsigned peer_index);
+void deliver_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
+                  uint32_t seq, uint16_t epoch);
 void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason);
 /* Delivers a message of the peer on the lane of a slot, for an iface. */
 void message(unsigned peer_index, unsigned slot, unsigned iface);
@@ -85,6 +85,6 @@ void confirm_broken(unsigned peer_index, unsigned slot, uint16_t arrived);
 void confirm_all(unsigned peer_index);
 /* Starts the eviction of the lane in slot 1, up to the EVICT message that the
  * engine sends to the peer. Returns the sequence number of that message. */
-uint32_t let_go(unsigned peer_index);
+uint32_t start_eviction(unsigned peer_index);
 
 #endif

@@ -554,7 +554,7 @@ static void test_every_allocation(void **state)
         }
         assert_int_equal(ret, 0);
         /* At least one allocation each for the copy of the text, the matches,
-         * the owners and the targets, and for the arrows except in SONiC. */
+         * the owners and the targets, and for the edges except in SONiC. */
         assert_true(n - 1 > ((d == MRAIL_ACL_SONIC) ? 5u : 6u));
         fclose(stream);
         free(text);

@@ -88,15 +88,15 @@ static void test_first_lane_leaves(void **state)
     fake_num_devices = 3;
     start(64);
     fake_hello(&hello, 3, (uint32_t)engine->config.seg_size);
-    say(0, &hello);
+    deliver(0, &hello);
     for (unsigned slot = 0; slot < 3; ++slot) {
         mrail_ctl_msg_t msg;
 
         fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
         msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)slot;
-        say(0, &msg);
+        deliver(0, &msg);
         msg.type = MRAIL_CTL_LANE_READY;
-        say(0, &msg);
+        deliver(0, &msg);
         assert_int_equal(peer_of(0)->lanes[slot]->state, MRAIL_LANE_UP);
     }
     ep = ep_to(0);

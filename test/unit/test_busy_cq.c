@@ -110,7 +110,7 @@ static void test_departed_peer_ends(void **state)
 {
     (void)ep_to(0);
     busy = 1;
-    hear(0, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver_only(0, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
     progress_long();
     assert_int_equal(peer_of(0)->dead, 2);
     assert_int_equal(engine->num_qps, 0);
@@ -123,7 +123,7 @@ static void test_departed_peer_with_one_rail(void **state)
     (void)ep_to(1);
     connect_lanes(1, 1);
     busy = 1;
-    hear(1, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver_only(1, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
     progress_long();
     assert_int_equal(peer_of(1)->dead, 2);
     assert_int_equal(engine->num_qps, 2);
@@ -131,10 +131,10 @@ static void test_departed_peer_with_one_rail(void **state)
 
 static void test_evicted_lane_is_reaped(void **state)
 {
-    uint32_t seq = let_go(0);
+    uint32_t seq = start_eviction(0);
 
     busy = 1;
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress_long();
     assert_null(peer_of(0)->lanes[1]);
 }
@@ -143,12 +143,12 @@ static void test_evicted_lane_is_reaped(void **state)
  * must still be delivered. */
 static void test_evicted_lane_delivers(void **state)
 {
-    uint32_t seq = let_go(0);
+    uint32_t seq = start_eviction(0);
 
     message(0, 1, 0);
     busy = 1;
     num_before[1] = CQ_DEPTH - MRAIL_POLL_BATCH;
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress_long();
     assert_null(peer_of(0)->lanes[1]);
     assert_int_equal(engine->counters.am_received, 1);

@@ -188,8 +188,8 @@ static void reconnect(void)
     run_control(20 * MRAIL_NS_PER_MS);
     progress_engine();
     confirm_broken(0, 0, 0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 20, 7);
-    say_lane(0, MRAIL_CTL_LANE_READY, 0, 20, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 20, 7);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
     progress();
 }

@@ -80,7 +80,7 @@ static void test_down(void **state)
 
 /* For a quarter of a second, a low rate may be due to a slow peer, so the
  * estimate stays. */
-static void test_doubt(void **state)
+static void test_confirm(void **state)
 {
     see(100, 1, 0);
     for (unsigned i = 0; i < 25; ++i) {
@@ -467,7 +467,7 @@ static void stop_unseen(void)
 
 /* One peer first gets the whole rate. If other peers then get less, that may be
  * because they are slow. */
-static void begin_doubt(unsigned peer)
+static void begin_confirm(unsigned peer)
 {
     lanes(3, 0);
     l.lanes[peer - 1].depth = 4;
@@ -483,7 +483,7 @@ static void test_not_all_the_time(void **state)
 {
     for (unsigned i = 0; i < 2; ++i) {
         link_start(NULL);
-        begin_doubt((i == 0) ? 3 : 2);
+        begin_confirm((i == 0) ? 3 : 2);
         l.lanes[0].limit = RATE / 8;
         l.lanes[1].limit = RATE / 4;
         lanes(2, 4);
@@ -497,7 +497,7 @@ static void test_not_all_the_time(void **state)
 
 static void test_lanes_of_one_peer(void **state)
 {
-    begin_doubt(3);
+    begin_confirm(3);
     lanes(2, 4);
     l.lanes[1].peer = 1;
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
@@ -515,7 +515,7 @@ static void test_lanes_of_one_peer(void **state)
  * peers. */
 static void test_runs_of_others(void **state)
 {
-    begin_doubt(3);
+    begin_confirm(3);
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 7; ++i) {
@@ -528,7 +528,7 @@ static void test_runs_of_others(void **state)
         assert_near(live(), 1, 0.08);
     }
     link_start(NULL);
-    begin_doubt(1);
+    begin_confirm(1);
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 14; ++i) {
@@ -543,7 +543,7 @@ static void test_runs_of_others(void **state)
 /* Different peers in one run, without a pause. */
 static void test_one_after_the_other(void **state)
 {
-    begin_doubt(1);
+    begin_confirm(1);
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 29; ++i) {
@@ -672,7 +672,7 @@ int main(void)
         BY_HAND(test_up),
         BY_HAND(test_noise),
         BY_HAND(test_down),
-        BY_HAND(test_doubt),
+        BY_HAND(test_confirm),
         BY_HAND(test_peer_of_highest_sample),
         BY_HAND(test_expires),
         ON_LINK(test_steady),

@@ -56,8 +56,8 @@ static void test_large_calls_agree(void **state)
     assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
     /* Small calls in between do not stop the agreement rounds. */
     for (unsigned i = 0; i < 100; ++i) {
-        assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
-                         MCA_COLL_MRAIL_PATIENCE);
+        assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_GRACE_CALLS, 0),
+                         MCA_COLL_MRAIL_GRACE_CALLS);
         assert_int_equal(agreement_rounds(&mode, 1, 1), 1);
     }
 }

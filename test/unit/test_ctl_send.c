@@ -95,7 +95,8 @@ static unsigned answer(unsigned *seen)
                                  .seq = sent.msgs[*seen].seq};
 
         if (sent.msgs[*seen].type == MRAIL_CTL_PROBE) {
-            hear((unsigned)(sent.msgs[*seen].dst_cookie - COOKIE), 0, &reply);
+            deliver_only((unsigned)(sent.msgs[*seen].dst_cookie - COOKIE), 0,
+                         &reply);
             ++count;
         }
     }
@@ -105,7 +106,7 @@ static unsigned answer(unsigned *seen)
 /* A pause of the process makes all lanes suspect at once, but the device sends
  * only two datagrams per rail and round. Probes that have not left yet must not
  * count against a path. */
-static void test_slow_device_condemns_no_path(void **state)
+static void test_slow_device_retires_no_path(void **state)
 {
     unsigned seen, answered = 0;
 
@@ -183,8 +184,8 @@ static void test_probe_waits_for_a_buffer(void **state)
     assert_int_equal(probes(1), 1);
     run_control(ROUND - MRAIL_NS_PER_MS);
     assert_int_equal(probes(1), 1);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[1].probes[0]});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = peer_of(0)->paths[1].probes[0]});
     assert_int_equal(health(0, 1), MRAIL_HEALTH_UP);
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
@@ -201,7 +202,7 @@ static void test_reply_takes_the_rail_of_the_probe(void **state)
 
         fill(1 - rail);
         sent.num_msgs = 0;
-        say_on(0, rail, &probe);
+        deliver_on(0, rail, &probe);
         assert_int_equal(pair.local, 0); /* of slot 0 */
         assert_int_equal(count_sent(MRAIL_CTL_PROBE_REP), 1);
         assert_int_equal(last(MRAIL_CTL_PROBE_REP)->src_rail, rail);
@@ -271,7 +272,7 @@ static void test_unneeded_probe(void **state)
 
 /* The engine does not wait for a device that completes nothing for some time.
  * The other device works. */
-static void test_dead_device_is_condemned(void **state)
+static void test_failed_device_retires_paths(void **state)
 {
     unsigned seen;
 
@@ -298,7 +299,7 @@ static size_t pack(void *dest, void *arg)
 }
 
 /* Lets `count` rounds pass without a send buffer. */
-static void wait_rounds(unsigned count)
+static void run_polls(unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
         run_control(ROUND);
@@ -310,7 +311,7 @@ static void test_hello_waits_for_a_buffer(void **state)
     start(64);
     fill_all();
     assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), -EAGAIN);
-    wait_rounds(45);
+    run_polls(45);
     assert_int_equal(peer_of(0)->state, MRAIL_PEER_HELLO);
     assert_int_equal(peer_of(0)->tries, 0);
     assert_int_equal(engine->counters.ctl_resent, 0);
@@ -339,10 +340,10 @@ static void test_hello_goes_over_the_other_rail(void **state)
 static void test_lane_request_waits_for_a_buffer(void **state)
 {
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     fill_all();
     want(0, 1);
-    wait_rounds(45);
+    run_polls(45);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
     assert_int_equal(peer_of(0)->lanes[0]->tries, 0);
     send_all();
@@ -355,7 +356,7 @@ static void test_lane_request_waits_for_a_buffer(void **state)
 static void test_one_buffer_at_a_time(void **state)
 {
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     want(0, 1);
     fill_all();
     run_control(ROUND);
@@ -372,7 +373,7 @@ static void test_other_rail_has_a_buffer(void **state)
 {
     start(64);
     engine->next_base = 0;
-    say_hello(0);
+    deliver_hello(0);
     fill(0);
     sent.num_msgs = 0;
     want(0, 1);
@@ -389,7 +390,7 @@ static void test_fail_waits_for_a_buffer(void **state)
     fill_all();
     mrail_failover_request(peer_of(0)->lanes[0], "test");
     progress();
-    wait_rounds(45);
+    run_polls(45);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
     assert_int_equal(peer_of(0)->lanes[0]->tries, 0);
     send_all();
@@ -409,7 +410,7 @@ static void test_confirm_waits_for_a_buffer(void **state)
     fill_all();
     lane = peer_of(0)->lanes[0];
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 0, 77, lane->epoch);
-    say(0, &msg);
+    deliver(0, &msg);
     progress();
     run_control(ROUND);
     progress();
@@ -432,7 +433,7 @@ static void test_retire_waits_for_a_buffer(void **state)
     mrail_evict_request(peer_of(0)->lanes[1]);
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
-    wait_rounds(45);
+    run_polls(45);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_EVICTING);
     assert_int_equal(peer_of(0)->lanes[1]->tries, 0);
     send_all();
@@ -447,7 +448,7 @@ static void test_keepalive_waits_for_a_buffer(void **state)
     connect_lanes(0, 1);
     fill_all();
     mrail_ctl_probe(peer_of(0));
-    wait_rounds(45);
+    run_polls(45);
     assert_int_equal(peer_of(0)->probe_tries, 1);
     send_all();
     run_control(0);
@@ -603,7 +604,7 @@ static void test_bye_waits_for_a_buffer(void **state)
 
     start(4 * PEERS * 2);
     for (unsigned peer_index = 0; peer_index < 3 * PEERS; ++peer_index) {
-        say_hello(peer_index);
+        deliver_hello(peer_index);
     }
     fill(0);
     sent.num_msgs = 0;
@@ -636,14 +637,14 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_slow_device_condemns_no_path),
+        TEST(test_slow_device_retires_no_path),
         TEST(test_quick_device_sends_all),
         TEST(test_probe_waits_for_a_buffer),
         TEST(test_reply_takes_the_rail_of_the_probe),
         TEST(test_handle_outlives_its_datagrams),
         TEST(test_end_with_datagrams),
         TEST(test_unneeded_probe),
-        TEST(test_dead_device_is_condemned),
+        TEST(test_failed_device_retires_paths),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
         TEST(test_lane_request_waits_for_a_buffer),

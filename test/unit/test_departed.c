@@ -29,7 +29,7 @@ static size_t pack(void *dest, void *arg)
 
 static void bye(unsigned peer_index)
 {
-    hear(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver_only(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
 /* Lets the device return its datagrams, and lets progress free what is no
@@ -135,10 +135,10 @@ static void test_late_datagrams(void **state)
     visit(0);
     assert_null(peer_of(0));
     for (unsigned i = 0; i < 2; ++i) {
-        say_hello(0);
-        say_lane(0, MRAIL_CTL_LANE_REQ, 0, 40, 9);
-        say_lane(0, MRAIL_CTL_FAIL, 0, 41, 9);
-        say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE, .seq = 42});
+        deliver_hello(0);
+        deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 40, 9);
+        deliver_lane(0, MRAIL_CTL_FAIL, 0, 41, 9);
+        deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE, .seq = 42});
         assert_null(peer_of(0));
         bye(0);
         settle();
@@ -147,7 +147,7 @@ static void test_late_datagrams(void **state)
     assert_int_equal(engine->num_qps, 0);
     /* A message of a new process must not be dropped as a late datagram of an
      * old one. */
-    say_hello(1);
+    deliver_hello(1);
     assert_non_null(peer_of(1));
 }
 
@@ -177,7 +177,7 @@ static void test_datagram_in_flight(void **state)
     start(64);
     connect_lanes(0, 2);
     fake_ud_hold = 1;
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE, .seq = 42});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE, .seq = 42});
     assert_int_equal(engine->rails[0].ud_tx_pending, 1);
     bye(0);
     settle();

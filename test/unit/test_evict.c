@@ -19,8 +19,8 @@ static void test_agreed(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    seq = start_eviction(0);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
     assert_int_equal(engine->counters.lanes_evicted, 1);
@@ -34,11 +34,11 @@ static void test_inbox_keeps_no_lane(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     message(0, 1, 1);
     progress();
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
@@ -55,12 +55,12 @@ static void test_full_inbox_keeps_lane(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     ifaces[1]->inbox_bytes = MRAIL_INBOX_BYTES;
     message(0, 1, 1);
     progress();
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_non_null(peer_of(0)->lanes[1]);
     mrail_iface_progress(ifaces[1]);
@@ -79,11 +79,11 @@ static void test_batch_keeps_lane(void **state)
     start(64);
     connect_lanes(0, 2);
     connect_lanes(1, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     message(0, 1, 0);
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(engine->num_repost[1], 1);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     message(1, 1, 0);
     mrail_iface_progress(ifaces[0]);
     for (unsigned i = 0; i < engine->num_repost[1]; ++i) {
@@ -104,7 +104,7 @@ static void test_restored_and_requested(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
     pthread_mutex_lock(&engine->ctl_lock);
     lane->evict_local = 1;
@@ -131,7 +131,7 @@ static void lane_goes(void)
     progress();
     run_control(0);
     if (last(MRAIL_CTL_EVICT) != NULL) {
-        say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 5);
+        deliver_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 5);
         progress();
     }
     lane_is_there = (peer->lanes[1] != NULL);
@@ -161,7 +161,7 @@ static void test_restored_lane_advertises_credits(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     for (unsigned i = 0; i < lane->credits; ++i) {
         message(0, 1, 0);
         mrail_iface_progress(ifaces[0]);
@@ -208,7 +208,8 @@ static void test_self(void **state)
         run_control(20 * MRAIL_NS_PER_MS);
         progress();
         if (last(MRAIL_CTL_EVICT) != NULL) {
-            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 5);
+            deliver_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq,
+                         5);
             progress();
         }
     }
@@ -222,14 +223,14 @@ static void test_departed_peer_frees_lanes(void **state)
     start(4);
     connect_lanes(0, 3);
     (void)ep_to(0);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
     progress();
     progress();
     assert_int_equal(peer_of(0)->dead, 2);
     for (unsigned peer_index = 1; peer_index <= 3; ++peer_index) {
-        say_hello(peer_index);
+        deliver_hello(peer_index);
         for (unsigned i = 0; i < 10; ++i) {
-            say_lane(peer_index, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+            deliver_lane(peer_index, MRAIL_CTL_LANE_REQ, 0, 20, 7);
             progress();
             run_control(20 * MRAIL_NS_PER_MS);
         }
@@ -249,8 +250,9 @@ static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
         progress();
         for (; lives && (seen < sent.num_msgs); ++seen) {
             if (sent.msgs[seen].type == MRAIL_CTL_PROBE) {
-                say(peer_index, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                                   .seq = sent.msgs[seen].seq});
+                deliver(peer_index,
+                        &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                           .seq = sent.msgs[seen].seq});
             }
         }
     }
@@ -263,7 +265,7 @@ static void test_silent_peer(void **state)
     start(64);
     connect_lanes(0, 2);
     (void)ep_to(0);
-    (void)let_go(0);
+    (void)start_eviction(0);
     wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
     assert_int_equal(peer_of(0)->dead, 2);
@@ -283,7 +285,7 @@ static void test_slow_peer(void **state)
     start(64);
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
+    seq = start_eviction(0);
     wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 1);
     sent.num_msgs = 0;
     wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);
@@ -331,8 +333,8 @@ static void put(mrail_ep_t *ep, size_t length)
 /* Leaves only the lane of slot 2, which carries no messages. */
 static void leave_lane_2(void)
 {
-    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
     assert_int_equal(peer_of(0)->lanes[2]->state, MRAIL_LANE_UP);
     break_lanes(0, 2);
     confirm_broken(0, 0, 0);
@@ -412,8 +414,8 @@ static void test_only_lane_takes_replayed_work(void **state)
         put(ep, 64);
     }
     assert_true(mrail_list_empty(&peer->uncut));
-    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
     for (unsigned slot = 0; slot < 2; ++slot) {
         mrail_failover_request(peer->lanes[slot], "test");
     }
@@ -421,10 +423,10 @@ static void test_only_lane_takes_replayed_work(void **state)
     mrail_iface_progress(ifaces[0]);
     run_control(20 * MRAIL_NS_PER_MS);
     progress();
-    say_lane(0, MRAIL_CTL_CONFIRM, 0, peer->lanes[0]->request,
-             peer->lanes[0]->epoch);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, peer->lanes[1]->request,
-             peer->lanes[1]->epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 0, peer->lanes[0]->request,
+                 peer->lanes[0]->epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, peer->lanes[1]->request,
+                 peer->lanes[1]->epoch);
     for (unsigned i = 0; i < 10; ++i) {
         mrail_iface_progress(ifaces[0]);
     }
@@ -471,8 +473,8 @@ static void test_one_of_two_evicted_stays(void **state)
     connect_lanes(0, 2);
     leave_lane_2();
     peer = peer_of(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 3, 13, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 3, 13, 5);
     assert_int_equal(peer->up_mask, (1u << 2) | (1u << 3));
     put(ep_to(0), sizeof(memory));
     assert_false(mrail_list_empty(&peer->uncut));
@@ -534,7 +536,7 @@ static void test_last_for_messages_stays(void **state)
 static void test_last_for_messages_is_refused(void **state)
 {
     leave_lanes_1_and_2();
-    say_lane(0, MRAIL_CTL_EVICT, 1, 77, 5);
+    deliver_lane(0, MRAIL_CTL_EVICT, 1, 77, 5);
     assert_stays(1);
     assert_int_equal(count_sent(MRAIL_CTL_REFUSE), 1);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,

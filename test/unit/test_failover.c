@@ -114,7 +114,7 @@ static void test_completion_sends_to_a_new_peer(void **state)
 
 static void bye(unsigned peer_index)
 {
-    hear(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver_only(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
 static void leave_and_progress(void)
@@ -335,21 +335,21 @@ static void test_lost_peer_without_error_state(void **state)
 /* The endpoint failure, which carries the reason, is reported before the first
  * failed operation. */
 
-static mrail_ep_t *bad_ep;  /* of ifaces[0] */
-static mrail_ep_t *good_ep; /* of ifaces[1], to the same peer */
+static mrail_ep_t *failing_ep; /* of ifaces[0] */
+static mrail_ep_t *working_ep; /* of ifaces[1], to the same peer */
 static unsigned num_ep_failures;
 
 static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 {
-    assert_ptr_equal(ep, bad_ep);
+    assert_ptr_equal(ep, failing_ep);
     assert_int_equal(status, -EIO);
     /* The reason comes before the first failed operation. */
     assert_int_equal(completions.count, num_ep_failures);
     ++num_ep_failures;
 }
 
-/* Requests of both endpoints are on one lane, that of bad_ep first. */
-static void start_bad(unsigned lanes)
+/* Requests of both endpoints are on one lane, that of failing_ep first. */
+static void start_failing(unsigned lanes)
 {
     mrail_iface_t *first;
 
@@ -361,17 +361,17 @@ static void start_bad(unsigned lanes)
     for (unsigned i = 0; i < 2; ++i) {
         ifaces[i]->params.ep_failed = on_ep_failed;
     }
-    bad_ep = own_ep_to(0);
+    failing_ep = own_ep_to(0);
     first = ifaces[0];
     ifaces[0] = ifaces[1];
-    good_ep = own_ep_to(0);
+    working_ep = own_ep_to(0);
     ifaces[0] = first;
 }
 
-static void end_bad(void)
+static void end_failing(void)
 {
-    mrail_ep_destroy(bad_ep);
-    mrail_ep_destroy(good_ep);
+    mrail_ep_destroy(failing_ep);
+    mrail_ep_destroy(working_ep);
     assert_int_equal(engine->chunks.num_used, 0);
     assert_int_equal(engine->ops.num_used, 0);
     release_memory();
@@ -388,15 +388,15 @@ static void progress_both(void)
 
 /* An rkey that is no longer valid is a fault of one endpoint. It fails the
  * lane, but not the peer, so the endpoint of the other iface continues. */
-static void test_bad_key_fails_one_endpoint(void **state)
+static void test_invalid_key_fails_one_endpoint(void **state)
 {
-    start_bad(1);
-    put(bad_ep);
-    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
-    put(good_ep);
+    start_failing(1);
+    put(failing_ep);
+    assert_int_equal(mrail_ep_am_bcopy(working_ep, 1, pack, NULL), LENGTH);
+    put(working_ep);
     /* another lane, which takes over the work */
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
     fake_complete_send(peer_of(0)->lanes[0]->rail->cq, IBV_WC_REM_ACCESS_ERR);
     fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
     mrail_iface_progress(ifaces[1]);
@@ -404,7 +404,7 @@ static void test_bad_key_fails_one_endpoint(void **state)
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_int_equal(num_ep_failures, 1);
-    assert_int_equal(mrail_ep_am_bcopy(bad_ep, 1, pack, NULL), -EIO);
+    assert_int_equal(mrail_ep_am_bcopy(failing_ep, 1, pack, NULL), -EIO);
     progress_both();
     confirm_broken(0, 0, 0);
     fake_complete_all(engine, IBV_WC_SUCCESS);
@@ -416,28 +416,29 @@ static void test_bad_key_fails_one_endpoint(void **state)
     assert_int_equal(completions.count, 2);
     assert_int_equal(completions.status[0], -EIO);
     assert_int_equal(completions.status[1], 0);
-    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
-    end_bad();
+    assert_int_equal(mrail_ep_am_bcopy(working_ep, 1, pack, NULL), LENGTH);
+    end_failing();
 }
 
 /* The parts that were on other lanes are not replayed, and the rest is not
  * sent. A flush of the iface must also fail, because a PUT need not have a
  * completion of its own. */
-static void test_bad_key_of_a_large_put(void **state)
+static void test_invalid_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
     mrail_op_t *op;
 
-    start_bad(2);
+    start_failing(2);
     engine->config.stripe_thresh = 64;
     engine->config.rma_chunk_size = 64;
     iov.mem = mem;
-    assert_int_equal(mrail_ep_put_zcopy(bad_ep, &iov, 1, 0x5000, rkey, NULL),
-                     -EINPROGRESS);
+    assert_int_equal(
+        mrail_ep_put_zcopy(failing_ep, &iov, 1, 0x5000, rkey, NULL),
+        -EINPROGRESS);
     op = mrail_list_head(&peer_of(0)->ops, mrail_op_t, list);
     assert_true(op->pending > 1);
-    assert_int_equal(mrail_ep_flush(bad_ep, &completions), -EINPROGRESS);
-    assert_int_equal(mrail_ep_am_bcopy(good_ep, 1, pack, NULL), LENGTH);
+    assert_int_equal(mrail_ep_flush(failing_ep, &completions), -EINPROGRESS);
+    assert_int_equal(mrail_ep_am_bcopy(working_ep, 1, pack, NULL), LENGTH);
     /* A chunk that was sent earlier has already failed with its lane and waits
      * for its replay. */
     mrail_failover_request(peer_of(0)->lanes[1], "test");
@@ -453,12 +454,12 @@ static void test_bad_key_of_a_large_put(void **state)
     assert_true(mrail_list_empty(&peer_of(0)->ops));
     assert_int_equal(peer_of(0)->uncut_bytes, 0);
     assert_int_equal(engine->counters.rma_replayed, 0);
-    peer_of(0)->tx_acked = peer_of(0)->tx_next; /* of good_ep */
+    peer_of(0)->tx_acked = peer_of(0)->tx_next; /* of working_ep */
     progress_both();
     assert_int_equal(completions.count, 1);
     assert_int_equal(completions.status[0], -EIO);
     assert_int_equal(num_ep_failures, 1);
-    end_bad();
+    end_failing();
 }
 
 /* If the peer's device refuses a message, the whole peer fails: the message
@@ -511,12 +512,12 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
     lane = peer_of(0)->lanes[0];
     assert_int_equal(lane->closed, 1);
     fake_lane_msg(&msg, MRAIL_CTL_CONFIRM, 0, lane->request, lane->epoch);
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     leave_unseen();
     end_peer();
 }
 
-static void let_go_of_slot_1(void)
+static void evict_slot_1(void)
 {
     pthread_mutex_lock(&engine->ctl_lock);
     peer_of(0)->lanes[1]->evict_local = 1;
@@ -531,7 +532,7 @@ static void test_leaves_when_lane_is_drained(void **state)
     start(64);
     connect_lanes(0, 2);
     (void)ep_to(0);
-    let_go_of_slot_1();
+    evict_slot_1();
     leave_unseen();
     end_peer();
 }
@@ -568,7 +569,7 @@ static void test_callback_ends_leaving_peer(void **state)
     ep = ep_to(0);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_int_equal(mrail_ep_flush(ep, &completions), -EINPROGRESS);
-    let_go_of_slot_1();
+    evict_slot_1();
     peer_of(0)->tx_acked = peer_of(0)->tx_next;
     in_completion = leave_and_progress;
     mrail_iface_progress(ifaces[0]);
@@ -589,8 +590,8 @@ int main(int argc, char **argv)
         TEST(test_qp_without_error_state),
         TEST(test_qp_without_error_state_has_messages),
         TEST(test_lost_peer_without_error_state),
-        TEST(test_bad_key_fails_one_endpoint),
-        TEST(test_bad_key_of_a_large_put),
+        TEST(test_invalid_key_fails_one_endpoint),
+        TEST(test_invalid_key_of_a_large_put),
         TEST(test_refused_message_fails_the_peer),
         TEST(test_leaves_when_lane_is_drained_at_both_ends),
         TEST(test_leaves_when_lane_is_drained),

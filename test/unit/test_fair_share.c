@@ -234,7 +234,7 @@ static void test_incast(void **state)
 
 /* A class is no longer throttled if the rail would otherwise idle. Each time,
  * the pause before the next attempt is longer. */
-static void test_let_go(void **state)
+static void test_release(void **state)
 {
     unsigned held = 0;
     sharing_t t;
@@ -310,7 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_divide),  cmocka_unit_test(test_equal_rates),
         cmocka_unit_test(test_unknown), cmocka_unit_test(test_held),
-        cmocka_unit_test(test_incast),  cmocka_unit_test(test_let_go),
+        cmocka_unit_test(test_incast),  cmocka_unit_test(test_release),
         cmocka_unit_test(test_least),   cmocka_unit_test(test_too_many),
     };
 

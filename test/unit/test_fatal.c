@@ -92,7 +92,7 @@ static void others_work(mrail_peer_t *peer)
     work_without(rail);
     assert_int_equal(lane->closed, 1);
     assert_null(lane->qp);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, epoch);
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
         work_without(rail);
     }
@@ -140,7 +140,7 @@ static void test_ud_cq_cannot_be_polled(void **state)
     others_work(peer);
 }
 
-static void hear_event(mrail_rail_t *rail, struct ibv_async_event event)
+static void deliver_event(mrail_rail_t *rail, struct ibv_async_event event)
 {
     fake_async_event = &event;
     mrail_control_async(engine, rail);
@@ -152,8 +152,8 @@ static void test_cq_error(void **state)
     mrail_peer_t *peer = busy();
     mrail_rail_t *rail = peer->lanes[1]->rail;
 
-    hear_event(rail, (struct ibv_async_event){.event_type = IBV_EVENT_CQ_ERR,
-                                              .element = {.cq = rail->cq}});
+    deliver_event(rail, (struct ibv_async_event){.event_type = IBV_EVENT_CQ_ERR,
+                                                 .element = {.cq = rail->cq}});
     others_work(peer);
 }
 
@@ -162,8 +162,9 @@ static void test_srq_error(void **state)
     mrail_peer_t *peer = busy();
     mrail_rail_t *rail = peer->lanes[1]->rail;
 
-    hear_event(rail, (struct ibv_async_event){.event_type = IBV_EVENT_SRQ_ERR,
-                                              .element = {.srq = rail->srq}});
+    deliver_event(rail,
+                  (struct ibv_async_event){.event_type = IBV_EVENT_SRQ_ERR,
+                                           .element = {.srq = rail->srq}});
     others_work(peer);
 }
 
@@ -179,8 +180,8 @@ static void test_no_lane_joins(void **state)
     assert_non_null(last(MRAIL_CTL_LANE_REQ));
     rail = peer_of(0)->lanes[1]->rail;
     lose(rail);
-    say_lane(0, MRAIL_CTL_LANE_REP, 1, last(MRAIL_CTL_LANE_REQ)->seq,
-             last(MRAIL_CTL_LANE_REQ)->lane.epoch);
+    deliver_lane(0, MRAIL_CTL_LANE_REP, 1, last(MRAIL_CTL_LANE_REQ)->seq,
+                 last(MRAIL_CTL_LANE_REQ)->lane.epoch);
     assert_int_equal(peer_of(0)->up_mask, 1);
     assert_int_not_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
@@ -195,7 +196,7 @@ static void test_not_requested_again(void **state)
     work_without(rail);
     run_control(20 * MRAIL_NS_PER_MS);
     work_without(rail);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, lane->epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, lane->epoch);
     work_without(rail);
     want(0, 2);
     for (unsigned i = 0; i < 600; ++i) {
@@ -204,8 +205,8 @@ static void test_not_requested_again(void **state)
         work_without(rail);
         for (unsigned k = 0; k < sent.num_msgs; ++k) {
             if (sent.msgs[k].type == MRAIL_CTL_PROBE) {
-                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                          .seq = sent.msgs[k].seq});
+                deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                              .seq = sent.msgs[k].seq});
             }
             assert_false((sent.msgs[k].type == MRAIL_CTL_LANE_REQ) &&
                          (sent.msgs[k].lane.src_rail == rail->index));
@@ -243,7 +244,7 @@ static void leave(int before)
     if (before) {
         lose(rail);
     }
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
     work_without(rail);
     if (!before) {
         assert_int_equal(peer->dead, 1);

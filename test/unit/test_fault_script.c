@@ -340,11 +340,11 @@ static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 static void rails_note(void *arg, mrail_ns_t at_ns,
                        const sroce_fault_step_t *step, unsigned dev,
-                       sroce_fault_note_t note)
+                       sroce_fault_event_t note)
 {
     rails_t *r = arg;
 
-    *((note == SROCE_FAULT_NOTE_BEGIN) ? &r->begun : &r->ended) += 1;
+    *((note == SROCE_FAULT_EVENT_BEGIN) ? &r->begun : &r->ended) += 1;
     r->last_dev = dev;
 }
 

@@ -18,25 +18,25 @@ static void test_late_repeat(void **state)
 {
     start(4);
     connect_lanes(0, 3);
-    say_hello(1);
-    say_lane(1, MRAIL_CTL_LANE_REQ, 0, 20, 7);
-    say_lane(1, MRAIL_CTL_LANE_READY, 0, 20, 7);
+    deliver_hello(1);
+    deliver_lane(1, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+    deliver_lane(1, MRAIL_CTL_LANE_READY, 0, 20, 7);
     assert_int_equal(peer_of(1)->lanes[0]->state, MRAIL_LANE_UP);
-    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    deliver_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
-    (void)let_go(0);
+    (void)start_eviction(0);
     confirm_all(0);
     assert_null(peer_of(0)->lanes[2]); /* lane 2 was also requested */
     sent.num_msgs = 0;
-    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    deliver_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_null(peer_of(1)->lanes[1]);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     /* The stated reason must not be a lack of QPs, because the peer would then
      * not send a new request. */
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
-    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
+    deliver_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
     assert_int_equal(peer_of(1)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);
 }
@@ -48,12 +48,12 @@ static void test_abandoned_request(void **state)
 {
     start(64);
     connect_lanes(0, 1);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 22, 9);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 22, 9);
     progress();
     assert_null(peer_of(0)->lanes[1]);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 23, 10);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 23, 10);
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
@@ -62,10 +62,10 @@ static void test_repeated_epoch(void **state)
 {
     start(64);
     connect_lanes(0, 2);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), 5);
     progress();
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
     progress();
     assert_int_equal(peer_of(0)->up_mask, 1);
     assert_null(peer_of(0)->lanes[1]);
@@ -77,16 +77,16 @@ static void test_repeated_epoch(void **state)
 static void test_first_is_not_ready(void **state)
 {
     start(64);
-    say_hello(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 12, 5);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* requested before slot 0 */
-    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* requested after slot 0 */
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
+    deliver_hello(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* requested before slot 0 */
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* requested after slot 0 */
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
     progress();
     assert_int_equal(peer_of(0)->up_mask, 1 << 1);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[3]->state, MRAIL_LANE_ACCEPTING);
-    say_lane(0, MRAIL_CTL_LANE_READY, 0, 12, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 12, 5);
     progress();
     assert_int_equal(peer_of(0)->up_mask, 3);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
@@ -99,13 +99,14 @@ static void test_lane_not_wanted(void **state)
 {
     start(64);
     connect_lanes(0, 1);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     for (unsigned i = 0; i < 100; ++i) {
         run_control(500 * MRAIL_NS_PER_MS);
         progress();
         if (last(MRAIL_CTL_EVICT) != NULL) {
-            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 8);
+            deliver_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq,
+                         8);
             progress();
         }
     }
@@ -121,15 +122,15 @@ static void test_earlier_epoch(void **state)
 
     start(64);
     connect_lanes(0, 2); /* slot 1: request 11, epoch 5 */
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 30, 6);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 30, 6);
     progress();
     lane = peer_of(0)->lanes[1];
-    seq = let_go(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
+    seq = start_eviction(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
     progress();
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
@@ -145,18 +146,18 @@ static void test_next_epoch(void **state)
 
     start(64);
     connect_lanes(0, 2);
-    seq = let_go(0);
+    seq = start_eviction(0);
     sent.num_msgs = 0;
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     /* The peer is asked again at once. */
     assert_non_null(last(MRAIL_CTL_EVICT));
     assert_int_equal(last(MRAIL_CTL_EVICT)->seq, seq);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 31, 7);
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 31, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 31, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 31, 7);
     progress();
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }

@@ -34,7 +34,7 @@ static const mrail_ctl_msg_t *request_first(void)
 {
     start(64);
     engine->next_base = 0;
-    say_hello(0);
+    deliver_hello(0);
     want(0, 1);
     assert_non_null(last(MRAIL_CTL_LANE_REQ));
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->src_rail, 0);
@@ -68,7 +68,7 @@ static void answer(const mrail_ctl_msg_t *req, unsigned rail)
 {
     mrail_ctl_msg_t msg = answer_to(req);
 
-    say_on(0, rail, &msg);
+    deliver_on(0, rail, &msg);
 }
 
 /* ---- rails of replies ---- */
@@ -92,14 +92,14 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     mrail_ctl_msg_t msg;
 
     start(64);
-    say_hello(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    deliver_hello(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     for (unsigned i = 0; i < 4; ++i) {
         unsigned rail = (i == 0) || (i == 3);
 
         sent.num_msgs = 0;
         fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
-        say_on(0, rail, &msg);
+        deliver_on(0, rail, &msg);
         assert_int_equal(count_sent(MRAIL_CTL_LANE_REP), 1);
         assert_int_equal(last(MRAIL_CTL_LANE_REP)->src_rail, rail);
     }
@@ -113,14 +113,14 @@ static void test_refusal_uses_pair_of_request(void **state)
     mrail_ctl_msg_t msg;
 
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     for (;;) {
         base = peer_of(0)->base;
         fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10 + refused, 5);
         msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)(1 - base);
         sent.num_msgs = 0;
         fake_fail_in = refused + 1;
-        hear(0, 1, &msg);
+        deliver_only(0, 1, &msg);
         fake_fail_in = 0;
         if (last(MRAIL_CTL_REFUSE) == NULL) {
             break;
@@ -143,25 +143,25 @@ static void test_down_port_accepts_no_lane(void **state)
     mrail_ctl_msg_t msg;
 
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
                      fake_now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     msg.lane.src_rail = msg.lane.dst_rail = 1;
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     assert_null(peer_of(0)->lanes[0]);
     fake_ports[1].state = IBV_PORT_DOWN;
     msg.seq = 11;
-    hear(0, 1, &msg);
+    deliver_only(0, 1, &msg);
     assert_null(peer_of(0)->lanes[0]);
     fake_ports[1].state = IBV_PORT_ACTIVE; /* not reported yet */
     msg.seq = 12;
-    hear(0, 1, &msg);
+    deliver_only(0, 1, &msg);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
 }
 
@@ -178,13 +178,13 @@ static void test_agreed_base_pair_stays(void **state)
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
     /* The pair of slot 0. */
     msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base;
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     assert_int_equal(peer_of(0)->base, base);
     msg.seq = 51;
     msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)(1 - base);
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
 }
 
@@ -196,14 +196,14 @@ static void test_further_request_replaces_first(void **state)
     unsigned base;
 
     start(1);
-    say_hello(0);
+    deliver_hello(0);
     want(0, 1);
     run_control(0);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
     base = peer_of(0)->base;
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
     msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base;
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     assert_null(peer_of(0)->lanes[0]);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->base, 1 - base);
@@ -217,7 +217,7 @@ static void test_hello_reply_uses_same_rail(void **state)
     engine->next_base = 0;
     for (unsigned i = 0; i < 4; ++i) {
         fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
-        say_on(0, 1, &msg);
+        deliver_on(0, 1, &msg);
         assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), i + 1);
         assert_int_equal(last(MRAIL_CTL_HELLO_REP)->src_rail, 1 - i % 2);
     }
@@ -232,7 +232,7 @@ static void test_hello_with_other_segment_size(void **state)
         mrail_ctl_msg_t msg;
 
         fake_hello(&msg, 2, (uint32_t)engine->config.seg_size + peer_index - 1);
-        say(peer_index, &msg);
+        deliver(peer_index, &msg);
         assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), peer_index + 1);
         assert_int_equal(last(MRAIL_CTL_HELLO_REP)->hello.seg_size,
                          engine->config.seg_size);
@@ -300,7 +300,7 @@ static void test_hello_takes_each_rail_of_the_address(void **state)
     run_control(20 * MRAIL_NS_PER_MS);
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 2);
     assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 1);
-    say_hello(0);
+    deliver_hello(0);
     assert_non_null(last(MRAIL_CTL_LANE_REQ));
 }
 
@@ -312,7 +312,7 @@ static void first_not_connected(unsigned fail_in)
     mrail_ctl_msg_t old = answer_to(req);
 
     fake_fail_in = fail_in;
-    say(0, &old);
+    deliver(0, &old);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* at once */
@@ -322,7 +322,7 @@ static void first_not_connected(unsigned fail_in)
     assert_int_equal(req->lane.src_rail, 1);
     assert_int_equal(req->src_rail, 1);
 
-    say(0, &old); /* late */
+    deliver(0, &old); /* late */
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
     answer(req, 1);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
@@ -347,14 +347,14 @@ static void further_not_connected(unsigned fail_in)
     mrail_ctl_msg_t msg;
 
     fake_fail_in = fail_in;
-    say(0, &rep);
+    deliver(0, &rep);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
     /* Until the lane is closed, the peer's messages about it have no effect. */
-    say(0, &rep);
+    deliver(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
-    say_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
+    deliver_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
     /* Nothing has arrived. */
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39);
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
@@ -369,7 +369,7 @@ static void further_not_connected(unsigned fail_in)
     progress();
     /* The peer asks once more what has arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
-    say(0, &msg);
+    deliver(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
     confirm_broken(0, 1, 0);
     assert_int_equal(peer_of(0)->failed, 0);
@@ -458,7 +458,7 @@ static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_WAIT);
     fake_fail_in = FAIL_RTR;
-    hear(0, 0, &rep);
+    deliver_only(0, 0, &rep);
     run_control(0);
 }
 
@@ -524,20 +524,20 @@ static void test_reply_to_abandoned_request(void **state)
     connect_lanes(0, 1);
     sent.num_msgs = 0;
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
-    say_on(0, 1, &rep);
+    deliver_on(0, 1, &rep);
     assert_reported(7, 1);
     /* The peer also requests a lane in this slot. Unless the old one is
      * reported, both ends would wait. */
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
-    say_on(0, 0, &rep);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    deliver_on(0, 0, &rep);
     assert_reported(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
     /* A lane that is in use must not be reported as failed. */
-    say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
     sent.num_msgs = 0;
-    say_on(0, 1, &rep);
+    deliver_on(0, 1, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
@@ -597,10 +597,10 @@ static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 77,
                   (uint16_t)(first.lane.epoch + 2)); /* another epoch */
-    say(0, &msg);
+    deliver(0, &msg);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 78, first.lane.epoch);
-    say(0, &msg);
+    deliver(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 78);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->lane.epoch, first.lane.epoch);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->lane.am_seq, 0);
@@ -632,7 +632,7 @@ static void reply_nothing(const mrail_ctl_msg_t *req)
 static void test_never_connected(void **state)
 {
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     (void)ep_to(0);
     for (unsigned i = 0; i < 2; ++i) {
         mrail_paths_port(engine, &engine->rails[i], MRAIL_HEALTH_PORT_DOWN,
@@ -666,8 +666,8 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(mrail_ep_check(ep), 0);
     pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 s */
     assert_int_equal(peer_of(0)->failed, 0);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->probe_request});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = peer_of(0)->probe_request});
     pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_int_equal(mrail_ep_check(ep), 0);
@@ -686,7 +686,7 @@ static void check_reads(unsigned remote, unsigned expected)
     /* The peer's request */
     fake_lane_msg(&req, MRAIL_CTL_LANE_REQ, 2, 70, 9);
     req.lane.max_dest_rd_atomic = (uint8_t)remote;
-    say(0, &req);
+    deliver(0, &req);
     lane = peer_of(0)->lanes[2];
     assert_int_equal(lane->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
@@ -695,7 +695,7 @@ static void check_reads(unsigned remote, unsigned expected)
     /* ... and our own. */
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.max_dest_rd_atomic, 6);
     rep.lane.max_dest_rd_atomic = (uint8_t)remote;
-    say(0, &rep);
+    deliver(0, &rep);
     lane = peer_of(0)->lanes[1];
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
@@ -753,7 +753,7 @@ static void test_lock_is_free_between_requests(void **state)
     mrail_control_init(&timers, engine);
     rail = &engine->rails[0];
     for (unsigned peer_index = 0; peer_index < REQUESTS; ++peer_index) {
-        say_hello(peer_index);
+        deliver_hello(peer_index);
     }
     for (unsigned peer_index = 0; peer_index < REQUESTS; ++peer_index) {
         uint8_t *slot =
@@ -799,7 +799,7 @@ static void test_first_lane_takes_rail_with_room(void **state)
             start(64);
             engine->next_base = base;
             use_up(full);
-            say_hello(0);
+            deliver_hello(0);
             want(0, 1);
             assert_int_equal(peer_of(0)->failed, 0);
             assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
@@ -849,7 +849,7 @@ static void test_no_rail_has_room(void **state)
     start(64);
     use_up(0);
     use_up(1);
-    say_hello(0);
+    deliver_hello(0);
     want(0, 1);
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
@@ -863,7 +863,7 @@ static void test_rail_with_room_is_down(void **state)
     start(64);
     engine->next_base = 0;
     use_up(0);
-    say_hello(0);
+    deliver_hello(0);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
                      fake_now_ns);
@@ -880,9 +880,9 @@ static void test_rail_with_room_is_down(void **state)
         const mrail_ctl_msg_t *probe = last(MRAIL_CTL_PROBE);
 
         if (probe != NULL) {
-            say_on(0, 1,
-                   &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                      .seq = probe->seq});
+            deliver_on(0, 1,
+                       &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                          .seq = probe->seq});
         }
         run_control(20 * MRAIL_NS_PER_MS);
     }
@@ -899,7 +899,7 @@ static void test_rail_with_room_stays_down(void **state)
     engine->next_base = 0;
     use_up(0);
     (void)ep_to(0);
-    say_hello(0);
+    deliver_hello(0);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
                      fake_now_ns);
@@ -935,17 +935,17 @@ static void test_late_reply_of_earlier_epoch(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(request_second());
 
-    say_on(0, 0, &rep);
+    deliver_on(0, 0, &rep);
     progress();
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
-    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), rep.lane.epoch);
+    deliver_lane(0, MRAIL_CTL_CONFIRM, 1, start_eviction(0), rep.lane.epoch);
     progress();
     assert_null(peer_of(0)->lanes[1]);
     sent.num_msgs = 0;
-    say_on(0, 0, &rep);
+    deliver_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
     rep.lane.epoch += 2; /* the epoch of an abandoned request */
-    say_on(0, 0, &rep);
+    deliver_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
@@ -953,7 +953,7 @@ static void test_late_reply_of_earlier_epoch(void **state)
 static void test_not_wanted(void **state)
 {
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_ctl_work(peer_of(0));
     pthread_mutex_unlock(&engine->ctl_lock);
@@ -998,8 +998,8 @@ static void test_peer_without_message_lane_requests_others(void **state)
             mrail_ctl_msg_t msg = sent.msgs[seen];
 
             if (msg.type == MRAIL_CTL_PROBE) {
-                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                          .seq = msg.seq});
+                deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                              .seq = msg.seq});
             } else if (msg.type == MRAIL_CTL_LANE_REQ) {
                 slots |= 1u << msg.lane.slot;
             }

@@ -133,14 +133,14 @@ static void slow_read(uint64_t slow, uint64_t others, unsigned like)
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
 
-static void test_slow_read_asks_the_peer(void **state)
+static void test_slow_read_requests_move(void **state)
 {
     slow_read(FAST * 2 / 3, FAST, MRAIL_MOVE_RANDOM);
 }
 
 /* Other peers use the rail, so it may be full. In that case the path of lane 0
  * has the most room. */
-static void test_very_slow_read_asks_for_a_copy(void **state)
+static void test_very_slow_read_requests_copy(void **state)
 {
     slow_read(FAST / 3, FAST, 0);
 }
@@ -154,9 +154,9 @@ static void test_very_slow_read_of_an_idle_rail(void **state)
 
 static void request_like(uint16_t slot, uint16_t like)
 {
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
-                              .seq = 1,
-                              .move = {.slot = slot, .like = like}});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
+                                  .seq = 1,
+                                  .move = {.slot = slot, .like = like}});
 }
 
 static void ask(uint16_t slot)
@@ -218,7 +218,7 @@ static void test_endless_reads_release_the_lane(void **state)
     lane_of(2)->sched.inflight = 0;
 }
 
-static void test_peer_asks(void **state)
+static void test_peer_requests_move(void **state)
 {
     uint16_t before;
 
@@ -245,7 +245,7 @@ static void test_peer_asks(void **state)
 /* A request may name a lane whose path this lane should take. That works only
  * if both lanes are on the same rails with different ports. Otherwise the lane
  * moves to a random port. */
-static void test_peer_asks_for_a_copy(void **state)
+static void test_peer_requests_copy(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
     request_like(2, 0);
@@ -277,7 +277,7 @@ static void request_seq(mrail_ctl_type_t type, uint32_t seq)
     } else {
         msg.path.slot = 1;
     }
-    say(0, &msg);
+    deliver(0, &msg);
 }
 
 /* The peer has seen no gain, so the lane moves back. A MOVE_BACK has nothing to
@@ -424,13 +424,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_slow_lane_moves),
         CASE(test_rules_keep_ports),
-        CASE(test_slow_read_asks_the_peer),
-        CASE(test_very_slow_read_asks_for_a_copy),
+        CASE(test_slow_read_requests_move),
+        CASE(test_very_slow_read_requests_copy),
         CASE(test_very_slow_read_of_an_idle_rail),
         CASE(test_request_waits_for_reads),
         CASE(test_endless_reads_release_the_lane),
-        CASE(test_peer_asks),
-        CASE(test_peer_asks_for_a_copy),
+        CASE(test_peer_requests_move),
+        CASE(test_peer_requests_copy),
         CASE(test_peer_takes_it_back),
         CASE(test_rules_ignore_the_peer),
         CASE(test_drains_first),

@@ -43,8 +43,8 @@ static mrail_lane_t *connect_anew(void)
     confirm_broken(0, 0, 0);
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
     sent.num_reads = 0;
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 50, 7);
-    say_lane(0, MRAIL_CTL_LANE_READY, 0, 50, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 50, 7);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 50, 7);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
     return peer_of(0)->lanes[0];
 }
@@ -53,9 +53,9 @@ static mrail_lane_t *connect_anew(void)
 static void test_first_epoch_needs_none(void **state)
 {
     start(64);
-    say_hello(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
-    say_lane(0, MRAIL_CTL_LANE_READY, 0, 10, 5);
+    deliver_hello(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 10, 5);
     assert_int_equal(peer_of(0)->up_mask, 1);
     look();
     assert_int_equal(sent.num_reads, 0);

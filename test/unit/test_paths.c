@@ -62,7 +62,7 @@ static void ask(uint16_t slot, uint32_t seq)
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_PROBE, .seq = seq, .path = {.slot = slot}};
 
-    say_on(0, slot % 2, &msg); /* over that path */
+    deliver_on(0, slot % 2, &msg); /* over that path */
     assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, seq);
 }
 
@@ -146,7 +146,7 @@ static void test_health_goes_with_the_rails(void **state)
 
     start(64);
     engine->next_base = 0;
-    say_hello(0);
+    deliver_hello(0);
     port_down(1); /* affects slots 1 and 3 */
     mrail_path_event(peer_of(0), 2, MRAIL_HEALTH_STALLED, fake_now_ns);
     ah = peer_of(0)->paths[2].ah; /* address handle of its probe */
@@ -154,7 +154,7 @@ static void test_health_goes_with_the_rails(void **state)
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     msg.lane.src_rail = msg.lane.dst_rail = 1;
     engine->rails[1].port_down = 0; /* otherwise the request is refused */
-    hear(0, 0, &msg);
+    deliver_only(0, 0, &msg);
     assert_int_equal(peer_of(0)->base, 1);
     assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
     assert_int_equal(health(1), MRAIL_HEALTH_UP);
@@ -178,7 +178,7 @@ static void test_stale_probe_reply(void **state)
     seq = last_probe(0)->seq;
     port_down(peer_of(0)->lanes[0]->rail->index);
     assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP, .seq = seq});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP, .seq = seq});
     assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
     run_control(2 * MRAIL_NS_PER_MS);
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
@@ -196,8 +196,8 @@ static void test_describes_rails(void **state)
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(never used)"));
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[0].probes[0]});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = peer_of(0)->paths[0].probes[0]});
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));
@@ -216,7 +216,7 @@ static void test_first_lane_takes_an_open_path(void **state)
 {
     start(64);
     engine->next_base = 0;
-    say_hello(0);
+    deliver_hello(0);
     port_down(0);
     want(0, 1);
     assert_non_null(last(MRAIL_CTL_LANE_REQ));
@@ -241,8 +241,8 @@ static void answer_probes(mrail_ns_t how_long, unsigned slots)
 
             if ((msg.type == MRAIL_CTL_PROBE) &&
                 (slots & (1u << msg.path.slot))) {
-                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                          .seq = msg.seq});
+                deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                              .seq = msg.seq});
             }
         }
         if (fake_now_ns >= end_ns) {

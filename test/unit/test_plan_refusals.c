@@ -290,7 +290,7 @@ static void test_self_needs_no_path(void **state)
         ++failed;                                                              \
     } while (1)
 
-static mrail_plan_topo_t *stubborn_topo(void)
+static mrail_plan_topo_t *create_topo(void)
 {
     mrail_plan_topo_t *topo;
     unsigned failed = 0;
@@ -320,7 +320,7 @@ static uint64_t plan_all(unsigned fail_at)
     uint64_t hash;
 
     countdown = fail_at;
-    topo = stubborn_topo();
+    topo = create_topo();
     UNTIL(mrail_plan_create(topo, NULL, &plan));
     mrail_plan_topo_destroy(topo);
     UNTIL(mrail_plan_make(plan, one, 1, 1, NULL, 0));

@@ -133,8 +133,8 @@ static mrail_rail_t *full_rail(fixture_t *fixture)
     return rail;
 }
 
-static void on_question(void *arg, mrail_rail_t *rail, const void *data,
-                        size_t length)
+static void on_request(void *arg, mrail_rail_t *rail, const void *data,
+                       size_t length)
 {
     ++*(unsigned *)arg;
     for (unsigned i = 0; i < answers; ++i) {
@@ -157,14 +157,14 @@ static void test_send_takes_a_buffer_back(void **state)
     assert_int_equal(send_one(rail), -EAGAIN);
     assert_int_equal(num_posted, 0);
     complete(MRAIL_UD_RX + 1);
-    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 1);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 1);
     assert_int_equal(num_posted, 1);
-    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 0);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 0);
     assert_int_equal(count, 1);
 }
 
 /* A request stays in the queue until there is a buffer for its reply. */
-static void test_questions_wait(void **state)
+static void test_requests_wait(void **state)
 {
     static fixture_t fixture;
     mrail_rail_t *rail = full_rail(&fixture);
@@ -174,11 +174,11 @@ static void test_questions_wait(void **state)
     for (unsigned i = 0; i < MRAIL_UD_RX; ++i) {
         complete(i);
     }
-    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 0);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 0);
     for (unsigned i = 0; i < 3; ++i) {
         complete(MRAIL_UD_RX + i);
     }
-    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 3);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 3);
     assert_int_equal(num_posted, 3);
     assert_int_equal(num_sent, MRAIL_UD_TX + 3);
     /* The rail is closing, so the remaining requests get no reply. */
@@ -197,7 +197,7 @@ static void test_device_is_gone(void **state)
     complete(0);
     rail->fatal = 1;
     assert_int_equal(send_one(rail), -EIO);
-    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 1);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 1);
 }
 
 int main(void)
@@ -205,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_send_takes_a_buffer_back),
-        cmocka_unit_test(test_questions_wait),
+        cmocka_unit_test(test_requests_wait),
         cmocka_unit_test(test_device_is_gone),
     };
 

@@ -307,39 +307,39 @@ typedef struct corruption {
     size_t size;
 } corruption_t;
 
-#define LIE(_field, _add)                                                      \
+#define CORRUPT(_field, _add)                                                  \
     {                                                                          \
         offsetof(mrail_relay_header_t, _field), (uint64_t)(_add),              \
             sizeof(((mrail_relay_header_t *)NULL)->_field)                     \
     }
 
 static const corruption_t corruptions[] = {
-    LIE(magic, 1),
-    LIE(hash, 1),
-    LIE(hash, 1ull << 63),
-    LIE(exchange, 1),
-    LIE(exchange, -1),
-    LIE(from, 1),
-    LIE(from, 100),
-    LIE(from, -1),
-    LIE(to, 1),
-    LIE(to, -1),
-    LIE(to, 100),
-    LIE(relay_out, 1),
-    LIE(relay_out, -1),
-    LIE(relay_in, 1),
-    LIE(relay_in, -1),
-    LIE(offset, 1),
-    LIE(offset, -1),
-    LIE(offset, CHUNK),
-    LIE(offset, -4096),
-    LIE(offset, 1ull << 40),
-    LIE(offset, -1000000),
-    LIE(length, 1),
-    LIE(length, -1),
-    LIE(length, CHUNK),
-    LIE(length, 1u << 31),
-    LIE(length, -5 - (int)MRAIL_RELAY_HEADER),
+    CORRUPT(magic, 1),
+    CORRUPT(hash, 1),
+    CORRUPT(hash, 1ull << 63),
+    CORRUPT(exchange, 1),
+    CORRUPT(exchange, -1),
+    CORRUPT(from, 1),
+    CORRUPT(from, 100),
+    CORRUPT(from, -1),
+    CORRUPT(to, 1),
+    CORRUPT(to, -1),
+    CORRUPT(to, 100),
+    CORRUPT(relay_out, 1),
+    CORRUPT(relay_out, -1),
+    CORRUPT(relay_in, 1),
+    CORRUPT(relay_in, -1),
+    CORRUPT(offset, 1),
+    CORRUPT(offset, -1),
+    CORRUPT(offset, CHUNK),
+    CORRUPT(offset, -4096),
+    CORRUPT(offset, 1ull << 40),
+    CORRUPT(offset, -1000000),
+    CORRUPT(length, 1),
+    CORRUPT(length, -1),
+    CORRUPT(length, CHUNK),
+    CORRUPT(length, 1u << 31),
+    CORRUPT(length, -5 - (int)MRAIL_RELAY_HEADER),
 };
 
 /* Writes the wrong value into the header before a payload. */
@@ -374,7 +374,7 @@ static char *out_slot(uint32_t rank, uint32_t slot)
     return mrail_relay_slot_payload(relay_of(rank), relay_of(rank)->me, slot);
 }
 
-static void test_lies_within_node(void **state)
+static void test_corrupt_header_node(void **state)
 {
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(NONE, NONE, 1, CHUNK + 5);
@@ -386,7 +386,7 @@ static void test_lies_within_node(void **state)
     }
 }
 
-static void test_lies_to_relay_out(void **state)
+static void test_corrupt_header_relay_out(void **state)
 {
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(1, 4, 3, CHUNK + 5);
@@ -399,7 +399,7 @@ static void test_lies_to_relay_out(void **state)
     }
 }
 
-static void test_lies_over_network(void **state)
+static void test_corrupt_header_network(void **state)
 {
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(1, (i % 2) ? 4 : NONE, 3, CHUNK + 5);
@@ -414,7 +414,7 @@ static void test_lies_over_network(void **state)
     }
 }
 
-static void test_lies_of_relay_in(void **state)
+static void test_corrupt_header_relay_in(void **state)
 {
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(NONE, 4, 3, CHUNK + 5);
@@ -433,7 +433,7 @@ static void test_lies_of_relay_in(void **state)
 /* The second chunk arrives twice, but a chunk must not repeat. */
 static void test_chunk_twice(void **state)
 {
-    static const corruption_t again = LIE(offset, -(int)CHUNK);
+    static const corruption_t again = CORRUPT(offset, -(int)CHUNK);
 
     make_one(NONE, NONE, 1, 2 * CHUNK);
     begin_all();
@@ -860,7 +860,7 @@ static void test_hostile_in_slot(void **state)
 /* The slot is corrupted during its send, with the header of the next chunk. */
 static void test_hostile_slot_twice(void **state)
 {
-    static const corruption_t next = LIE(offset, CHUNK);
+    static const corruption_t next = CORRUPT(offset, CHUNK);
 
     make_one(1, NONE, 3, 3 * CHUNK);
     begin_all();
@@ -915,7 +915,7 @@ static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
 }
 
 /* Writes random bytes anywhere, except to the private memory of other ranks. */
-static void scribble(mrail_rng_t *rng)
+static void write_random(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);
     uint32_t where = mrail_rng_below(rng, 3);
@@ -938,7 +938,7 @@ static void scribble(mrail_rng_t *rng)
     memcpy(at + mrail_rng_below(rng, (uint32_t)(size / 8)) * 8, &value, 8);
 }
 
-static void scribble_seed(uint64_t seed)
+static void write_random_seed(uint64_t seed)
 {
     mrail_rng_t rng;
 
@@ -958,17 +958,17 @@ static void scribble_seed(uint64_t seed)
 
         assert_true((ret >= 0) || (ret == -EPROTO));
         if (mrail_rng_below(&rng, 4) == 0) {
-            scribble(&rng);
+            write_random(&rng);
         }
         model_deliver(&w, mrail_rng_below(&rng, 5), mrail_rng_below(&rng, 5));
     }
     model_cleanup(&w);
 }
 
-static void test_hostile_scribbles(void **state)
+static void test_hostile_random_writes(void **state)
 {
     for (uint64_t seed = 0; seed < 3000; ++seed) {
-        scribble_seed(seed);
+        write_random_seed(seed);
     }
     assert_true(num_garbage > 0);
 }
@@ -985,10 +985,10 @@ int main(void)
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_fair_share),
         cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_lies_within_node),
-        cmocka_unit_test(test_lies_to_relay_out),
-        cmocka_unit_test(test_lies_over_network),
-        cmocka_unit_test(test_lies_of_relay_in),
+        cmocka_unit_test(test_corrupt_header_node),
+        cmocka_unit_test(test_corrupt_header_relay_out),
+        cmocka_unit_test(test_corrupt_header_network),
+        cmocka_unit_test(test_corrupt_header_relay_in),
         cmocka_unit_test(test_chunk_twice),
         cmocka_unit_test(test_chunk_too_many),
         cmocka_unit_test(test_message_lengths),
@@ -1006,7 +1006,7 @@ int main(void)
         cmocka_unit_test(test_hostile_in_slot),
         cmocka_unit_test(test_hostile_slot_twice),
         cmocka_unit_test(test_hostile_states),
-        cmocka_unit_test(test_hostile_scribbles),
+        cmocka_unit_test(test_hostile_random_writes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

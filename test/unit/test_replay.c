@@ -31,8 +31,8 @@ static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
 
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, slot, seq, (uint16_t)seq);
     msg.lane.credits = credits;
-    say(0, &msg);
-    say_lane(0, MRAIL_CTL_LANE_READY, slot, seq, (uint16_t)seq);
+    deliver(0, &msg);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, slot, seq, (uint16_t)seq);
     assert_int_equal(peer_of(0)->lanes[slot]->state, MRAIL_LANE_UP);
     progress();
 }
@@ -55,7 +55,7 @@ static void send_two(uint16_t credits)
     mrail_ep_t *ep;
 
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     connect_lane(0, 10, credits);
     connect_lane(1, 11, credits);
     ep = ep_to(0);
@@ -193,7 +193,7 @@ static void test_credit_blocked_on_smallest_window(void **state)
     mrail_ep_t *ep;
 
     start(64);
-    say_hello(0);
+    deliver_hello(0);
     connect_lane(0, 10, 8);
     connect_lane(1, 11, 4);
     ep = ep_to(0);

@@ -227,8 +227,8 @@ static mrail_health_state_t health(unsigned slot)
 /* The peer answers the first outstanding probe of the path. */
 static void answer_probe(unsigned slot)
 {
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[slot].probes[0]});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = peer_of(0)->paths[slot].probes[0]});
 }
 
 /* Counts the ticks until the lane is suspect, and then answers its probe. */
@@ -534,8 +534,8 @@ static void test_flush_with_held_lane(void **state)
     assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
     progress();
     assert_int_equal(sent.num_reads, 0);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[busy].probes[0]});
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = peer_of(0)->paths[busy].probes[0]});
     /* the reply is to an earlier probe */
     if (health(busy) != MRAIL_HEALTH_UP) {
         pthread_mutex_lock(&engine->ctl_lock);

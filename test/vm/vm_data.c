@@ -133,9 +133,9 @@ static void check_target(data_t *d, uint32_t bytes, uint32_t seed)
 static void post_recv(data_t *d, void *addr, uint32_t bytes)
 {
     struct ibv_sge sge = {(uintptr_t)addr, bytes, d->mr->lkey};
-    struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = (bytes != 0)}, *bad;
+    struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = (bytes != 0)}, *bad_wr;
 
-    if (ibv_post_recv(d->qp, &wr, &bad) != 0) {
+    if (ibv_post_recv(d->qp, &wr, &bad_wr) != 0) {
         vm_die("ibv_post_recv failed");
     }
 }
@@ -144,7 +144,7 @@ static void post(data_t *d, enum ibv_wr_opcode opcode, void *addr,
                  uint32_t bytes, uint64_t remote, struct ibv_send_wr *wr)
 {
     struct ibv_sge sge = {(uintptr_t)addr, bytes, d->mr->lkey};
-    struct ibv_send_wr *bad;
+    struct ibv_send_wr *bad_wr;
 
     wr->sg_list = &sge;
     wr->num_sge = 1;
@@ -155,7 +155,7 @@ static void post(data_t *d, enum ibv_wr_opcode opcode, void *addr,
         wr->wr.rdma.remote_addr = remote;
         wr->wr.rdma.rkey = d->theirs.rkey;
     }
-    if (ibv_post_send(d->qp, wr, &bad) != 0) {
+    if (ibv_post_send(d->qp, wr, &bad_wr) != 0) {
         vm_die("ibv_post_send failed");
     }
 }
@@ -575,8 +575,8 @@ int main(int argc, char **argv)
     take_options(&d, argc, argv);
     host = argv[optind + 1];
     vm_pair_open(&d.pair, argv[optind]);
-    vm_pair_meet(&d.pair, (strcmp(host, "listen") == 0) ? NULL : host,
-                 argv[optind + 2]);
+    vm_pair_connect(&d.pair, (strcmp(host, "listen") == 0) ? NULL : host,
+                    argv[optind + 2]);
     d.area = MAX_BYTES + 4096;
     if (posix_memalign((void **)&d.source, 4096, 2 * d.area) != 0) {
         vm_die("no memory");

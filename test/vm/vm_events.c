@@ -29,9 +29,10 @@ static struct ibv_mr *mr;
 static void post_recv(struct ibv_qp *qp)
 {
     struct ibv_sge sge = {(uintptr_t)memory, BYTES, mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+    struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1},
+                       *bad_wr;
 
-    if (ibv_post_recv(qp, &wr, &bad) != 0) {
+    if (ibv_post_recv(qp, &wr, &bad_wr) != 0) {
         vm_die("ibv_post_recv failed");
     }
 }
@@ -43,9 +44,9 @@ static void post_send(struct ibv_qp *qp)
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
                              .send_flags = IBV_SEND_SIGNALED},
-                       *bad;
+                       *bad_wr;
 
-    if (ibv_post_send(qp, &wr, &bad) != 0) {
+    if (ibv_post_send(qp, &wr, &bad_wr) != 0) {
         vm_die("ibv_post_send failed");
     }
 }
@@ -195,8 +196,8 @@ int main(int argc, char **argv)
     }
     qp_mode = strcmp(argv[1], "qp") == 0;
     vm_pair_open(&pair, argv[2]);
-    vm_pair_meet(&pair, (strcmp(argv[3], "listen") == 0) ? NULL : argv[3],
-                 argv[4]);
+    vm_pair_connect(&pair, (strcmp(argv[3], "listen") == 0) ? NULL : argv[3],
+                    argv[4]);
     memory = calloc(1, BYTES);
     mr = ibv_reg_mr(pair.pd, memory, BYTES, IBV_ACCESS_LOCAL_WRITE);
     if (mr == NULL) {

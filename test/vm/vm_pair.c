@@ -17,7 +17,7 @@
 #define ACCESS                                                                 \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                        \
      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define PATIENCE_S 30
+#define TIMEOUT_S 30
 
 void vm_die(const char *fmt, ...)
 {
@@ -78,7 +78,7 @@ void vm_pair_open(vm_pair_t *pair, const char *device)
     find_gid(pair);
 }
 
-static int meet_once(const struct addrinfo *info, int listens)
+static int connect_once(const struct addrinfo *info, int listens)
 {
     int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int one = 1, peer;
@@ -103,21 +103,21 @@ static int meet_once(const struct addrinfo *info, int listens)
     return peer;
 }
 
-void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port)
+void vm_pair_connect(vm_pair_t *pair, const char *host, const char *port)
 {
     struct addrinfo hints = {.ai_family = AF_INET,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICHOST};
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_S};
     struct addrinfo *info;
-    double until = vm_now_s() + PATIENCE_S;
+    double until = vm_now_s() + TIMEOUT_S;
     int one = 1;
 
     if (getaddrinfo(host, port, &hints, &info) != 0) {
         vm_die("%s: no address", host);
     }
     do {
-        pair->sock = meet_once(info, host == NULL);
+        pair->sock = connect_once(info, host == NULL);
         if (pair->sock < 0) {
             usleep(50000);
         }
@@ -128,8 +128,7 @@ void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port)
     }
     pair->second = (host != NULL);
     setsockopt(pair->sock, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(pair->sock, SOL_SOCKET, SO_RCVTIMEO, &patience,
-               sizeof(patience));
+    setsockopt(pair->sock, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 }
 
 void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size)
@@ -238,7 +237,7 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
     double until = vm_now_s() + seconds;
     int n;
 
-    for (unsigned looks = 0;; ++looks) {
+    for (unsigned tries = 0;; ++tries) {
         n = ibv_poll_cq(pair->cq, 1, wc);
         if (n < 0) {
             vm_die("ibv_poll_cq failed");
@@ -246,10 +245,10 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
         if (n == 1) {
             return 1;
         }
-        if ((looks % 64 == 63) && (vm_now_s() > until)) {
+        if ((tries % 64 == 63) && (vm_now_s() > until)) {
             return 0;
         }
-        if (looks > 200) {
+        if (tries > 200) {
             usleep(50);
         }
     }
@@ -257,8 +256,8 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
 
 void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc)
 {
-    if (!vm_cq_wait(pair, PATIENCE_S, wc)) {
-        vm_die("no completion within %d s", PATIENCE_S);
+    if (!vm_cq_wait(pair, TIMEOUT_S, wc)) {
+        vm_die("no completion within %d s", TIMEOUT_S);
     }
     if (wc->status != IBV_WC_SUCCESS) {
         vm_die("completion: %s", ibv_wc_status_str(wc->status));

@@ -1,5 +1,5 @@
 /*
- * Two ends of a test program, each on its own device. They meet over TCP,
+ * Two ends of a test program, each on its own device. They connect over TCP,
  * exchange their queue pairs, and proceed in step. They use libibverbs only,
  * and none of the code under test.
  *
@@ -44,8 +44,8 @@ void vm_die(const char *fmt, ...)
 double vm_now_s(void);
 
 void vm_pair_open(vm_pair_t *pair, const char *device);
-/* Meets the other end. With host NULL, listens for it. */
-void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
+/* Connects to the other end. With host NULL, listens for it. */
+void vm_pair_connect(vm_pair_t *pair, const char *host, const char *port);
 /* Exchanges `size` bytes with the other end. */
 void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
 void vm_pair_step(vm_pair_t *pair);

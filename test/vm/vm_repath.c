@@ -111,9 +111,9 @@ static struct ibv_sge slot_of(repath_t *r, uint32_t number)
 static void post_recv(repath_t *r, uint32_t number)
 {
     struct ibv_sge sge = slot_of(r, number);
-    struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+    struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad_wr;
 
-    if (ibv_post_recv(r->qp, &wr, &bad) != 0) {
+    if (ibv_post_recv(r->qp, &wr, &bad_wr) != 0) {
         vm_die("ibv_post_recv failed");
     }
 }
@@ -125,9 +125,9 @@ static void post_send(repath_t *r, uint32_t number)
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
                              .send_flags = IBV_SEND_SIGNALED},
-                       *bad;
+                       *bad_wr;
 
-    if (ibv_post_send(r->qp, &wr, &bad) != 0) {
+    if (ibv_post_send(r->qp, &wr, &bad_wr) != 0) {
         vm_die("ibv_post_send failed");
     }
 }
@@ -207,7 +207,7 @@ int main(int argc, char **argv)
     }
     path.flow_label = label_of(r.ports[0]);
     vm_pair_open(&r.pair, argv[1]);
-    vm_pair_meet(&r.pair, host, argv[3]);
+    vm_pair_connect(&r.pair, host, argv[3]);
     r.memory = calloc(SLOTS, BYTES);
     r.mr = ibv_reg_mr(r.pair.pd, r.memory, SLOTS * BYTES,
                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

@@ -54,7 +54,7 @@ typedef struct flow {
 
 typedef struct source {
     uint32_t addr;
-    uint64_t good, bad, flipped, seen;
+    uint64_t valid, invalid, flipped, seen;
 } source_t;
 
 static flow_t flows[MAX_FLOWS];
@@ -169,17 +169,17 @@ static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
     source_t *source = source_of(src);
 
     if ((end > length) || (end < HEADERS + BTH + 4)) {
-        ++source->bad;
+        ++source->invalid;
         return;
     }
     if (!icrc_matches(frame, end)) {
-        ++source->bad;
+        ++source->invalid;
         return;
     }
-    if (++source->good % FLIP_EVERY == 0) {
+    if (++source->valid % FLIP_EVERY == 0) {
         ++source->flipped;
         /* Skips the fifth byte of the BTH, which the ICRC does not cover. */
-        frame[HEADERS + 5 + source->good % (end - HEADERS - 5)] ^= 1;
+        frame[HEADERS + 5 + source->valid % (end - HEADERS - 5)] ^= 1;
         source->seen += !icrc_matches(frame, end);
     }
 }
@@ -243,8 +243,8 @@ static void report(int icrc, uint64_t lost)
         const source_t *s = &sources[i];
 
         printf("icrc %s good %llu bad %llu flipped %llu seen %llu\n",
-               text_of(s->addr, src), (unsigned long long)s->good,
-               (unsigned long long)s->bad, (unsigned long long)s->flipped,
+               text_of(s->addr, src), (unsigned long long)s->valid,
+               (unsigned long long)s->invalid, (unsigned long long)s->flipped,
                (unsigned long long)s->seen);
     }
     printf("captured %llu lost %llu\n", (unsigned long long)captured,

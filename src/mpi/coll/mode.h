@@ -10,7 +10,7 @@
 /* After a planned call, this many calls hold a round even if there is nothing
  * to plan, because programs alternate data exchanges with small exchanges of
  * counts. */
-#define MCA_COLL_MRAIL_PATIENCE 8u
+#define MCA_COLL_MRAIL_GRACE_CALLS 8u
 /* After that, 1 call skips the round, then 2, 4 and so on, up to this many.
  * Once calls are skipped, each round starts with a vote of one word. The vote
  * takes log2 P messages, compared with the P - 1 of an alltoallv: less than
@@ -19,7 +19,7 @@
 
 typedef struct mca_coll_mrail_mode {
     /* further calls that hold a round with nothing to plan */
-    unsigned patience;
+    unsigned grace_calls;
     unsigned period; /* calls to skip between rounds; 0: none */
     unsigned left;   /* calls left to skip */
     /* 1: this rank had a demand worth planning since the last round */
@@ -61,10 +61,10 @@ static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
 {
     mode->wanted = 0;
     if (any_wanted) {
-        mode->patience = MCA_COLL_MRAIL_PATIENCE;
+        mode->grace_calls = MCA_COLL_MRAIL_GRACE_CALLS;
         mode->period = 0;
-    } else if (mode->patience > 0) {
-        --mode->patience;
+    } else if (mode->grace_calls > 0) {
+        --mode->grace_calls;
     } else if (mode->period < MCA_COLL_MRAIL_MAX_PERIOD) {
         mode->period = (mode->period == 0) ? 1 : 2 * mode->period;
     }

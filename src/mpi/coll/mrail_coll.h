@@ -139,8 +139,8 @@ mca_coll_base_module_t *
 mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
 /* Logs one line about this communicator, at rank 0 only. */
-void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         const char *what, const char *why);
+void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
+                        const char *why);
 
 /* ---- ops ---- */
 
@@ -151,7 +151,7 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 /* State of an op. All states but the last two gather a block from every
  * rank. */
 typedef enum mca_coll_mrail_step {
-    MCA_COLL_MRAIL_KNOW, /* exchange the rank entries */
+    MCA_COLL_MRAIL_ENTRIES, /* exchange the rank entries */
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
@@ -231,7 +231,7 @@ typedef struct mca_coll_mrail_step_ops {
     int is_sparing; /* prefer few messages over few rounds */
 } mca_coll_mrail_step_ops_t;
 
-extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_entries;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
@@ -245,7 +245,7 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
 /* Returns 1 if all ranks sent 1 in a block of one int. */
-int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
+int mca_coll_mrail_all_ok(const mca_coll_mrail_op_t *op);
 
 /* Ends the agreement time of an op. It includes planning and setting up
  * relays. */
@@ -254,8 +254,8 @@ void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 /* The first function leaves this op unplanned. The second function leaves all
  * later ones unplanned as well, for the reason `why`. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
-mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
-                                                const char *why);
+mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
+                                                   const char *why);
 
 /* Makes the plan, and returns the step that agrees on it. Shared memory and
  * relays must exist. */

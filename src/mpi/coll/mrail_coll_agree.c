@@ -11,14 +11,14 @@
 /* Fraction of the port rate. A measured bandwidth below it replaces the port
  * rate, because the rail carries other traffic or is degraded. Smaller
  * differences are noise. */
-#define BELIEVE_BELOW 0.75
+#define USE_LIVE_BELOW 0.75
 /* A capacity that changed by less than this fraction is reported as unchanged,
  * so that noise does not cause a new plan. */
 #define HYSTERESIS 0.1
 
 static uint64_t view(uint64_t last, double live, double port)
 {
-    double now = (live > 0 && live < BELIEVE_BELOW * port) ? live : port;
+    double now = (live > 0 && live < USE_LIVE_BELOW * port) ? live : port;
     double change = now - (double)last;
 
     change = (change < 0) ? -change : change;
@@ -194,7 +194,7 @@ static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
     MCA_COLL_MRAIL_COUNT(bytes, agreement.mine);
     if (agreement.any_cannot || !is_large) {
         if (agreement.any_cannot && mca_coll_mrail_settings.verbose > 1) {
-            mca_coll_mrail_tell(
+            mca_coll_mrail_log(
                 module, "left to Open MPI",
                 "a rank's buffers are in the memory of a GPU, or "
                 "it has no memory for MPI_IN_PLACE");
@@ -269,8 +269,8 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
         if (hash != first || hash == 0) {
             mca_coll_mrail_schedule_discard_warm_start(module->schedule);
             if (mca_coll_mrail_settings.verbose > 1) {
-                mca_coll_mrail_tell(module, "left to Open MPI",
-                                    "ranks made different plans, or none");
+                mca_coll_mrail_log(module, "left to Open MPI",
+                                   "ranks made different plans, or none");
             }
             return mca_coll_mrail_pass(op);
         }

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         const char *what, const char *why)
+void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
+                        const char *why)
 {
     if (ompi_comm_rank(module->comm) == 0) {
         fprintf(stderr, "mrail: coll: %s: %s: %s\n", module->comm->c_name, what,

@@ -18,10 +18,10 @@
 
 #include <stdlib.h>
 
-#define TAGS_IN_TURN 64
+#define NUM_TAG_SETS 64
 
 static const mca_coll_mrail_step_ops_t *const steps[] = {
-    [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
+    [MCA_COLL_MRAIL_ENTRIES] = &mca_coll_mrail_step_entries,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
     [MCA_COLL_MRAIL_VOTE] = &mca_coll_mrail_step_vote,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
@@ -54,7 +54,7 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
         return mca_coll_mrail_pass(op);
     }
     if (!op->module->is_known) {
-        return MCA_COLL_MRAIL_KNOW;
+        return MCA_COLL_MRAIL_ENTRIES;
     }
     return (op->is_blocking &&
             mca_coll_mrail_mode_is_backed_off(&op->module->mode))
@@ -392,10 +392,10 @@ static int next_tag(mca_coll_mrail_module_t *module)
 {
     if (module->first_tag == 0) {
         module->first_tag = ompi_coll_base_nbc_reserve_tags(
-            module->comm, MCA_COLL_MRAIL_TAGS * TAGS_IN_TURN);
+            module->comm, MCA_COLL_MRAIL_TAGS * NUM_TAG_SETS);
     }
     return module->first_tag -
-           (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % TAGS_IN_TURN));
+           (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % NUM_TAG_SETS));
 }
 
 static int any_device(const mca_coll_mrail_module_t *module,

@@ -82,23 +82,23 @@ mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op)
     return MCA_COLL_MRAIL_DONE;
 }
 
-mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
-                                                const char *why)
+mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
+                                                   const char *why)
 {
     op->module->away = why;
     if (mca_coll_mrail_settings.verbose > 0) {
-        mca_coll_mrail_tell(op->module,
-                            (op->module->inflight_bytes > 0)
-                                ? "MPI_Alltoallv without a plan, all else "
-                                  "left to Open MPI"
-                                : "left to Open MPI",
-                            why);
+        mca_coll_mrail_log(op->module,
+                           (op->module->inflight_bytes > 0)
+                               ? "MPI_Alltoallv without a plan, all else "
+                                 "left to Open MPI"
+                               : "left to Open MPI",
+                           why);
     }
     release(op->module);
     return mca_coll_mrail_pass(op);
 }
 
-int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op)
+int mca_coll_mrail_all_ok(const mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_gather_t *gather = &op->module->gather;
 
@@ -119,12 +119,12 @@ static size_t size_of_int(const mca_coll_mrail_op_t *op)
 
 /* ---- rank entries ---- */
 
-static size_t know_size(const mca_coll_mrail_op_t *op)
+static size_t entries_size(const mca_coll_mrail_op_t *op)
 {
     return sizeof(mca_coll_mrail_rank_entry_t);
 }
 
-static void know_fill(mca_coll_mrail_op_t *op, void *mine)
+static void entries_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
     mca_coll_mrail_rank_entry_t *entry = mine;
@@ -180,7 +180,7 @@ static int prepare(mca_coll_mrail_module_t *module)
 
 /* The ranks decide whether to plan once all of them are ready, because a rank
  * without memory cannot decide. */
-static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
+static mca_coll_mrail_step_t entries_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     const mca_coll_mrail_gather_t *gather = &module->gather;
@@ -195,7 +195,7 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
         mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
     if (why != NULL) {
         /* no further step, because other ranks may take different ones */
-        return mca_coll_mrail_step_aside(op, why);
+        return mca_coll_mrail_step_back_off(op, why);
     }
     module->is_ready = prepare(module) == 0;
     free(module->entries);
@@ -203,10 +203,10 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
     return MCA_COLL_MRAIL_READY;
 }
 
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know = {
-    .size = know_size,
-    .fill = know_fill,
-    .take = know_take,
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_entries = {
+    .size = entries_size,
+    .fill = entries_fill,
+    .take = entries_take,
 };
 
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
@@ -216,12 +216,12 @@ static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 
 static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 {
-    if (!mca_coll_mrail_all_fine(op)) {
+    if (!mca_coll_mrail_all_ok(op)) {
         op->module->inflight_bytes = 0;
-        return mca_coll_mrail_step_aside(op, MCA_COLL_MRAIL_NO_MEMORY);
+        return mca_coll_mrail_step_back_off(op, MCA_COLL_MRAIL_NO_MEMORY);
     }
     return (op->module->why != NULL)
-               ? mca_coll_mrail_step_aside(op, op->module->why)
+               ? mca_coll_mrail_step_back_off(op, op->module->why)
                : MCA_COLL_MRAIL_RECORD;
 }
 
@@ -316,13 +316,13 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 
     unlink_shm_pool(op->module);
     if (!shape_of(op->module->topology, &shape)) {
-        return mca_coll_mrail_step_aside(
+        return mca_coll_mrail_step_back_off(
             op,
             "coll_mrail_relay_memory is too small for relays among this many "
             "ranks");
     }
-    if (!mca_coll_mrail_all_fine(op)) {
-        return mca_coll_mrail_step_aside(
+    if (!mca_coll_mrail_all_ok(op)) {
+        return mca_coll_mrail_step_back_off(
             op, "the ranks of a node cannot share memory (is /dev/shm full, "
                 "or another one in each container?)");
     }

@@ -164,7 +164,7 @@ static int load_transport(void)
     void *handle;
 
     if (!find_shim(path, sizeof(path))) {
-        if (uct_mrail_is_speaker()) {
+        if (uct_mrail_may_log()) {
             fprintf(stderr,
                     "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
                     "where it was installed: set MRAIL_UCT_PATH to it; the "
@@ -174,7 +174,7 @@ static int load_transport(void)
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
-        if (uct_mrail_is_speaker()) {
+        if (uct_mrail_may_log()) {
             fprintf(stderr,
                     "mrail: the transport cannot be loaded: %s; the job goes "
                     "on without it\n",

@@ -258,8 +258,9 @@ struct sroce_qp {
     enum ibv_qp_state state;
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
-    uint8_t active;   /* ops.qp_active was called */
-    uint8_t req_turn; /* the next run starts with requests, not responses */
+    uint8_t active; /* ops.qp_active was called */
+    /* The next run starts with requests, not with responses. */
+    uint8_t requests_first;
     int access;
     sroce_av_t av;
     uint16_t sport; /* of av */

@@ -143,13 +143,13 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
 static int req_wants_ack(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
     const sroce_req_t *req = &qp->req;
-    uint32_t often = MRAIL_MIN(ACKREQ_PKTS, req->window / 2);
+    uint32_t interval = MRAIL_MIN(ACKREQ_PKTS, req->window / 2);
 
     if ((next->op->flags & SROCE_OPF_LAST) &&
         ((req->cur + 1 == req->head) || (qp->state != IBV_QPS_RTS))) {
         return 1;
     }
-    return req->probe_due || (req->since_ackreq + 1 >= often) ||
+    return req->probe_due || (req->since_ackreq + 1 >= interval) ||
            (req_in_flight(req) + 1 >= req->window);
 }
 

@@ -399,8 +399,8 @@ static int resp_atomic_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
 
 /* ---- Order ---- */
 
-static void resp_rd_again(sroce_qp_t *qp, sroce_rdres_t *rd,
-                          const sroce_rx_t *rx)
+static void resp_rd_repeat(sroce_qp_t *qp, sroce_rdres_t *rd,
+                           const sroce_rx_t *rx)
 {
     uint32_t off = (uint32_t)mrail_psn_diff(rx->bth.psn, rd->psn);
 
@@ -438,7 +438,7 @@ static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
 
         if ((in >= 0) && (in < (int32_t)rd->num_pkts) &&
             (rd->atomic == atomic)) {
-            resp_rd_again(qp, rd, rx);
+            resp_rd_repeat(qp, rd, rx);
             return 1;
         }
     }
@@ -447,7 +447,7 @@ static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
 
 /* Handles a request past epsn, which means that packets were lost. Sends one
  * NAK, and another if the peer repeats packets without filling the gap. */
-static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
+static int resp_out_of_order(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
 
@@ -489,7 +489,7 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
         sroce_qp_event(qp, IBV_EVENT_COMM_EST);
     }
     if (MRAIL_UNLIKELY(diff != 0)) {
-        return (diff < 0) ? resp_duplicate(qp, rx) : resp_early(qp, rx);
+        return (diff < 0) ? resp_duplicate(qp, rx) : resp_out_of_order(qp, rx);
     }
     if (MRAIL_UNLIKELY(resp->nak_sent)) {
         resp->nak_sent = 0;

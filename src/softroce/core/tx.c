@@ -217,7 +217,7 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p)
         return 0;
     }
     has_req = sroce_req_next(qp, &next);
-    if ((qp->resp.rd_pending != 0) && !(has_req && qp->req_turn)) {
+    if ((qp->resp.rd_pending != 0) && !(has_req && qp->requests_first)) {
         info_p->next_bytes = sroce_resp_next_bytes(qp);
         info_p->run_bytes = sroce_resp_run_bytes(qp);
         return 1;
@@ -278,13 +278,13 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
     if (qp->resp.ack_late && tx_ack_ready(qp)) {
         sroce_resp_send_ack(qp, &tx);
     }
-    if (qp->req_turn) {
+    if (qp->requests_first) {
         tx_requests(qp, &tx);
     }
     while ((qp->resp.rd_pending != 0) && sroce_resp_send(qp, &tx)) {
     }
     tx_requests(qp, &tx);
-    qp->req_turn = !qp->req_turn;
+    qp->requests_first = !qp->requests_first;
     if (tx_ack_ready(qp)) {
         qp->resp.ack_late = (sroce_resp_send_ack(qp, &tx) == 0);
     }

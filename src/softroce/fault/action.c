@@ -274,7 +274,7 @@ static const struct {
     [SROCE_FAULT_KIND_RATE] = {1, 1, read_rate},
     [SROCE_FAULT_KIND_NTH] = {0, 1, read_nth}};
 
-static void say_unknown(const char *word, char *why, size_t size)
+static void report_unknown(const char *word, char *why, size_t size)
 {
     int used = snprintf(why, size, "'%.40s' is not an action:", word);
 
@@ -297,7 +297,7 @@ int sroce_fault_action_read(char *const *words, unsigned num_words,
         ++action;
     }
     if (action->name == NULL) {
-        say_unknown(words[0], why, size);
+        report_unknown(words[0], why, size);
         return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {

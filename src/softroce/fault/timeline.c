@@ -137,7 +137,7 @@ static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
 }
 
 static void note(sroce_fault_timeline_t *tl, mrail_ns_t at_ns, unsigned index,
-                 unsigned dev, sroce_fault_note_t what)
+                 unsigned dev, sroce_fault_event_t what)
 {
     if (tl->ops.note != NULL) {
         tl->ops.note(tl->ops.arg, at_ns, &tl->script->steps[index], dev, what);
@@ -174,11 +174,11 @@ static void end_step(sroce_fault_timeline_t *tl, unsigned index,
         refresh(tl, d, step->fault.settings);
         any = 1;
         if (!by_time) {
-            note(tl, at_ns, index, d, SROCE_FAULT_NOTE_END);
+            note(tl, at_ns, index, d, SROCE_FAULT_EVENT_END);
         }
     }
     if (any && by_time) {
-        note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_NOTE_END);
+        note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_EVENT_END);
     }
 }
 
@@ -198,7 +198,7 @@ static void begin_step(sroce_fault_timeline_t *tl, unsigned index,
         tl->at_ns[index] += step->every;
         tl->left[index] -= (tl->left[index] != 0);
     }
-    note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_NOTE_BEGIN);
+    note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_EVENT_BEGIN);
 }
 
 mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
@@ -249,7 +249,7 @@ static void begin_counted(sroce_fault_timeline_t *tl, unsigned index,
         cell->left -= (cell->left != 0) ? passed : 0;
     }
     begin(tl, index, dev, now_ns);
-    note(tl, now_ns, index, dev, SROCE_FAULT_NOTE_BEGIN);
+    note(tl, now_ns, index, dev, SROCE_FAULT_EVENT_BEGIN);
 }
 
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,

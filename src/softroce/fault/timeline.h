@@ -17,10 +17,10 @@
 
 #define SROCE_FAULT_ALL_DEVS UINT32_MAX
 
-typedef enum sroce_fault_note {
-    SROCE_FAULT_NOTE_BEGIN, /* a step starts */
-    SROCE_FAULT_NOTE_END    /* its `for` has ended */
-} sroce_fault_note_t;
+typedef enum sroce_fault_event {
+    SROCE_FAULT_EVENT_BEGIN, /* a step starts */
+    SROCE_FAULT_EVENT_END    /* its `for` has ended */
+} sroce_fault_event_t;
 
 typedef struct sroce_fault_ops {
     /* Returns a rail's current value, or with healthy != 0, its value at the
@@ -32,7 +32,7 @@ typedef struct sroce_fault_ops {
     /* Reports that a step starts or ends on rail `dev`, or on all its rails
      * (SROCE_FAULT_ALL_DEVS). May be NULL. */
     void (*note)(void *arg, mrail_ns_t at_ns, const sroce_fault_step_t *step,
-                 unsigned dev, sroce_fault_note_t note);
+                 unsigned dev, sroce_fault_event_t note);
     void *arg;
 } sroce_fault_ops_t;
 

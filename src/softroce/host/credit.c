@@ -11,9 +11,9 @@
 
 /* A sender that has waited this long for credit gets priority over the others.
  * It may since have been killed or descheduled, so it keeps the priority only
- * while it asks at least every TX_TURN_BEAT_NS. */
-#define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
-#define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
+ * while it retries at least every CREDIT_HEARTBEAT_NS. */
+#define CREDIT_PRIORITY_NS (50 * MRAIL_NS_PER_MS)
+#define CREDIT_HEARTBEAT_NS (1 * MRAIL_NS_PER_MS)
 
 /* The packets are in the socket, so the receiver will return their credit, and
  * the slot no longer records it. */
@@ -25,8 +25,8 @@ void sroce_credit_commit(sroce_host_ctx_t *ctx)
 /* Returns how many packets of `seg_bytes` fit in `room`, at most `num`. A
  * packet sent alone costs more than one packet of a run, but never more than
  * two. */
-static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
-                                  unsigned num)
+static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
+                                   unsigned num)
 {
     int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
 
@@ -53,8 +53,8 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     }
 
     do {
-        got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0), seg_bytes,
-                                num);
+        got = credit_num_packets(limit - MRAIL_MAX(held, (int64_t)0), seg_bytes,
+                                 num);
         if (got == 0) {
             sroce_credit_commit(ctx);
             return 0;
@@ -71,52 +71,55 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 /*
  * Priority for a waiting sender. Without it, whichever process happens to run
  * when the receiver reads takes all the credit. If there are more processes
- * than cores, the others then starve. A sender that has waited TX_TURN_NS goes
- * first, and the others hold back as long as it keeps asking.
+ * than cores, the others then starve. A sender that has waited
+ * CREDIT_PRIORITY_NS goes first, and the others hold back as long as it keeps
+ * retrying.
  */
-static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
+static uint64_t credit_waiter_id(const sroce_host_ctx_t *ctx)
 {
     return ctx->dev_index * SROCE_SESSION_SLOTS + ctx->slot_index + 1;
 }
 
-static int tx_turn_is_mine(const sroce_host_qp_t *qp, sroce_slot_t *slot,
+static int credit_may_take(const sroce_host_qp_t *qp, sroce_slot_t *slot,
                            mrail_ns_t now_ns)
 {
     uint64_t waiter = atomic_load_explicit(&slot->waiter, memory_order_relaxed);
 
     if (MRAIL_LIKELY(waiter == 0) ||
-        ((waiter & 0xffff) == tx_turn_id(qp->ctx))) {
+        ((waiter & 0xffff) == credit_waiter_id(qp->ctx))) {
         return 1;
     }
-    if ((int64_t)(now_ns - slot->waiter_beat_ns) > (int64_t)TX_TURN_BEAT_NS) {
+    if ((int64_t)(now_ns - slot->waiter_heartbeat_ns) >
+        (int64_t)CREDIT_HEARTBEAT_NS) {
         atomic_compare_exchange_strong(&slot->waiter, &waiter, 0);
         return 1;
     }
-    return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + TX_TURN_NS;
+    return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + CREDIT_PRIORITY_NS;
 }
 
-static void tx_queue_request(sroce_host_qp_t *qp, sroce_slot_t *slot,
-                             mrail_ns_t now_ns)
+static void credit_queue_request(sroce_host_qp_t *qp, sroce_slot_t *slot,
+                                 mrail_ns_t now_ns)
 {
     uint64_t waiter = slot->waiter, mine;
 
     if (qp->credit_since_ns == 0) {
         qp->credit_since_ns = now_ns;
     }
-    mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+    mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 |
+           credit_waiter_id(qp->ctx);
     if (((waiter == 0) || (waiter > mine)) &&
         atomic_compare_exchange_strong(&slot->waiter, &waiter, mine)) {
         waiter = mine;
     }
-    if ((waiter & 0xffff) == tx_turn_id(qp->ctx)) {
-        slot->waiter_beat_ns = now_ns;
+    if ((waiter & 0xffff) == credit_waiter_id(qp->ctx)) {
+        slot->waiter_heartbeat_ns = now_ns;
     }
 }
 
-static void tx_turn_done(sroce_host_qp_t *qp, sroce_slot_t *slot)
+static void credit_dequeue_request(sroce_host_qp_t *qp, sroce_slot_t *slot)
 {
-    uint64_t mine =
-        (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+    uint64_t mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 |
+                    credit_waiter_id(qp->ctx);
 
     atomic_compare_exchange_strong(&slot->waiter, &mine, 0);
     qp->credit_since_ns = 0;
@@ -128,10 +131,10 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
         &sroce_host_session_dev(dest_dev)->slots[dest_slot].rx_held, bytes);
 }
 
-/* Small packets do not wait for a turn. */
-unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
-                                uint32_t seg_bytes, unsigned num,
-                                mrail_ns_t now_ns)
+/* Small packets are not queued. */
+unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
+                                  uint32_t seg_bytes, unsigned num,
+                                  mrail_ns_t now_ns)
 {
     sroce_slot_t *slot =
         &sroce_host_session_dev(qp->dest_dev)->slots[dest_slot];
@@ -140,14 +143,14 @@ unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
         return sroce_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
                                  num);
     }
-    num = tx_turn_is_mine(qp, slot, now_ns)
+    num = credit_may_take(qp, slot, now_ns)
               ? sroce_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
                                   num)
               : 0;
     if (num == 0) {
-        tx_queue_request(qp, slot, now_ns);
+        credit_queue_request(qp, slot, now_ns);
     } else if (MRAIL_UNLIKELY(qp->credit_since_ns != 0)) {
-        tx_turn_done(qp, slot);
+        credit_dequeue_request(qp, slot);
     }
     return num;
 }

@@ -21,6 +21,10 @@
 /* Longest wait for another process that is making its socket on the same
  * device. That process may have been stopped. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
+/* Pause before accept() is tried again if there is no free descriptor. The
+ * listening socket stays readable, so polling it meanwhile would return at
+ * once. */
+#define DAEMON_ACCEPT_RETRY_NS (100 * MRAIL_NS_PER_MS)
 
 typedef struct sroce_daemon_conn {
     mrail_list_t list;
@@ -29,24 +33,26 @@ typedef struct sroce_daemon_conn {
     int32_t pid;
     int kind; /* 0 before the first message */
     unsigned poll_index;
-    int waits_dev; /* device of a waiting join; -1: none */
-    mrail_ns_t waits_until_ns;
+    unsigned pid_index; /* of pidfd in pollfds; 0: not polled */
+    int join_dev;       /* device of a waiting join; -1: none */
+    mrail_ns_t join_deadline_ns;
 } sroce_daemon_conn_t;
 
 typedef struct sroce_daemon {
     sroce_session_t *session;
     int listen_fd;
+    mrail_ns_t accept_retry_ns; /* do not poll listen_fd before; 0: poll it */
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
     /* Time since when there are only watchers; 0: other connections exist. */
-    mrail_ns_t alone_ns;
+    mrail_ns_t idle_since_ns;
     /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
     uint8_t *broken;       /* [dev]: socket order unknown, no new sockets */
     /* [dev]: connection that is making socket num_sockets[dev]; NULL: none */
-    sroce_daemon_conn_t **makers;
+    sroce_daemon_conn_t **creators;
     sroce_daemon_conn_t **owners; /* indexed like sockets; NULL: slot is free */
     struct pollfd *pollfds;
     unsigned max_pollfds;
@@ -103,8 +109,8 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
     /* If this process was making a socket, the socket was closed with it, so
      * another process may now make one. */
     for (unsigned dev = 0; dev < num; ++dev) {
-        if (daemon->makers[dev] == conn) {
-            daemon->makers[dev] = NULL;
+        if (daemon->creators[dev] == conn) {
+            daemon->creators[dev] = NULL;
         }
     }
     mrail_list_del(&conn->list);
@@ -115,6 +121,7 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
         close(conn->pidfd);
     }
     free(conn);
+    daemon->accept_retry_ns = 0;
 }
 
 static void sroce_daemon_accept(sroce_daemon_t *daemon)
@@ -126,6 +133,11 @@ static void sroce_daemon_accept(sroce_daemon_t *daemon)
         accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0) {
+        if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOBUFS) ||
+            (errno == ENOMEM)) {
+            daemon->accept_retry_ns =
+                mrail_clock_now() + DAEMON_ACCEPT_RETRY_NS;
+        }
         return;
     }
     conn = calloc(1, sizeof(*conn));
@@ -138,14 +150,14 @@ static void sroce_daemon_accept(sroce_daemon_t *daemon)
     }
     conn->fd = fd;
     conn->pidfd = -1;
-    conn->waits_dev = -1;
+    conn->join_dev = -1;
     conn->pid = cred.pid;
     mrail_list_add_tail(&daemon->conns, &conn->list);
     ++daemon->num_conns;
 }
 
-static int sroce_daemon_welcome(sroce_daemon_t *daemon,
-                                sroce_daemon_conn_t *conn, uint32_t kind)
+static int sroce_daemon_register(sroce_daemon_t *daemon,
+                                 sroce_daemon_conn_t *conn, uint32_t kind)
 {
     sroce_daemon_msg_t reply = {.op = kind};
 
@@ -165,26 +177,27 @@ static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
     sroce_daemon_msg_t reply = {
         .op = SROCE_DAEMON_JOIN, .dev = dev, .status = status};
 
-    conn->waits_dev = -1;
+    conn->join_dev = -1;
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-static int sroce_daemon_give(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
-                             unsigned dev, unsigned index)
+static int sroce_daemon_assign_slot(sroce_daemon_t *daemon,
+                                    sroce_daemon_conn_t *conn, unsigned dev,
+                                    unsigned index)
 {
     sroce_daemon_msg_t reply = {
         .op = SROCE_DAEMON_JOIN, .dev = dev, .slot = index};
     sroce_slot_t *slot = &daemon->session->devs[dev].slots[index];
     int fd = daemon->sockets[dev * SROCE_SESSION_SLOTS + index];
 
-    conn->waits_dev = -1;
+    conn->join_dev = -1;
     daemon->owners[dev * SROCE_SESSION_SLOTS + index] = conn;
     slot->pid = conn->pid;
     slot->rx_held = 0;
     atomic_fetch_add(&slot->generation, 1);
     slot->state = SROCE_SLOT_JOINING;
     if (fd < 0) {
-        daemon->makers[dev] = conn;
+        daemon->creators[dev] = conn;
     }
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
@@ -208,17 +221,17 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
         return sroce_daemon_refuse(conn, dev, -ENOSPC);
     }
     if (daemon->sockets[first + index] >= 0) {
-        return sroce_daemon_give(daemon, conn, dev, index);
+        return sroce_daemon_assign_slot(daemon, conn, dev, index);
     }
     if (daemon->broken[dev]) {
         return sroce_daemon_refuse(conn, dev, -EMFILE);
     }
-    if (daemon->makers[dev] == NULL) {
-        return sroce_daemon_give(daemon, conn, dev, index);
+    if (daemon->creators[dev] == NULL) {
+        return sroce_daemon_assign_slot(daemon, conn, dev, index);
     }
-    if (conn->waits_dev < 0) {
-        conn->waits_dev = (int)dev;
-        conn->waits_until_ns = mrail_clock_now() + DAEMON_JOIN_LIMIT_NS;
+    if (conn->join_dev < 0) {
+        conn->join_dev = (int)dev;
+        conn->join_deadline_ns = mrail_clock_now() + DAEMON_JOIN_LIMIT_NS;
     }
     return 0;
 }
@@ -232,14 +245,14 @@ static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
         .op = SROCE_DAEMON_BOUND, .dev = msg->dev, .slot = msg->slot};
 
     if ((msg->dev >= sroce_session_num_devs(daemon->session)) ||
-        (daemon->makers[msg->dev] != conn) ||
+        (daemon->creators[msg->dev] != conn) ||
         (daemon->num_sockets[msg->dev] != msg->slot)) {
         if (fd >= 0) {
             close(fd);
         }
         return -EPROTO;
     }
-    daemon->makers[msg->dev] = NULL;
+    daemon->creators[msg->dev] = NULL;
     if (fd >= 0) {
         daemon->sockets[msg->dev * SROCE_SESSION_SLOTS + msg->slot] = fd;
         daemon->num_sockets[msg->dev] = msg->slot + 1;
@@ -306,7 +319,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
     case SROCE_DAEMON_HOLD:
     case SROCE_DAEMON_USER:
     case SROCE_DAEMON_WATCH:
-        return sroce_daemon_welcome(daemon, conn, msg.op);
+        return sroce_daemon_register(daemon, conn, msg.op);
     case SROCE_DAEMON_JOIN:
         return sroce_daemon_join(daemon, conn, msg.dev);
     case SROCE_DAEMON_LEAVE:
@@ -321,7 +334,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
 
 /* Retries the waiting joins, because a socket or a slot may have become
  * available. */
-static void sroce_daemon_resume(sroce_daemon_t *daemon)
+static void sroce_daemon_retry_joins(sroce_daemon_t *daemon)
 {
     sroce_daemon_conn_t *conn, *tmp;
 
@@ -329,14 +342,14 @@ static void sroce_daemon_resume(sroce_daemon_t *daemon)
                              list) {
         int ret = 0;
 
-        if (conn->waits_dev < 0) {
+        if (conn->join_dev < 0) {
             continue;
         }
-        if (mrail_clock_now() >= conn->waits_until_ns) {
-            ret = sroce_daemon_refuse(conn, (unsigned)conn->waits_dev,
-                                      -ETIMEDOUT);
+        if (mrail_clock_now() >= conn->join_deadline_ns) {
+            ret =
+                sroce_daemon_refuse(conn, (unsigned)conn->join_dev, -ETIMEDOUT);
         } else {
-            ret = sroce_daemon_join(daemon, conn, (unsigned)conn->waits_dev);
+            ret = sroce_daemon_join(daemon, conn, (unsigned)conn->join_dev);
         }
         if (ret != 0) {
             sroce_daemon_conn_close(daemon, conn);
@@ -347,6 +360,8 @@ static void sroce_daemon_resume(sroce_daemon_t *daemon)
 static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
 {
     unsigned need = 1 + 2 * daemon->num_conns, n = 0;
+    /* poll() ignores a negative descriptor. */
+    int listen_fd = (daemon->accept_retry_ns == 0) ? daemon->listen_fd : -1;
     sroce_daemon_conn_t *conn;
 
     if (need > daemon->max_pollfds) {
@@ -359,14 +374,19 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
         daemon->pollfds = pollfds;
         daemon->max_pollfds = 2 * need;
     }
-    daemon->pollfds[n++] =
-        (struct pollfd){.fd = daemon->listen_fd, .events = POLLIN};
+    daemon->pollfds[n++] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
         conn->poll_index = n;
         daemon->pollfds[n++] =
             (struct pollfd){.fd = conn->fd, .events = POLLIN};
-        daemon->pollfds[n++] =
-            (struct pollfd){.fd = conn->pidfd, .events = POLLIN};
+        /* poll() refuses more entries than the descriptor limit, and so counts
+         * those with a negative descriptor. */
+        conn->pid_index = 0;
+        if (conn->pidfd >= 0) {
+            conn->pid_index = n;
+            daemon->pollfds[n++] =
+                (struct pollfd){.fd = conn->pidfd, .events = POLLIN};
+        }
     }
     return (int)n;
 }
@@ -386,26 +406,27 @@ static int sroce_daemon_ms_until(mrail_ns_t end_ns)
 static int sroce_daemon_grace(sroce_daemon_t *daemon)
 {
     if (daemon->num_conns != daemon->num_watchers) {
-        daemon->alone_ns = 0;
+        daemon->idle_since_ns = 0;
         return -1;
     }
-    if (daemon->alone_ns == 0) {
-        daemon->alone_ns = mrail_clock_now();
+    if (daemon->idle_since_ns == 0) {
+        daemon->idle_since_ns = mrail_clock_now();
     }
-    return sroce_daemon_ms_until(daemon->alone_ns +
+    return sroce_daemon_ms_until(daemon->idle_since_ns +
                                  DAEMON_GRACE_MS * MRAIL_NS_PER_MS);
 }
 
-/* Returns the time in ms until the first waiting join times out, or -1 if none
- * waits. */
-static int sroce_daemon_join_limit(const sroce_daemon_t *daemon)
+/* Returns the time in ms until the first waiting join times out or until
+ * accept() is tried again, or -1 if neither is pending. */
+static int sroce_daemon_timer_ms(const sroce_daemon_t *daemon)
 {
-    mrail_ns_t end_ns = MRAIL_NS_NEVER;
+    mrail_ns_t end_ns = (daemon->accept_retry_ns != 0) ? daemon->accept_retry_ns
+                                                       : MRAIL_NS_NEVER;
     sroce_daemon_conn_t *conn;
 
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
-        if (conn->waits_dev >= 0) {
-            end_ns = MRAIL_MIN(end_ns, conn->waits_until_ns);
+        if (conn->join_dev >= 0) {
+            end_ns = MRAIL_MIN(end_ns, conn->join_deadline_ns);
         }
     }
     return (end_ns == MRAIL_NS_NEVER) ? -1 : sroce_daemon_ms_until(end_ns);
@@ -417,40 +438,46 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
 
     mrail_list_for_each_safe(conn, tmp, &daemon->conns, sroce_daemon_conn_t,
                              list) {
-        const struct pollfd *p = &daemon->pollfds[conn->poll_index];
+        const struct pollfd *p = daemon->pollfds;
+        int has_exited =
+            (conn->pid_index != 0) && (p[conn->pid_index].revents != 0);
         int ret = 0;
 
-        if (p[0].revents != 0) {
+        if (p[conn->poll_index].revents != 0) {
             ret = sroce_daemon_serve(daemon, conn);
         }
-        if ((ret != 0) || (p[1].revents != 0)) {
+        if ((ret != 0) || has_exited) {
             sroce_daemon_conn_close(daemon, conn);
         }
     }
 }
 
 /* Returns 0 when no process holds the session any more. */
-static int sroce_daemon_round(sroce_daemon_t *daemon)
+static int sroce_daemon_poll(sroce_daemon_t *daemon)
 {
-    int grace_ms = sroce_daemon_grace(daemon);
-    int n = sroce_daemon_fill_pollfds(daemon);
+    int grace_ms = sroce_daemon_grace(daemon), timeout_ms, n;
 
+    if (mrail_clock_now() >= daemon->accept_retry_ns) {
+        daemon->accept_retry_ns = 0;
+    }
+    timeout_ms = sroce_daemon_timer_ms(daemon);
+    n = sroce_daemon_fill_pollfds(daemon);
     if ((n < 0) || (grace_ms == 0)) {
         return 0;
     }
-    /* A process that waits for a slot keeps the session alive, so the grace
-     * time applies only when the daemon is idle. */
-    n = poll(daemon->pollfds, (nfds_t)n,
-             MRAIL_MAX(grace_ms, sroce_daemon_join_limit(daemon)));
+    if ((timeout_ms < 0) || ((grace_ms >= 0) && (grace_ms < timeout_ms))) {
+        timeout_ms = grace_ms;
+    }
+    n = poll(daemon->pollfds, (nfds_t)n, timeout_ms);
     if (n < 0) {
         return (errno == EINTR) || (grace_ms < 0);
     }
     if (n == 0) {
-        sroce_daemon_resume(daemon);
-        return grace_ms < 0;
+        sroce_daemon_retry_joins(daemon);
+        return 1;
     }
     sroce_daemon_serve_all(daemon);
-    sroce_daemon_resume(daemon);
+    sroce_daemon_retry_joins(daemon);
     if (daemon->pollfds[0].revents != 0) {
         sroce_daemon_accept(daemon);
     }
@@ -497,10 +524,10 @@ static int sroce_daemon_init(sroce_daemon_t *daemon, const char *name)
     daemon->owners = calloc(num * SROCE_SESSION_SLOTS, sizeof(*daemon->owners));
     daemon->num_sockets = calloc(num, sizeof(unsigned));
     daemon->broken = calloc(num, 1);
-    daemon->makers = calloc(num, sizeof(*daemon->makers));
+    daemon->creators = calloc(num, sizeof(*daemon->creators));
     if ((daemon->sockets == NULL) || (daemon->owners == NULL) ||
         (daemon->num_sockets == NULL) || (daemon->broken == NULL) ||
-        (daemon->makers == NULL)) {
+        (daemon->creators == NULL)) {
         return -ENOMEM;
     }
     memset(daemon->sockets, 0xff, num * SROCE_SESSION_SLOTS * sizeof(int));
@@ -526,7 +553,7 @@ int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
         return 1;
     }
     close(ready_fd);
-    while (!daemon_stop && sroce_daemon_round(&daemon)) {
+    while (!daemon_stop && sroce_daemon_poll(&daemon)) {
     }
     /* Remove the names before the socket closes. A client that connects in
      * between gets no reply and starts over. */

@@ -37,8 +37,8 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
 
 /* Sends packets with the credit that the caller took. No credit is needed
  * towards external hosts. */
-static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
-                       int has_credit)
+static void egress_transmit(sroce_host_ctx_t *ctx,
+                            const sroce_egress_load_t *load, int has_credit)
 {
     if (sroce_net_send(ctx, load->dst_ip, load->sport, load->tos,
                        load->seg_bytes, load->num_pkts, load->iov,
@@ -206,13 +206,13 @@ static void egress_scatter(sroce_host_ctx_t *ctx,
     }
 }
 
-static void egress_disturb(sroce_host_ctx_t *ctx,
-                           const sroce_egress_load_t *load,
-                           const egress_faults_t *f, int has_credit,
-                           mrail_ns_t now_ns)
+static void egress_apply_faults(sroce_host_ctx_t *ctx,
+                                const sroce_egress_load_t *load,
+                                const egress_faults_t *f, int has_credit,
+                                mrail_ns_t now_ns)
 {
-    int scatters = (f->dup_ppm | f->reorder_ppm) != 0;
-    int waits = scatters || (f->delay_us != 0);
+    int per_packet = (f->dup_ppm | f->reorder_ppm) != 0;
+    int waits = per_packet || (f->delay_us != 0);
     sroce_host_batch_t *batch = sroce_egress_batch_create(load);
     mrail_ns_t due_ns = now_ns + f->delay_us * MRAIL_NS_PER_US;
     sroce_egress_load_t rest;
@@ -238,20 +238,20 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
         sroce_credit_return(load->dest_dev, load->dest_slot, lost);
     }
     if (!waits && (rest.num_pkts != 0)) {
-        egress_out(ctx, &rest, has_credit);
+        egress_transmit(ctx, &rest, has_credit);
     } else if (has_credit) {
         sroce_credit_commit(ctx);
     }
-    if (waits && !scatters && (rest.num_pkts != 0)) {
+    if (waits && !per_packet && (rest.num_pkts != 0)) {
         batch->due_ns = due_ns;
         egress_delay_add(ctx, batch);
         return;
     }
-    if (scatters) {
+    if (per_packet) {
         egress_scatter(ctx, &rest, f, due_ns);
     }
     free(batch);
-    if (scatters) {
+    if (per_packet) {
         sroce_egress_delayed(ctx, now_ns);
     }
 }
@@ -290,7 +290,7 @@ static void egress_send_faulty(sroce_host_ctx_t *ctx,
     if (dest != NULL) {
         egress_gather(&f, dest, SROCE_RAIL_BOTH_ENDS);
     }
-    egress_disturb(ctx, load, &f, has_credit, now_ns);
+    egress_apply_faults(ctx, load, &f, has_credit, now_ns);
 }
 
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
@@ -312,7 +312,7 @@ void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
         egress_send_faulty(ctx, load, has_credit, now_ns);
         return;
     }
-    egress_out(ctx, load, has_credit);
+    egress_transmit(ctx, load, has_credit);
 }
 
 /* Takes credit for a batch. Returns 1 with *load_p set, 0 if credit is short,
@@ -328,7 +328,7 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
     if (batch->dest_dev < 0) {
         return 1;
     }
-    if (!sroce_egress_dest_lives(batch->dest_dev, batch->dest_slot)) {
+    if (!sroce_egress_dest_is_alive(batch->dest_dev, batch->dest_slot)) {
         sroce_egress_drop(ctx, load_p, SROCE_CNT_DROP_NO_PEER, 0);
         return -1;
     }
@@ -378,7 +378,7 @@ void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
             return;
         }
         if (got > 0) {
-            egress_out(ctx, &load, batch->dest_dev >= 0);
+            egress_transmit(ctx, &load, batch->dest_dev >= 0);
         }
         mrail_list_del(&batch->list);
         ctx->delayed_bytes -= MRAIL_MIN(ctx->delayed_bytes, batch->length);

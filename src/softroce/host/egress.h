@@ -25,7 +25,7 @@ typedef struct sroce_egress_load {
     unsigned iov_count;
 } sroce_egress_load_t;
 
-static inline int sroce_egress_dest_lives(int dest_dev, unsigned dest_slot)
+static inline int sroce_egress_dest_is_alive(int dest_dev, unsigned dest_slot)
 {
     return sroce_host_session_dev(dest_dev)->slots[dest_slot].state ==
            SROCE_SLOT_LIVE;

@@ -7,7 +7,7 @@
  *   tx.c      when a queue pair may send: rates
  *   egress.c  port state, loss, delay and other faults of sent packets
  *   credit.c  receive-buffer credit of other processes
- *   progress.c  one round of receive, timers, transmit; the control thread
+ *   progress.c  a progress call: receive, timers, transmit; the control thread
  *   events.c  completion channels, async events
  *   verbs_*.c the functions of libibverbs that this library replaces
  *   fakefs.c  the device files and sysfs files that UCX reads
@@ -45,8 +45,8 @@
 /* A packet sent alone takes the sk_buff and one allocation. The allocation
  * holds its bytes, its headers and the end of the head, rounded up to a power
  * of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
-#define SROCE_HOST_ALONE_HEAD 400
-#define SROCE_HOST_ALONE_SKB 256
+#define SROCE_HOST_SINGLE_HEAD 400
+#define SROCE_HOST_SINGLE_SKB 256
 #define SROCE_HOST_RX_BYTES 65536
 
 typedef struct sroce_host_ctx sroce_host_ctx_t;
@@ -102,19 +102,19 @@ typedef struct sroce_host_batch {
     uint8_t data[];
 } sroce_host_batch_t;
 
-/* The list that a queue pair is on. */
-typedef enum sroce_host_qp_place {
-    SROCE_QP_IDLE,  /* on no list */
-    SROCE_QP_READY, /* ctx->ready */
-    SROCE_QP_WAIT   /* ctx->waiting, until wake_ns */
-} sroce_host_qp_place_t;
+/* The scheduling state of a queue pair, which says on which list it is. */
+typedef enum sroce_host_qp_sched {
+    SROCE_QP_SCHED_IDLE,   /* on no list */
+    SROCE_QP_SCHED_READY,  /* ctx->ready */
+    SROCE_QP_SCHED_WAITING /* ctx->waiting, until wake_ns */
+} sroce_host_qp_sched_t;
 
 typedef struct sroce_host_qp {
     struct ibv_qp ibv;
     sroce_qp_t *core;
     sroce_host_ctx_t *ctx;
-    mrail_list_t list; /* in the list of `place` */
-    sroce_host_qp_place_t place;
+    mrail_list_t list; /* the list of `sched` */
+    sroce_host_qp_sched_t sched;
     mrail_ns_t wake_ns;
     uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
     uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
@@ -179,7 +179,7 @@ struct sroce_host_ctx {
     uint32_t settings_gen;   /* value last seen in sdev, as in the next two */
     uint32_t seeds;
     uint64_t error_qp;
-    unsigned rx_skipped; /* rounds since the last read of the socket */
+    unsigned rx_skipped; /* progress calls since the last read of the socket */
     uint32_t kernel_drops;
     int64_t held_seen;        /* value of rx_held last seen */
     mrail_ns_t held_since_ns; /* held_seen unchanged, socket empty since then */
@@ -188,8 +188,8 @@ struct sroce_host_ctx {
     mrail_list_t ready;
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
-    int worked;     /* packets were sent or received since the last reset */
-    int look_again; /* packets arrived: waiting QPs may have replies */
+    int worked; /* packets were sent or received since the last reset */
+    int recheck_waiting;  /* packets arrived: waiting QPs may have replies */
     mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
@@ -204,8 +204,8 @@ struct sroce_host_ctx {
     uint64_t poll_epoch; /* number of polls */
 
     /* Read by the control thread. */
-    _Atomic uint64_t app_rounds; /* progress calls of the application */
-    uint64_t seen_rounds;
+    _Atomic uint64_t app_calls; /* polls and posts of the application */
+    uint64_t seen_calls;        /* value last seen */
     /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
     _Atomic int armed;   /* polls left until an armed CQ no longer counts */
@@ -266,15 +266,15 @@ static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 {
     int64_t credit = length + (int64_t)num_pkts * SROCE_HOST_PKT_OVERHEAD;
-    int64_t alone = 512;
+    int64_t single = 512;
 
     if (num_pkts != 1) {
         return credit;
     }
-    while (alone < (int64_t)length + SROCE_HOST_ALONE_HEAD) {
-        alone *= 2;
+    while (single < (int64_t)length + SROCE_HOST_SINGLE_HEAD) {
+        single *= 2;
     }
-    return MRAIL_MAX(credit, alone + SROCE_HOST_ALONE_SKB);
+    return MRAIL_MAX(credit, single + SROCE_HOST_SINGLE_SKB);
 }
 
 static inline void sroce_host_count(sroce_host_ctx_t *ctx,
@@ -342,11 +342,11 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* As sroce_credit_take(), but for a queue pair, which waits its turn if credit
- * is short. Small packets do not wait. */
-unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
-                                uint32_t seg_bytes, unsigned num,
-                                mrail_ns_t now_ns);
+/* As sroce_credit_take(), but for a queue pair, which is queued if credit is
+ * short. Small packets are not queued. */
+unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
+                                  uint32_t seg_bytes, unsigned num,
+                                  mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
 /* The packets are in the socket. The receiver returns the remaining credit. */
@@ -361,15 +361,15 @@ void sroce_tx_activate(sroce_host_qp_t *qp);
  * us. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
 void sroce_tx_remove(sroce_host_qp_t *qp); /* before destroying */
-void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
+void sroce_tx_progress(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 /* Returns the time of the next packet to send, or MRAIL_NS_NEVER if nothing is
  * waiting. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- progress.c ---- */
-/* Runs one round in the caller's thread. ctx->lock is held. Returns the number
- * of batches received. */
+/* Receives, serves the timers and transmits. ctx->lock is held. Returns the
+ * number of batches received. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
 int sroce_control_start(void); /* proc->lock is held; later calls do nothing */
 void sroce_control_wake(void);

@@ -18,7 +18,7 @@ sroce_host_proc_t sroce_host = {
 
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 
-static void sroce_host_complain(const char *what)
+static void sroce_host_warn(const char *what)
 {
     fprintf(stderr, "mrail soft: %s\n", what);
 }
@@ -73,7 +73,7 @@ static void sroce_host_explain(const char *name, int error)
         snprintf(line, sizeof(line), "session '%s': %s", name,
                  strerror(-error));
     }
-    sroce_host_complain(line);
+    sroce_host_warn(line);
 }
 
 static void sroce_host_init(void)
@@ -93,7 +93,7 @@ static void sroce_host_init(void)
      * job must not use rails that it did not ask for. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
-        sroce_host_complain("MRAIL_SOFT is not the name of a session");
+        sroce_host_warn("MRAIL_SOFT is not the name of a session");
         return;
     }
     ret = sroce_session_open(name, &sroce_host.session);
@@ -106,7 +106,7 @@ static void sroce_host_init(void)
     }
     if ((node != NULL) && ((end == node) || (*end != '\0') ||
                            (value >= sroce_host.session->num_nodes))) {
-        sroce_host_complain("MRAIL_SOFT_NODE is not a node of the session");
+        sroce_host_warn("MRAIL_SOFT_NODE is not a node of the session");
         return;
     }
     sroce_host.node = (unsigned)value;
@@ -137,8 +137,8 @@ static void sroce_host_on_notify(void)
 
 static void sroce_host_lose_daemon(void)
 {
-    sroce_host_complain("the session daemon is gone; running traffic goes "
-                        "on, new processes cannot join");
+    sroce_host_warn("the session daemon is gone; running traffic goes "
+                    "on, new processes cannot join");
     close(sroce_host.conn);
     sroce_host.conn = -1;
     sroce_host.daemon_lost = 1;
@@ -196,8 +196,8 @@ static int sroce_host_connect(void)
             ? -EPIPE
             : sroce_daemon_connect(sroce_host.session->name, SROCE_DAEMON_USER);
     if (conn < 0) {
-        sroce_host_complain("the session daemon does not answer; start the "
-                            "program with 'mrail soft'");
+        sroce_host_warn("the session daemon does not answer; start the "
+                        "program with 'mrail soft'");
         return conn;
     }
     sroce_host.conn = conn;
@@ -208,22 +208,22 @@ static void sroce_host_explain_join(int error)
 {
     switch (error) {
     case -ENOSPC:
-        sroce_host_complain("all process slots of the device are taken: at "
-                            "most 128 opens of one rail of a node at once");
+        sroce_host_warn("all process slots of the device are taken: at "
+                        "most 128 opens of one rail of a node at once");
         break;
     case -EMFILE:
-        sroce_host_complain(
+        sroce_host_warn(
             "the session daemon has no file descriptor left for another "
             "process on this device; raise the hard limit ('ulimit -Hn') in "
             "the shell that starts the session, and start the session anew");
         break;
     case -ETIMEDOUT:
-        sroce_host_complain(
+        sroce_host_warn(
             "another process has been opening this device for 5 s and may be "
             "stopped; continue or end it, then start this program again");
         break;
     default:
-        sroce_host_complain("the session daemon gave no slot");
+        sroce_host_warn("the session daemon gave no slot");
     }
 }
 
@@ -239,7 +239,7 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 
     if (ret != 0) {
         *fd_p = -1;
-        sroce_host_complain(
+        sroce_host_warn(
             (ret == -EADDRINUSE)
                 ? "UDP port 4791 of the device's address is in use by another "
                   "program"
@@ -264,8 +264,8 @@ static int sroce_host_lost_socket(const sroce_daemon_msg_t *msg)
         .op = SROCE_DAEMON_LEAVE, .dev = msg->dev, .slot = msg->slot};
 
     sroce_host_request(&leave, -1, NULL);
-    sroce_host_complain("this process has no file descriptor left for a "
-                        "device; raise 'ulimit -n'");
+    sroce_host_warn("this process has no file descriptor left for a "
+                    "device; raise 'ulimit -n'");
     return -EMFILE;
 }
 

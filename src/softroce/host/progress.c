@@ -4,7 +4,7 @@
  * computes, blocks on a completion channel, or is only a target of other
  * processes.
  *
- * Each context counts the application's rounds. As long as any count changes,
+ * Each context counts the application's calls. As long as any count changes,
  * the control thread reads the counts every millisecond. It adds the receive
  * sockets of idle contexts to its epoll set and serves them at once. If no
  * count changes, it sleeps until a packet arrives or a protocol timer expires.
@@ -26,15 +26,15 @@
 
 #define PROGRESS_RX_MESSAGES 8
 /* Peers outside the session announce no credit, so the socket is read at least
- * once in this many rounds. */
+ * once in this many progress calls. */
 #define PROGRESS_RX_EVERY 32
-#define CONTROL_WATCH_NS (1 * MRAIL_NS_PER_MS)
+#define CONTROL_CHECK_NS (1 * MRAIL_NS_PER_MS)
 /* Pause after finding that the application holds the lock. */
 #define CONTROL_BUSY_NS (50 * MRAIL_NS_PER_US)
 /* An application that has polled this often since it armed a CQ does not intend
  * to block. Usually it polls once before it blocks. */
 #define CONTROL_ARMED_POLLS 16
-#define CONTROL_ROUNDS 64
+#define CONTROL_MAX_PROGRESS 64
 #define CONTROL_SPIN_NS (50 * MRAIL_NS_PER_US)
 #define CONTROL_PAUSE_NS (10 * MRAIL_NS_PER_US)
 #define CONTROL_MAX_NS (1000 * MRAIL_NS_PER_MS)
@@ -86,14 +86,14 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
         (++ctx->rx_skipped >= PROGRESS_RX_EVERY)) {
         ctx->rx_skipped = 0;
         num = sroce_net_rx(ctx, PROGRESS_RX_MESSAGES, now_ns);
-        ctx->look_again |= (num != 0);
+        ctx->recheck_waiting |= (num != 0);
         ctx->worked |= (num != 0);
     }
     if (sroce_dev_deadline(ctx->core) <= now_ns) {
         sroce_dev_timers(ctx->core, now_ns);
     }
-    if (sroce_tx_deadline(ctx) <= now_ns || ctx->look_again) {
-        sroce_tx_round(ctx, now_ns);
+    if (sroce_tx_deadline(ctx) <= now_ns || ctx->recheck_waiting) {
+        sroce_tx_progress(ctx, now_ns);
     }
     return num;
 }
@@ -101,11 +101,11 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 /* ---- Control thread ---- */
 
 /* Used by the control thread only. */
-static int control_no_epoll; /* sleep without the epoll set in this round */
+static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */
-static int control_has_received; /* the last round received packets */
-static int control_is_spinning;  /* this round does not follow a sleep */
+static int control_has_received; /* the last iteration received packets */
+static int control_is_spinning;  /* this iteration does not follow a sleep */
 
 void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 {
@@ -118,7 +118,7 @@ void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 }
 
 /* The application has armed a CQ and may now block, so packets must be served
- * without waiting for the control thread's next round. */
+ * without waiting for the control thread's next check. */
 void sroce_control_arm(sroce_host_ctx_t *ctx)
 {
     ctx->armed = CONTROL_ARMED_POLLS;
@@ -132,14 +132,14 @@ void sroce_control_arm(sroce_host_ctx_t *ctx)
  * to be called. */
 static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
-    uint64_t app_rounds =
-        atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
+    uint64_t app_calls =
+        atomic_load_explicit(&ctx->app_calls, memory_order_relaxed);
     mrail_ns_t deadline_ns, tx_ns;
-    unsigned rounds = 0, num;
+    unsigned num_calls = 0, num;
 
-    if ((app_rounds != ctx->seen_rounds) && !ctx->armed && !ctx->watched) {
-        ctx->seen_rounds = app_rounds;
-        return mrail_clock_now() + CONTROL_WATCH_NS;
+    if ((app_calls != ctx->seen_calls) && !ctx->armed && !ctx->watched) {
+        ctx->seen_calls = app_calls;
+        return mrail_clock_now() + CONTROL_CHECK_NS;
     }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
         /* The application is present. Its socket may be readable, but must not
@@ -149,20 +149,20 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
     }
     sroce_event_check_port(ctx);
     sroce_host_ctx_export(ctx, mrail_clock_now());
-    if ((app_rounds != ctx->seen_rounds) && !ctx->armed) {
-        ctx->seen_rounds = app_rounds;
+    if ((app_calls != ctx->seen_calls) && !ctx->armed) {
+        ctx->seen_calls = app_calls;
         sroce_control_watch(ctx, 0);
         pthread_mutex_unlock(&ctx->lock);
-        return mrail_clock_now() + CONTROL_WATCH_NS;
+        return mrail_clock_now() + CONTROL_CHECK_NS;
     }
-    ctx->seen_rounds = app_rounds;
+    ctx->seen_calls = app_calls;
     if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
         /* A paused rail's socket may stay readable, but must not wake the
          * control thread. */
         sroce_control_watch(ctx, 0);
         sroce_progress(ctx);
         pthread_mutex_unlock(&ctx->lock);
-        return mrail_clock_now() + CONTROL_WATCH_NS;
+        return mrail_clock_now() + CONTROL_CHECK_NS;
     }
     sroce_control_watch(ctx, 1);
     do {
@@ -172,15 +172,15 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
         num = sroce_progress(ctx);
         control_has_received |= (num != 0);
     } while (((num != 0) || !mrail_list_empty(&ctx->ready)) &&
-             (++rounds < CONTROL_ROUNDS));
+             (++num_calls < CONTROL_MAX_PROGRESS));
     deadline_ns = sroce_dev_deadline(ctx->core);
     tx_ns = sroce_tx_deadline(ctx);
     pthread_mutex_unlock(&ctx->lock);
     return MRAIL_MIN(deadline_ns, tx_ns);
 }
 
-/* Serves all contexts. Returns when the next round is due. */
-static mrail_ns_t sroce_control_round(void)
+/* Serves all contexts. Returns when it must be called again. */
+static mrail_ns_t sroce_control_serve_all(void)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
     sroce_host_ctx_t *ctx;
@@ -261,7 +261,7 @@ static void *sroce_control_main(void *arg)
         mrail_ns_t at_ns, now_ns;
 
         control_has_received = control_no_epoll = 0;
-        at_ns = sroce_control_round();
+        at_ns = sroce_control_serve_all();
         now_ns = mrail_clock_now();
         if (control_has_received) {
             active_ns = now_ns;

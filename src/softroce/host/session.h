@@ -101,10 +101,10 @@ typedef struct sroce_slot {
     _Alignas(64) _Atomic int64_t rx_held;
     _Atomic int64_t rx_limit; /* upper limit of rx_held */
     /* The sender that has waited longest for credit: (start of its wait in us)
-     * << 16 | sender, or 0: none. The sender refreshes the beat while it
-     * waits. */
+     * << 16 | sender, or 0: none. The sender refreshes the heartbeat
+     * while it waits. */
     _Atomic uint64_t waiter;
-    _Atomic uint64_t waiter_beat_ns;
+    _Atomic uint64_t waiter_heartbeat_ns;
     /* Bytes that this process has reserved at another slot and may not have
      * sent yet; pend_bytes == 0: none. The daemon returns them if the process
      * dies. */

@@ -31,9 +31,9 @@
 /* Time allowed for sending what is still queued on a queue pair that is
  * destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Maximum number of runs per round. The round must end so that receiving goes
+/* Maximum number of runs per call. The call must end so that receiving goes
  * on. */
-#define TX_RUNS_PER_ROUND 8
+#define TX_MAX_RUNS 8
 
 typedef enum tx_result {
     TX_SENT, /* call again */
@@ -46,17 +46,17 @@ static unsigned tx_slot_of(uint32_t qpn)
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
 }
 
-/* ---- One turn of a queue pair ---- */
+/* ---- The next run of a queue pair ---- */
 
-static void tx_place(sroce_host_qp_t *qp, sroce_host_qp_place_t place)
+static void tx_set_sched(sroce_host_qp_t *qp, sroce_host_qp_sched_t sched)
 {
     sroce_host_ctx_t *ctx = qp->ctx;
 
     mrail_list_del(&qp->list);
-    qp->place = place;
-    if (place == SROCE_QP_READY) {
+    qp->sched = sched;
+    if (sched == SROCE_QP_SCHED_READY) {
         mrail_list_add_tail(&ctx->ready, &qp->list);
-    } else if (place == SROCE_QP_WAIT) {
+    } else if (sched == SROCE_QP_SCHED_WAITING) {
         mrail_list_add_tail(&ctx->waiting, &qp->list);
         ctx->next_wake_ns = MRAIL_MIN(ctx->next_wake_ns, qp->wake_ns);
     }
@@ -148,7 +148,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     unsigned slot = tx_slot_of(qp->dest_qpn);
     unsigned num = MRAIL_DIV_ROUND_UP(max_bytes, info->next_bytes);
     int in_session =
-        (qp->dest_dev >= 0) && sroce_egress_dest_lives(qp->dest_dev, slot);
+        (qp->dest_dev >= 0) && sroce_egress_dest_is_alive(qp->dest_dev, slot);
     sroce_egress_load_t load;
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
@@ -160,7 +160,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         num = 1;
     }
     if (in_session) {
-        num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
+        num = sroce_credit_take_queued(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait_credit(qp, now_ns);
         }
@@ -210,7 +210,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         sroce_rx_dest_qpn(ctx->run.iov[0].iov_base, ctx->run.length));
     tx_run_load(qp, slot, &ctx->run, &load);
     in_session = (qp->dest_dev >= 0);
-    if (in_session && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
+    if (in_session && !sroce_egress_dest_is_alive(qp->dest_dev, slot)) {
         sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
@@ -238,7 +238,7 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 
 /* A small packet, such as an acknowledgement, overtakes the batch that the
  * queue pair is waiting to send. */
-static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
+static tx_result_t tx_send_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
     sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
@@ -257,7 +257,7 @@ static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
     return result;
 }
 
-static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
+static tx_result_t tx_serve_qp(sroce_host_qp_t *qp, mrail_ns_t now_ns)
 {
     sroce_host_ctx_t *ctx = qp->ctx;
     sroce_txinfo_t info;
@@ -290,7 +290,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
             return tx_wait(qp, SROCE_CNT_WAIT_RATE, qp->departure_ns);
         }
     } else if (qp->departure_ns > now_ns) {
-        return tx_turn_small(qp, &info, now_ns);
+        return tx_send_small(qp, &info, now_ns);
     }
     max_bytes = MRAIL_MAX(qp->reserved_bytes, info.next_bytes);
     result = tx_pull(qp, &info, max_bytes, now_ns, &sent);
@@ -306,8 +306,8 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
 
 void sroce_tx_activate(sroce_host_qp_t *qp)
 {
-    if (qp->place == SROCE_QP_IDLE) {
-        tx_place(qp, SROCE_QP_READY);
+    if (qp->sched == SROCE_QP_SCHED_IDLE) {
+        tx_set_sched(qp, SROCE_QP_SCHED_READY);
     }
 }
 
@@ -319,16 +319,16 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     /* Sends pending acknowledgements first. A NIC sends them on its own,
      * whereas here the application may destroy the queue pair right after its
      * last completion, before they have been sent. */
-    while ((qp->place != SROCE_QP_IDLE) &&
+    while ((qp->sched != SROCE_QP_SCHED_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
-        qp->ctx->look_again = 1;
-        sroce_tx_round(qp->ctx, now_ns);
+        qp->ctx->recheck_waiting = 1;
+        sroce_tx_progress(qp->ctx, now_ns);
     }
 }
 
 void sroce_tx_remove(sroce_host_qp_t *qp)
 {
-    tx_place(qp, SROCE_QP_IDLE);
+    tx_set_sched(qp, SROCE_QP_SCHED_IDLE);
     if (qp->reserved_bytes != 0) {
         tx_refund(qp, qp->reserved_bytes);
         qp->reserved_bytes = 0;
@@ -342,23 +342,23 @@ void sroce_tx_remove(sroce_host_qp_t *qp)
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;
-    int all = ctx->look_again;
+    int all = ctx->recheck_waiting;
 
-    ctx->look_again = 0;
+    ctx->recheck_waiting = 0;
     if (!all && (ctx->next_wake_ns > now_ns)) {
         return;
     }
     ctx->next_wake_ns = MRAIL_NS_NEVER;
     mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list) {
         if (all || (qp->wake_ns <= now_ns)) {
-            tx_place(qp, SROCE_QP_READY);
+            tx_set_sched(qp, SROCE_QP_SCHED_READY);
         } else {
             ctx->next_wake_ns = MRAIL_MIN(ctx->next_wake_ns, qp->wake_ns);
         }
     }
 }
 
-void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
+void sroce_tx_progress(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     unsigned runs = 0;
 
@@ -371,19 +371,19 @@ void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
     if (!mrail_list_empty(&ctx->waiting)) {
         tx_wake(ctx, now_ns);
     }
-    while (!mrail_list_empty(&ctx->ready) && (runs < TX_RUNS_PER_ROUND)) {
+    while (!mrail_list_empty(&ctx->ready) && (runs < TX_MAX_RUNS)) {
         sroce_host_qp_t *qp =
             mrail_list_head(&ctx->ready, sroce_host_qp_t, list);
 
-        switch (tx_turn(qp, now_ns)) {
+        switch (tx_serve_qp(qp, now_ns)) {
         case TX_IDLE:
-            tx_place(qp, SROCE_QP_IDLE);
+            tx_set_sched(qp, SROCE_QP_SCHED_IDLE);
             break;
         case TX_WAIT:
-            tx_place(qp, SROCE_QP_WAIT);
+            tx_set_sched(qp, SROCE_QP_SCHED_WAITING);
             break;
         case TX_SENT:
-            tx_place(qp, SROCE_QP_READY);
+            tx_set_sched(qp, SROCE_QP_SCHED_READY);
             ctx->worked = 1;
             ++runs;
             break;

@@ -9,9 +9,9 @@
 /* After this many empty polls in a row, the thread yields. If there are more
  * ranks than cores, the peer that it is waiting for may not be running. */
 #define OPS_EMPTY_POLLS 20
-/* Maximum rounds in one poll while packets move but no work completes. A
- * transfer then need not wait for the application's next poll. */
-#define OPS_POLL_ROUNDS 4
+/* Maximum progress calls in one poll while packets move but no work completes.
+ * A transfer then need not wait for the application's next poll. */
+#define OPS_MAX_PROGRESS 4
 
 #define OPS_EAGER_POSTS 4
 #define OPS_BURST_POSTS 32
@@ -19,11 +19,11 @@
 
 static __thread unsigned ops_empty_polls;
 
-static void ops_count_round(sroce_host_ctx_t *ctx)
+static void ops_count_call(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(
-        &ctx->app_rounds,
-        atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed) + 1,
+        &ctx->app_calls,
+        atomic_load_explicit(&ctx->app_calls, memory_order_relaxed) + 1,
         memory_order_relaxed);
 }
 
@@ -36,17 +36,17 @@ static void ops_disarm(sroce_host_ctx_t *ctx)
     }
 }
 
-static int ops_poll_rounds(sroce_host_cq_t *cq, int num, struct ibv_wc *wc)
+static int ops_poll_progress(sroce_host_cq_t *cq, int num, struct ibv_wc *wc)
 {
     sroce_host_ctx_t *ctx = cq->ctx;
-    unsigned rounds = 0;
+    unsigned num_calls = 0;
     int got;
 
     do {
         ctx->worked = 0;
         sroce_progress(ctx);
         got = sroce_cq_poll(cq->core, num, wc);
-    } while ((got == 0) && ctx->worked && (++rounds < OPS_POLL_ROUNDS));
+    } while ((got == 0) && ctx->worked && (++num_calls < OPS_MAX_PROGRESS));
     return got;
 }
 
@@ -59,16 +59,16 @@ static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
     if (!sroce_host_is_mine(ctx)) {
         return 0;
     }
-    ops_count_round(ctx);
+    ops_count_call(ctx);
     pthread_mutex_lock(&ctx->lock);
     ops_disarm(ctx);
     ++ctx->poll_epoch;
     ctx->worked = 0;
     got = sroce_cq_poll(cq->core, num, wc);
     if (got == 0) {
-        got = ops_poll_rounds(cq, num, wc);
+        got = ops_poll_progress(cq, num, wc);
     } else if (!mrail_list_empty(&ctx->ready)) {
-        sroce_tx_round(ctx, mrail_clock_now());
+        sroce_tx_progress(ctx, mrail_clock_now());
     }
     worked = ctx->worked;
     pthread_mutex_unlock(&ctx->lock);
@@ -124,11 +124,11 @@ static int ops_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
         *bad_wr = wr;
         return EPERM;
     }
-    ops_count_round(ctx);
+    ops_count_call(ctx);
     pthread_mutex_lock(&ctx->lock);
     ret = sroce_qp_post_send(qp->core, wr, bad_wr);
-    if ((qp->place == SROCE_QP_READY) && ops_send_now(qp, wr)) {
-        sroce_tx_round(ctx, mrail_clock_now());
+    if ((qp->sched == SROCE_QP_SCHED_READY) && ops_send_now(qp, wr)) {
+        sroce_tx_progress(ctx, mrail_clock_now());
     }
     pthread_mutex_unlock(&ctx->lock);
     return ret;

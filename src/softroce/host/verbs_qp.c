@@ -117,7 +117,7 @@ static int obj_qp_create(sroce_host_ctx_t *ctx, struct ibv_pd *pd,
     int ret;
 
     mrail_list_init(&qp->list);
-    qp->place = SROCE_QP_IDLE;
+    qp->sched = SROCE_QP_SCHED_IDLE;
     qp->dest_dev = -1;
     qp->ctx = ctx;
     qp->ibv.qp_type = attr->qp_type;

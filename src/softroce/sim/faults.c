@@ -76,7 +76,7 @@ static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
 }
 
 /* Returns 1 if the sender's rail loses the packet. */
-static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
+static int drops_tx(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {
     return from->now[SROCE_FAULT_DOWN] || from->now[SROCE_FAULT_BLACKHOLE_TX] ||
@@ -86,20 +86,20 @@ static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
 }
 
 static void copies_of(sroce_sim_faults_t *faults, const fault_node_t *from,
-                      const fault_node_t *to, sroce_sim_fate_t *fate)
+                      const fault_node_t *to, sroce_sim_effect_t *effect)
 {
     uint32_t span_us =
         MRAIL_MAX(sroce_fault_span_us(from->now[SROCE_FAULT_REORDER]),
                   sroce_fault_span_us(to->now[SROCE_FAULT_REORDER]));
     mrail_rng_t *rng = &faults->rng;
 
-    fate->copies +=
+    effect->copies +=
         mrail_rng_hit(rng, both_ppm(from, to, SROCE_FAULT_DUPLICATE));
-    for (unsigned i = 0; i < fate->copies; ++i) {
-        fate->corrupt[i] =
+    for (unsigned i = 0; i < effect->copies; ++i) {
+        effect->corrupt[i] =
             mrail_rng_hit(rng, both_ppm(from, to, SROCE_FAULT_CORRUPT));
         if (mrail_rng_hit(rng, both_ppm(from, to, SROCE_FAULT_REORDER))) {
-            fate->late_ns[i] =
+            effect->late_ns[i] =
                 (1 + mrail_rng_below(rng, MRAIL_MAX(span_us, 1u))) *
                 MRAIL_NS_PER_US;
         }
@@ -109,39 +109,39 @@ static void copies_of(sroce_sim_faults_t *faults, const fault_node_t *from,
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from_id,
                              unsigned to_id, const uint8_t *data,
                              uint32_t length, mrail_ns_t now_ns,
-                             sroce_sim_fate_t *fate_p)
+                             sroce_sim_effect_t *effect_p)
 {
-    sroce_sim_fate_t fate = {.copies = 0, .leave_ns = now_ns};
+    sroce_sim_effect_t effect = {.copies = 0, .leave_ns = now_ns};
     fault_node_t *from, *to;
 
     if ((from_id >= faults->num_devs) || (to_id >= faults->num_devs)) {
-        fate.copies = 1;
-        *fate_p = fate;
+        effect.copies = 1;
+        *effect_p = effect;
         return;
     }
     from = &faults->nodes[from_id];
     to = &faults->nodes[to_id];
-    if (!swallows(faults, from, data)) {
+    if (!drops_tx(faults, from, data)) {
         ++from->packets;
         from->bytes += length;
         if (!to->now[SROCE_FAULT_DOWN] &&
             !mrail_rng_hit(&faults->rng, (uint32_t)to->now[SROCE_FAULT_DROP])) {
-            fate.copies = 1;
-            copies_of(faults, from, to, &fate);
+            effect.copies = 1;
+            copies_of(faults, from, to, &effect);
         }
-        fate.leave_ns =
+        effect.leave_ns =
             pass_rate(&from->egress_free_ns, from->now[SROCE_FAULT_EGRESS],
                       length, now_ns);
-        fate.leave_ns =
+        effect.leave_ns =
             pass_rate(&to->ingress_free_ns, to->now[SROCE_FAULT_INGRESS],
-                      length, fate.leave_ns);
-        fate.delay_ns =
+                      length, effect.leave_ns);
+        effect.delay_ns =
             (from->now[SROCE_FAULT_DELAY] + to->now[SROCE_FAULT_DELAY]) *
             MRAIL_NS_PER_US;
         sroce_fault_timeline_sent(faults->tl, from_id, from->packets,
                                   from->bytes, now_ns - faults->start_ns);
     }
-    *fate_p = fate;
+    *effect_p = effect;
 }
 
 /* ---- Queries, creation ---- */
@@ -152,7 +152,7 @@ int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node)
            faults->nodes[node].now[SROCE_FAULT_PAUSE];
 }
 
-int sroce_sim_faults_is_deaf(const sroce_sim_faults_t *faults, unsigned node)
+int sroce_sim_faults_drops_rx(const sroce_sim_faults_t *faults, unsigned node)
 {
     return (node < faults->num_devs) &&
            faults->nodes[node].now[SROCE_FAULT_BLACKHOLE_RX];

@@ -27,14 +27,14 @@ typedef struct sroce_sim_fault_ops {
 #define SROCE_SIM_MAX_COPIES 2
 
 /* The effect of the script on a packet. */
-typedef struct sroce_sim_fate {
+typedef struct sroce_sim_effect {
     unsigned copies;     /* 0: lost */
     mrail_ns_t leave_ns; /* when it reaches the link; never before now */
     mrail_ns_t delay_ns; /* added to the link's delay */
     mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* extra delay because of
                                                * reordering */
     int corrupt[SROCE_SIM_MAX_COPIES];
-} sroce_sim_fate_t;
+} sroce_sim_effect_t;
 
 /* Starts the script now. Returns NULL if memory runs out. */
 sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
@@ -51,10 +51,10 @@ void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 /* Draws the faults for a packet that is being sent, and counts the packet. */
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
                              unsigned to, const uint8_t *data, uint32_t length,
-                             mrail_ns_t now_ns, sroce_sim_fate_t *fate_p);
+                             mrail_ns_t now_ns, sroce_sim_effect_t *effect_p);
 int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node);
 /* Returns 1 if packets in flight to the node are lost (blackhole rx). */
-int sroce_sim_faults_is_deaf(const sroce_sim_faults_t *faults, unsigned node);
+int sroce_sim_faults_drops_rx(const sroce_sim_faults_t *faults, unsigned node);
 mrail_rng_t *sroce_sim_faults_rng(sroce_sim_faults_t *faults);
 
 #endif

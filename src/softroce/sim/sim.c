@@ -140,17 +140,17 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 
 /* late_ns: extra delay from a script's reordering. */
 static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
-                          sim_pkt_t *pkt, const sroce_sim_fate_t *fate,
+                          sim_pkt_t *pkt, const sroce_sim_effect_t *effect,
                           mrail_ns_t late_ns)
 {
     const sroce_sim_link_t *link = &sim->links[from][to];
-    mrail_ns_t at = MRAIL_MAX(fate->leave_ns, sim->link_free_ns[from][to]);
+    mrail_ns_t at = MRAIL_MAX(effect->leave_ns, sim->link_free_ns[from][to]);
 
     if (link->rate_Bps != 0) {
         at += (pkt->length + 28) * MRAIL_NS_PER_SEC / link->rate_Bps;
         sim->link_free_ns[from][to] = at;
     }
-    at += link->delay_ns + fate->delay_ns;
+    at += link->delay_ns + effect->delay_ns;
     if (link->jitter_ns != 0) {
         at += mrail_rng_next(&sim->rng) % link->jitter_ns;
     }
@@ -194,7 +194,7 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
                       uint8_t *data, uint32_t length)
 {
     const sroce_sim_link_t *link = &sim->links[node->id][to];
-    sroce_sim_fate_t fate = {.copies = 1, .leave_ns = sim->now_ns};
+    sroce_sim_effect_t effect = {.copies = 1, .leave_ns = sim->now_ns};
     int copies = 1;
 
     if ((sim->filter != NULL) &&
@@ -206,21 +206,21 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
     }
     if (sim->faults != NULL) {
         sroce_sim_faults_packet(sim->faults, node->id, to, data, length,
-                                sim->now_ns, &fate);
+                                sim->now_ns, &effect);
     }
     copies += mrail_rng_hit(&sim->rng, link->dup_ppm);
     while (copies-- > 0) {
-        for (unsigned i = 0; i < fate.copies; ++i) {
+        for (unsigned i = 0; i < effect.copies; ++i) {
             sim_pkt_t *pkt =
                 pkt_new(sim, to, node->ip, sim->run.sport, data, length);
 
             pkt->tos = sim->run.tos;
-            if (fate.corrupt[i]) {
+            if (effect.corrupt[i]) {
                 pkt_flip(pkt, SROCE_BTH_BYTES,
                          sroce_sim_faults_rng(sim->faults));
             }
             link_damage(sim, link, pkt);
-            link_schedule(sim, node->id, to, pkt, &fate, fate.late_ns[i]);
+            link_schedule(sim, node->id, to, pkt, &effect, effect.late_ns[i]);
         }
     }
 }
@@ -383,7 +383,7 @@ static void sim_trace(sroce_sim_t *sim, const sim_pkt_t *pkt)
 
 /* Returns 1 if the node receives the packet now. A paused node holds the
  * packet. */
-static int node_takes(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
+static int node_accepts(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
 {
     if (node_is_paused(sim, node->id)) {
         pkt->next = NULL;
@@ -392,7 +392,7 @@ static int node_takes(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
         return 0;
     }
     if (!node->up || ((sim->faults != NULL) &&
-                      sroce_sim_faults_is_deaf(sim->faults, node->id))) {
+                      sroce_sim_faults_drops_rx(sim->faults, node->id))) {
         free(pkt);
         return 0;
     }
@@ -411,7 +411,7 @@ static void sim_deliver(sroce_sim_t *sim)
                             .tos = pkt->tos};
         uint8_t *exact;
 
-        if (!node_takes(sim, node, pkt)) {
+        if (!node_accepts(sim, node, pkt)) {
             continue;
         }
         /* A copy of exactly this length lets ASan find reads past the end. */

@@ -62,7 +62,7 @@ def limits_are_real():
             assert getattr(attr, name) > 0, f'{name} is 0'
         check('ports', attr.phys_port_cnt, 1)
         check('pkeys', attr.max_pkeys, 1)
-        for cap, good in (
+        for cap, valid in (
                 (QPCap(attr.max_qp_wr, 1, 1, 1, 0), True),
                 (QPCap(1, attr.max_qp_wr, 1, 1, 0), True),
                 (QPCap(1, 1, attr.max_sge, attr.max_sge, 0), True),
@@ -73,7 +73,7 @@ def limits_are_real():
                 (QPCap(1, 1, 1, 1, 1 << 20), False)):
             init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=end.scq, rcq=end.rcq,
                               cap=cap)
-            if good:
+            if valid:
                 QP(end.pd, init).close()
             else:
                 refused((errno.EINVAL, errno.ENOMEM), QP, end.pd, init)

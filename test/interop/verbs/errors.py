@@ -151,13 +151,13 @@ def ud_send_with_a_wrong_lkey_goes_to_sqe_and_back():
             pair.ends(pair.a.scq, [(5, PROT)])
             check('state', pair.a.qp.query(e.IBV_QP_STATE)[0].qp_state,
                   e.IBV_QPS_SQE)
-            good = send_wr(pair.a, wr_id=6)
-            good.set_wr_ud(ah, pair.b.qp.qp_num, QKEY)
-            pair.a.qp.post_send(good)
+            request = send_wr(pair.a, wr_id=6)
+            request.set_wr_ud(ah, pair.b.qp.qp_num, QKEY)
+            pair.a.qp.post_send(request)
             pair.ends(pair.a.scq, [(6, FLUSH)])
             move(pair.a.qp, e.IBV_QPS_RTS, 0)
             pair.recv(pair.b, 7)
-            pair.a.qp.post_send(good)
+            pair.a.qp.post_send(request)
             pair.ends(pair.a.scq, [(6, OK)])
             pair.ends(pair.b.rcq, [(7, OK)])
 

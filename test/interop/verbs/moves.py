@@ -195,14 +195,15 @@ def without_the_state_the_attributes_change():
 def values_out_of_range_are_refused():
     """Each value is just outside the attribute's range."""
     mover = Mover(e.IBV_QPT_RC)
-    bad = {TO_RTR: [('path_mtu', 0), ('path_mtu', 6), ('dest_qp_num', 1 << 24),
-                    ('max_dest_rd_atomic', 17), ('min_rnr_timer', 32)],
-           TO_RTS: [('timeout', 32), ('retry_cnt', 8), ('rnr_retry', 8),
-                    ('max_rd_atomic', 17)],
-           TO_INIT: [('port_num', 0), ('port_num', 2), ('pkey_index', 1)]}
+    invalid = {
+        TO_RTR: [('path_mtu', 0), ('path_mtu', 6), ('dest_qp_num', 1 << 24),
+                 ('max_dest_rd_atomic', 17), ('min_rnr_timer', 32)],
+        TO_RTS: [('timeout', 32), ('retry_cnt', 8), ('rnr_retry', 8),
+                 ('max_rd_atomic', 17)],
+        TO_INIT: [('port_num', 0), ('port_num', 2), ('pkey_index', 1)]}
     masks = {TO_INIT: INIT, TO_RTR: RTR, TO_RTS: RTS}
     with mover.end:
-        for state, values in bad.items():
+        for state, values in invalid.items():
             for name, value in values:
                 mover.bring_to(state - 1)
                 attr = qp_attr(state, mover.end.gid, mover.qp.qp_num)

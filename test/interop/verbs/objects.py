@@ -188,13 +188,13 @@ def an_overrun_is_reported():
 def sizes_of_shared_queues():
     with End() as end:
         attr = end.ctx.query_device()
-        for max_wr, max_sge, good in (
+        for max_wr, max_sge, valid in (
                 (1, 1, True), (attr.max_srq_wr, 1, True),
                 (16, attr.max_srq_sge, True), (0, 1, False),
                 (attr.max_srq_wr + 1, 1, False),
                 (16, attr.max_srq_sge + 1, False)):
             init = SrqInitAttr(SrqAttr(max_wr, max_sge))
-            if good:
+            if valid:
                 srq = SRQ(end.pd, init)
                 got = srq.query()
                 assert got.max_wr >= max_wr and got.max_sge >= max_sge

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Bad input. Each case must produce one clear sentence and the correct exit
+# Invalid input. Each case must produce one clear sentence and the correct exit
 # status. Nothing may crash, and nothing may be left behind.
 . "$(dirname "$0")/soft_lib.sh"
 

@@ -11,34 +11,34 @@ program=$build/mpi_exchange
 run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
 # shellcheck disable=SC2086 # word splitting is intended
 {
-    expect_run 'an unknown device' bad \
+    expect_run 'an unknown device' failure \
         "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices here: soft0" \
         env UCX_MRAIL_DEVICES=nosuch $run -- "$program"
-    expect_run 'a param out of range' bad \
+    expect_run 'a param out of range' failure \
         'UCX_MRAIL_LANES_PER_RAIL=77: expected 1 to 32' \
         env UCX_MRAIL_LANES_PER_RAIL=77 $run -- "$program"
     expect_run 'a QP for each peer suffices' 0 '^ok - ' \
         env UCX_MRAIL_MAX_QPS=5 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
-    expect_run 'fewer QPs than peers' bad \
+    expect_run 'fewer QPs than peers' failure \
         'UCX_MRAIL_MAX_QPS=4 does not suffice.*number of processes in the job' \
         env UCX_MRAIL_MAX_QPS=4 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
-    expect_run 'UCX_NET_DEVICES that excludes mrail' bad \
+    expect_run 'UCX_NET_DEVICES that excludes mrail' failure \
         'UCX_NET_DEVICES=mlx5_0:1 leaves its device out: add mrail:1' \
         env UCX_NET_DEVICES=mlx5_0:1 $run -- "$program"
-    expect_run 'segments of different sizes' bad \
+    expect_run 'segments of different sizes' failure \
         'UCX_MRAIL_SEG_SIZE=1[26][0-9]*, this process 1[26]' \
         $run -- sh -c "UCX_MRAIL_SEG_SIZE=\$((12288 + 4096 * OMPI_COMM_WORLD_RANK)) exec '$program'"
     expect_run 'a rate of zero' 2 "rate '0'" $run --rate 0 -- "$program"
-    expect_run 'a session with other settings' bad "$session" \
+    expect_run 'a session with other settings' failure "$session" \
         timeout -k 5 60 \
         "$mrail" soft --session "$session" --rails 2 --nodes 2 -- \
         "$mrail" soft --session "$session" --rails 3 --nodes 2 -- true
     expect_run 'a command that is not there' 127 'nosuchprogram' \
         $run -- "$tmp/nosuchprogram"
     expect_run "the program's own exit status" 7 '' $run -- sh -c 'exit 7'
-    expect_run 'an inactive device' bad "soft1" \
+    expect_run 'an inactive device' failure "soft1" \
         env UCX_MRAIL_DEVICES=soft0,soft1 timeout -k 5 60 \
         "$mrail" soft --session "$session" --nodes 2 --rails 2 -- sh -c '
         "$0" soft ctl --session "$1" --rail 1 down && "$0" info' \
