@@ -37,6 +37,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/state/mem.h \
     src/rail/state/op.h \
     src/rail/state/peer.h \
+    src/rail/state/record.c \
+    src/rail/state/record.h \
     src/rail/state/signals.c \
     src/rail/state/signals.h \
     src/rail/conn/ctl_recv.c \

@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
+#include "telemetry/ring.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -441,6 +442,7 @@ int mrail_config_check(const mrail_config_t *config)
         {"TX_QUEUE_LEN", config->tx_queue_len, 16, 4096},
         {"RETRY_COUNT", config->retry_count, 0, 6},
         {"RNR_RETRY_COUNT", config->rnr_retry_count, 0, 7},
+        {"TELEMETRY_RECORDS", config->telemetry_records, 0, MRAIL_RING_MAX},
     };
 
     const struct {

@@ -107,11 +107,17 @@
       "The NIC of the peer answers it. 'inf' disables the check: a process\n" \
       "that only waits for messages then never detects a dead sender.")       \
     X(TELEMETRY, "y", BOOL, telemetry,                                        \
-      "Export rails, lanes, counters and events of this process to 'mrail top'\n" \
-      "and 'mrail info --events', in a file that only this user can read.")   \
+      "Export rails, lanes, counters, events and records of this process to\n" \
+      "'mrail top', 'mrail info --events' and 'mrail trace', in a file that\n" \
+      "only this user can read.")                                             \
     X(TELEMETRY_DIR, "/dev/shm", STRING, telemetry_dir,                       \
       "Directory of the telemetry file. It should be a tmpfs.\n"              \
-      "'mrail top' and 'mrail info --events' read the same variable.")        \
+      "'mrail top', 'mrail info --events' and 'mrail trace' read the same\n"  \
+      "variable.")                                                            \
+    X(TELEMETRY_RECORDS, "4096", UINT, telemetry_records,                     \
+      "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
+      "0 to 1048576. A power of two is used, and at least 64. A record takes\n" \
+      "32 bytes of TELEMETRY_DIR. 0: no records.")                            \
     X(STATS_FILE, "", STRING, stats_file,                                     \
       "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "telemetry/page_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,9 @@
 struct mrail_page_file {
     int fd;            /* -1 in a child after fork(), which closes the file */
     mrail_list_t list; /* node of open_files */
+    mrail_ring_t ring; /* as it was initialised */
+    void *ring_memory; /* mapping of the ring; NULL: there is none */
+    size_t ring_size;
     char path[MRAIL_PAGE_PATH];
     union {
         mrail_page_t page;
@@ -44,10 +48,10 @@ static int page_prefix(char *to, size_t size)
     return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
 }
 
-/* Refuses symbolic links, and does not block on pipes: another process may have
- * planted them. */
-static int page_open(const char *path, struct stat *st)
+int mrail_page_open(const char *path, struct stat *st)
 {
+    /* No symbolic links, and no wait for a pipe: another process may have
+     * planted them. */
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if ((fd >= 0) && (fstat(fd, st) != 0)) {
@@ -57,10 +61,10 @@ static int page_open(const char *path, struct stat *st)
     return fd;
 }
 
-/* The writer holds an exclusive lock. Readers test it with a shared lock, so
- * they do not exclude one another. */
-static int page_is_held(int fd)
+int mrail_page_is_held(int fd)
 {
+    /* The writer holds an exclusive lock. Readers test it with a shared lock,
+     * so they do not exclude one another. */
     if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
         return 1;
     }
@@ -77,14 +81,14 @@ static void page_clean_one(const char *path, void *arg)
 {
     page_cleaning_t *cleaning = arg;
     struct stat st;
-    int fd = page_open(path, &st);
+    int fd = mrail_page_open(path, &st);
 
     if (fd < 0) {
         return;
     }
     if (S_ISREG(st.st_mode) && (st.st_uid == geteuid()) &&
         (st.st_mtime + cleaning->min_age_s <= time(NULL)) &&
-        !page_is_held(fd) && (unlink(path) == 0)) {
+        !mrail_page_is_held(fd) && (unlink(path) == 0)) {
         ++cleaning->count;
     }
     close(fd);
@@ -129,12 +133,13 @@ static void page_end(mrail_page_file_t *file)
     PAGE_WRITE(file, head.done);
 }
 
-static void page_init(mrail_page_t *page)
+static void page_init(mrail_page_t *page, size_t ring_size)
 {
     page->head.magic = MRAIL_PAGE_MAGIC;
     page->head.version = MRAIL_PAGE_VERSION;
     page->head.size = sizeof(*page);
     page->head.pid = (uint32_t)getpid();
+    page->head.ring_size = ring_size;
     page->rank = -1;
     page->start_ns = page->update_ns = mrail_page_now();
 }
@@ -142,7 +147,8 @@ static void page_init(mrail_page_t *page)
 /* ---- fork ---- */
 
 /* A forked child would share the lock of the file, and would keep it after this
- * process has ended. The child therefore closes the file. */
+ * process has ended. The child therefore closes the file. A mapping keeps the
+ * file open as well, so memory of the child alone replaces the ring. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static mrail_list_t open_files = {&open_files, &open_files};
@@ -166,6 +172,11 @@ static void page_in_child(void)
         mrail_list_del(&file->list);
         close(file->fd);
         file->fd = -1;
+        if (file->ring_memory != NULL) {
+            (void)mmap(file->ring_memory, file->ring_size,
+                       PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        }
     }
     pthread_mutex_unlock(&open_lock);
 }
@@ -192,31 +203,89 @@ static void page_unlist(mrail_page_file_t *file)
 
 /* ---- open and close ---- */
 
-/* The file gets its name only once it is locked and complete. Otherwise a
- * reader could mistake it for the page of a process that has ended. */
-static int page_make(mrail_page_file_t *file, const char *dir)
+/* Reserves the memory of the file, without the gap before the ring. Otherwise
+ * a full file system would end the process at a store to the ring. */
+static int page_allocate(const mrail_page_file_t *file)
+{
+    int ret = -posix_fallocate(file->fd, 0, sizeof(file->page));
+
+    if ((ret == 0) && (file->ring_size != 0)) {
+        ret = -posix_fallocate(file->fd, MRAIL_PAGE_RING_AT,
+                               (off_t)file->ring_size);
+    }
+    return ret;
+}
+
+/* Maps the ring, if there is one. Its pages are present from the start, so that
+ * the first records cause no page faults. */
+static int page_map_ring(mrail_page_file_t *file, uint32_t num_records)
+{
+    void *memory;
+
+    if (num_records == 0) {
+        return 0;
+    }
+    memory = mmap(NULL, file->ring_size, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_POPULATE, file->fd, MRAIL_PAGE_RING_AT);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    file->ring_memory = memory;
+    mrail_ring_init(&file->ring, memory, num_records);
+    return 0;
+}
+
+static void page_unmap_ring(mrail_page_file_t *file)
+{
+    if (file->ring_memory != NULL) {
+        munmap(file->ring_memory, file->ring_size);
+    }
+}
+
+/* Locks the file and gives it its name. */
+static int page_name(const mrail_page_file_t *file)
 {
     char own[64];
+
+    snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
+    if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
+        (linkat(AT_FDCWD, own, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) != 0)) {
+        return -errno;
+    }
+    return 0;
+}
+
+/* The file gets its name only once it is locked and complete. Otherwise a
+ * reader could mistake it for the page of a process that has ended. */
+static int page_make(mrail_page_file_t *file, const char *dir,
+                     uint32_t num_records)
+{
     int ret;
 
-    file->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    file->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0400);
     if (file->fd < 0) {
         return -errno;
     }
-    snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
-    ret = -posix_fallocate(file->fd, 0, sizeof(file->page));
-    if (ret == 0) {
-        page_init(&file->page);
-        page_write(file, file->image, sizeof(file->image), 0);
-        if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
-            (linkat(AT_FDCWD, own, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) !=
-             0)) {
-            ret = -errno;
-        }
-    }
+    ret = page_allocate(file);
     if (ret != 0) {
-        close(file->fd);
+        goto err_close;
     }
+    page_init(&file->page, file->ring_size);
+    page_write(file, file->image, sizeof(file->image), 0);
+    ret = page_map_ring(file, num_records);
+    if (ret != 0) {
+        goto err_close;
+    }
+    ret = page_name(file);
+    if (ret != 0) {
+        goto err_unmap;
+    }
+    return 0;
+
+err_unmap:
+    page_unmap_ring(file);
+err_close:
+    close(file->fd);
     return ret;
 }
 
@@ -229,7 +298,7 @@ static void page_make_room(const char *dir)
     }
 }
 
-int mrail_page_create(const char *dir, uint64_t suffix,
+int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
                       mrail_page_file_t **file_p)
 {
     mrail_page_file_t *file;
@@ -241,12 +310,13 @@ int mrail_page_create(const char *dir, uint64_t suffix,
     if (file == NULL) {
         return -ENOMEM;
     }
+    file->ring_size = (num_records == 0) ? 0 : mrail_ring_size(num_records);
     page_prefix(prefix, sizeof(prefix));
     ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx", dir,
                    prefix, (long)getpid(), (unsigned long long)suffix);
     ret = ((ret < 0) || ((size_t)ret >= sizeof(file->path)))
               ? -ENAMETOOLONG
-              : page_make(file, dir);
+              : page_make(file, dir, num_records);
     if (ret != 0) {
         free(file);
         return ret;
@@ -266,7 +336,13 @@ void mrail_page_remove(mrail_page_file_t *file)
         unlink(file->path);
         close(file->fd);
     }
+    page_unmap_ring(file);
     free(file);
+}
+
+mrail_ring_t mrail_page_ring(const mrail_page_file_t *file)
+{
+    return file->ring;
 }
 
 mrail_page_t *mrail_page_own(mrail_page_file_t *file)
@@ -277,11 +353,12 @@ mrail_page_t *mrail_page_own(mrail_page_file_t *file)
 void mrail_page_update(mrail_page_file_t *file)
 {
     size_t from = offsetof(mrail_page_t, start_ns);
+    size_t end = offsetof(mrail_page_t, lanes) +
+                 file->page.num_lanes * sizeof(mrail_page_lane_t);
 
     file->page.update_ns = mrail_page_now();
     page_begin(file);
-    page_write(file, file->image + from, offsetof(mrail_page_t, events) - from,
-               from);
+    page_write(file, file->image + from, end - from, from);
     page_end(file);
 }
 
@@ -315,6 +392,8 @@ static const char *const status_texts[] = {
     [MRAIL_PAGE_OTHER] = "it was written by another version of mrail",
     [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only a part",
     [MRAIL_PAGE_GONE] = "it cannot be opened",
+    [MRAIL_PAGE_NO_RING] =
+        "its process runs with UCX_MRAIL_TELEMETRY_RECORDS=0",
 };
 
 const char *mrail_page_status_text(mrail_page_status_t status)
@@ -380,25 +459,40 @@ static int page_copy(int fd, mrail_page_t *page)
     return (before.begun == before.done) && (after.begun == before.done);
 }
 
-static mrail_page_status_t page_read_open(int fd, const struct stat *st,
-                                          mrail_page_t *page)
+mrail_page_status_t mrail_page_check(int fd, const struct stat *st,
+                                     mrail_page_head_t *head)
 {
-    mrail_page_head_t head;
-    int held, whole = 0;
+    uint64_t size;
 
     if ((st->st_uid != geteuid()) && (geteuid() != 0)) {
         return MRAIL_PAGE_FOREIGN;
     }
-    /* If the version differs, only the header is readable. */
-    if (!S_ISREG(st->st_mode) || !page_get(fd, &head, sizeof(head)) ||
-        (head.magic != MRAIL_PAGE_MAGIC)) {
+    /* If the version differs, only the first fields are readable. */
+    if (!S_ISREG(st->st_mode) || !page_get(fd, head, sizeof(*head)) ||
+        (head->magic != MRAIL_PAGE_MAGIC)) {
         return MRAIL_PAGE_BROKEN;
     }
-    if (head.version != MRAIL_PAGE_VERSION) {
+    if (head->version != MRAIL_PAGE_VERSION) {
         return MRAIL_PAGE_OTHER;
     }
-    if ((head.size != sizeof(*page)) || (st->st_size != (off_t)sizeof(*page))) {
+    if ((head->size != sizeof(mrail_page_t)) ||
+        (head->ring_size > mrail_ring_size(MRAIL_RING_MAX))) {
         return MRAIL_PAGE_BROKEN;
+    }
+    size = (head->ring_size == 0) ? head->size
+                                  : MRAIL_PAGE_RING_AT + head->ring_size;
+    return (st->st_size == (off_t)size) ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_BROKEN;
+}
+
+static mrail_page_status_t page_read_open(int fd, const struct stat *st,
+                                          mrail_page_t *page)
+{
+    mrail_page_head_t head;
+    mrail_page_status_t status = mrail_page_check(fd, st, &head);
+    int held, whole = 0;
+
+    if (status != MRAIL_PAGE_ALIVE) {
+        return status;
     }
     /* A process killed during a change leaves the page inconsistent. */
     for (unsigned i = 0; (whole == 0) && (i < READ_TRIES); ++i) {
@@ -410,7 +504,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     if (whole < 0) {
         return MRAIL_PAGE_BROKEN;
     }
-    held = page_is_held(fd);
+    held = mrail_page_is_held(fd);
     page_clean(page);
     return held ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_ENDED;
 }
@@ -418,7 +512,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
 {
     struct stat st;
-    int fd = page_open(path, &st);
+    int fd = mrail_page_open(path, &st);
     mrail_page_status_t status;
 
     if (fd < 0) {

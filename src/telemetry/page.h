@@ -1,9 +1,14 @@
 /*
- * The telemetry page of a process: a file of fixed size on a tmpfs, mode 0600,
- * that shows the process's rails, lanes, counters and events. The process
- * writes it with write(2), so changes to the file cannot harm the process.
- * Readers copy the file and never block the writer. The file survives a killed
- * process; a lock on the file shows whether the process is alive.
+ * The telemetry page of a process: a file of fixed size on a tmpfs that shows
+ * the process's rails, lanes, counters and events. The process's trace ring
+ * (ring.h) follows it in the same file, so both have one name, one lock and one
+ * end. Readers copy the file and never block the writer. The file survives a
+ * killed process; a lock on the file shows whether the process is alive.
+ *
+ * The process writes the page with write(2), but the ring through a mapping: a
+ * process that truncated the file would end the writer with SIGBUS. The file
+ * therefore has mode 0400, so that only root can open it for writing. Other
+ * changes to the file cannot harm the process.
  *
  * The writer's calls must be serialised. A reader trusts nothing: it checks
  * numbers and makes text printable.
@@ -11,14 +16,11 @@
 #ifndef MRAIL_TELEMETRY_PAGE_H
 #define MRAIL_TELEMETRY_PAGE_H
 
-#include "base/util.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "telemetry/ring.h"
 
 #define MRAIL_PAGE_DIR "/dev/shm"
 #define MRAIL_PAGE_MAGIC 0x6d52696eu
-#define MRAIL_PAGE_VERSION 1u
+#define MRAIL_PAGE_VERSION 2u
 #define MRAIL_PAGE_RAILS 16u
 #define MRAIL_PAGE_LANES 256u
 #define MRAIL_PAGE_COUNTERS 32u
@@ -39,8 +41,6 @@ typedef struct mrail_page_lane {
     uint64_t bytes; /* transferred: messages, and completed PUTs and GETs */
     uint64_t rate;  /* over the last chunks; 0: unknown */
     uint64_t outstanding; /* bytes in flight */
-    uint64_t posted_ns;   /* time of the last post of a chunk; 0: never */
-    uint64_t done_ns;     /* time of the last completion of a chunk; 0: never */
     uint64_t stalled_ns;  /* time with work outstanding but no completion */
     uint64_t idle_ns;     /* time without work while other lanes had work */
     uint16_t slot;
@@ -63,8 +63,10 @@ typedef struct mrail_page_event {
 typedef struct mrail_page_head {
     uint32_t magic;
     uint32_t version;
-    uint32_t size; /* of the whole page, bytes */
+    uint32_t size; /* of the page without the ring, bytes */
     uint32_t pid;
+    /* Size of the ring at MRAIL_PAGE_RING_AT, bytes; 0: there is none. */
+    uint64_t ring_size;
     uint64_t begun; /* number of changes that were started */
     uint64_t done;  /* number of changes that were completed */
 } mrail_page_head_t;
@@ -74,6 +76,9 @@ typedef struct mrail_page {
     uint64_t start_ns;
     /* time of the last update of rails, lanes and counters */
     uint64_t update_ns;
+    /* added to CLOCK_MONOTONIC, the clock of the ring, it gives
+     * CLOCK_REALTIME */
+    uint64_t clock_offset_ns;
     int32_t rank; /* rank in its MPI job; -1: no job */
     uint32_t num_rails;
     uint32_t num_counters;
@@ -89,23 +94,50 @@ typedef struct mrail_page {
     mrail_page_event_t events[MRAIL_PAGE_EVENTS];
 } mrail_page_t;
 
+/* The ring starts at a page boundary of any machine, for the mapping. */
+#define MRAIL_PAGE_RING_ALIGN 65536u
+#define MRAIL_PAGE_RING_AT                                                     \
+    (MRAIL_DIV_ROUND_UP(sizeof(mrail_page_t), MRAIL_PAGE_RING_ALIGN) *         \
+     MRAIL_PAGE_RING_ALIGN)
+
+/* Returns the size of a file with this number of records. */
+static inline size_t mrail_page_file_size(uint32_t num_records)
+{
+    return (num_records == 0)
+               ? sizeof(mrail_page_t)
+               : MRAIL_PAGE_RING_AT + mrail_ring_size(num_records);
+}
+
+/* Returns the memory that a file with this number of records takes: the gap
+ * before the ring takes none. */
+static inline size_t mrail_page_memory(uint32_t num_records)
+{
+    return sizeof(mrail_page_t) +
+           ((num_records == 0) ? 0 : mrail_ring_size(num_records));
+}
+
 uint64_t mrail_page_now(void);
 
 /* ---- writer ---- */
 
 typedef struct mrail_page_file mrail_page_file_t;
 
-/* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size. Removes pages of
- * this user whose processes ended abnormally more than MRAIL_PAGE_KEEP_S ago,
- * or all pages of ended processes if there are more than MRAIL_PAGE_KEEP files.
+/* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size, with a ring of
+ * `num_records`, a result of mrail_ring_round(). Removes pages of this user
+ * whose processes ended abnormally more than MRAIL_PAGE_KEEP_S ago, or all
+ * pages of ended processes if there are more than MRAIL_PAGE_KEEP files.
  * Returns 0, or -errno with nothing left behind (-ENOSPC: the file system is
  * full). */
 #define MRAIL_PAGE_KEEP_S 3600
 #define MRAIL_PAGE_KEEP 256
-int mrail_page_create(const char *dir, uint64_t suffix,
+int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
                       mrail_page_file_t **file_p);
 /* Removes the page when the process ends normally. `file` may be NULL. */
 void mrail_page_remove(mrail_page_file_t *file);
+
+/* Returns the ring of the file, valid until mrail_page_remove(). All zero: the
+ * file has none. */
+mrail_ring_t mrail_page_ring(const mrail_page_file_t *file);
 
 /* Returns the writer's own copy. After changing anything but the header or the
  * events, call mrail_page_update(). */
@@ -124,7 +156,8 @@ typedef enum mrail_page_status {
     MRAIL_PAGE_FOREIGN, /* the file belongs to another user */
     MRAIL_PAGE_OTHER,   /* the file has another version */
     MRAIL_PAGE_BROKEN,  /* truncated, or not a telemetry page */
-    MRAIL_PAGE_GONE     /* the file cannot be opened */
+    MRAIL_PAGE_GONE,    /* the file cannot be opened */
+    MRAIL_PAGE_NO_RING  /* the process keeps no records of its chunks */
 } mrail_page_status_t;
 
 /* Reads a consistent copy. *page is valid only for ALIVE and ENDED. */

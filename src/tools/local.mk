@@ -140,6 +140,16 @@ mrail_top_SOURCES = src/tools/top.c \
 mrail_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
 
+# mrail trace: follows the records of chunks and messages.
+pkglibexec_PROGRAMS += mrail-trace
+noinst_LTLIBRARIES += libmrail-trace.la
+libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
+    src/tools/trace_table.c src/tools/trace_table.h
+mrail_trace_SOURCES = src/tools/trace.c
+mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-trace.1
+
 # Shell completions, which ask the verbs for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions
 zshcompdir = $(datarootdir)/zsh/site-functions

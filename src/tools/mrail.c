@@ -29,6 +29,7 @@ static const struct {
     {"simulate", "simulate exchanges over a fabric of switches"},
     {"soft", "run a program on software rails, and change them"},
     {"top", "show the traffic and the events of running jobs"},
+    {"trace", "follow the chunks and messages of running jobs"},
 };
 
 static const char *summary_of(const char *verb)

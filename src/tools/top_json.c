@@ -55,8 +55,6 @@ static void json_lanes(mrail_json_t *json, const mrail_page_t *now,
         mrail_json_uint(json, "bytes", lane->bytes);
         mrail_json_uint(json, "window_bytes_per_s", lane->rate);
         mrail_json_uint(json, "outstanding", lane->outstanding);
-        mrail_json_fixed(json, "posted_s", (double)lane->posted_ns / 1e9, 6);
-        mrail_json_fixed(json, "done_s", (double)lane->done_ns / 1e9, 6);
         mrail_json_fixed(json, "stalled_s", (double)lane->stalled_ns / 1e9, 3);
         mrail_json_fixed(json, "idle_s", (double)lane->idle_ns / 1e9, 3);
         mrail_json_object_end(json);

@@ -1,7 +1,7 @@
 # Hostile input. Each target is one file. make check replays its corpus with
 # some mutations; contrib/fuzz links it with libFuzzer.
 FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
-    fuzz_script fuzz_session fuzz_sroce fuzz_wire
+    fuzz_ring fuzz_script fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
 check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
     libtest-engine.la
@@ -43,6 +43,10 @@ fuzz_plan_text_LDFLAGS = $(FUZZ_LINK)
 fuzz_fabric_SOURCES = test/fuzz/fuzz_fabric.c
 fuzz_fabric_LDADD = $(FUZZ_MAIN) libmrail-fabric.la
 fuzz_fabric_LDFLAGS = $(FUZZ_LINK)
+fuzz_ring_SOURCES = test/fuzz/fuzz_ring.c
+fuzz_ring_LDADD = $(FUZZ_MAIN) libmrail-trace.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la
+fuzz_ring_LDFLAGS = $(FUZZ_LINK)
 fuzz_script_SOURCES = test/fuzz/fuzz_script.c
 fuzz_script_LDADD = $(FUZZ_MAIN) libsroce-fault.la
 fuzz_script_LDFLAGS = $(FUZZ_LINK)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks mrail top and mrail info --events with two jobs: while both run, when
+# Checks mrail top, mrail trace and mrail info --events with two jobs: while both run, when
 # a port fails, and after one job was killed. The other job leaves nothing
 # behind.
 set -eu
@@ -58,6 +58,31 @@ status=0
 is 'filters: no matching rail causes exit status 1' 1 $status
 expect 'filters: a message says that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
+
+# Chunks and messages, as they complete.
+"$mrail" trace "$name" >"$tmp/trace" 2>&1 || true
+is 'trace: chunks on each rail of each rank of the job' 8 \
+    "$(grep -oE '^(rank [0-9]+)? +soft[0-3]:1 .* (get|put) ' "$tmp/trace" |
+        awk '/^rank/ { rank = $2; rail = $3 } !/^rank/ { rail = $1 }
+            { print rank, rail }' | sort -u | wc -l)"
+"$mrail" trace --json "$name" >"$tmp/trace" 2>&1 || true
+is 'trace: --json shows both ranks' 2 "$(of_ours "$tmp/trace")"
+is 'trace: no record is invalid' 0 \
+    "$(grep -c '"invalid": [1-9]' "$tmp/trace" || true)"
+"$mrail" trace --raw --json --rank 1 --past "$name" >"$tmp/trace" 2>&1 || true
+is 'trace: --raw prints only the records of rank 1' "$(wc -l <"$tmp/trace")" \
+    "$(grep -cE '^[{]"job": "[^"]*", "rank": 1, .*"time_ns": [0-9]+[}]$' \
+        "$tmp/trace" || true)"
+if [ "$(wc -l <"$tmp/trace")" -gt 20 ]; then
+    ok 'trace: there are records'
+else
+    not_ok 'trace: there are records' "$(tail -n 2 "$tmp/trace")"
+fi
+status=0
+"$mrail" trace no-such-job >"$tmp/none" 2>&1 || status=$?
+is 'trace: an unknown job causes exit status 1' 1 $status
+expect 'trace: a message says that nothing keeps records' "$tmp/none" \
+    '^mrail trace: no process or job no-such-job keeps records in '
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
 else
@@ -99,6 +124,16 @@ if grep "$job" "$tmp/events" | grep -q 'soft1: port error'; then
     ok 'killed: its events can still be read'
 else
     not_ok 'killed: its events can still be read' "$(tail -n 1 "$tmp/events")"
+fi
+
+pid=$(echo "$pids" | head -n 1)
+"$mrail" trace --raw "$pid" >"$tmp/trace" 2>&1 || true
+if [ "$(grep -cE ' soft[0-3]:1 +lane .* us( |$)' "$tmp/trace" || true)" -gt 20 ]
+then
+    ok 'killed: its last records can still be read'
+else
+    not_ok 'killed: its last records can still be read' \
+        "$(tail -n 2 "$tmp/trace")"
 fi
 
 status=0

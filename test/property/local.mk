@@ -22,6 +22,15 @@ test_ethereal_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ethereal_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
+# Readers of a trace ring while it is written.
+if HAVE_CMOCKA
+check_PROGRAMS += test_ring_readers
+TESTS += test_ring_readers
+test_ring_readers_SOURCES = test/property/test_ring_readers.c
+test_ring_readers_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_ring_readers_LDADD = libmrail-telemetry.la $(TEST_LIBS) -lpthread
+endif
+
 if HAVE_CMOCKA
 check_PROGRAMS += test_flows
 TESTS += test_flows

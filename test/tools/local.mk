@@ -26,8 +26,8 @@ test_tool_SOURCES = test/tools/test_tool.c
 test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
 
-check_PROGRAMS += test_number test_json test_top
-TESTS += test_number test_json test_top
+check_PROGRAMS += test_number test_json test_top test_trace
+TESTS += test_number test_json test_top test_trace
 test_number_SOURCES = test/tools/test_number.c
 test_number_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_number_LDADD = libmrail-tool.la $(TEST_LIBS)
@@ -35,6 +35,10 @@ test_top_SOURCES = test/tools/test_top.c
 test_top_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la \
     $(TEST_LIBS)
+test_trace_SOURCES = test/tools/test_trace.c
+test_trace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la $(TEST_LIBS)
 test_json_SOURCES = test/tools/test_json.c
 test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
 test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)

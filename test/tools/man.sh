@@ -309,6 +309,8 @@ names_of_source "$src"/src/tools/bench*.c >"$tmp/names"
 members mrail-bench.1 15
 names_of_source "$src/src/tools/top_json.c" >"$tmp/names"
 members mrail-top.1 25
+names_of_source "$src/src/tools/trace_show.c" >"$tmp/names"
+members mrail-trace.1 25
 
 # ---- Variables ----
 

@@ -30,6 +30,12 @@ test_page_SOURCES = test/unit/test_page.c
 test_page_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_page_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
+check_PROGRAMS += test_ring
+TESTS += test_ring
+test_ring_SOURCES = test/unit/test_ring.c
+test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+
 check_PROGRAMS += test_capacity
 TESTS += test_capacity
 test_capacity_SOURCES = test/unit/test_capacity.c
@@ -40,7 +46,7 @@ RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
     test_ctl_send test_cancel test_busy_cq test_get_short test_departed \
-    test_iface test_am test_credits
+    test_iface test_am test_credits test_records
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -77,6 +83,8 @@ test_move_lane_SOURCES = test/unit/test_move_lane.c test/unit/mock_peer.c
 test_move_lane_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_stall_detect_SOURCES = test/unit/test_stall_detect.c test/unit/mock_peer.c
 test_stall_detect_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_records_SOURCES = test/unit/test_records.c test/unit/mock_peer.c
+test_records_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_iface_SOURCES = test/unit/test_iface.c test/unit/mock_peer.c

@@ -6,7 +6,7 @@
 #include "config.h"
 #include "base/rng.h"
 #include "base/clock.h"
-#include "telemetry/page.h"
+#include "telemetry/follow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #define SUFFIX 0x1234u
+#define RECORDS 64u
 #define COPIES 600
 #define SEEDS 300
 
@@ -59,7 +60,7 @@ static mrail_page_file_t *create(void)
 {
     mrail_page_file_t *file;
 
-    assert_int_equal(mrail_page_create(dir, SUFFIX, &file), 0);
+    assert_int_equal(mrail_page_create(dir, SUFFIX, RECORDS, &file), 0);
     return file;
 }
 
@@ -75,8 +76,8 @@ static void test_written_and_read(void **state)
     struct stat st;
 
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 07777, 0600);
-    assert_int_equal(st.st_size, sizeof(mrail_page_t));
+    assert_int_equal(st.st_mode & 07777, 0400);
+    assert_int_equal(st.st_size, mrail_page_file_size(RECORDS));
     page->rank = 5;
     page->num_lanes = 1;
     page->lanes[0].bytes = 77;
@@ -146,7 +147,7 @@ static pid_t child(unsigned writes, char *name, size_t size)
         mrail_page_file_t *file;
         mrail_page_t *page;
 
-        if (mrail_page_create(dir, 1, &file) != 0) {
+        if (mrail_page_create(dir, 1, RECORDS, &file) != 0) {
             _exit(1);
         }
         page = mrail_page_own(file);
@@ -208,7 +209,7 @@ static void test_child_of_the_ended(void **state)
     if (pid == 0) {
         mrail_page_file_t *file;
 
-        if (mrail_page_create(dir, 1, &file) != 0) {
+        if (mrail_page_create(dir, 1, RECORDS, &file) != 0) {
             _exit(1);
         }
         if (fork() == 0) {
@@ -330,6 +331,7 @@ static void put_whole(mrail_page_t *page)
     mrail_page_file_t *file = create();
 
     *page = *mrail_page_own(file);
+    page->head.ring_size = 0;
     mrail_page_remove(file);
     put_file(page, sizeof(*page));
 }
@@ -351,6 +353,15 @@ static void test_truncated(void **state)
         assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
     }
     assert_int_equal(truncate(path, sizeof(page) + 1), 0);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    /* the page is complete, the ring is not */
+    page.head.ring_size = mrail_ring_size(RECORDS);
+    put_file(&page, sizeof(page));
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    assert_int_equal(truncate(path, mrail_page_file_size(RECORDS)), 0);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ENDED);
+    page.head.ring_size = UINT64_MAX;
+    put_file(&page, sizeof(page));
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
 }
 
@@ -447,6 +458,163 @@ static void test_any_bytes(void **state)
     }
 }
 
+/* ---- the ring ---- */
+
+/* Truncates a page, which its mode permits only to root. */
+static void cut(off_t size)
+{
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(truncate(path, size), 0);
+}
+
+/* In a process without privileges: returns 0 if it cannot truncate its own
+ * page, because that would end it at the next record. */
+static int try_to_truncate(void)
+{
+    mrail_page_file_t *file;
+    int ret = 1;
+
+    if ((geteuid() == 0) && (seteuid(65534) != 0)) {
+        return 2;
+    }
+    if (mrail_page_create(dir, 1, RECORDS, &file) != 0) {
+        return 3;
+    }
+    snprintf(path, sizeof(path), "%s/mrail-telemetry.%u.%d.%016x", dir,
+             (unsigned)geteuid(), (int)getpid(), 1);
+    if (access(path, F_OK) == 0) {
+        ret = (truncate(path, 0) == 0) || (errno != EACCES) ||
+              (open(path, O_WRONLY | O_CLOEXEC) >= 0);
+    }
+    mrail_page_remove(file);
+    return ret;
+}
+
+static void test_not_truncated_by_mistake(void **state)
+{
+    int status;
+    pid_t pid;
+
+    assert_int_equal(chmod(dir, 0777), 0);
+    pid = fork();
+    if (pid == 0) {
+        _exit(try_to_truncate());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void write_record(mrail_ring_t *ring, uint64_t n)
+{
+    mrail_ring_write(ring, n, n + 5, 7,
+                     mrail_ring_tail((uint32_t)n, 1, 2, MRAIL_RING_PUT, 1));
+}
+
+static void test_ring_is_followed(void **state)
+{
+    mrail_page_file_t *file = create();
+    mrail_ring_t ring = mrail_page_ring(file);
+    mrail_ring_record_t records[RECORDS];
+    mrail_follow_t follow, late;
+
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_read(&follow, records, RECORDS), 0);
+    for (uint64_t n = 0; n < 10; ++n) {
+        write_record(&ring, n);
+    }
+    assert_int_equal(mrail_follow_open(&late, path), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_skip(&late), 0);
+    assert_int_equal(mrail_follow_read(&late, records, RECORDS), 0);
+    assert_int_equal(mrail_follow_read(&follow, records, 4), 4);
+    assert_int_equal(records[3].post_ns, 3);
+    assert_int_equal(mrail_follow_read(&follow, records, RECORDS), 6);
+    assert_int_equal(records[5].done_ns, 14);
+    assert_int_equal(records[5].peer, 7);
+    assert_int_equal(records[5].length, 9);
+    assert_int_equal(records[5].lane, 1);
+    assert_int_equal(records[5].rail, 2);
+    assert_true(mrail_follow_is_alive(&follow));
+    /* The last records remain after the file is removed. */
+    write_record(&ring, 10);
+    mrail_page_remove(file);
+    assert_false(mrail_follow_is_alive(&follow));
+    assert_int_equal(mrail_follow_read(&follow, records, RECORDS), 1);
+    assert_int_equal(records[0].post_ns, 10);
+    assert_int_equal(mrail_follow_read(&late, records, RECORDS), 1);
+    mrail_follow_close(&follow);
+    mrail_follow_close(&late);
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_GONE);
+}
+
+static void test_no_ring(void **state)
+{
+    mrail_page_file_t *file;
+    mrail_follow_t follow;
+    mrail_ring_t ring;
+
+    assert_int_equal(mrail_page_create(dir, SUFFIX, 0, &file), 0);
+    ring = mrail_page_ring(file);
+    write_record(&ring, 0); /* no effect */
+    assert_int_equal(ring.head, 0);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_NO_RING);
+    mrail_page_remove(file);
+}
+
+/* The ring is in its file even after an update of the page, and the file stays
+ * valid while it is followed. A file that becomes shorter ends the reading. */
+static void test_ring_that_shrinks(void **state)
+{
+    static mrail_page_t page;
+    mrail_page_file_t *file = create();
+    mrail_ring_t ring = mrail_page_ring(file);
+    mrail_ring_record_t record;
+    mrail_follow_t follow;
+
+    write_record(&ring, 0);
+    mrail_page_update(file);
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_read(&follow, &record, 1), 1);
+    write_record(&ring, 1);
+    cut(MRAIL_PAGE_RING_AT);
+    assert_int_equal(mrail_follow_read(&follow, &record, 1), -EINVAL);
+    mrail_follow_close(&follow);
+    page = *mrail_page_own(file);
+    mrail_page_remove(file);
+    /* zeros instead of a ring */
+    put_file(&page, sizeof(page));
+    assert_int_equal(truncate(path, mrail_page_file_size(RECORDS)), 0);
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_BROKEN);
+}
+
+/* A child from fork() has the same addresses, but writes to memory of its
+ * own. */
+static void test_ring_of_a_child(void **state)
+{
+    mrail_page_file_t *file = create();
+    mrail_ring_t ring = mrail_page_ring(file);
+    mrail_ring_record_t record;
+    mrail_follow_t follow;
+    pid_t pid;
+    int status;
+
+    pid = fork();
+    if (pid == 0) {
+        write_record(&ring, 100);
+        mrail_page_remove(file);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_read(&follow, &record, 1), 0);
+    write_record(&ring, 3);
+    assert_int_equal(mrail_follow_read(&follow, &record, 1), 1);
+    assert_int_equal(record.post_ns, 3);
+    mrail_follow_close(&follow);
+    mrail_page_remove(file);
+}
+
 /* ---- a full file system, and a truncated file ---- */
 
 static void test_no_room(void **state)
@@ -460,19 +628,20 @@ static void test_no_room(void **state)
     little = before;
     little.rlim_cur = 4096;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
-    ret = mrail_page_create(dir, SUFFIX, &file);
+    ret = mrail_page_create(dir, SUFFIX, RECORDS, &file);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(ret, -EFBIG);
     assert_null(file);
     assert_int_equal(count(), 0);
-    assert_int_equal(mrail_page_create("/nonexistent", SUFFIX, &file), -ENOENT);
+    assert_int_equal(mrail_page_create("/nonexistent", SUFFIX, RECORDS, &file),
+                     -ENOENT);
 }
 
 static void test_cut_while_written(void **state)
 {
     mrail_page_file_t *file = create();
 
-    assert_int_equal(truncate(path, 0), 0);
+    cut(0);
     mrail_page_update(file);
     mrail_page_event(file, "still here");
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
@@ -500,6 +669,11 @@ int main(void)
         TEST(test_no_file),
         TEST(test_foreign),
         TEST(test_any_bytes),
+        TEST(test_ring_is_followed),
+        TEST(test_no_ring),
+        TEST(test_ring_that_shrinks),
+        TEST(test_ring_of_a_child),
+        TEST(test_not_truncated_by_mistake),
         TEST(test_no_room),
         TEST(test_cut_while_written),
     };

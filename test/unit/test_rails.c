@@ -250,7 +250,7 @@ static void test_live(void **state)
         assert_int_equal(rail->flows[MRAIL_FLOW_IN].done, before + 1);
     }
     for (unsigned slot = 0; slot < 2; ++slot) {
-        bytes += peer_of(0)->lanes[slot]->carried;
+        bytes += peer_of(0)->lanes[slot]->rma_carried;
     }
     rate = (double)bytes * MRAIL_NS_PER_SEC / (double)(fake_now_ns - begin_ns);
     ask();

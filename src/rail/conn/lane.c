@@ -4,6 +4,7 @@
 #include "orchestrator/ports.h"
 #include "rail/conn/lane_buffers.h"
 #include "rail/params.h"
+#include "rail/state/record.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/qp.h"
 #include "telemetry/page.h"
@@ -67,6 +68,7 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
         (++lane->unsignalled >= lane->sq_depth / 4)) {
         wr->wr_id = mrail_lane_marker(lane);
         wr->send_flags |= IBV_SEND_SIGNALED;
+        mrail_record_batch_end(lane);
     }
     if (wr->send_flags & IBV_SEND_SIGNALED) {
         lane->unsignalled = 0;
@@ -120,6 +122,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     int ret;
 
     lane->rail = rail;
+    mrail_record_lane(lane);
     lane->qp = mrail_qp_create(rail, depth, serial);
     if (lane->qp == NULL) {
         return -errno;
@@ -153,8 +156,10 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         --engine->num_qps;
         engine->sq_entries -= lane->sq_depth;
         lane->rail->srq_spare += lane->buffers;
-        lane->rail->carried += lane->carried;
-        lane->carried = 0;
+        lane->rail->carried += lane->am_carried + lane->rma_carried;
+        lane->am_carried = lane->rma_carried = 0;
+        memset(&lane->batch, 0, sizeof(lane->batch));
+        lane->batch.am_begin = lane->am_sent;
         lane->rail->num_am_lanes -= lane->am_lane;
         __atomic_store_n(&lane->rail->srq_short,
                          lane->rail->srq_short - lane->unbacked,

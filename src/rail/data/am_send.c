@@ -177,7 +177,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->lane = lane;
     tx->length = (uint32_t)length;
     lane->am_inflight += length;
-    lane->carried += MRAIL_TELEMETRY ? length : 0;
+    lane->am_carried += MRAIL_TELEMETRY ? length : 0;
     peer->am_inflight += MRAIL_FAILOVER ? length : 0;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 

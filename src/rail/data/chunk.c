@@ -5,6 +5,7 @@
 #include "rail/conn/lane.h"
 #include "rail/conn/lane_error.h"
 #include "rail/data/done.h"
+#include "rail/state/record.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
@@ -117,9 +118,6 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     mrail_stall_wake(op->peer->engine);
     chunk->lane = lane;
     chunk->post_ns = now_ns;
-    if (MRAIL_TELEMETRY) {
-        lane->posted_ns = now_ns;
-    }
     chunk->sq_index = lane->sq_posted + 1;
     if (MRAIL_FAILOVER) {
         chunk->am_number = lane->am_sent;
@@ -219,7 +217,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     lane->peer->pump_ns = 0;
     --lane->rail->num_chunks;
     lane->rail->inflight -= chunk->length;
-    lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? chunk->length : 0;
+    lane->rma_carried += (MRAIL_TELEMETRY && (status == 0)) ? chunk->length : 0;
     if (mrail_chunk_is_measured(chunk)) {
         mrail_chunk_record_done(chunk, (status == 0) ? chunk->length : 0,
                                 now_ns);
@@ -228,6 +226,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_rma_count_work(chunk, now_ns);
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
+    mrail_record_chunk(chunk, status, now_ns);
     if (MRAIL_UNLIKELY(status != 0)) {
         /* A cancelled operation is not replayed. It finishes later, because the
          * control lock may be held here. */

@@ -213,7 +213,8 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
             now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
     }
     if (now_ns >= timers->export_ns) {
-        mrail_telemetry_export(engine);
+        mrail_telemetry_export_copy(engine);
+        timers->export_due = (engine->page != NULL);
         timers->export_ns = now_ns + (mrail_control_is_stall_checking(engine)
                                           ? MRAIL_CONTROL_EXPORT_NS
                                           : MRAIL_CONTROL_EXPORT_IDLE_NS);
@@ -246,6 +247,12 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
         next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_CONTROL_FAILOVER);
     }
     mrail_data_lock_give_back(&engine->data_lock);
+    if (timers->export_due) {
+        timers->export_due = 0;
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_telemetry_export_write(engine);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
     return next_ns;
 }
 

@@ -14,6 +14,7 @@
 typedef struct mrail_control_timers {
     mrail_ns_t stall_ns;
     mrail_ns_t export_ns;
+    int export_due; /* the telemetry page was copied and must be written */
     mrail_ns_t keepalive_ns;
     mrail_ns_t due_ns; /* mrail_control_run() must be called by this time */
 } mrail_control_timers_t;

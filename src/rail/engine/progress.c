@@ -20,6 +20,7 @@
 #include "rail/recovery/peer_end.h"
 #include "rail/state/data_lock.h"
 #include "rail/state/control_wake.h"
+#include "rail/state/record.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
@@ -76,7 +77,10 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
         }
         mrail_lane_error(lane, mrail_rail_status_text(wc->status));
     }
-    if (chunk != NULL) {
+    if (chunk == NULL) {
+        mrail_record_batch(lane, (wc->status == IBV_WC_SUCCESS) ? 0 : -EIO,
+                           now_ns);
+    } else {
         if (*now_ns == 0) {
             *now_ns = mrail_clock_now();
         }

@@ -1,8 +1,9 @@
 /*
- * Writes the telemetry page: rails, lanes and counters periodically, events of
- * lanes and paths at once. No error here can fail a job.
+ * The telemetry page: rails, lanes and counters periodically, events of lanes
+ * and paths at once. No error here can fail a job.
  *
- * Control lock held; mrail_telemetry_export() also needs the data-path lock.
+ * Numbers are copied under both locks, because they belong to the progress
+ * thread. The copy is written to the file without the data-path lock.
  */
 #include "config.h"
 #include "rail/engine/telemetry_export.h"
@@ -34,36 +35,11 @@ static void export_job(mrail_page_t *page)
              program_invocation_short_name);
 }
 
-void mrail_telemetry_export_open(mrail_engine_t *engine)
+/* Writes what does not change: the rails, and the names of the counters. */
+static void export_names(const mrail_engine_t *engine, mrail_page_t *page)
 {
-    int ret;
+    mrail_page_counter_t *to = page->counters;
 
-    if (!MRAIL_TELEMETRY || !engine->config.telemetry) {
-        return;
-    }
-    ret = mrail_page_create(engine->config.telemetry_dir, engine->id,
-                            &engine->page);
-    if (ret != 0) {
-        mrail_warn(
-            "telemetry is off: cannot create a file of %zu KiB in %s: %s; "
-            "set UCX_MRAIL_TELEMETRY_DIR or free memory there",
-            sizeof(mrail_page_t) >> 10, engine->config.telemetry_dir,
-            strerror(-ret));
-        engine->page = NULL;
-        return;
-    }
-    export_job(mrail_page_own(engine->page));
-    mrail_telemetry_export(engine);
-}
-
-void mrail_telemetry_export_close(mrail_engine_t *engine)
-{
-    mrail_page_remove(engine->page);
-    engine->page = NULL;
-}
-
-static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
-{
     page->num_rails = MRAIL_MIN(engine->num_rails, MRAIL_PAGE_RAILS);
     for (unsigned i = 0; i < page->num_rails; ++i) {
         const mrail_rail_attr_t *attr = &engine->rails[i].attr;
@@ -71,29 +47,67 @@ static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
 
         snprintf(rail->device, sizeof(rail->device), "%s", attr->device);
         rail->port = attr->port;
-        rail->nominal = attr->rate_bps / 8;
-        rail->bytes = engine->rails[i].carried;
-        rail->num_lanes = 0;
+    }
+#define MRAIL_COUNTER_NAME(_name)                                              \
+    snprintf(to->name, sizeof(to->name), "%s", #_name);                        \
+    ++to;
+    MRAIL_COUNTERS(MRAIL_COUNTER_NAME)
+#undef MRAIL_COUNTER_NAME
+    page->num_counters = (uint32_t)(to - page->counters);
+}
+
+void mrail_telemetry_export_open(mrail_engine_t *engine)
+{
+    uint32_t num_records = mrail_ring_round(engine->config.telemetry_records);
+    int ret;
+
+    if (!MRAIL_TELEMETRY || !engine->config.telemetry) {
+        return;
+    }
+    ret = mrail_page_create(engine->config.telemetry_dir, engine->id,
+                            num_records, &engine->page);
+    if (ret != 0) {
+        mrail_warn(
+            "telemetry is off: cannot create a file of %zu KiB in %s: %s; "
+            "set UCX_MRAIL_TELEMETRY_DIR or free memory there",
+            mrail_page_memory(num_records) >> 10, engine->config.telemetry_dir,
+            strerror(-ret));
+        engine->page = NULL;
+        return;
+    }
+    engine->ring = mrail_page_ring(engine->page);
+    export_job(mrail_page_own(engine->page));
+    export_names(engine, mrail_page_own(engine->page));
+    mrail_telemetry_export_copy(engine);
+    mrail_telemetry_export_write(engine);
+}
+
+void mrail_telemetry_export_close(mrail_engine_t *engine)
+{
+    memset(&engine->ring, 0, sizeof(engine->ring));
+    mrail_page_remove(engine->page);
+    engine->page = NULL;
+}
+
+static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
+{
+    for (unsigned i = 0; i < page->num_rails; ++i) {
+        page->rails[i].nominal = engine->rails[i].attr.rate_bps / 8;
+        page->rails[i].bytes = engine->rails[i].carried;
+        page->rails[i].num_lanes = 0;
     }
 }
 
-/* Converts a time of the process's clock to a clock that all processes
- * share. */
-static uint64_t export_time(mrail_ns_t at_ns, uint64_t offset_ns)
-{
-    return (at_ns == 0) ? 0 : at_ns + offset_ns;
-}
-
-static void export_lane(const mrail_lane_t *lane, mrail_page_t *page,
-                        uint64_t offset_ns)
+static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
     const mrail_health_t *health = &lane->peer->paths[lane->slot].health;
+    uint64_t bytes = lane->am_carried + lane->rma_carried;
     mrail_page_lane_t *to;
 
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
         page->rails[lane->rail->index].num_lanes +=
             (lane->state == MRAIL_LANE_UP);
-        page->rails[lane->rail->index].bytes += lane->carried;
+        page->rails[lane->rail->index].bytes += bytes;
     }
     if (page->num_lanes == MRAIL_PAGE_LANES) {
         ++page->more_lanes;
@@ -101,11 +115,9 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page,
     }
     to = &page->lanes[page->num_lanes++];
     to->peer = lane->peer->id;
-    to->bytes = lane->carried;
+    to->bytes = bytes;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
     to->outstanding = lane->sched.inflight + lane->am_inflight;
-    to->posted_ns = export_time(lane->posted_ns, offset_ns);
-    to->done_ns = export_time(lane->sched.meter.sums.last_ns, offset_ns);
     to->stalled_ns = lane->stalled_ns;
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;
@@ -120,7 +132,6 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page,
 
 static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
 {
-    uint64_t offset_ns = mrail_page_now() - mrail_clock_now();
     const mrail_peer_t *peer;
 
     page->num_lanes = page->more_lanes = 0;
@@ -128,7 +139,7 @@ static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
                 if (peer->lanes[slot] != NULL) {
-                    export_lane(peer->lanes[slot], page, offset_ns);
+                    export_lane(peer->lanes[slot], page);
                 }
             }
         }
@@ -139,19 +150,16 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 {
     mrail_page_counter_t *to = page->counters;
 
-#define MRAIL_COUNTER_EXPORT(_name)                                            \
-    snprintf(to->name, sizeof(to->name), "%s", #_name);                        \
-    to++->value = engine->counters._name;
+#define MRAIL_COUNTER_EXPORT(_name) to++->value = engine->counters._name;
     MRAIL_COUNTERS(MRAIL_COUNTER_EXPORT)
 #undef MRAIL_COUNTER_EXPORT
-    page->num_counters = (uint32_t)(to - page->counters);
 }
 
 #define MRAIL_COUNTER_ONE(_name) +1
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
                "the telemetry page has no space for all counters");
 
-void mrail_telemetry_export(mrail_engine_t *engine)
+void mrail_telemetry_export_copy(mrail_engine_t *engine)
 {
     mrail_page_t *page;
 
@@ -162,5 +170,13 @@ void mrail_telemetry_export(mrail_engine_t *engine)
     export_rails(engine, page);
     export_lanes(engine, page);
     export_counters(engine, page);
-    mrail_page_update(engine->page);
+}
+
+void mrail_telemetry_export_write(mrail_engine_t *engine)
+{
+    if (engine->page != NULL) {
+        mrail_page_own(engine->page)->clock_offset_ns =
+            mrail_page_now() - mrail_clock_now();
+        mrail_page_update(engine->page);
+    }
 }

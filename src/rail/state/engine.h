@@ -18,6 +18,7 @@
 #include "rail/state/data_lock.h"
 #include "rail/state/op.h"
 #include "rail/proto/fair_share.h"
+#include "telemetry/ring.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -173,6 +174,7 @@ struct mrail_engine {
     mrail_list_t acks;        /* lanes that owe a reply */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
+    mrail_ring_t ring;         /* the trace ring; see state/record.h */
     mrail_counters_t counters; /* ctl_* counters: under the control lock;
                                 * others: under the data-path lock */
     unsigned num_events;       /* events of this progress call */

@@ -64,6 +64,17 @@ typedef struct mrail_lane_work {
     uint64_t busy_ns; /* time with chunks in flight, as in telemetry/window.h */
 } mrail_lane_work_t;
 
+/* The AMs since the last record of the trace ring; see state/record.h. */
+typedef struct mrail_lane_batch {
+    mrail_ns_t post_ns;  /* post of the last AM of the batch; 0: its completion
+                          * is not requested yet */
+    uint32_t sq_end;     /* lane->sq_posted after it */
+    uint16_t am_begin;   /* lane->am_sent before the batch */
+    uint16_t am_end;     /* lane->am_sent after it */
+    uint64_t byte_begin; /* lane->am_carried before the batch */
+    uint64_t byte_end;   /* lane->am_carried after it */
+} mrail_lane_batch_t;
+
 /* Shows whether requests get through before the lane is used. */
 typedef enum mrail_path_validation {
     MRAIL_PATH_VALIDATION_NONE,
@@ -74,7 +85,6 @@ typedef enum mrail_path_validation {
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed, for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
-    mrail_ns_t posted_ns;     /* data: time of the last post of a chunk */
 
     /* data: send queue */
     struct ibv_qp *qp;
@@ -120,10 +130,13 @@ struct mrail_lane {
                                   * of the QP */
     mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
                             * a message */
-    uint64_t carried;         /* data: bytes of AMs sent and of PUTs and GETs
-                            * completed. Kept apart from am_inflight: gcc
-                            * would otherwise add both as a vector, with more
-                            * instructions */
+    uint64_t am_carried;      /* data: bytes of AMs sent. Kept apart from
+                            * am_inflight: gcc would otherwise add both as a
+                            * vector, with more instructions */
+    uint64_t rma_carried;     /* data: bytes of PUTs and GETs completed */
+    mrail_lane_batch_t batch; /* data: AMs of the next record */
+    uint64_t record_tail;     /* data: the last word of a record, without length
+                            * and kind; see state/record.h */
 
     mrail_lane_work_t work[2]; /* data: completed PUTs, completed GETs */
 

@@ -1,0 +1,44 @@
+#include "config.h"
+#include "rail/state/record.h"
+
+#include "base/seq.h"
+
+void mrail_record_batch_end(mrail_lane_t *lane)
+{
+    mrail_lane_batch_t *batch = &lane->batch;
+
+    if (!mrail_record_is_on(lane->peer->engine) || (batch->post_ns != 0)) {
+        return;
+    }
+    batch->post_ns = mrail_clock_now();
+    batch->sq_end = lane->sq_posted + 1;
+    batch->am_end = lane->am_sent;
+    batch->byte_end = lane->am_carried;
+}
+
+void mrail_record_batch(mrail_lane_t *lane, int status, mrail_ns_t *now_ns)
+{
+    mrail_lane_batch_t *batch = &lane->batch;
+    mrail_engine_t *engine = lane->peer->engine;
+    unsigned count = (uint16_t)(batch->am_end - batch->am_begin);
+    uint64_t bytes = batch->byte_end - batch->byte_begin;
+
+    if ((batch->post_ns == 0) ||
+        mrail_seq32_before(lane->sq_done, batch->sq_end)) {
+        return;
+    }
+    if ((count != 0) && (status == 0) && mrail_record_is_on(engine)) {
+        if (*now_ns == 0) {
+            *now_ns = mrail_clock_now();
+        }
+        mrail_ring_write(
+            &engine->ring, batch->post_ns, *now_ns, lane->peer->id,
+            lane->record_tail +
+                mrail_ring_tail(
+                    (uint32_t)MRAIL_MIN(bytes, (uint64_t)UINT32_MAX), 0, 0,
+                    MRAIL_RING_AM, MRAIL_MIN(count, 255u) - 1));
+    }
+    batch->am_begin = batch->am_end;
+    batch->byte_begin = batch->byte_end;
+    batch->post_ns = 0;
+}

@@ -1,0 +1,108 @@
+/*
+ * The trace ring of another process: its header, its head at every moment, and
+ * its records, which may be any bytes.
+ *
+ * Also checked: no copy leaves the ring, each accepted record is in range, and
+ * the table of mrail trace accepts it.
+ */
+#include "config.h"
+#include "fuzz.h"
+#include "telemetry/ring.h"
+#include "tools/trace_table.h"
+
+#include <errno.h>
+
+#define MAX_RECORDS 256u
+
+static uint64_t take_u64(fuzz_in_t *in)
+{
+    uint64_t hi = fuzz_u32(in);
+
+    return hi << 32 | fuzz_u32(in);
+}
+
+/* Takes a head: a small step from the last one, or any number. */
+static uint64_t take_head(fuzz_in_t *in, uint64_t head)
+{
+    uint8_t how = fuzz_u8(in);
+
+    return (how == 0xff) ? take_u64(in) : head + how;
+}
+
+static void check_record(const mrail_ring_record_t *record)
+{
+    FUZZ_CHECK(mrail_ring_record_kind(record) < MRAIL_RING_KINDS, "kind %u",
+               record->kind);
+    FUZZ_CHECK(mrail_ring_kind_name(mrail_ring_record_kind(record)) != NULL,
+               "kind %u has no name", record->kind);
+    FUZZ_CHECK(record->done_ns >= record->post_ns, "negative time");
+}
+
+static void check_table(trace_table_t *table)
+{
+    trace_table_finish(table);
+    for (unsigned i = 0; i < table->count; ++i) {
+        const trace_row_t *row = table->rows[i];
+        uint64_t p50_ns = trace_times_percentile(&row->times, 500000);
+        uint64_t p99_ns = trace_times_percentile(&row->times, 990000);
+
+        FUZZ_CHECK((p50_ns <= p99_ns) && (p99_ns <= row->times.max_ns),
+                   "percentiles");
+        FUZZ_CHECK(row->failed + row->times.count == row->records, "counts");
+    }
+    trace_table_clear(table);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_in_t in = {data, data + size};
+    mrail_ring_header_t header = {
+        .magic = MRAIL_RING_MAGIC,
+        .version = MRAIL_RING_VERSION,
+        .header_size = sizeof(header),
+        .record_size = sizeof(mrail_ring_record_t),
+        .num_records = 64u << (fuzz_u8(&in) % 3),
+    };
+    mrail_ring_record_t records[MAX_RECORDS];
+    mrail_ring_reader_t reader;
+    trace_table_t table = {0};
+    uint64_t head = 0, before;
+    int ret;
+
+    if (fuzz_u8(&in) & 1) {
+        fuzz_bytes(&in, &header, 5 * sizeof(uint32_t));
+    }
+    if (mrail_ring_reader_init(&reader, &header,
+                               mrail_ring_size(MAX_RECORDS)) != 0) {
+        return 0;
+    }
+    FUZZ_CHECK((reader.num_records >= MRAIL_RING_MIN) &&
+                   (reader.num_records <= MAX_RECORDS),
+               "%u records", reader.num_records);
+    while (fuzz_left(&in) > 0) {
+        mrail_ring_span_t span;
+
+        head = take_head(&in, head);
+        before = reader.next;
+        ret = mrail_ring_begin(&reader, head, 1 + fuzz_u8(&in), &span);
+        FUZZ_CHECK((ret == 0) || (ret == 1) || (ret == -EINVAL), "%d", ret);
+        if (ret <= 0) {
+            continue;
+        }
+        FUZZ_CHECK(reader.next >= before, "the reader goes back");
+        FUZZ_CHECK((span.place < reader.num_records) &&
+                       (span.count <= reader.num_records - span.place),
+                   "%u at %u of %u", span.count, span.place,
+                   reader.num_records);
+        fuzz_bytes(&in, records, span.count * sizeof(records[0]));
+        head = take_head(&in, head);
+        ret = mrail_ring_end(&reader, head, &span, records);
+        FUZZ_CHECK((ret >= -EINVAL) && (ret <= (int)span.count), "%d", ret);
+        for (int i = 0; i < ret; ++i) {
+            check_record(&records[i]);
+            FUZZ_CHECK(trace_table_add(&table, &records[i]) == 0, "no memory");
+        }
+    }
+    check_table(&table);
+    return 0;
+}
