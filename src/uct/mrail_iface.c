@@ -248,21 +248,32 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
  * a lane may only be waiting for time to pass. */
 #define MRAIL_PENDING_POLLS 16
 
+/* Tries the pending operations again if something happened since the last
+ * attempt, or after many polls. */
+static UCS_F_NOINLINE void dispatch_pending(uct_mrail_iface_t *iface,
+                                            unsigned *count)
+{
+    uint64_t activity = mrail_iface_activity(iface->iface);
+
+    if (iface->is_dispatching ||
+        ((activity == iface->activity) &&
+         (++iface->empty_polls < MRAIL_PENDING_POLLS))) {
+        return;
+    }
+    iface->activity = activity;
+    iface->empty_polls = 0;
+    iface->is_dispatching = 1;
+    ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch, count);
+    iface->is_dispatching = 0;
+}
+
 static unsigned iface_progress(uct_iface_h tl_iface)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     unsigned count = mrail_iface_progress(iface->iface);
-    uint64_t activity = mrail_iface_activity(iface->iface);
 
-    if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
-        !iface->is_dispatching &&
-        ((activity != iface->activity) ||
-         (++iface->empty_polls >= MRAIL_PENDING_POLLS))) {
-        iface->activity = activity;
-        iface->empty_polls = 0;
-        iface->is_dispatching = 1;
-        ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch, &count);
-        iface->is_dispatching = 0;
+    if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter))) {
+        dispatch_pending(iface, &count);
     }
     return count;
 }
