@@ -202,7 +202,7 @@ static int check_trial(mrail_repath_t *repath, const repath_rates_t *rates,
     return 1;
 }
 
-typedef enum repath_verdict {
+typedef enum repath_result {
     RESULT_OPEN, /* more windows are needed */
     RESULT_BALANCED,
     RESULT_UNEQUAL,

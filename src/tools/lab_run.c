@@ -236,17 +236,17 @@ static void set_environment(const lab_t *lab)
     const mrail_fabric_t *fabric = lab->fabric;
     uint32_t hosts = fabric->num_of[MRAIL_FABRIC_HOST], rails = 0;
     char text[MRAIL_TOOL_PATH_MAX + 32], self[MRAIL_TOOL_PATH_MAX];
-    int is_even = 1;
+    int is_equal = 1;
 
     for (uint32_t i = 0; i < hosts; ++i) {
         uint32_t num = fabric->nodes[fabric->of[MRAIL_FABRIC_HOST][i]].num_up;
 
-        is_even &= (i == 0 || num == rails);
+        is_equal &= (i == 0 || num == rails);
         rails = num;
     }
     setenv("MRAIL_LAB", LAB_DIR, 1);
     unsetenv("MRAIL_LAB_SIZE");
-    if (is_even) {
+    if (is_equal) {
         snprintf(text, sizeof(text), "%ux%u", hosts, rails);
         setenv("MRAIL_LAB_SIZE", text, 1);
     }

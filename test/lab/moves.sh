@@ -27,8 +27,8 @@ cat >"$tmp/job" <<'JOB'
 export UCX_MRAIL_LANES_PER_RAIL=8
 "$mrail" bench p2p --soft lab -np 2 --sizes 4m --iterations 1000 \
     >"$tmp/bench" 2>&1 &
-even=0 second=0
-while [ "$even" -lt 3 ] && [ "$second" -lt 40 ]; do
+equal_s=0 second=0
+while [ "$equal_s" -lt 3 ] && [ "$second" -lt 40 ]; do
     "$mrail" lab status >"$tmp/before"
     sleep 1
     second=$((second + 1))
@@ -44,8 +44,8 @@ while [ "$even" -lt 3 ] && [ "$second" -lt 40 ]; do
         }
         END { printf "%.0f\n", (sum > 20e6) ? 400 * most / sum : 0 }')
     echo "$load"
-    even=$((even + 1))
-    { [ "$load" -gt 0 ] && [ "$load" -le 105 ]; } || even=0
+    equal_s=$((equal_s + 1))
+    { [ "$load" -gt 0 ] && [ "$load" -le 105 ]; } || equal_s=0
 done
 kill $!
 JOB

@@ -2,7 +2,7 @@
  * A model for spin of how a failed lane is closed and its work is replayed
  * (docs/failover.md). test/model/failover.sh checks it exhaustively.
  *
- * There are two ends and LANES lanes, each with up to LIVES epochs. Both ends
+ * There are two ends and LANES lanes, each with up to EPOCHS epochs. Both ends
  * send active messages, and end 0 also a WRITE. An epoch of a lane may break at
  * any time. Packets in flight then arrive late or never, and completions are
  * not seen. Each end notices the break by itself or is told of it. Control
@@ -21,11 +21,11 @@
 #ifndef LANES
 #define LANES 2
 #endif
-#ifndef LIVES
-#define LIVES 2
+#ifndef EPOCHS
+#define EPOCHS 2
 #endif
 #ifndef BREAKS
-#define BREAKS 2 /* fewer than LANES * LIVES */
+#define BREAKS 2 /* fewer than LANES * EPOCHS */
 #endif
 #ifndef AMS
 #define AMS 2    /* active messages of end 0; end 1 sends one */
@@ -36,14 +36,14 @@
 /* One end's view of a lane. */
 #define UP 0
 #define CLOSED 1  /* the device has returned all requests; nothing can arrive */
-#define SETTLED 2 /* closed, and known to be closed at the other end */
+#define DRAINED 2 /* closed, and known to be closed at the other end */
 
 typedef End {
     byte state[LANES];
-    byte life[LANES];
+    byte epoch[LANES];
     byte sent[LANES];      /* packets sent in this epoch */
     byte received[LANES];  /* active messages received in this epoch */
-    byte where[MSGS];      /* 1 + lane * LIVES + epoch; 0: not sent */
+    byte where[MSGS];      /* 1 + lane * EPOCHS + epoch; 0: not sent */
     byte place[MSGS];      /* position among the packets of that epoch */
     bool done[MSGS];
     bool got[MSGS];        /* messages of the other end that have arrived */
@@ -51,26 +51,26 @@ typedef End {
 End end[2];
 
 /* One direction of one epoch of a lane. */
-typedef Life {
+typedef Epoch {
     bool gap;              /* a packet was lost, so none after it is taken */
     byte taken;            /* packets taken by the device of the other end */
     bool closed;           /* FAIL and CONFIRM of the sender may arrive */
     byte result;           /* in CONFIRM: active messages received */
-    bool asked;            /* a LANE_REQ for this epoch may arrive */
+    bool requested;            /* a LANE_REQ for this epoch may arrive */
     bool accepted;         /* a LANE_REP for this epoch may arrive */
 };
-typedef Lives { Life at[LIVES] };
-Lives lives[2 * LANES];
-bool broken[LANES * LIVES];
+typedef Epochs { Epoch at[EPOCHS] };
+Epochs epochs[2 * LANES];
+bool broken[LANES * EPOCHS];
 byte breaks = BREAKS;
 
 chan air[2 * LANES] = [MSGS] of { byte, byte }; /* epoch, message */
 
 #define S(e, l) end[e].state[l]
-#define P(e, l) end[e].life[l]
-#define W(e, l, p) lives[(e) * LANES + (l)].at[p]
+#define P(e, l) end[e].epoch[l]
+#define W(e, l, p) epochs[(e) * LANES + (l)].at[p]
 #define NOW(e, l) W(e, l, P(me, l)) /* in the epoch of `me` */
-#define HERE(e, l) (1 + (l) * LIVES + P(e, l))
+#define HERE(e, l) (1 + (l) * EPOCHS + P(e, l))
 #define IS_WRITE(e, m) ((e) == 0 && (m) == WRITE)
 #define UNSENT(e, m) (end[e].where[m] == 0 && !end[e].done[m])
 
@@ -101,7 +101,7 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* epoch, message */
 #define FENCED(e, l, m) false
 #endif
 
-/* A packet that can no longer be taken is not put into the channel, and settled
+/* A packet that can no longer be taken is not put into the channel, and drained
  * packets are forgotten. That keeps the state space small. */
 inline send(me, l, m)
 {
@@ -169,7 +169,7 @@ inline close(me, l, p, m)
 /* The other end has received `n` active messages of that epoch and receives no
  * more. Later messages are replayed, and so are WRITEs whose completion was not
  * seen. */
-inline settle(me, l, n, i, m)
+inline drain(me, l, n, i, m)
 {
     n = NOW(1 - me, l).result;
     i = 0;
@@ -201,7 +201,7 @@ inline settle(me, l, n, i, m)
         i++
     :: else -> break
     od;
-    S(me, l) = SETTLED;
+    S(me, l) = DRAINED;
     end[me].sent[l] = 0;
     NOW(me, l).gap = true;
     NOW(me, l).taken = 0;
@@ -227,16 +227,16 @@ inline begin(me, l)
         UNSENT(0, WRITE) -> send(me, l, WRITE) } \
     :: atomic { len(air[(1 - me) * LANES + l]) > 0 -> take(me, l, p, m) } \
     :: atomic { S(me, l) == UP && COMPLETES(l) -> complete(0, WRITE) } \
-    :: atomic { S(me, l) == UP && (broken[l * LIVES + P(me, l)] || \
+    :: atomic { S(me, l) == UP && (broken[l * EPOCHS + P(me, l)] || \
         NOW(1 - me, l).closed) -> close(me, l, p, m) } \
     :: atomic { S(me, l) == CLOSED && CONFIRMED(l) -> \
-        settle(me, l, n, i, m) } \
-    :: atomic { S(me, l) == SETTLED && P(me, l) + 1 < LIVES && \
-        !NEXT(me, l).asked -> NEXT(me, l).asked = true } \
-    :: atomic { S(me, l) == SETTLED && P(me, l) + 1 < LIVES && \
-        NEXT(1 - me, l).asked && !(me == 0 && NEXT(me, l).asked) -> \
+        drain(me, l, n, i, m) } \
+    :: atomic { S(me, l) == DRAINED && P(me, l) + 1 < EPOCHS && \
+        !NEXT(me, l).requested -> NEXT(me, l).requested = true } \
+    :: atomic { S(me, l) == DRAINED && P(me, l) + 1 < EPOCHS && \
+        NEXT(1 - me, l).requested && !(me == 0 && NEXT(me, l).requested) -> \
         begin(me, l); NOW(me, l).accepted = true } \
-    :: atomic { S(me, l) == SETTLED && P(me, l) + 1 < LIVES && \
+    :: atomic { S(me, l) == DRAINED && P(me, l) + 1 < EPOCHS && \
         NEXT(1 - me, l).accepted -> begin(me, l) }
 
 proctype Side(byte me)
@@ -262,16 +262,16 @@ end_idle:
 #define FIRST(l) (l == 0 || breaks < BREAKS)
 #define NEXT_IS(e, l, p) (air[(e) * LANES + l] ? [p, _])
 #define FAULTS(l, p) \
-    :: atomic { breaks > 0 && FIRST(l) && !broken[(l) * LIVES + p] && \
-        BEGUN(l, p) -> breaks--; broken[(l) * LIVES + p] = true } \
-    :: atomic { broken[(l) * LIVES + p] && NEXT_IS(0, l, p) -> \
+    :: atomic { breaks > 0 && FIRST(l) && !broken[(l) * EPOCHS + p] && \
+        BEGUN(l, p) -> breaks--; broken[(l) * EPOCHS + p] = true } \
+    :: atomic { broken[(l) * EPOCHS + p] && NEXT_IS(0, l, p) -> \
         W(0, l, p).gap = true; clear(0, l, q, m) } \
-    :: atomic { broken[(l) * LIVES + p] && NEXT_IS(1, l, p) -> \
+    :: atomic { broken[(l) * EPOCHS + p] && NEXT_IS(1, l, p) -> \
         W(1, l, p).gap = true; clear(1, l, q, m) }
 
-#if LIVES == 1
+#if EPOCHS == 1
 #define LANE_FAULTS(l) FAULTS(l, 0)
-#elif LIVES == 2
+#elif EPOCHS == 2
 #define LANE_FAULTS(l) FAULTS(l, 0) FAULTS(l, 1)
 #else
 #define LANE_FAULTS(l) FAULTS(l, 0) FAULTS(l, 1) FAULTS(l, 2)

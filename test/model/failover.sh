@@ -11,8 +11,8 @@ holds 'two lanes of two epochs, two break' -DBREAKS=2
 holds 'two lanes of two epochs, three break' -DBREAKS=3
 holds 'three lanes of two epochs, two break' -DLANES=3 -DBREAKS=2
 if [ -n "${MRAIL_TEST_FULL-}" ]; then # takes a minute and 2.5 GB
-    holds 'two lanes of three epochs, three break' -DLIVES=3 -DBREAKS=3
-    holds 'two lanes of three epochs, four break' -DLIVES=3 -DBREAKS=4
+    holds 'two lanes of three epochs, three break' -DEPOCHS=3 -DBREAKS=3
+    holds 'two lanes of three epochs, four break' -DEPOCHS=3 -DBREAKS=4
 fi
 finds 'the count of what arrived' -DNO_COUNT
 finds 'the closing of both ends' -DNO_CONFIRM

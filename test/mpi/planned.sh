@@ -14,9 +14,9 @@ last=50
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 single_rail="$small --bind-rails"
-relays=--relays paced=--limited
-[ "${EXPECT_COLL-yes}" = yes ] || relays='' paced=''
-[ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' paced=''
+relays=--relays limited=--limited
+[ "${EXPECT_COLL-yes}" = yes ] || relays='' limited=''
+[ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' limited=''
 options=${MRAIL_TEST_RUN-}
 
 # exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...
@@ -63,7 +63,7 @@ exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 # On fast rails, the in-flight limit of these exchanges is reached only if it
 # is a few microseconds.
 exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
-    '--mca coll_mrail_inflight_us 4' --seeds 1-$last $paced
+    '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
 # devices NAME RANKS: these ranks have only pointers to device memory. Sets
 # $planned to the number of calls that were still planned.

@@ -222,8 +222,8 @@ static void hop(unsigned from, unsigned to, double bytes)
     *switch_bytes(to, 1) += bytes;
 }
 
-static void check_cross(const mrail_plan_demand_t *d,
-                        const mrail_plan_piece_t *piece)
+static void check_cross_rail(const mrail_plan_demand_t *d,
+                             const mrail_plan_piece_t *piece)
 {
     unsigned from = node_of(d->from), to = node_of(d->to);
 
@@ -249,7 +249,7 @@ static unsigned check_piece(const mrail_plan_demand_t *d,
     int is_out = (rail_of(d->from) != rail), is_in = (rail_of(d->to) != rail);
 
     if (piece->rail_in != rail) {
-        check_cross(d, piece);
+        check_cross_rail(d, piece);
         return 0;
     }
     assert_true(rail < w.rails);

@@ -88,7 +88,7 @@ static void fail(const char *what)
 {
     char text[256];
 
-    printf("not ok - storm: seed %llu, %.6f s: %s\n",
+    printf("not ok - stress: seed %llu, %.6f s: %s\n",
            (unsigned long long)s.seed,
            (double)(mrail_clock_now() - MRAIL_NS_PER_SEC) * 1e-9, what);
     for (unsigned i = 0; i < 2; ++i) {
@@ -490,7 +490,7 @@ static void print_totals(const totals_t *t, uint64_t first, uint64_t count)
            (double)t->virtual_ns * 1e-9, (unsigned long long)t->lanes_failed,
            (unsigned long long)t->again, (unsigned long long)t->given_up,
            (unsigned long long)t->unmet, (unsigned long long)t->stopped);
-    printf("ok - storm: %llu transfers, seeds %llu to %llu (%llu with faults "
+    printf("ok - stress: %llu transfers, seeds %llu to %llu (%llu with faults "
            "that pass, %llu with one rail left, %llu cut off): 0 lost, 0 "
            "doubled, 0 changed, 0 hung\n",
            (unsigned long long)count, (unsigned long long)first,
@@ -530,9 +530,9 @@ int main(void)
     if (!one && ((sum.lanes_failed < count / 4) || (sum.given_up == 0) ||
                  (sum.again == 0) || (sum.stopped < count / 8) ||
                  (sum.unmet > count / 500))) {
-        printf("not ok - storm: %llu lanes failed, %llu requests were sent "
+        printf("not ok - stress: %llu lanes failed, %llu requests were sent "
                "again, %llu peers given up, %llu pairs never met, %llu were "
-               "stopped: too few faults for a storm\n",
+               "stopped: too few faults for a stress test\n",
                (unsigned long long)sum.lanes_failed,
                (unsigned long long)sum.again, (unsigned long long)sum.given_up,
                (unsigned long long)sum.unmet, (unsigned long long)sum.stopped);

@@ -88,16 +88,16 @@ static void test_states_stay_equal(void **state)
         mca_coll_mrail_mode_init(&modes[i]);
     }
     for (unsigned call = 0; call < 100000; ++call) {
-        int asks[3], any_wanted = 0;
+        int holds_round[3], any_wanted = 0;
 
         for (unsigned i = 0; i < 3; ++i) {
             int is_large = mrail_rng_hit(&rng, 10000);
 
-            asks[i] = mca_coll_mrail_mode_call(&modes[i], is_large);
+            holds_round[i] = mca_coll_mrail_mode_call(&modes[i], is_large);
             any_wanted |= modes[i].wanted;
-            assert_int_equal(asks[i], asks[0]);
+            assert_int_equal(holds_round[i], holds_round[0]);
         }
-        for (unsigned i = 0; i < 3 && asks[0]; ++i) {
+        for (unsigned i = 0; i < 3 && holds_round[0]; ++i) {
             mca_coll_mrail_mode_vote(&modes[i], any_wanted);
         }
     }

@@ -204,7 +204,7 @@ static void test_ethereal_is_spraying(void **state)
 }
 
 /* [CTCCL] 4.1: port rules load eight uplinks equally, even with one lane. */
-static void test_dnlb_is_even(void **state)
+static void test_dnlb_loads_equally(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
 
@@ -395,7 +395,7 @@ int main(void)
         cmocka_unit_test(test_rack_local),
         cmocka_unit_test(test_stock_ports_collide),
         cmocka_unit_test(test_ethereal_is_spraying),
-        cmocka_unit_test(test_dnlb_is_even),
+        cmocka_unit_test(test_dnlb_loads_equally),
         cmocka_unit_test(test_failed_uplink),
         cmocka_unit_test(test_slowdown_is_balls_in_bins),
         cmocka_unit_test(test_same_seed_same_result),

@@ -209,7 +209,7 @@ void mrail_flush_fail(mrail_peer_t *peer, int status)
     }
 }
 
-static void mrail_flush_forget_reads(mrail_peer_t *peer,
+static void mrail_flush_detach_reads(mrail_peer_t *peer,
                                      const mrail_flush_t *flush)
 {
     mrail_op_t *op;
@@ -229,7 +229,7 @@ void mrail_flush_cancel(mrail_ep_t *ep)
     mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
         if ((flush->kind == MRAIL_FLUSH_KIND_FLUSH) &&
             (flush->group->done.ep_id == ep->id)) {
-            mrail_flush_forget_reads(peer, flush);
+            mrail_flush_detach_reads(peer, flush);
             flush->kind = MRAIL_FLUSH_KIND_CANCEL;
             flush->group->done.status = -ECANCELED;
         }
