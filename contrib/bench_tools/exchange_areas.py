@@ -104,8 +104,7 @@ def single_rail_block(bench):
             for case in looked_at:
                 bench.pick(f'single{case.name}.{job}', at, found, 'median_s',
                            1 / bounds[case], **case.skew)
-                # Other commits may count planned bytes under other names.
-                if job == 'mrail' and bench.installation.suffix == '':
+                if job == 'mrail':
                     bench.share(f'single{case.name}', found, **case.skew)
                     bench.pick(f'single{case.name}.planning', at, found,
                                'planning_overhead', 100, **case.skew)
@@ -252,8 +251,7 @@ def sweep_block(bench, sweep):
             for case in sweep.looked_at:
                 bench.pick(f'multi{case.name}.{job}', at, found, 'bytes_per_s',
                            1e-6, **case.skew)
-                # Other commits may count planned bytes under other names.
-                if job == 'mrail' and bench.installation.suffix == '':
+                if job == 'mrail':
                     bench.share(f'multi{case.name}', found, **case.skew)
         return Job(job, run, rounds, job != 'mrail')
     jobs = [make_job('mrail', ''), make_job('linear', ALGORITHMS['linear']),
