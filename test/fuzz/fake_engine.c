@@ -10,6 +10,7 @@
 #include <string.h>
 
 mrail_ns_t fake_now_ns;
+unsigned fake_num_wakes;
 
 /* Replaces control_thread.c and clock.c. */
 int mrail_control_thread_start(mrail_engine_t *engine)
@@ -23,6 +24,7 @@ void mrail_control_thread_stop(mrail_engine_t *engine)
 
 void mrail_control_thread_wake(mrail_engine_t *engine)
 {
+    ++fake_num_wakes;
 }
 
 mrail_ns_t mrail_clock_now(void)
@@ -43,6 +45,8 @@ void fake_engine_quiet(void)
     fake_ud_hold = 0;
     fake_sq_draining = 0;
     fake_no_drain = fake_no_error_state = 0;
+    fake_max_srq_wr = 512;
+    fake_srq_unchecked = 0;
     fake_failing_cq = NULL;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;

@@ -13,6 +13,9 @@
 /* The time that mrail_clock_now() returns. The test runs the timers itself. */
 extern mrail_ns_t fake_now_ns;
 
+/* Number of calls of mrail_control_thread_wake(). */
+extern unsigned fake_num_wakes;
+
 /* Silences the log, gives device i the address 10.0.i.1, and disables failing
  * calls. */
 void fake_engine_quiet(void);

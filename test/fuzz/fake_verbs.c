@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <malloc.h>
 
 /* verbs.h defines these names as macros. */
 #undef ibv_query_port
@@ -63,12 +64,18 @@ int fake_num_ahs;
 const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
 int fake_no_error_state;
 int fake_fork_safe;
+int fake_max_srq_wr = 512;
+int fake_srq_unchecked;
+size_t fake_object_bytes;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
+/* RC QPs and UD QPs. */
 static mrail_list_t qps = {&qps, &qps};
+static mrail_list_t ud_qps = {&ud_qps, &ud_qps};
+
 typedef struct fake_ah {
     struct ibv_ah ibv;
     struct ibv_ah_attr attr;
@@ -197,7 +204,8 @@ static int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr,
 
     for (; wr != NULL; wr = wr->next) {
         FUZZ_CHECK(srq->head - srq->tail < RING, "a shared queue overflows");
-        for (uint32_t i = srq->tail; i != srq->head; ++i) {
+        for (uint32_t i = srq->tail; !fake_srq_unchecked && (i != srq->head);
+             ++i) {
             FUZZ_CHECK(srq->ring[i % RING].wr_id != wr->wr_id,
                        "a receive buffer is posted twice");
         }
@@ -259,11 +267,12 @@ unsigned fake_num_completions(const struct ibv_qp *qp)
     return count;
 }
 
+/* Starts with the newest, for which a simulation asks most often. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num)
 {
-    fake_qp_t *qp;
+    for (mrail_list_t *node = qps.prev; node != &qps; node = node->prev) {
+        fake_qp_t *qp = mrail_list_entry(node, fake_qp_t, list);
 
-    mrail_list_for_each(qp, &qps, fake_qp_t, list) {
         if (qp->qp.qp_num == qp_num) {
             return &qp->qp;
         }
@@ -339,7 +348,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     attr->max_qp_init_rd_atom = 4;
     attr->max_qp_rd_atom = 6;
     attr->max_cqe = RING;
-    attr->max_srq_wr = 512;
+    attr->max_srq_wr = fake_max_srq_wr;
     return fails() ? EIO : 0;
 }
 
@@ -392,14 +401,30 @@ void freeifaddrs(struct ifaddrs *list)
 {
 }
 
+/* Returns the bytes that malloc(3) uses for an object. */
+static size_t object_bytes(void *p)
+{
+    return malloc_usable_size(p) + sizeof(size_t);
+}
+
+/* Does not call calloc(), which a test may replace to watch the engine's
+ * memory. */
 static void *object(size_t size)
 {
-    void *p = fails() ? NULL : calloc(1, size);
+    void *p = fails() ? NULL : malloc(size);
 
     if (p == NULL) {
         errno = ENOMEM;
+        return NULL;
     }
-    return p;
+    fake_object_bytes += object_bytes(p);
+    return memset(p, 0, size);
+}
+
+static void release(void *p)
+{
+    fake_object_bytes -= object_bytes(p);
+    free(p);
 }
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
@@ -414,7 +439,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-    free(pd);
+    release(pd);
     return 0;
 }
 
@@ -425,7 +450,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
-    free(channel);
+    release(channel);
     return 0;
 }
 
@@ -444,7 +469,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *arg,
 
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
-    free(cq);
+    release(cq);
     return 0;
 }
 
@@ -462,7 +487,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
-    free(srq);
+    release(srq);
     return 0;
 }
 
@@ -500,7 +525,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
-    free(mr);
+    release(mr);
     return 0;
 }
 
@@ -533,7 +558,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 {
     fake_qp_t *qp;
 
-    mrail_list_for_each(qp, &qps, fake_qp_t, list) {
+    mrail_list_for_each(qp, &ud_qps, fake_qp_t, list) {
         const fake_cq_t *cq = (const fake_cq_t *)qp->qp.send_cq;
 
         for (uint32_t i = cq->send_tail; i != cq->send_head; ++i) {
@@ -543,7 +568,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
         }
     }
     --fake_num_ahs;
-    free(ah);
+    release(ah);
     return 0;
 }
 
@@ -563,7 +588,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
         return NULL;
     }
     qp = &fake->qp;
-    mrail_list_add_tail(&qps, &fake->list);
+    mrail_list_add_tail((init->qp_type == IBV_QPT_UD) ? &ud_qps : &qps,
+                        &fake->list);
     qp->context = pd->context;
     qp->pd = pd;
     qp->send_cq = init->send_cq;
@@ -596,7 +622,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
     mrail_list_del(&((fake_qp_t *)qp)->list);
     drop_sends((fake_cq_t *)qp->send_cq, qp->qp_num);
     /* The completions of the QP are now gone from the CQ. */
-    free(qp);
+    release(qp);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-#define FAKE_DEVICES 3
+#define FAKE_DEVICES 4
 #define FAKE_MAX_GIDS 4
 
 typedef struct fake_port {
@@ -35,6 +35,14 @@ extern const struct ibv_async_event *fake_async_event;
 
 /* 1 if ibv_fork_init() was called before any registration. */
 extern int fake_fork_safe;
+
+/* Entries of a shared receive queue, at most 4096. */
+extern int fake_max_srq_wr;
+/* If set, the device does not check that each receive buffer is posted once.
+ * The check takes long if there are many. */
+extern int fake_srq_unchecked;
+/* Bytes of memory of all objects of the devices. */
+extern size_t fake_object_bytes;
 
 /* If set, the device keeps sent datagrams until the test completes them. */
 extern int fake_ud_hold;

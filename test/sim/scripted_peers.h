@@ -1,0 +1,137 @@
+/*
+ * One engine on fake verbs, and thousands of peers that a script plays, in
+ * virtual time.
+ *
+ * A scripted peer answers control messages and requests, acknowledges and
+ * checks messages, and sends its own. It may vanish without a word. A rail may
+ * lose everything without an event, or report that its port is down. Each
+ * message carries its number, so both ends check order and content. There is
+ * one engine at a time.
+ */
+#ifndef MRAIL_TEST_SCRIPTED_PEERS_H
+#define MRAIL_TEST_SCRIPTED_PEERS_H
+
+#include "test/fuzz/fake_engine.h"
+#include "rail/control_poll.h"
+
+#define SCRIPT_RAILS 4
+#define SCRIPT_SLOTS SCRIPT_RAILS /* one lane on each rail */
+/* Messages that the engine may send at first on a lane. */
+#define SCRIPT_CREDITS 8
+/* Messages of the engine that may arrive ahead of a missing one. */
+#define SCRIPT_AHEAD 512
+
+typedef struct script_peer script_peer_t;
+
+typedef struct script_lane {
+    struct ibv_qp *qp; /* the engine's end; NULL: there is no lane */
+    script_peer_t *peer;
+    uint32_t qpn;
+    uint16_t slot;
+    uint16_t index; /* the engine's index of the lane */
+    uint16_t epoch;
+    uint8_t rail;
+    uint8_t is_up;
+    uint8_t owes_ack;
+    uint8_t must_answer; /* ACK_REQ */
+    uint8_t must_return; /* RECALL */
+    uint8_t closed;      /* after FAIL */
+    /* Active messages, modulo 2^16. */
+    uint16_t received, granted, advertised;
+    uint16_t sent, limit;
+    mrail_list_t requests; /* signalled requests that are not complete */
+    mrail_list_t busy;     /* entry in a list of lanes with such requests */
+} script_lane_t;
+
+struct script_peer {
+    unsigned index;
+    mrail_ep_t *ep;
+    uint8_t vanished;
+    uint8_t has_said_hello; /* a HELLO of the engine arrived */
+    uint8_t owing;          /* entry in the list of peers that owe an ACK */
+    unsigned num_failed;    /* calls of ep_failed() */
+    int status;             /* of the last one */
+    unsigned num_up;        /* lanes that are up */
+    unsigned hellos;        /* HELLOs that arrived */
+    unsigned lane_requests;
+    uint32_t tx_next, tx_acked;    /* messages to the engine */
+    uint32_t rx_next;              /* messages of the engine */
+    uint64_t ahead[SCRIPT_AHEAD / 64]; /* those ahead of rx_next */
+    uint32_t delivered;            /* messages that the engine delivered */
+    uint64_t put_bytes;
+    script_lane_t lanes[SCRIPT_SLOTS];
+};
+
+typedef struct script_params {
+    unsigned num_peers;
+    unsigned max_qps;
+    unsigned rx_queue_len;
+} script_params_t;
+
+typedef struct script {
+    mrail_engine_t *engine;
+    mrail_iface_t *iface;
+    script_peer_t *peers;
+    unsigned num_peers;
+    mrail_mem_t *mem;
+    mrail_rkey_t *rkey;
+    int lost_rails;  /* bit i: rail i loses everything */
+    unsigned wrong;  /* messages with a wrong number or content */
+    unsigned num_control[MRAIL_CTL_LAST]; /* control messages of the engine */
+    unsigned lost_control[SCRIPT_RAILS];  /* of them on a lost rail */
+    uint64_t num_requests;   /* requests that the engine posted on lanes */
+    unsigned lost_requests;  /* those of them on a lost rail */
+    unsigned num_connecting; /* peers with a HELLO and without a lane */
+    unsigned max_connecting;
+    unsigned completed; /* operations */
+    unsigned num_warnings;
+} script_t;
+
+extern script_t script;
+
+/* Opens an engine with four rails. */
+void script_start(const script_params_t *params);
+/* Closes the engine and frees everything. */
+void script_stop(void);
+
+/* Creates an endpoint to each of the peers [first, last). */
+void script_create_eps(unsigned first, unsigned last);
+void script_destroy_ep(script_peer_t *peer);
+/* Requests the lanes of the peers [first, last), the first one or all, and runs
+ * until they are up. */
+void script_connect(unsigned first, unsigned last, int all);
+
+/* Runs for a time, in steps of `step_ns`. */
+void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns);
+/* Lets everything that is in flight arrive, and polls. No time passes. */
+void script_settle(void);
+/* Runs until the function returns 1, at most for `limit_ns`. Returns 1 if it
+ * did. */
+int script_await(int (*is_done)(void), mrail_ns_t limit_ns, mrail_ns_t step_ns);
+
+/* The engine sends a message to the peer. Returns 1, or 0 if it cannot now. */
+int script_send(script_peer_t *peer, size_t length);
+/* The peer sends a message to the engine. Returns 1, or 0 without a credit,
+ * without a lane, or without a receive buffer. */
+int script_peer_send(script_peer_t *peer, size_t length);
+/* The engine PUTs `length` bytes, at most SCRIPT_PUT_MAX. Returns 1, or 0 if it
+ * cannot now. script.completed counts. */
+#define SCRIPT_PUT_MAX (1u << 20)
+int script_put(script_peer_t *peer, size_t length);
+
+/* Returns 1 if both ends have delivered all messages to and from the peers that
+ * have not vanished. */
+int script_all_delivered(void);
+
+/* The rail loses everything without an event. */
+void script_lose_rail(unsigned rail);
+/* The port of the rail goes down, with an event. */
+void script_port_down(unsigned rail);
+/* The device of the rail is lost, with an event. */
+void script_fatal(unsigned rail);
+
+/* Returns the bytes that the process has allocated, without the objects of the
+ * devices and without receive buffers. */
+size_t script_engine_bytes(void);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Counts which blocks of memory a piece of code touches.
+ *
+ * While recording, calloc(3) returns blocks of whole pages. A watch makes pages
+ * of recorded blocks inaccessible; the first access to each is counted, and the
+ * page becomes accessible again. A program that uses this file is linked with
+ * -Wl,--wrap=calloc -Wl,--wrap=free. One thread.
+ */
+#ifndef MRAIL_TEST_TOUCH_GUARD_H
+#define MRAIL_TEST_TOUCH_GUARD_H
+
+#include <stddef.h>
+
+/* Starts to record blocks of at least `least` bytes. `size` limits the bytes of
+ * all blocks, each rounded up to whole pages. */
+void touch_guard_record(size_t size, size_t least);
+/* Returns the bytes of the blocks recorded so far, a position for
+ * touch_guard_watch(). */
+size_t touch_guard_position(void);
+/* Stops recording. */
+void touch_guard_stop(void);
+
+/* Watches the blocks between two positions, and forgets earlier touches. */
+void touch_guard_watch(size_t from, size_t to);
+/* Ends the watch. Returns the number of blocks that were touched. */
+unsigned touch_guard_touched(void);
+
+/* Frees everything. No block may be in use. */
+void touch_guard_end(void);
+
+#endif
