@@ -4,6 +4,8 @@ libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \
     src/base/codec.h \
     src/base/grow.h \
+    src/base/hash.c src/base/hash.h \
+    src/base/heap.c src/base/heap.h \
     src/base/json.c src/base/json.h \
     src/base/launch.h \
     src/base/list.h \

@@ -6,6 +6,12 @@ TESTS += test_base
 test_base_SOURCES = test/unit/test_base.c
 test_base_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_base_LDADD = $(TEST_LIBS)
+check_PROGRAMS += test_hash_heap
+TESTS += test_hash_heap
+test_hash_heap_SOURCES = test/unit/test_hash_heap.c
+test_hash_heap_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_hash_heap_LDADD = $(TEST_LIBS)
+test_hash_heap_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 endif
 
 if HAVE_CMOCKA

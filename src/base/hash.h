@@ -1,0 +1,43 @@
+/*
+ * An intrusive hash table with 64-bit keys. Chains hang in a power of two of
+ * buckets, which double when there are as many nodes. Keys must be unique. Not
+ * thread-safe: the caller serialises.
+ *
+ *     buckets   [0] -> node -> node
+ *               [1]
+ *               [2] -> node
+ *               [3] -> node
+ */
+#ifndef MRAIL_BASE_HASH_H
+#define MRAIL_BASE_HASH_H
+
+#include "base/util.h"
+
+typedef struct mrail_hash_node {
+    struct mrail_hash_node *next;
+    uint64_t key;
+} mrail_hash_node_t;
+
+typedef struct mrail_hash {
+    mrail_hash_node_t **buckets; /* NULL: no node was added yet */
+    size_t num_buckets;
+    size_t num_nodes;
+} mrail_hash_t;
+
+/* Makes an empty table, without an allocation. */
+void mrail_hash_init(mrail_hash_t *hash);
+
+/* Frees the buckets. The nodes belong to the caller. */
+void mrail_hash_cleanup(mrail_hash_t *hash);
+
+/* Adds a node. Returns 0, or -ENOMEM with the table unchanged, which only the
+ * first node can cause: without memory for more buckets, the chains grow. */
+int mrail_hash_add(mrail_hash_t *hash, mrail_hash_node_t *node, uint64_t key);
+
+/* Returns the node of the key, or NULL. */
+mrail_hash_node_t *mrail_hash_find(const mrail_hash_t *hash, uint64_t key);
+
+/* Removes a node, which must be in the table. */
+void mrail_hash_del(mrail_hash_t *hash, mrail_hash_node_t *node);
+
+#endif
