@@ -6,10 +6,11 @@ import signal
 import sys
 
 from . import against, exchange_areas, message_areas, osu_area, other_areas
-from . import path_areas, paths_picture, record, runner, window_picture
+from . import path_areas, paths_picture, record, runner, scale_area
+from . import window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
-                                        other_areas, path_areas)
+                                        other_areas, path_areas, scale_area)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs from the build directory instead of the installed
@@ -31,7 +32,8 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), osu (a quarter of an hour: MPI operations by size, and instructions
 per message), paths (half an hour: the fabrics of the papers, simulated and in a
-lab; also draws build/bench/paths.svg), readme (two minutes: the data of
+lab; also draws build/bench/paths.svg), scale (five minutes: memory and time by
+the number of peers, and 128 live ranks), readme (two minutes: the data of
 README.md's figure). These times apply to five runs on two idle processors. The
 time left is shown during the run.
 

@@ -21,7 +21,15 @@ mpi_osu_SOURCES = test/bench/mpi_osu.c src/tools/bench_data.c \
     src/tools/bench.h
 mpi_osu_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mpi_osu_LDADD = libmrail-base.la $(MPI_LIBS)
+noinst_PROGRAMS += mpi_many
+mpi_many_SOURCES = test/bench/mpi_many.c
+mpi_many_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_many_LDADD = $(MPI_LIBS)
 endif
 noinst_PROGRAMS += plan_time
 plan_time_SOURCES = test/bench/plan_time.c
 plan_time_LDADD = libmrail-planner.la
+noinst_PROGRAMS += peer_scale
+peer_scale_SOURCES = test/bench/peer_scale.c test/sim/scripted_peers.c
+peer_scale_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
+peer_scale_LDADD = libtest-engine.la

@@ -657,12 +657,10 @@ void script_settle(void)
     }
 }
 
-static void run_control(void)
+void script_run_control(void)
 {
-    if ((fake_num_wakes != seen_wakes) || (fake_now_ns >= due_ns)) {
-        seen_wakes = fake_num_wakes;
-        due_ns = mrail_control_run(script.engine, &timers);
-    }
+    seen_wakes = fake_num_wakes;
+    due_ns = mrail_control_run(script.engine, &timers);
 }
 
 void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns)
@@ -672,7 +670,9 @@ void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns)
     do {
         fake_now_ns += step_ns;
         script_settle();
-        run_control();
+        if ((fake_num_wakes != seen_wakes) || (fake_now_ns >= due_ns)) {
+            script_run_control();
+        }
     } while (fake_now_ns < end_ns);
 }
 

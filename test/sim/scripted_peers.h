@@ -105,6 +105,8 @@ void script_connect(unsigned first, unsigned last, int all);
 void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns);
 /* Lets everything that is in flight arrive, and polls. No time passes. */
 void script_settle(void);
+/* Runs one turn of the control thread. */
+void script_run_control(void);
 /* Runs until the function returns 1, at most for `limit_ns`. Returns 1 if it
  * did. */
 int script_await(int (*is_done)(void), mrail_ns_t limit_ns, mrail_ns_t step_ns);

@@ -221,7 +221,7 @@ class Areas(unittest.TestCase):
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
             'alltoallv', 'failover', 'osu', 'overhead', 'p2p', 'paths', 'planner',
-            'readme', 'softroce', 'vm', 'window'])
+            'readme', 'scale', 'softroce', 'vm', 'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
 
