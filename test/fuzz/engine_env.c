@@ -163,11 +163,9 @@ static void each_peer(void (*func)(mrail_peer_t *peer))
 {
     mrail_peer_t *peer, *tmp;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each_safe(peer, tmp, &env.engine->buckets[i],
-                                 mrail_peer_t, list) {
-            func(peer);
-        }
+    mrail_list_for_each_safe(peer, tmp, &env.engine->peers, mrail_peer_t,
+                             list) {
+        func(peer);
     }
 }
 

@@ -128,10 +128,8 @@ static mrail_peer_t *only_peer(job_t *job)
 {
     mrail_engine_t *engine = job->engine;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        if (!mrail_list_empty(&engine->buckets[i])) {
-            return mrail_list_head(&engine->buckets[i], mrail_peer_t, list);
-        }
+    if (!mrail_list_empty(&engine->peers)) {
+        return mrail_list_head(&engine->peers, mrail_peer_t, list);
     }
     return NULL;
 }

@@ -1,5 +1,9 @@
 #include "config.h"
 #include "scripted_peers.h"
+#include "rail/conn/ctl_recv.h"
+#include "rail/conn/ctl_run.h"
+#include "rail/conn/peer.h"
+#include "rail/engine/engine.h"
 #include "test/fuzz/fuzz.h"
 
 #include <endian.h>

@@ -9,6 +9,9 @@
  */
 #include "config.h"
 #include "scripted_peers.h"
+#include "rail/conn/ctl_work.h"
+#include "rail/conn/lane_error.h"
+#include "rail/conn/peer.h"
 #include "touch_guard.h"
 
 #include <errno.h>

@@ -45,7 +45,7 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
     /* A probe of a path is answered over this path. A liveness check names no
      * path, and the path of its slot may use other rails than the message did.
      * The reply then takes the rails of the message, because they work. */
-    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0) &&
+    if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
     } else {
@@ -168,7 +168,7 @@ static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
 static const struct {
     mrail_ctl_handler_t handler;
     int any_peer;  /* also accepted from an unknown peer */
-    int lane_body; /* the slot must be in range */
+    int lane_body; /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
     [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
@@ -214,7 +214,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         (!ctl_handlers[msg.type].any_peer &&
          (peer->state != MRAIL_PEER_KNOWN)) ||
         (ctl_handlers[msg.type].lane_body &&
-         (msg.lane.slot >= MRAIL_MAX_SLOTS))) {
+         (msg.lane.slot >= peer->slot_limit) &&
+         (msg.type != MRAIL_CTL_LANE_REQ))) {
         ++engine->counters.ctl_unexpected;
         return;
     }

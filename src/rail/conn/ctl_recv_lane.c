@@ -197,8 +197,11 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_lane_t *lane;
 
+    /* A peer with more lanes on a rail does without those that this end does
+     * not want. */
     if ((wire->dst_rail >= engine->num_rails) ||
-        (wire->src_rail >= peer->num_rails)) {
+        (wire->src_rail >= peer->num_rails) ||
+        (wire->slot >= peer->slot_limit)) {
         mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
         return;
     }

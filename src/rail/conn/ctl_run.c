@@ -97,7 +97,7 @@ static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 {
     int held = 0;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
             (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
             (peer->lanes[slot]->validation != MRAIL_PATH_VALIDATION_NONE)) {
@@ -227,7 +227,7 @@ static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns), lane_ns;
 
-    for (unsigned k = 0; k < MRAIL_MAX_SLOTS; ++k) {
+    for (unsigned k = 0; k < peer->slot_limit; ++k) {
         unsigned slot = mrail_ctl_turn(peer, k);
 
         lane_ns = mrail_path_run(peer, slot, now_ns);
@@ -355,7 +355,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
             mrail_ctl_later(peer->unreachable_ns, suspended_ns, now_ns);
         peer->reconnect_ns =
             mrail_ctl_later(peer->reconnect_ns, suspended_ns, now_ns);
-        for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
             mrail_lane_t *lane = peer->lanes[slot];
 
             if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
@@ -395,10 +395,8 @@ static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
     unsigned count = 0;
     mrail_peer_t *peer;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            count += (peer->bye_mask != 0) && mrail_ctl_say_bye(peer);
-        }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        count += (peer->bye_mask != 0) && mrail_ctl_say_bye(peer);
     }
     return count;
 }
@@ -411,13 +409,11 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     mrail_peer_t *peer;
 
     pthread_mutex_lock(&engine->ctl_lock);
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            /* This includes peers that were given up, because one that is alive
-             * must not wait for this process. */
-            if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
-                peer->bye_mask = (1ull << peer->num_pairs) - 1;
-            }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        /* This includes peers that were given up, because one that is alive
+         * must not wait for this process. */
+        if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
+            peer->bye_mask = (1ull << peer->num_pairs) - 1;
         }
     }
     while ((mrail_ctl_bye_round(engine) != 0) &&

@@ -46,10 +46,13 @@ static void mrail_ctl_drop_handle(mrail_rail_t *rail, struct ibv_ah **ah)
     }
 }
 
-void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
+void mrail_ctl_drop_boot_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
 {
     mrail_rail_t *rails = peer->engine->rails, *other;
 
+    if (peer->boots == NULL) {
+        return;
+    }
     for (unsigned i = 0; i < peer->num_boots * MRAIL_MAX_RAILS; ++i) {
         other = &rails[i % MRAIL_MAX_RAILS];
         if ((rail == NULL) || (rail == other)) {
@@ -58,13 +61,20 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
                 &peer->boots[i / MRAIL_MAX_RAILS].ah[i % MRAIL_MAX_RAILS]);
         }
     }
-    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
+}
+
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
+{
+    mrail_rail_t *rails = peer->engine->rails, *other;
+
+    mrail_ctl_drop_boot_handles(peer, rail);
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
         other = &rails[peer->pairs[i].local];
         if ((rail == NULL) || (rail == other)) {
             mrail_ctl_drop_handle(other, &peer->pair_ah[i]);
         }
     }
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+    for (unsigned i = 0; i < peer->slot_limit; ++i) {
         other = &rails[peer->pairs[peer->paths[i].ah_pair].local];
         if ((rail == NULL) || (rail == other)) {
             mrail_ctl_drop_handle(other, &peer->paths[i].ah);
@@ -129,7 +139,7 @@ static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
                                 mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
-    uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_ARRAY_SIZE(peer->boots)];
+    uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_BOOTS];
     mrail_rail_pair_t pair;
     mrail_rail_t *rail;
     mrail_boot_t *boot;

@@ -52,6 +52,8 @@ int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
 
 /* Drops the address handles of the rail; NULL: of all rails. */
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
+/* Drops only those to the rails in the peer's address. */
+void mrail_ctl_drop_boot_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);

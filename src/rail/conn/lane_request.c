@@ -26,7 +26,7 @@
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+    for (unsigned i = 0; i < peer->slot_limit; ++i) {
         const mrail_lane_t *lane = peer->lanes[i];
 
         if ((i != slot) && (lane != NULL) && lane->am_lane &&
@@ -129,6 +129,12 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     }
     mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
     mrail_ctl_learn(peer, &hello);
+    if (peer->tables == NULL) { /* no memory: the peer has failed */
+        if (lane != NULL) {
+            mrail_lane_release(engine, lane);
+        }
+        return 0;
+    }
     peer->num_slots = 1;
     if (lane == NULL) {
         mrail_ctl_budget(engine);

@@ -168,7 +168,7 @@ mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     mask = (peer->moves->move_mask | peer->moves->back_mask) &
            ~peer->moves->drain_mask;
-    for (unsigned slot = 0; (mask != 0) && (slot < MRAIL_MAX_SLOTS); ++slot) {
+    for (unsigned slot = 0; (mask != 0) && (slot < peer->slot_limit); ++slot) {
         if ((mask & (1ull << slot)) &&
             (mrail_move_send(peer, slot) == -EAGAIN)) {
             next_ns = now_ns + MRAIL_CTL_NO_BUFFER;
@@ -223,7 +223,7 @@ static void mrail_move_poll_holds(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     uint64_t mask = peer->moves->hold_mask;
 
-    for (unsigned slot = 0; (mask != 0) && (slot < MRAIL_MAX_SLOTS); ++slot) {
+    for (unsigned slot = 0; (mask != 0) && (slot < peer->slot_limit); ++slot) {
         if (mask & (1ull << slot)) {
             mrail_move_poll_hold(peer, slot, now_ns);
         }
@@ -310,7 +310,7 @@ static void mrail_move_begin_window(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_moves_t *moves = peer->moves;
 
     moves->since_ns = now_ns;
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (peer->lanes[slot] != NULL) {
             memcpy(moves->before[slot], peer->lanes[slot]->work,
                    sizeof(moves->before[slot]));

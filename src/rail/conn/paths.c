@@ -128,7 +128,7 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
         (now_ns < peer->answer_ns + MRAIL_PATH_FRESH)) {
         return 1;
     }
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+    for (unsigned i = 0; i < peer->slot_limit; ++i) {
         if ((i != slot) && mrail_path_is_used(peer, i) &&
             (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
             return 1;
@@ -147,7 +147,7 @@ static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
         return;
     }
     peer->compare_ns = now_ns;
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+    for (unsigned i = 0; i < peer->slot_limit; ++i) {
         if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
             (mrail_path_is_used(peer, i) || (i < peer->num_pairs))) {
             mrail_path_probe(peer, i, now_ns);
@@ -187,7 +187,7 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
 {
     mrail_ns_t patience_ns = MRAIL_MIN(silence_ns, MRAIL_PATH_PATIENCE_MAX);
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_path_t *path = &peer->paths[slot];
 
         if (path->health.state == MRAIL_HEALTH_SUSPECT) {
@@ -320,7 +320,7 @@ static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
 
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_path_t *path = &peer->paths[slot];
 
         if (mrail_path_has_probe(path, seq)) {
@@ -335,7 +335,7 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 
 void mrail_paths_init(mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
     }
 }
@@ -360,11 +360,11 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
     unsigned shift = (base + count - peer->base) % count;
     mrail_path_t old[MRAIL_MAX_SLOTS];
 
-    memcpy(old, peer->paths, sizeof(old));
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    memcpy(old, peer->paths, peer->slot_limit * sizeof(*old));
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         unsigned first = slot - slot % count;
 
-        if (first + count <= MRAIL_MAX_SLOTS) {
+        if (first + count <= peer->slot_limit) {
             peer->paths[slot] = old[first + (slot + shift) % count];
         }
     }
@@ -380,10 +380,8 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
     if (!mrail_rail_find_gid(rail)) {
         return;
     }
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            mrail_ctl_drop_handles(peer, rail);
-        }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_ctl_drop_handles(peer, rail);
     }
 }
 
@@ -395,20 +393,17 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
 
     __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
                      __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0;
-                 slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
-                if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=
-                    rail->index) {
-                    continue;
-                }
-                if (rail->port_down) { /* answers on their way do not count */
-                    peer->paths[slot].num_probes = 0;
-                    peer->paths[slot].blocked = 0;
-                }
-                mrail_path_event(peer, slot, event, now_ns);
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
+            if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=
+                rail->index) {
+                continue;
             }
+            if (rail->port_down) { /* answers on their way do not count */
+                peer->paths[slot].num_probes = 0;
+                peer->paths[slot].blocked = 0;
+            }
+            mrail_path_event(peer, slot, event, now_ns);
         }
     }
 }

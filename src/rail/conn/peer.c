@@ -12,18 +12,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id)
 {
-    mrail_list_t *head = &engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS];
-    mrail_peer_t *peer;
+    mrail_hash_node_t *node = mrail_hash_find(&engine->peers_by_id, id);
 
-    mrail_list_for_each(peer, head, mrail_peer_t, list) {
-        if (peer->id == id) {
-            return peer;
-        }
-    }
-    return NULL;
+    return (node != NULL) ? MRAIL_CONTAINER_OF(node, mrail_peer_t, by_id)
+                          : NULL;
 }
 
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
@@ -33,11 +29,13 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     if (peer == NULL) {
         return NULL;
     }
+    if (mrail_hash_add(&engine->peers_by_id, &peer->by_id, id) != 0) {
+        free(peer);
+        return NULL;
+    }
     peer->engine = engine;
-    peer->detached.peer = peer;
     peer->id = id;
     peer->op_next = 1;
-    mrail_paths_init(peer);
     ++engine->num_peers;
     mrail_list_init(&peer->work);
     mrail_list_init(&peer->eps);
@@ -51,20 +49,23 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     mrail_list_init(&peer->flushes_pending);
     mrail_list_init(&peer->active);
     mrail_list_init(&peer->ended);
-    mrail_list_add_tail(&engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS],
-                        &peer->list);
+    mrail_list_add_tail(&engine->peers, &peer->list);
     return peer;
 }
 
 void mrail_peer_free(mrail_peer_t *peer)
 {
     mrail_ctl_drop_handles(peer, NULL);
+    mrail_hash_del(&peer->engine->peers_by_id, &peer->by_id);
     mrail_list_del(&peer->list);
     mrail_list_del(&peer->work);
     mrail_list_del(&peer->active);
     mrail_list_del(&peer->ended);
     --peer->engine->num_peers;
+    peer->engine->table_bytes -= peer->table_bytes;
     free(peer->moves);
+    free(peer->boots);
+    free(peer->tables);
     free(peer);
 }
 
@@ -117,10 +118,62 @@ void mrail_peer_set_departed(mrail_peer_t *peer, int status)
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Gives the peer its rails and pairs, and room for its lanes. One allocation
+ * holds all arrays. Returns 0 or -ENOMEM. */
+static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
+                                const mrail_wire_rail_t *rails,
+                                unsigned num_pairs,
+                                const mrail_rail_pair_t *pairs)
+{
+    unsigned slots = MRAIL_MIN(
+        num_pairs * mrail_config_lanes(&peer->engine->config, num_pairs),
+        MRAIL_MAX_SLOTS);
+    /* In the order of alignment. */
+    size_t bytes =
+        num_rails * sizeof(*peer->rails) + num_pairs * sizeof(struct ibv_ah *) +
+        slots * (sizeof(*peer->paths) + sizeof(mrail_lane_t *) +
+                 sizeof(mrail_sched_lane_t *) + sizeof(*peer->handled_seq) +
+                 sizeof(*peer->prev_epochs)) +
+        num_pairs * sizeof(*peer->pairs);
+    char *at = calloc(1, bytes);
+
+    if (at == NULL) {
+        return -ENOMEM;
+    }
+    peer->tables = at;
+    peer->table_bytes = bytes;
+    peer->engine->table_bytes += bytes;
+    peer->rails = (mrail_wire_rail_t *)at;
+    peer->pair_ah = (struct ibv_ah **)(peer->rails + num_rails);
+    peer->paths = (mrail_path_t *)(peer->pair_ah + num_pairs);
+    peer->up = (mrail_lane_t **)(peer->paths + slots);
+    peer->sched = (mrail_sched_lane_t **)(peer->up + slots);
+    peer->handled_seq = (uint32_t *)(peer->sched + slots);
+    peer->prev_epochs = (mrail_prev_epoch_t *)(peer->handled_seq + slots);
+    peer->pairs = (mrail_rail_pair_t *)(peer->prev_epochs + slots);
+    memcpy(peer->rails, rails, num_rails * sizeof(*rails));
+    memcpy(peer->pairs, pairs, num_pairs * sizeof(*pairs));
+    peer->num_rails = num_rails;
+    peer->num_pairs = num_pairs;
+    peer->num_slots = peer->slot_limit = slots;
+    mrail_paths_init(peer);
+    return 0;
+}
+
+/* From now on, messages to the peer take its pairs of rails. */
+static void mrail_peer_drop_boots(mrail_peer_t *peer)
+{
+    mrail_ctl_drop_boot_handles(peer, NULL);
+    free(peer->boots);
+    peer->boots = NULL;
+}
+
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_MAX_RAILS];
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    unsigned num_pairs;
 
     if (peer->state == MRAIL_PEER_KNOWN) {
         return;
@@ -128,19 +181,23 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         local[i] = engine->rails[i].attr.subnet;
     }
-    peer->num_rails = msg->hello.num_rails;
+    for (unsigned i = 0; i < msg->hello.num_rails; ++i) {
+        remote[i] = msg->hello.rails[i].subnet;
+    }
+    num_pairs = mrail_rails_pair(local, engine->num_rails, remote,
+                                 msg->hello.num_rails, pairs);
+    if (mrail_peer_set_rails(peer, msg->hello.num_rails, msg->hello.rails,
+                             num_pairs, pairs) != 0) {
+        mrail_error("peer %016llx: no memory", (unsigned long long)peer->id);
+        mrail_ctl_peer_failed(peer, -ENOMEM);
+        return;
+    }
     for (unsigned i = 0; i < peer->num_rails; ++i) {
-        peer->rails[i] = msg->hello.rails[i];
-        remote[i] = peer->rails[i].subnet;
         peer->flush_rkey.rkey[i] = peer->rails[i].flush_rkey;
     }
     peer->flush_rkey.count = peer->num_rails;
-    peer->num_pairs = mrail_rails_pair(local, engine->num_rails, remote,
-                                       peer->num_rails, peer->pairs);
-    peer->num_slots = MRAIL_MIN(
-        peer->num_pairs * mrail_config_lanes(&engine->config, peer->num_pairs),
-        MRAIL_MAX_SLOTS);
     peer->base = engine->next_base++ % peer->num_pairs;
+    mrail_peer_drop_boots(peer);
     mrail_debug("peer %016llx: %u rails, %u pairs",
                 (unsigned long long)peer->id, peer->num_rails, peer->num_pairs);
     peer->state = MRAIL_PEER_KNOWN;

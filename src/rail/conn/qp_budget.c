@@ -51,7 +51,7 @@ static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 static void mrail_evict_search_peer(mrail_peer_t *peer, int hard, int first,
                                     mrail_evict_search_t *search)
 {
-    for (unsigned slot = 1; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 1; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane == NULL) {
@@ -85,13 +85,11 @@ static mrail_evict_search_t mrail_evict_search(mrail_engine_t *engine, int hard,
     mrail_evict_search_t search = {NULL, 0, 0};
     mrail_peer_t *peer;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-                continue; /* this peer is returning all of its lanes */
-            }
-            mrail_evict_search_peer(peer, hard, first, &search);
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
+            continue; /* this peer is returning all of its lanes */
         }
+        mrail_evict_search_peer(peer, hard, first, &search);
     }
     return search;
 }

@@ -35,8 +35,8 @@ void mrail_am_take_lost(mrail_lane_t *lane)
             mrail_am_add_replay(peer, tx);
         }
         lane->am_inflight -= tx->length;
-        peer->detached.am_inflight += tx->length;
-        tx->lane = &peer->detached;
+        peer->engine->detached.am_inflight += tx->length;
+        tx->lane = &peer->engine->detached;
     }
 }
 
@@ -52,7 +52,8 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
         if (before == tx) {
             return 1;
         }
-        if ((before->lane != lane) && (before->lane != &peer->detached)) {
+        if ((before->lane != lane) &&
+            (before->lane != &peer->engine->detached)) {
             return 0;
         }
     }
@@ -93,7 +94,7 @@ void mrail_am_replay(mrail_peer_t *peer)
             return;
         }
         mrail_list_del(&tx->replay);
-        peer->detached.am_inflight -= tx->length;
+        peer->engine->detached.am_inflight -= tx->length;
         lane->am_inflight += tx->length;
         tx->lane = lane;
         tx->number = lane->am_sent++;

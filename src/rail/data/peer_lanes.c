@@ -52,7 +52,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     peer->num_up = 0;
     /* Slots below num_pairs carry AMs, so AM lanes come first. */
     peer->num_am = 0;
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (mask & (1ull << slot)) {
             mrail_lane_t *lane = peer->lanes[slot];
 

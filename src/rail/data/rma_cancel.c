@@ -107,7 +107,7 @@ void mrail_rma_cancel(mrail_ep_t *ep)
     mrail_peer_t *peer = ep->peer;
     mrail_op_t *op, *tmp;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (peer->lanes[slot] != NULL) {
             mrail_rma_drop_of(peer->engine, &peer->lanes[slot]->lost, ep->id);
         }

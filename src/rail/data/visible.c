@@ -67,7 +67,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
          * the completion of that READ is reported to the other flush only. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
-    for (unsigned slot = 0; (flush->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
+    for (unsigned slot = 0; (flush->unseen != 0) && (slot < peer->slot_limit);
          ++slot) {
         uint64_t bit = 1ull << slot;
         mrail_lane_t *lane = peer->lanes[slot];

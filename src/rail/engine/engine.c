@@ -179,12 +179,10 @@ static void mrail_engine_each_lane(mrail_engine_t *engine,
 {
     mrail_peer_t *peer;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-                if (peer->lanes[slot] != NULL) {
-                    func(engine, peer->lanes[slot]);
-                }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+            if (peer->lanes[slot] != NULL) {
+                func(engine, peer->lanes[slot]);
             }
         }
     }
@@ -212,12 +210,10 @@ static void mrail_engine_free(mrail_engine_t *engine)
         mrail_rail_free_buffers(&engine->rails[i]);
     }
     mrail_engine_each_lane(engine, mrail_lane_free);
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each_safe(peer, tmp, &engine->buckets[i], mrail_peer_t,
-                                 list) {
-            mrail_peer_free(peer);
-        }
+    mrail_list_for_each_safe(peer, tmp, &engine->peers, mrail_peer_t, list) {
+        mrail_peer_free(peer);
     }
+    mrail_hash_cleanup(&engine->peers_by_id);
     free(engine->ended_lanes);
     free(engine->lanes);
     free(engine->lane_free);
@@ -305,9 +301,8 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
     engine->event_fd = engine->epoll_fd = -1;
     mrail_data_lock_init(&engine->data_lock);
     pthread_mutex_init(&engine->ctl_lock, NULL);
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_init(&engine->buckets[i]);
-    }
+    mrail_hash_init(&engine->peers_by_id);
+    mrail_list_init(&engine->peers);
     for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
         engine->next_iface[i] = (uint16_t)i;
     }

@@ -93,7 +93,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         mrail_pool_bytes(&engine->ops) + mrail_pool_bytes(&engine->chunks) +
         mrail_pool_bytes(&engine->flush_pool) +
         mrail_pool_bytes(&engine->groups) +
-        engine->num_peers * sizeof(mrail_peer_t) +
+        engine->num_peers * sizeof(mrail_peer_t) + engine->table_bytes +
         engine->num_lanes * sizeof(mrail_lane_t) +
         engine->config.max_qps *
             (sizeof(*engine->lanes) + sizeof(*engine->lane_free));

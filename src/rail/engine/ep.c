@@ -52,10 +52,24 @@ static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
     return subnet;
 }
 
-static void mrail_ep_learn_boots(mrail_peer_t *peer,
-                                 const mrail_wire_device_addr_t *device,
-                                 const mrail_wire_iface_addr_t *iface)
+/* A peer whose rails are known needs only the name of its address. Returns 0 or
+ * -ENOMEM. */
+static int mrail_ep_learn_boots(mrail_peer_t *peer,
+                                const mrail_wire_device_addr_t *device,
+                                const mrail_wire_iface_addr_t *iface)
 {
+    if (peer->tables == NULL) {
+        peer->boots = calloc(1 + iface->num_more, sizeof(*peer->boots));
+        if (peer->boots == NULL) {
+            return -ENOMEM;
+        }
+    }
+    peer->cookie = iface->cookie;
+    peer->num_boots = 1 + iface->num_more;
+    memcpy(peer->gid, device->gid, sizeof(peer->gid));
+    if (peer->boots == NULL) {
+        return 0;
+    }
     memcpy(peer->boots[0].to.gid, device->gid, sizeof(device->gid));
     peer->boots[0].to.ud_qpn = iface->ud_qpn;
     peer->boots[0].subnet = device->subnet;
@@ -64,7 +78,7 @@ static void mrail_ep_learn_boots(mrail_peer_t *peer,
         peer->boots[1 + i].subnet =
             mrail_ep_boot_subnet(peer->engine, iface->more[i].gid);
     }
-    peer->num_boots = 1 + iface->num_more;
+    return 0;
 }
 
 /* Finds or creates the peer of an address. A process that said BYE returns
@@ -93,9 +107,9 @@ static int mrail_ep_find_peer(mrail_engine_t *engine,
             mrail_peer_set_departed(peer, departed);
         }
     }
-    if (peer->num_boots == 0) {
-        peer->cookie = iface->cookie;
-        mrail_ep_learn_boots(peer, device, iface);
+    if ((peer->num_boots == 0) &&
+        (mrail_ep_learn_boots(peer, device, iface) != 0)) {
+        return -ENOMEM; /* the peer stays for the next attempt */
     }
     *peer_p = peer;
     return 0;
@@ -207,7 +221,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
     size_t used;
 
     mrail_ctl_lock(engine);
-    mrail_gid_text(peer->boots[0].to.gid, address, sizeof(address));
+    mrail_gid_text(peer->gid, address, sizeof(address));
     snprintf(text, size, "peer %016llx at %s", (unsigned long long)peer->id,
              address);
     for (unsigned slot = 0; slot < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

@@ -104,10 +104,8 @@ void mrail_iface_destroy(mrail_iface_t *iface)
     pthread_mutex_lock(&engine->ctl_lock);
     engine->ifaces[iface->id % MRAIL_MAX_IFACES] = NULL;
     --engine->num_ifaces;
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            mrail_iface_invalidate(iface, peer);
-        }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_iface_invalidate(iface, peer);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_leave(iface);

@@ -152,19 +152,17 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
     mrail_data_ctl_lock(engine);
     mrail_failover_check_rails(engine);
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
-            if ((status != 0) && !peer->dead) {
-                mrail_peer_start_fail(peer, status);
-                mrail_ctl_work(peer);
-            } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
-                       !peer->dead) {
-                mrail_failover_start(peer);
-            }
-            if (!mrail_evict_is_idle(peer)) {
-                mrail_peer_activate(peer);
-            }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
+        if ((status != 0) && !peer->dead) {
+            mrail_peer_start_fail(peer, status);
+            mrail_ctl_work(peer);
+        } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
+                   !peer->dead) {
+            mrail_failover_start(peer);
+        }
+        if (!mrail_evict_is_idle(peer)) {
+            mrail_peer_activate(peer);
         }
     }
     mrail_data_ctl_unlock(engine);

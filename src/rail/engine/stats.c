@@ -62,7 +62,7 @@ static void mrail_stats_peer(const mrail_peer_t *peer, mrail_json_t *json)
 {
     mrail_stats_lane_t lane;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if ((peer->lanes[slot] != NULL) && (peer->lanes[slot]->last_qpn != 0)) {
             lane = mrail_stats_of_lane(peer->lanes[slot]);
             mrail_stats_lane(&lane, json);
@@ -82,10 +82,8 @@ static void mrail_stats_lanes(mrail_engine_t *engine, mrail_json_t *json)
          i < engine->num_ended_lanes; ++i) {
         mrail_stats_lane(&engine->ended_lanes[i % MRAIL_STATS_LANES], json);
     }
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            mrail_stats_peer(peer, json);
-        }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_stats_peer(peer, json);
     }
     mrail_json_array_end(json);
 }

@@ -135,12 +135,10 @@ static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
     const mrail_peer_t *peer;
 
     page->num_lanes = page->more_lanes = 0;
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-                if (peer->lanes[slot] != NULL) {
-                    export_lane(peer->lanes[slot], page);
-                }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+            if (peer->lanes[slot] != NULL) {
+                export_lane(peer->lanes[slot], page);
             }
         }
     }

@@ -234,7 +234,7 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
                     peer->closing_mask;
 
     mrail_data_ctl_lock(peer->engine);
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (mask & (1ull << slot)) {
             mrail_evict_step(peer, slot, now_ns);
         }

@@ -41,7 +41,7 @@ void mrail_peer_release(mrail_peer_t *peer)
  * QPs end before the operations do. */
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         const mrail_lane_t *lane = peer->lanes[slot];
 
         if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
@@ -54,7 +54,7 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
 
 static void mrail_peer_drain_all(mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (peer->seen_mask & (1ull << slot)) {
             mrail_lane_drain(peer->lanes[slot]);
         }
@@ -68,7 +68,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_peer_refresh(peer);
     /* Released lanes that are not drained count as well. */
     peer->seen_mask |= peer->closing_mask | peer->broken_mask;
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         const mrail_lane_t *lane = peer->lanes[slot];
 
         /* This includes a suspect lane, whatever its control state is. */
@@ -78,7 +78,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
             peer->seen_mask |= 1ull << slot;
         }
     }
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         /* This includes the QP of a lane that is not up yet, because nothing
@@ -114,7 +114,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
                      (unsigned long long)peer->id,
                      (peer->failed == -ESHUTDOWN) ? "it said goodbye"
                                                   : strerror(-peer->failed));
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
@@ -140,7 +140,7 @@ static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
     int has = 0;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if ((lane != NULL) && (lane->qp != NULL)) {
@@ -205,7 +205,7 @@ static void mrail_peer_drop(mrail_peer_t *peer)
            mrail_list_empty(&peer->hold) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
     mrail_peer_disown(peer);
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {

@@ -97,7 +97,7 @@ static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *other = peer->lanes[slot];
 
         if (mrail_stall_is_usable(other) && !other->last_read &&
@@ -211,7 +211,7 @@ static int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
 {
     int busy = 0;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
@@ -223,7 +223,7 @@ static int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
 
 static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (mrail_stall_is_usable(lane) && !lane->leaving && !lane->last_read &&
@@ -238,7 +238,7 @@ static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
 {
     uint64_t posted = 0;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         posted +=
             (peer->lanes[slot] != NULL) ? peer->lanes[slot]->sq_posted : 0;
     }
@@ -249,18 +249,16 @@ void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            uint64_t posted = mrail_stall_posted(peer);
-            mrail_lane_t *lane = mrail_stall_idle_lane(peer);
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        uint64_t posted = mrail_stall_posted(peer);
+        mrail_lane_t *lane = mrail_stall_idle_lane(peer);
 
-            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
-                (posted == peer->kept_posted) && (lane != NULL) &&
-                (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
-                mrail_stall_wake(engine);
-            }
-            peer->kept_posted = mrail_stall_posted(peer);
+        if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
+            (posted == peer->kept_posted) && (lane != NULL) &&
+            (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+            mrail_stall_wake(engine);
         }
+        peer->kept_posted = mrail_stall_posted(peer);
     }
 }
 
@@ -271,12 +269,10 @@ void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
     mrail_peer_t *peer;
     int busy = 0;
 
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
-                busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
-                mrail_move_tick(peer, now_ns);
-            }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
+            busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
+            mrail_move_tick(peer, now_ns);
         }
     }
     engine->stall_ns = now_ns;

@@ -11,6 +11,7 @@
 #ifndef MRAIL_RAIL_STATE_ENGINE_H
 #define MRAIL_RAIL_STATE_ENGINE_H
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -24,7 +25,6 @@
 #include <pthread.h>
 
 #define MRAIL_MAX_IFACES 64
-#define MRAIL_BUCKETS 256
 /* Bytes for mrail_rx_t, before the data header. */
 #define MRAIL_RX_HEADROOM 128
 /* Bytes of payload area in a small send buffer. */
@@ -172,6 +172,8 @@ struct mrail_engine {
     mrail_fair_share_t fair_share[MRAIL_FLOWS];
     mrail_ns_t fair_share_ns; /* time of the next division into fair shares */
     mrail_list_t acks;        /* lanes that owe a reply */
+    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs of failed
+                               * lanes */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */
@@ -201,9 +203,12 @@ struct mrail_engine {
     pthread_mutex_t ctl_lock;
     int ctl_wanted;                      /* atomic: number of threads waiting
                                           * for ctl_lock */
-    mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
+    mrail_hash_t peers_by_id;
+    mrail_list_t peers; /* all of them, for the start and the end of the
+                         * engine, and for what concerns a whole rail */
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
+    size_t table_bytes; /* of all peers */
     mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a
                                                 * ring buffer */
     uint64_t num_departed;                     /* number of peers freed since

@@ -10,6 +10,7 @@
 #ifndef MRAIL_RAIL_STATE_PEER_H
 #define MRAIL_RAIL_STATE_PEER_H
 
+#include "base/hash.h"
 #include "rail/proto/health.h"
 #include "rail/state/lane.h"
 #include "rail/proto/pairing.h"
@@ -61,6 +62,8 @@ typedef struct mrail_path {
     const char *cause;      /* the last event that was not a deadline */
 } mrail_path_t;
 
+#define MRAIL_BOOTS (1 + MRAIL_ADDR_MORE_IPV4) /* rails in an address */
+
 /* A rail of the peer, as named in its address. */
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
@@ -71,34 +74,41 @@ typedef struct mrail_boot {
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
-    uint64_t cookie;   /* proves to the peer that this end knows its address */
-    mrail_list_t list; /* entry in a bucket of engine->buckets; control lock */
+    uint64_t cookie; /* proves to the peer that this end knows its address */
+    mrail_list_t list;       /* entry in engine->peers; control lock */
+    mrail_hash_node_t by_id; /* entry in engine->peers_by_id; control lock */
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
     unsigned num_boots; /* 0: no address is known */
-    mrail_boot_t boots[1 + MRAIL_ADDR_MORE_IPV4];
+    mrail_boot_t *boots; /* [num_boots]; NULL once the rails are known */
+    uint8_t gid[16];     /* of the first rail in the peer's address */
     unsigned num_rails;
-    mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
+    mrail_wire_rail_t *rails; /* [num_rails]; this and the other arrays are
+                               * in `tables` */
     unsigned num_pairs;
-    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
-    struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
+    mrail_rail_pair_t *pairs; /* [num_pairs] */
+    struct ibv_ah **pair_ah;  /* [num_pairs] */
+    void *tables;             /* NULL: the rails are not known yet */
+    size_t table_bytes;
     uint64_t bye_mask;  /* pairs over which BYE must still be sent, counted
                          * from the base */
     unsigned base;      /* rail pair of slot 0 */
     int based;          /* both ends agree on `base`, because a lane was up */
     unsigned num_slots; /* total number of lanes to request; 0: not known yet */
+    unsigned slot_limit; /* slots below this have entries in the arrays; the
+                          * peer gets no lane beyond */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
     uint64_t no_room_mask;    /* slots that must not be requested before
                                * retry_ns */
     uint64_t handled_mask;    /* slots with an entry in handled_seq */
-    uint32_t handled_seq[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that
-                                            * was accepted or refused;
-                                            * earlier ones are ignored */
-    mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
-    mrail_path_t paths[MRAIL_MAX_SLOTS];
+    uint32_t *handled_seq;    /* [slot_limit]: the peer's last LANE_REQ that
+                               * was accepted or refused; earlier ones are
+                               * ignored */
+    mrail_prev_epoch_t *prev_epochs; /* [slot_limit] */
+    mrail_path_t *paths;             /* [slot_limit] */
     mrail_ns_t answer_ns;      /* time of the last answered probe */
     mrail_ns_t compare_ns;     /* time when all paths were last probed */
     mrail_ns_t moved_ns;       /* time when a lane last made progress */
@@ -139,10 +149,9 @@ struct mrail_peer {
     uint64_t seen_mask; /* the value of up_mask that the arrays below reflect */
     unsigned num_up;
     unsigned num_am;
-    mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
-    mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
-    int connect_wanted;                         /* the first lane was
-                                                 * requested */
+    mrail_lane_t **up;          /* [slot_limit]: lanes in use, AM lanes first */
+    mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
+    int connect_wanted;         /* the first lane was requested */
     uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
     uint64_t reading_mask;   /* slots with visibility READs in flight, in use
                               * or not */
@@ -157,8 +166,6 @@ struct mrail_peer {
     mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
                               * or must not be replayed; they complete
                               * without the control lock */
-    mrail_lane_t detached;   /* mrail_tx_t.lane of unacknowledged AMs of
-                              * failed lanes */
     /* Number of lanes with chunks in flight, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, while the devices hold requests; 2: failed */
