@@ -49,6 +49,18 @@ static inline void mrail_list_del(mrail_list_t *node)
     mrail_list_init(node);
 }
 
+/* Moves all nodes of one list to the end of another. */
+static inline void mrail_list_move_all(mrail_list_t *to, mrail_list_t *from)
+{
+    if (!mrail_list_empty(from)) {
+        from->next->prev = to->prev;
+        to->prev->next = from->next;
+        from->prev->next = to;
+        to->prev = from->prev;
+        mrail_list_init(from);
+    }
+}
+
 #define mrail_list_entry(ptr, type, member)                                    \
     MRAIL_CONTAINER_OF(ptr, type, member)
 #define mrail_list_head(head, type, member)                                    \

@@ -199,6 +199,7 @@ static void peer_drop(mrail_peer_t *peer)
                    mrail_list_empty(&peer->unacked),
                "a failed peer has work");
     mrail_list_del(&peer->work);
+    mrail_heap_del(&env.engine->timers, &peer->timer);
     mrail_list_del(&peer->active);
     mrail_list_init(&peer->hold); /* the rails free its buffers */
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {

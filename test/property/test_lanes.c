@@ -287,7 +287,8 @@ static int is_quiet(const side_t *side, const side_t *other)
     if ((peer == NULL) || (peer->dead == 2)) {
         return 1;
     }
-    return (mrail_list_empty(&side->engine->work) ||
+    return ((mrail_list_empty(&side->engine->work) &&
+             (mrail_heap_first(&side->engine->timers) == NULL)) ||
             (other->dead && has_path_to_try(peer))) &&
            mrail_evict_is_idle(peer) && mrail_list_empty(&peer->ops) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering &&

@@ -569,7 +569,9 @@ static void test_move_back_replaces_move(void **state)
     slow_window();
     fill_all();
     slow_reads();
-    mrail_list_del(&peer_of(0)->work); /* until MOVE_BACK is due */
+    /* Until MOVE_BACK is due. */
+    mrail_list_del(&peer_of(0)->work);
+    mrail_heap_del(&engine->timers, &peer_of(0)->timer);
     for (unsigned i = 0; i < 5; ++i) {
         slow_window();
     }

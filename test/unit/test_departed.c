@@ -81,6 +81,7 @@ static void test_many_come_and_go(void **state)
     assert_int_equal(fake_num_ahs, 0);
     assert_true(engine->num_lanes <= LANES);
     assert_true(mrail_list_empty(&engine->work));
+    assert_null(mrail_heap_first(&engine->timers));
     assert_true(mrail_list_empty(&engine->active));
     assert_true(mrail_list_empty(&engine->acks));
     /* The limit is less than one byte per peer, so any leak exceeds it. */

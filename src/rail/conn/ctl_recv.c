@@ -232,6 +232,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
+    mrail_ctl_work(peer); /* the message may have changed what is due */
     /* These messages create or connect a QP, which takes long, so other threads
      * get the control lock before the next message. */
     rail->ud_pause |=

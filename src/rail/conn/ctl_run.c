@@ -218,6 +218,9 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         return now_ns + MRAIL_CTL_NO_BUFFER;
     }
     lane->greeted = 0;
+    if (lane->tries == MRAIL_CTL_SILENT) {
+        mrail_ctl_connected(lane->peer);
+    }
     lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
     lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
     return lane->deadline_ns;
@@ -263,7 +266,9 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
         return now_ns + MRAIL_CTL_NO_BUFFER;
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
-    ++peer->tries;
+    if (++peer->tries == peer->num_boots + MRAIL_CTL_SILENT) {
+        mrail_ctl_connected(peer);
+    }
     /* Some rails of the peer's address may be dead, so the first HELLO to each
      * of them waits only for the shortest time. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
@@ -299,6 +304,7 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
          * (mrail_peer_try_end()), and may be about to do so, waiting for this
          * lock. */
         peer->state = MRAIL_PEER_GONE;
+        mrail_ctl_connected(peer);
         return MRAIL_NS_NEVER;
     }
     if ((peer->state == MRAIL_PEER_NEW) && (peer->requested_slots != 0)) {
@@ -306,7 +312,7 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
             if (mrail_ctl_connect_self(peer) == -EAGAIN) {
                 return now_ns + MRAIL_CTL_RTO_MIN;
             }
-        } else {
+        } else if (mrail_ctl_may_connect(peer)) {
             peer->state = MRAIL_PEER_HELLO;
             peer->request = ++peer->engine->ctl_seq;
             peer->deadline_ns = 0;
@@ -324,19 +330,45 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
     return next_ns;
 }
 
+/* Peers whose time has come have work. */
+static void mrail_ctl_take_due(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_heap_node_t *first;
+
+    while (((first = mrail_heap_first(&engine->timers)) != NULL) &&
+           (first->key <= now_ns)) {
+        mrail_heap_del(&engine->timers, first);
+        mrail_ctl_work(mrail_heap_entry(first, mrail_peer_t, timer));
+    }
+}
+
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, peer_ns;
-    mrail_peer_t *peer, *tmp;
+    const mrail_heap_node_t *first;
+    mrail_list_t turn;
+    mrail_peer_t *peer;
+    mrail_ns_t next_ns;
 
-    mrail_list_for_each_safe(peer, tmp, &engine->work, mrail_peer_t, work) {
-        peer_ns = mrail_ctl_run_peer(peer, now_ns);
-        if (peer_ns == MRAIL_NS_NEVER) {
-            mrail_list_del(&peer->work);
+    mrail_ctl_take_due(engine, now_ns);
+    /* A visit may give the same peer or another one more work. That is for the
+     * next turn, which then follows at once. */
+    mrail_list_init(&turn);
+    mrail_list_move_all(&turn, &engine->work);
+    while (!mrail_list_empty(&turn)) {
+        peer = mrail_list_head(&turn, mrail_peer_t, work);
+        mrail_list_del(&peer->work);
+        next_ns = mrail_ctl_run_peer(peer, now_ns);
+        if (next_ns == MRAIL_NS_NEVER) {
+            mrail_heap_del(&engine->timers, &peer->timer);
+        } else {
+            mrail_heap_set(&engine->timers, &peer->timer, next_ns);
         }
-        next_ns = MRAIL_MIN(next_ns, peer_ns);
     }
-    return next_ns;
+    if (!mrail_list_empty(&engine->work)) {
+        return now_ns;
+    }
+    first = mrail_heap_first(&engine->timers);
+    return (first != NULL) ? first->key : MRAIL_NS_NEVER;
 }
 
 static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t suspended_ns,
@@ -350,7 +382,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
 {
     mrail_peer_t *peer;
 
-    mrail_list_for_each(peer, &engine->work, mrail_peer_t, work) {
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
         peer->unreachable_ns =
             mrail_ctl_later(peer->unreachable_ns, suspended_ns, now_ns);
         peer->reconnect_ns =

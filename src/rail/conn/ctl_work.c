@@ -35,6 +35,42 @@ void mrail_ctl_work(mrail_peer_t *peer)
     }
 }
 
+int mrail_ctl_may_connect(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (peer->connecting) {
+        return 1;
+    }
+    if (engine->num_connecting >= MRAIL_CTL_CONNECTING) {
+        if (mrail_list_empty(&peer->connect)) {
+            mrail_list_add_tail(&engine->connect_queue, &peer->connect);
+        }
+        return 0;
+    }
+    mrail_list_del(&peer->connect);
+    peer->connecting = 1;
+    ++engine->num_connecting;
+    return 1;
+}
+
+void mrail_ctl_connected(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_peer_t *next;
+
+    if (!peer->connecting) {
+        return;
+    }
+    peer->connecting = 0;
+    --engine->num_connecting;
+    if (!mrail_list_empty(&engine->connect_queue)) {
+        next = mrail_list_head(&engine->connect_queue, mrail_peer_t, connect);
+        mrail_list_del(&next->connect);
+        mrail_ctl_work(next);
+    }
+}
+
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
 {
     mrail_engine_t *engine = peer->engine;

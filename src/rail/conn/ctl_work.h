@@ -13,6 +13,14 @@
  * Control lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
 
+/* Returns 1 if the peer may connect now. Otherwise the control thread visits it
+ * again when another peer has connected. Control lock held. */
+int mrail_ctl_may_connect(mrail_peer_t *peer);
+
+/* Lets another peer connect: this one has connected or failed, or is silent.
+ * Control lock held. */
+void mrail_ctl_connected(mrail_peer_t *peer);
+
 /* Starts a liveness check of the peer's control thread. The peer fails if no
  * answer arrives. Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer);
@@ -22,6 +30,14 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
+
+/* Limit of peers that connect at the same time. The answers to more datagrams
+ * would overflow the receive queues of the control channel, and each lost one
+ * costs a repeat. */
+#define MRAIL_CTL_CONNECTING 256
+
+/* Repeats after which a silent peer lets others connect. */
+#define MRAIL_CTL_SILENT 3
 
 /* Interval at which a message that found no send buffer is tried again. */
 #define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)

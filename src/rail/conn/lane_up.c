@@ -2,6 +2,7 @@
 #include "config.h"
 #include "rail/conn/lane_up.h"
 
+#include "rail/conn/ctl_work.h"
 #include "rail/conn/lane.h"
 #include "rail/conn/paths.h"
 #include "rail/conn/qp_budget.h"
@@ -29,6 +30,7 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     lane->peer->unreachable_ns = 0;
     lane->peer->reconnects = 0;
     lane->peer->reconnect_cause = NULL;
+    mrail_ctl_connected(lane->peer);
     mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
                      mrail_clock_now());
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,

@@ -38,6 +38,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     peer->op_next = 1;
     ++engine->num_peers;
     mrail_list_init(&peer->work);
+    mrail_list_init(&peer->connect);
     mrail_list_init(&peer->eps);
     mrail_list_init(&peer->unacked);
     mrail_list_init(&peer->replay_am);
@@ -58,7 +59,10 @@ void mrail_peer_free(mrail_peer_t *peer)
     mrail_ctl_drop_handles(peer, NULL);
     mrail_hash_del(&peer->engine->peers_by_id, &peer->by_id);
     mrail_list_del(&peer->list);
+    mrail_ctl_connected(peer);
     mrail_list_del(&peer->work);
+    mrail_list_del(&peer->connect);
+    mrail_heap_del(&peer->engine->timers, &peer->timer);
     mrail_list_del(&peer->active);
     mrail_list_del(&peer->ended);
     --peer->engine->num_peers;

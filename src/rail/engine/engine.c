@@ -307,6 +307,8 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
         engine->next_iface[i] = (uint16_t)i;
     }
     mrail_list_init(&engine->work);
+    mrail_heap_init(&engine->timers);
+    mrail_list_init(&engine->connect_queue);
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);
     mrail_list_init(&engine->ended);

@@ -12,6 +12,7 @@
 #define MRAIL_RAIL_STATE_ENGINE_H
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -206,7 +207,11 @@ struct mrail_engine {
     mrail_hash_t peers_by_id;
     mrail_list_t peers; /* all of them, for the start and the end of the
                          * engine, and for what concerns a whole rail */
-    mrail_list_t work; /* peers with something to send or to wait for */
+    mrail_list_t work;    /* peers that the next turn visits */
+    mrail_heap_t timers;  /* peers by the time of their next visit */
+    /* Peers that wait until fewer others connect. */
+    mrail_list_t connect_queue;
+    unsigned num_connecting; /* peers that connect now */
     unsigned num_peers;
     size_t table_bytes; /* of all peers */
     mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a

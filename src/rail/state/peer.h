@@ -11,6 +11,7 @@
 #define MRAIL_RAIL_STATE_PEER_H
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "rail/proto/health.h"
 #include "rail/state/lane.h"
 #include "rail/proto/pairing.h"
@@ -125,8 +126,10 @@ struct mrail_peer {
     const char *reconnect_cause;
     mrail_ns_t retry_ns;
     struct mrail_moves *moves; /* see conn/move_lane.c; NULL: not needed yet */
-    mrail_list_t work;         /* entry in engine->work while a message is
-                                * due */
+    mrail_list_t work;         /* entry in engine->work */
+    mrail_heap_node_t timer;   /* entry in engine->timers */
+    mrail_list_t connect;      /* entry in engine->connect_queue */
+    int connecting;            /* counts in engine->num_connecting */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
