@@ -254,6 +254,7 @@ void env_end(void)
     }
     memset(engine->lanes, 0, engine->config.max_qps * sizeof(*engine->lanes));
     engine->num_peers = engine->num_lanes = engine->num_dead = 0;
+    engine->check_first = NULL;
     engine->num_lane_free = 0;
     engine->num_departed = 0;
     engine->evict_search_ns = 0;

@@ -78,7 +78,7 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
 
     if (__atomic_compare_exchange_n(&peer->failed, &none, status, 0,
                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+        mrail_peer_check(peer);
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         mrail_control_thread_wake(engine);
     }

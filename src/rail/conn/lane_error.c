@@ -46,7 +46,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
               "its work",
               lane->rail->attr.device, lane->rail->attr.port, lane->slot,
               (unsigned long long)peer->id, address, cause);
-    __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    mrail_peer_check(peer);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     mrail_control_thread_wake(engine);
 }

@@ -51,7 +51,7 @@ static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
 {
     __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
-    __atomic_store_n(&peer->engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    mrail_peer_check(peer);
 }
 
 static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)

@@ -35,7 +35,7 @@ void mrail_evict_request(mrail_lane_t *lane)
 
     __atomic_fetch_or(&lane->peer->evict_mask, 1ull << lane->slot,
                       __ATOMIC_RELEASE);
-    __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    mrail_peer_check(lane->peer);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 

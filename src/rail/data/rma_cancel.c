@@ -30,8 +30,7 @@ static void mrail_rma_reject_eps(const mrail_op_t *op)
     mrail_list_for_each(ep, &op->peer->eps, mrail_ep_t, peer_list) {
         if ((ep->iface == op->done.iface) && (ep->failed == 0)) {
             ep->failed = op->status;
-            ep->rejected = 1;
-            ep->iface->has_rejected = 1;
+            mrail_ep_tell_failed(ep);
             mrail_wakeup_signal(ep->iface);
         }
     }

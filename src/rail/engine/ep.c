@@ -135,6 +135,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     if (ep == NULL) {
         return -ENOMEM;
     }
+    mrail_list_init(&ep->failed_list);
     ep->iface = iface;
     ep->user = user;
     ep->remote_iface = remote.iface;
@@ -148,6 +149,9 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
         ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
         mrail_list_add_tail(&iface->eps, &ep->list);
         mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
+        if (ep->peer->dead == 2) {
+            mrail_ep_tell_failed(ep);
+        }
     }
     mrail_iface_leave(iface);
 
@@ -166,6 +170,7 @@ void mrail_ep_destroy(mrail_ep_t *ep)
     mrail_iface_enter(iface);
     mrail_list_del(&ep->list);
     mrail_list_del(&ep->peer_list);
+    mrail_list_del(&ep->failed_list);
     mrail_peer_release(ep->peer);
     mrail_iface_leave(iface);
     free(ep);

@@ -27,6 +27,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     iface->engine = engine;
     iface->params = *params;
     mrail_list_init(&iface->eps);
+    mrail_list_init(&iface->failed_eps);
     mrail_list_init(&iface->inbox);
     mrail_list_init(&iface->done);
     iface->epoll_fd = iface->wake_fd = -1;

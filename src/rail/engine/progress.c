@@ -144,54 +144,52 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     return count;
 }
 
+static void mrail_engine_check_peer(mrail_peer_t *peer)
+{
+    int status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
+
+    if ((status != 0) && !peer->dead) {
+        mrail_peer_start_fail(peer, status);
+        mrail_ctl_work(peer);
+    } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
+               !peer->dead) {
+        mrail_failover_start(peer);
+    }
+    if (!mrail_evict_is_idle(peer)) {
+        mrail_peer_activate(peer);
+    }
+}
+
 static void mrail_engine_check_peers(mrail_engine_t *engine)
 {
-    mrail_peer_t *peer;
-    int status;
+    mrail_peer_t *peer, *next;
 
     __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
     mrail_data_ctl_lock(engine);
     mrail_failover_check_rails(engine);
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
-        if ((status != 0) && !peer->dead) {
-            mrail_peer_start_fail(peer, status);
-            mrail_ctl_work(peer);
-        } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
-                   !peer->dead) {
-            mrail_failover_start(peer);
-        }
-        if (!mrail_evict_is_idle(peer)) {
-            mrail_peer_activate(peer);
-        }
+    next = __atomic_exchange_n(&engine->check_first, NULL, __ATOMIC_ACQUIRE);
+    while ((peer = next) != NULL) {
+        next = peer->check_next;
+        /* From here on, a change lists the peer again. The exchange orders
+         * earlier changes before the check. */
+        (void)__atomic_exchange_n(&peer->check_listed, 0, __ATOMIC_ACQ_REL);
+        mrail_engine_check_peer(peer);
     }
     mrail_data_ctl_unlock(engine);
     mrail_control_thread_wake(engine);
 }
 
-/* Returns an endpoint whose failure was not reported to its user; NULL: there
- * is none. */
-static mrail_ep_t *mrail_iface_next_failed(mrail_iface_t *iface)
-{
-    mrail_ep_t *ep;
-
-    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
-        if ((ep->failed != 0) && !ep->failure_reported &&
-            ((ep->peer->dead == 2) || ep->rejected)) {
-            return ep;
-        }
-    }
-    return NULL;
-}
-
-/* The callback may destroy any endpoint, so each search starts from the
- * beginning. */
+/* A callback may destroy any endpoint, which also takes it off the list. */
 static void mrail_iface_tell_failed(mrail_iface_t *iface)
 {
-    mrail_ep_t *ep;
+    while (!mrail_list_empty(&iface->failed_eps)) {
+        mrail_ep_t *ep =
+            mrail_list_head(&iface->failed_eps, mrail_ep_t, failed_list);
 
-    iface->has_rejected = 0;
-    while ((ep = mrail_iface_next_failed(iface)) != NULL) {
+        mrail_list_del(&ep->failed_list);
+        if (ep->failure_reported) {
+            continue;
+        }
         ep->failure_reported = 1;
         /* A regular BYE is not a failure. */
         if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
@@ -336,15 +334,15 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     iface->seen_changes =
         __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
     called = iface->num_called;
-    if (MRAIL_UNLIKELY(iface->has_rejected)) { /* before its operations fail */
-        mrail_iface_tell_failed(iface);
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->failed_eps))) {
+        mrail_iface_tell_failed(iface); /* before their operations fail */
     }
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
                        !mrail_list_empty(&iface->done))) {
         count = mrail_iface_empty_inbox(iface);
     }
     count += mrail_engine_poll(engine, iface);
-    if (MRAIL_UNLIKELY((engine->num_dead != 0) || iface->has_rejected)) {
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->failed_eps))) {
         mrail_iface_tell_failed(iface);
     }
     iface->seen_events = engine->total_events;

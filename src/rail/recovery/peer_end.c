@@ -152,6 +152,8 @@ static int mrail_peer_has_completions(const mrail_peer_t *peer)
 
 int mrail_peer_try_end(mrail_peer_t *peer)
 {
+    mrail_ep_t *ep;
+
     if (peer->dead != 1) {
         return 0;
     }
@@ -161,6 +163,9 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     }
     mrail_peer_end_lanes(peer);
     peer->dead = 2;
+    mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
+        mrail_ep_tell_failed(ep);
+    }
     mrail_peer_release(peer);
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
@@ -235,6 +240,8 @@ void mrail_peer_reap(mrail_engine_t *engine)
         if (!mrail_list_empty(&peer->eps)) {
             mrail_list_del(&peer->ended); /* freed when its last endpoint is
                                            * gone */
+        } else if (peer->check_listed) {
+            engine->reap_pending = 1; /* the next poll checks it */
         } else {
             mrail_peer_drop(peer);
         }

@@ -93,12 +93,12 @@ struct mrail_iface {
     int depth;   /* nested entries, through callbacks */
     int token;   /* token of the data-path lock */
     mrail_list_t eps;
-    int has_rejected;    /* data: some endpoints in `eps` failed, but not
-                          * their peer */
-    mrail_list_t inbox;  /* mrail_rx_t for this iface */
-    size_t inbox_bytes;  /* size of the copies in the inbox */
-    mrail_list_t done;   /* mrail_done_t for this iface */
-    unsigned num_called; /* number of callbacks made */
+    mrail_list_t failed_eps; /* data: endpoints whose failure must be
+                              * reported */
+    mrail_list_t inbox;      /* mrail_rx_t for this iface */
+    size_t inbox_bytes;      /* size of the copies in the inbox */
+    mrail_list_t done;       /* mrail_done_t for this iface */
+    unsigned num_called;     /* number of callbacks made */
 
     int epoll_fd;          /* -1: no descriptor was requested */
     int wake_fd;           /* eventfd in the epoll set */
@@ -109,8 +109,9 @@ struct mrail_iface {
 };
 
 struct mrail_ep {
-    mrail_list_t list;      /* iface->eps */
-    mrail_list_t peer_list; /* peer->eps */
+    mrail_list_t list;        /* iface->eps */
+    mrail_list_t peer_list;   /* peer->eps */
+    mrail_list_t failed_list; /* iface->failed_eps */
     mrail_iface_t *iface;
     mrail_peer_t *peer;
     void *user;
@@ -119,8 +120,15 @@ struct mrail_ep {
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() was called */
     int cancelled;        /* by mrail_ep_cancel() */
-    int rejected;         /* this endpoint failed, but its peer did not */
 };
+
+/* Has ep_failed() called for the endpoint. Data-path lock held. */
+static inline void mrail_ep_tell_failed(mrail_ep_t *ep)
+{
+    if (!ep->failure_reported && mrail_list_empty(&ep->failed_list)) {
+        mrail_list_add_tail(&ep->iface->failed_eps, &ep->failed_list);
+    }
+}
 
 /* The result of operations on a failed endpoint. Returns -EAGAIN until the
  * error callback has run, because the callback reports the reason, and an MPI
@@ -197,23 +205,26 @@ struct mrail_engine {
                            * cleared under both locks */
     int error_pending;    /* atomic: a peer has failed, or a lane must be
                            * evicted */
+    /* Atomic: stack of the peers to which that applies (check_next). Holders of
+     * either lock push; the holder of both takes all. */
+    mrail_peer_t *check_first;
     unsigned num_changes; /* atomic: count of lanes that came up and peers
                            * that failed */
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
-    int ctl_wanted;                      /* atomic: number of threads waiting
+    int ctl_wanted; /* atomic: number of threads waiting
                                           * for ctl_lock */
     mrail_hash_t peers_by_id;
-    mrail_list_t peers; /* all of them, for the start and the end of the
+    mrail_list_t peers;  /* all of them, for the start and the end of the
                          * engine, and for what concerns a whole rail */
-    mrail_list_t work;    /* peers that the next turn visits */
-    mrail_heap_t timers;  /* peers by the time of their next visit */
+    mrail_list_t work;   /* peers that the next turn visits */
+    mrail_heap_t timers; /* peers by the time of their next visit */
     /* Peers that wait until fewer others connect. */
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */
     unsigned num_peers;
-    size_t table_bytes; /* of all peers */
+    size_t table_bytes;                        /* of all peers */
     mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a
                                                 * ring buffer */
     uint64_t num_departed;                     /* number of peers freed since

@@ -75,13 +75,13 @@ typedef struct mrail_boot {
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
-    uint64_t cookie; /* proves to the peer that this end knows its address */
-    mrail_list_t list;       /* entry in engine->peers; control lock */
+    uint64_t cookie;   /* proves to the peer that this end knows its address */
+    mrail_list_t list; /* entry in engine->peers; control lock */
     mrail_hash_node_t by_id; /* entry in engine->peers_by_id; control lock */
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
-    unsigned num_boots; /* 0: no address is known */
+    unsigned num_boots;  /* 0: no address is known */
     mrail_boot_t *boots; /* [num_boots]; NULL once the rails are known */
     uint8_t gid[16];     /* of the first rail in the peer's address */
     unsigned num_rails;
@@ -110,9 +110,9 @@ struct mrail_peer {
                                * ignored */
     mrail_prev_epoch_t *prev_epochs; /* [slot_limit] */
     mrail_path_t *paths;             /* [slot_limit] */
-    mrail_ns_t answer_ns;      /* time of the last answered probe */
-    mrail_ns_t compare_ns;     /* time when all paths were last probed */
-    mrail_ns_t moved_ns;       /* time when a lane last made progress */
+    mrail_ns_t answer_ns;            /* time of the last answered probe */
+    mrail_ns_t compare_ns;           /* time when all paths were last probed */
+    mrail_ns_t moved_ns;             /* time when a lane last made progress */
     mrail_ns_t unreachable_ns; /* no lane has been usable since then; 0: one
                                 * is usable, or none was requested yet */
     uint64_t kept_posted; /* work requests of all lanes at the last keepalive
@@ -145,7 +145,9 @@ struct mrail_peer {
                           * evict; it clears the bits */
     uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given
                           * up; the progress thread clears the bits */
-    int expand_wanted;   /* atomic: a progress thread has requested all lanes */
+    mrail_peer_t *check_next; /* entry in engine->check_first */
+    int check_listed;         /* atomic: the peer is in that stack */
+    int expand_wanted; /* atomic: a progress thread has requested all lanes */
     mrail_rkey_t flush_rkey; /* keys of the peer's flush pages */
 
     /* ---- data: under the data-path lock ---- */
@@ -155,8 +157,8 @@ struct mrail_peer {
     mrail_lane_t **up;          /* [slot_limit]: lanes in use, AM lanes first */
     mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
     int connect_wanted;         /* the first lane was requested */
-    uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
-    uint64_t reading_mask;   /* slots with visibility READs in flight, in use
+    uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */
+    uint64_t reading_mask;      /* slots with visibility READs in flight, in use
                               * or not */
     uint64_t closing_mask;   /* slots that were released, but are not drained */
     uint64_t broken_mask;    /* slots whose lane is failing over */

@@ -6,6 +6,21 @@
 
 #include <unistd.h>
 
+void mrail_peer_check(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (!__atomic_exchange_n(&peer->check_listed, 1, __ATOMIC_ACQ_REL)) {
+        peer->check_next =
+            __atomic_load_n(&engine->check_first, __ATOMIC_RELAXED);
+        while (!__atomic_compare_exchange_n(
+            &engine->check_first, &peer->check_next, peer, 1, __ATOMIC_RELEASE,
+            __ATOMIC_RELAXED)) {
+        }
+    }
+    __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+}
+
 void mrail_wakeup_signal(mrail_iface_t *iface)
 {
     const uint64_t one = 1;

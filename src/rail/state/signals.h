@@ -16,6 +16,10 @@ static inline void mrail_stall_wake(mrail_engine_t *engine)
     }
 }
 
+/* Makes the next poll check the peer: it has failed, or the masks of its lanes
+ * have changed. */
+void mrail_peer_check(mrail_peer_t *peer);
+
 /* Wakes the iface if it sleeps. */
 void mrail_wakeup_signal(mrail_iface_t *iface);
 
