@@ -52,7 +52,7 @@ static void begin(void)
     assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
     mrail_rkey_pack(mem, packed); /* the peer's memory has the same layout */
     assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
-    mrail_stall_begin(engine);
+    mrail_stall_begin(peer_of(0));
     tick(TICK);
     tick(0);
     assert_int_equal(lane_of(0)->idle_ns, 0);

@@ -39,6 +39,11 @@ const char *mrail_lane_state_name(mrail_lane_state_t state)
     return lane_states[state].name;
 }
 
+static int mrail_lane_has_place(mrail_lane_state_t state)
+{
+    return (state != MRAIL_LANE_IDLE) && (state != MRAIL_LANE_FAILED);
+}
+
 void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
                           const char *cause)
 {
@@ -53,6 +58,11 @@ void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
             lane->peer->engine->page, "%s:%u: lane %u to peer %016llx %s (%s)",
             lane->rail->attr.device, lane->rail->attr.port, lane->slot,
             (unsigned long long)lane->peer->id, lane_states[state].name, cause);
+    }
+    if (lane->slot != 0) {
+        lane->peer->engine->num_further +=
+            (unsigned)mrail_lane_has_place(state) -
+            (unsigned)mrail_lane_has_place(lane->state);
     }
     lane->state = state;
 }
@@ -118,7 +128,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail)
 {
     unsigned depth = mrail_lane_tx_depth(engine, lane);
-    uint64_t serial = engine->qp_serial + 1;
+    uint64_t serial = (engine->qp_serial + 1) << 16 | lane->index;
     int ret;
 
     lane->rail = rail;
@@ -127,7 +137,8 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->qp == NULL) {
         return -errno;
     }
-    lane->qp_serial = engine->qp_serial = serial;
+    ++engine->qp_serial;
+    lane->qp_serial = serial;
     lane->move_ns = 0;
     lane->undo_sport = 0;
     lane->max_inline = rail->attr.max_inline;

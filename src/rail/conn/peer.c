@@ -39,6 +39,8 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     ++engine->num_peers;
     mrail_list_init(&peer->work);
     mrail_list_init(&peer->connect);
+    mrail_list_init(&peer->stalling);
+    mrail_list_init(&peer->keepalive);
     mrail_list_init(&peer->eps);
     mrail_list_init(&peer->unacked);
     mrail_list_init(&peer->replay_am);
@@ -62,6 +64,8 @@ void mrail_peer_free(mrail_peer_t *peer)
     mrail_ctl_connected(peer);
     mrail_list_del(&peer->work);
     mrail_list_del(&peer->connect);
+    mrail_list_del(&peer->stalling);
+    mrail_list_del(&peer->keepalive);
     mrail_heap_del(&peer->engine->timers, &peer->timer);
     mrail_list_del(&peer->active);
     mrail_list_del(&peer->ended);
@@ -205,6 +209,8 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     mrail_debug("peer %016llx: %u rails, %u pairs",
                 (unsigned long long)peer->id, peer->num_rails, peer->num_pairs);
     peer->state = MRAIL_PEER_KNOWN;
+    peer->keepalive_ns = mrail_peer_next_keepalive(engine, mrail_clock_now());
+    mrail_list_add_tail(&engine->keepalives, &peer->keepalive);
     peer->tries = 0;
     if (msg->hello.seg_size != engine->config.seg_size) {
         mrail_error("peer %016llx has UCX_MRAIL_SEG_SIZE=%u, this process %zu: "

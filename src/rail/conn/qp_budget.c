@@ -12,10 +12,11 @@
 
 #define MRAIL_EVICT_BATCH 4 /* lanes that one search may evict */
 
+#define MRAIL_EVICT_VISITS 256 /* lanes that one search visits */
+
 typedef struct mrail_evict_search {
-    mrail_lane_t *lane;   /* the best lane to evict */
-    unsigned num_further; /* lanes that could be evicted, in use or not */
-    unsigned num_forced;  /* those of them that must already go */
+    mrail_lane_t *lanes[MRAIL_EVICT_BATCH]; /* the best lanes to evict */
+    unsigned count;
 } mrail_evict_search_t;
 
 void mrail_ctl_budget(mrail_engine_t *engine)
@@ -39,83 +40,90 @@ void mrail_evict_request(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-/* Returns the better one of two lanes to evict; NULL means none. */
-static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
+/* Returns 1 if a lane that must go has not gone yet. */
+static int mrail_evict_has_forced(const mrail_engine_t *engine)
 {
-    if ((a == NULL) || (b == NULL)) {
-        return (a == NULL) ? b : a;
-    }
-    return (b->used_at_search < a->used_at_search) ? b : a;
+    unsigned index = engine->evict_serial & 0xffff;
+    const mrail_lane_t *lane =
+        (engine->evict_serial != 0) ? engine->lanes[index] : NULL;
+
+    return (lane != NULL) && (lane->qp_serial == engine->evict_serial) &&
+           lane->evict_forced;
 }
 
-static void mrail_evict_search_peer(mrail_peer_t *peer, int hard, int first,
-                                    mrail_evict_search_t *search)
+/* Returns 1 if the lane may be evicted. Marks lanes without a post since the
+ * last search that visited them. */
+static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
 {
-    for (unsigned slot = 1; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
+    uint64_t used;
 
-        if (lane == NULL) {
-            continue;
-        }
-        if ((lane->state == MRAIL_LANE_IDLE) ||
-            (lane->state == MRAIL_LANE_FAILED)) {
-            continue;
-        }
-        ++search->num_further;
-        search->num_forced += lane->evict_forced;
-        if ((lane->state != MRAIL_LANE_UP) || lane->evict_local ||
-            lane->evict_remote) {
-            continue;
-        }
-        if (first) {
-            uint64_t used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
-
-            lane->idle = (used == lane->used_at_search);
-            lane->used_at_search = used;
-        }
-        if (lane->idle || hard) {
-            search->lane = mrail_evict_older(search->lane, lane);
-        }
+    if ((lane == NULL) || (lane->slot == 0) || (lane->state != MRAIL_LANE_UP) ||
+        lane->evict_local || lane->evict_remote ||
+        (__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED) != 0)) {
+        return 0;
     }
+    used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
+    lane->idle = (used == lane->used_at_search);
+    lane->used_at_search = used;
+    return lane->idle || hard;
 }
 
-static mrail_evict_search_t mrail_evict_search(mrail_engine_t *engine, int hard,
-                                               int first)
+/* Adds a candidate to the `max` least recently used ones, the oldest first. */
+static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
+                            unsigned max)
 {
-    mrail_evict_search_t search = {NULL, 0, 0};
-    mrail_peer_t *peer;
+    unsigned at = search->count;
 
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-            continue; /* this peer is returning all of its lanes */
-        }
-        mrail_evict_search_peer(peer, hard, first, &search);
+    while ((at != 0) &&
+           (lane->used_at_search < search->lanes[at - 1]->used_at_search)) {
+        --at;
     }
-    return search;
+    if (at == max) {
+        return;
+    }
+    search->count = MRAIL_MIN(search->count + 1, max);
+    for (unsigned i = search->count - 1; i > at; --i) {
+        search->lanes[i] = search->lanes[i - 1];
+    }
+    search->lanes[at] = lane;
+}
+
+/* Visits the lanes where the last search ended, and only so many that its time
+ * does not depend on the number of peers. */
+static void mrail_evict_search(mrail_engine_t *engine, int hard,
+                               mrail_evict_search_t *search)
+{
+    unsigned visits = MRAIL_MIN(engine->num_lanes, MRAIL_EVICT_VISITS);
+
+    search->count = 0;
+    while (visits-- > 0) {
+        mrail_lane_t *lane;
+
+        engine->evict_next %= engine->num_lanes;
+        lane = engine->lanes[engine->evict_next++];
+        if (mrail_evict_is_candidate(lane, hard)) {
+            mrail_evict_add(search, lane, hard ? 1 : MRAIL_EVICT_BATCH);
+        }
+    }
 }
 
 int mrail_evict_make_room(mrail_engine_t *engine, int hard)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_evict_search_t search;
-    int num_evicted = 0;
 
-    if (!hard && (now_ns < engine->evict_search_ns + MRAIL_EVICT_SEARCH)) {
-        return 1;
+    if ((!hard && (now_ns < engine->evict_search_ns + MRAIL_EVICT_SEARCH)) ||
+        (hard && mrail_evict_has_forced(engine))) {
+        return engine->num_further != 0;
     }
     engine->evict_search_ns = now_ns;
-    do {
-        /* Only the first pass updates the idle marks. In a second pass every
-         * lane would look idle. */
-        search = mrail_evict_search(engine, hard, num_evicted == 0);
-        if ((search.lane == NULL) || (num_evicted == MRAIL_EVICT_BATCH) ||
-            (hard && (search.num_forced != 0))) {
-            break;
-        }
-        search.lane->evict_local = 1;
-        search.lane->evict_forced = (uint8_t)hard;
-        mrail_evict_request(search.lane);
-        ++num_evicted;
-    } while (!hard);
-    return search.num_further != 0;
+    mrail_evict_search(engine, hard, &search);
+    for (unsigned i = 0; i < search.count; ++i) {
+        search.lanes[i]->evict_local = 1;
+        search.lanes[i]->evict_forced = (uint8_t)hard;
+        engine->evict_serial =
+            hard ? search.lanes[i]->qp_serial : engine->evict_serial;
+        mrail_evict_request(search.lanes[i]);
+    }
+    return engine->num_further != 0;
 }

@@ -100,7 +100,7 @@ void mrail_am_replay(mrail_peer_t *peer)
         tx->number = lane->am_sent++;
         mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, 0);
         ++peer->engine->counters.am_replayed;
-        mrail_stall_wake(peer->engine);
+        mrail_stall_wake(peer);
         mrail_am_post(lane, tx);
     }
 }

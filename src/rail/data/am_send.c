@@ -161,7 +161,6 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
     mrail_peer_t *peer = ep->peer;
-    mrail_engine_t *engine;
     uint8_t flags = 0;
 
     tx->number = lane->am_sent++;
@@ -182,11 +181,11 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* Done after the post: loading the engine again keeps fewer registers
+    /* Done after the post: loading the peer again keeps fewer registers
      * alive. */
-    engine = lane->peer->engine;
-    ++engine->counters.am_sent;
-    mrail_stall_wake(engine);
+    peer = lane->peer;
+    ++peer->engine->counters.am_sent;
+    mrail_stall_wake(peer);
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,

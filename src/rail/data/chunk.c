@@ -115,7 +115,7 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     wr.wr.rdma.remote_addr = op->remote_address + chunk->offset;
     wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
 
-    mrail_stall_wake(op->peer->engine);
+    mrail_stall_wake(op->peer);
     chunk->lane = lane;
     chunk->post_ns = now_ns;
     chunk->sq_index = lane->sq_posted + 1;

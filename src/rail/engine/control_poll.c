@@ -100,13 +100,14 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
 static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
                                              uint64_t qp_serial)
 {
-    for (unsigned i = 0; i < engine->num_lanes; ++i) {
-        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
-            (engine->lanes[i]->qp_serial == qp_serial)) {
-            return engine->lanes[i];
-        }
-    }
-    return NULL;
+    unsigned index = qp_serial & 0xffff;
+    mrail_lane_t *lane =
+        (index < engine->num_lanes) ? engine->lanes[index] : NULL;
+
+    return ((lane != NULL) && (lane->qp != NULL) &&
+            (lane->qp_serial == qp_serial))
+               ? lane
+               : NULL;
 }
 
 static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
@@ -208,9 +209,7 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
         timers->stall_ns = now_ns + MRAIL_STALL_TICK;
     }
     if (now_ns >= timers->keepalive_ns) {
-        mrail_stall_keepalive(engine, now_ns);
-        timers->keepalive_ns =
-            now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
+        timers->keepalive_ns = mrail_stall_keepalive(engine, now_ns);
     }
     if (now_ns >= timers->export_ns) {
         mrail_telemetry_export_copy(engine);

@@ -245,7 +245,7 @@ int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->validation == MRAIL_PATH_VALIDATION_WANTED) {
         lane->validation = MRAIL_PATH_VALIDATION_RUNS;
         lane->validation_ns = now_ns;
-        mrail_stall_wake(lane->peer->engine);
+        mrail_stall_wake(lane->peer);
         if (mrail_failover_post_validation(lane) != 0) {
             mrail_failover_request(lane, "it takes no requests");
         }

@@ -2,7 +2,8 @@
  * Stall detection and keepalive. A path that loses packets raises no event, and
  * the NIC's own timers may take seconds.
  *
- * While work is outstanding, the control thread checks all lanes at every tick.
+ * While work for a peer is outstanding, the control thread checks its lanes at
+ * every tick. It visits no other peers.
  * READs and WRITEs have completions, but messages have none. So if messages
  * stay unacknowledged for a tick, one small READ follows them.
  *
@@ -26,6 +27,7 @@
 #include "config.h"
 #include "rail/recovery/stall_detect.h"
 
+#include "rail/conn/peer.h"
 #include "rail/conn/move_decide.h"
 #include "rail/conn/paths.h"
 #include "rail/data/visible.h"
@@ -55,6 +57,10 @@
 #define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
+/* Peers that one turn keeps alive, and the time until the next turn if more are
+ * due. */
+#define STALL_KEEP_BATCH 64
+#define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
 /* Sends a READ after messages that stay unacknowledged. Returns 1 if there were
  * messages that no READ had followed. */
@@ -245,41 +251,67 @@ static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
     return posted;
 }
 
-void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
+static void mrail_stall_keep_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = mrail_stall_idle_lane(peer);
+
+    if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead && (lane != NULL) &&
+        (mrail_stall_posted(peer) == peer->kept_posted) &&
+        (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+        mrail_stall_wake(peer);
+    }
+    peer->kept_posted = mrail_stall_posted(peer);
+}
+
+mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer;
 
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        uint64_t posted = mrail_stall_posted(peer);
-        mrail_lane_t *lane = mrail_stall_idle_lane(peer);
-
-        if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
-            (posted == peer->kept_posted) && (lane != NULL) &&
-            (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
-            mrail_stall_wake(engine);
+    for (unsigned i = 0; i < STALL_KEEP_BATCH; ++i) {
+        if (mrail_list_empty(&engine->keepalives)) {
+            return mrail_peer_next_keepalive(engine, now_ns);
         }
-        peer->kept_posted = mrail_stall_posted(peer);
+        peer = mrail_list_head(&engine->keepalives, mrail_peer_t, keepalive);
+        if (now_ns < peer->keepalive_ns) {
+            return peer->keepalive_ns;
+        }
+        mrail_stall_keep_peer(peer, now_ns);
+        peer->keepalive_ns = mrail_peer_next_keepalive(engine, now_ns);
+        mrail_list_del(&peer->keepalive);
+        mrail_list_add_tail(&engine->keepalives, &peer->keepalive);
     }
+    return now_ns + STALL_KEEP_PAUSE;
+}
+
+/* Returns 1 if the peer's lanes need no more checks. */
+static int mrail_stall_tick_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_ns_t elapsed_ns = (peer->stall_ns != 0) ? now_ns - peer->stall_ns : 0;
+
+    if ((peer->state != MRAIL_PEER_KNOWN) || peer->dead) {
+        return 1;
+    }
+    peer->stall_ns = now_ns;
+    if (mrail_stall_peer(peer, now_ns, elapsed_ns)) {
+        peer->quiescent_ticks = 0;
+    } else {
+        ++peer->quiescent_ticks;
+    }
+    mrail_move_tick(peer, now_ns);
+    return peer->quiescent_ticks == STALL_CALM;
 }
 
 void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
-    mrail_ns_t elapsed_ns =
-        (engine->stall_ns != 0) ? now_ns - engine->stall_ns : 0;
-    mrail_peer_t *peer;
-    int busy = 0;
+    mrail_peer_t *peer, *tmp;
 
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
-            busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
-            mrail_move_tick(peer, now_ns);
+    mrail_list_for_each_safe(peer, tmp, &engine->stalling, mrail_peer_t,
+                             stalling) {
+        if (mrail_stall_tick_peer(peer, now_ns)) {
+            mrail_list_del(&peer->stalling);
+            peer->stall_checking = 0;
         }
     }
-    engine->stall_ns = now_ns;
-    engine->quiescent_ticks = busy ? 0 : engine->quiescent_ticks + 1;
-    if (engine->quiescent_ticks == STALL_CALM) {
-        engine->quiescent_ticks = 0;
-        engine->stall_ns = 0; /* the checks pause */
-        __atomic_store_n(&engine->stall_checking, 0, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(&engine->stall_checking,
+                     !mrail_list_empty(&engine->stalling), __ATOMIC_RELAXED);
 }

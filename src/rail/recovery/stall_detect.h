@@ -8,6 +8,8 @@
 
 void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 
-void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
+/* Checks some of the peers whose keepalive is due. Returns the time of the next
+ * call. */
+mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 #endif

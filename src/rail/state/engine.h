@@ -194,10 +194,8 @@ struct mrail_engine {
     mrail_list_t ended;        /* failed peers that may be unused */
     int reap_pending;          /* the list `ended` has entries */
     unsigned num_recovering;   /* number of recovering peers; atomic */
-    int stall_checking;        /* atomic: the control thread checks lanes for
-                                * stalls */
-    unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
-    mrail_ns_t stall_ns;       /* time of the last check */
+    mrail_list_t stalling;     /* peers whose lanes are checked for stalls */
+    int stall_checking;        /* atomic: that list has entries */
     int version_warned;        /* atomic */
 
     /* ---- both ---- */
@@ -220,6 +218,9 @@ struct mrail_engine {
                          * engine, and for what concerns a whole rail */
     mrail_list_t work;   /* peers that the next turn visits */
     mrail_heap_t timers; /* peers by the time of their next visit */
+    /* Known peers by the time of their next keepalive. All have the same
+     * interval, so each goes to the end. */
+    mrail_list_t keepalives;
     /* Peers that wait until fewer others connect. */
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */
@@ -236,8 +237,14 @@ struct mrail_engine {
     uint16_t *lane_free; /* stack of unused entries among these */
     unsigned num_lane_free;
     mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
+    unsigned evict_next;        /* index of the lane with which the next one
+                                 * begins */
+    uint64_t
+        evict_serial;     /* qp_serial of the last lane that must go; 0: none */
+    unsigned num_further; /* lanes with a QP that are not the first one of
+                            * their peer */
     unsigned num_qps;
-    uint64_t qp_serial; /* serial number of the last QP created */
+    uint64_t qp_serial; /* number of QPs created */
     size_t sq_entries;  /* send queue entries of all QPs */
     /* Index of the next lane to search for idle credits. */
     unsigned recall_next;

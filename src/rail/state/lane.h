@@ -201,7 +201,8 @@ struct mrail_lane {
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
     mrail_list_t lost;   /* data: chunks that came back undone */
     mrail_ns_t close_ns; /* control: time when the QP entered the error state */
-    uint64_t qp_serial;  /* control: serial number of `qp`, never reused in
+    uint64_t qp_serial;  /* control: serial number of `qp`, whose lower 16
+                          * bits are `index`; never reused in
                           * this engine; identifies the QP of an event */
     uint8_t half;        /* control: the device failed to connect the QP */
     mrail_path_validation_t validation; /* control: state of the READ on a

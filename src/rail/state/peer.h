@@ -115,12 +115,14 @@ struct mrail_peer {
     mrail_ns_t moved_ns;             /* time when a lane last made progress */
     mrail_ns_t unreachable_ns; /* no lane has been usable since then; 0: one
                                 * is usable, or none was requested yet */
-    uint64_t kept_posted; /* work requests of all lanes at the last keepalive
+    uint64_t kept_posted;    /* work requests of all lanes at the last keepalive
                            * check */
-    unsigned reply_way;   /* pair that leads back to the sender of the
+    mrail_list_t keepalive;  /* entry in engine->keepalives */
+    mrail_ns_t keepalive_ns; /* time of the next keepalive check */
+    unsigned reply_way;      /* pair that leads back to the sender of the
                            * message being handled */
-    unsigned hellos;      /* number of HELLOs of the peer that were answered */
-    unsigned reconnects;  /* lane requests repeated since a lane last came up */
+    unsigned hellos;     /* number of HELLOs of the peer that were answered */
+    unsigned reconnects; /* lane requests repeated since a lane last came up */
     mrail_ns_t reconnect_ns; /* time of the first of these repeats */
     /* Reason of the last repeat, while no lane was up. */
     const char *reconnect_cause;
@@ -177,6 +179,11 @@ struct mrail_peer {
     mrail_list_t eps;
     mrail_list_t ended; /* entry in engine->ended while the peer may be
                          * unused */
+
+    int stall_checking;       /* the peer is in engine->stalling */
+    unsigned quiescent_ticks; /* consecutive checks with nothing in flight */
+    mrail_list_t stalling;    /* entry in engine->stalling */
+    mrail_ns_t stall_ns;      /* time of the last check; 0: there was none */
 
     uint32_t tx_next;     /* sequence number of the next AM */
     uint32_t tx_acked;    /* all earlier AMs are at the peer */

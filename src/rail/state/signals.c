@@ -45,8 +45,16 @@ void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least)
     }
 }
 
-void mrail_stall_begin(mrail_engine_t *engine)
+void mrail_stall_begin(mrail_peer_t *peer)
 {
-    __atomic_store_n(&engine->stall_checking, 1, __ATOMIC_RELAXED);
-    mrail_control_thread_wake(engine);
+    mrail_engine_t *engine = peer->engine;
+
+    peer->stall_checking = 1;
+    peer->quiescent_ticks = 0;
+    peer->stall_ns = 0;
+    mrail_list_add_tail(&engine->stalling, &peer->stalling);
+    if (!engine->stall_checking) {
+        __atomic_store_n(&engine->stall_checking, 1, __ATOMIC_RELAXED);
+        mrail_control_thread_wake(engine);
+    }
 }

@@ -5,14 +5,14 @@
 
 #include "rail/state/engine.h"
 
-/* Starts stall detection, because something was sent. */
-void mrail_stall_begin(mrail_engine_t *engine);
+/* Starts stall detection for the peer, because something was sent. Data-path
+ * lock held. */
+void mrail_stall_begin(mrail_peer_t *peer);
 
-static inline void mrail_stall_wake(mrail_engine_t *engine)
+static inline void mrail_stall_wake(mrail_peer_t *peer)
 {
-    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(!__atomic_load_n(
-                              &engine->stall_checking, __ATOMIC_RELAXED))) {
-        mrail_stall_begin(engine);
+    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(!peer->stall_checking)) {
+        mrail_stall_begin(peer);
     }
 }
 
