@@ -1,9 +1,10 @@
 /*
  * Many ranks: each sends to each with MPI_Alltoallv, and waits in MPI_Barrier.
- * All data is checked. The lengths differ between ranks and rounds. Rank 0
- * prints one line of JSON: the number of ranks, seconds of the first exchange,
- * which connects the ranks, of a later one and of a barrier, and the largest
- * resident memory of a rank in bytes.
+ * All data is checked. The lengths differ between ranks and rounds.
+ *
+ * Rank 0 prints one line of JSON: the number of ranks, the seconds of three
+ * calls, and the largest resident memory of a rank in bytes. The calls are the
+ * first exchange, which connects the ranks, a later one, and a barrier.
  *
  * usage: mpi_many BYTES ROUNDS
  */

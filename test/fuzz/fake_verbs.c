@@ -591,6 +591,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     mrail_list_add_tail((init->qp_type == IBV_QPT_UD) ? &ud_qps : &qps,
                         &fake->list);
     qp->context = pd->context;
+    qp->qp_context = init->qp_context;
     qp->pd = pd;
     qp->send_cq = init->send_cq;
     qp->recv_cq = init->recv_cq;

@@ -32,7 +32,7 @@ typedef struct reply {
     mrail_ctl_msg_t msg;
 } reply_t;
 
-/* What a message of either end contains. */
+/* The content of a message of either end. */
 typedef struct payload {
     uint32_t peer;
     uint32_t number;
@@ -281,8 +281,8 @@ static void take_message(script_lane_t *lane, const mrail_data_hdr_t *hdr,
     ++lane->granted;
     script.wrong += (payload->peer != peer->index) || (payload->number != seq);
     for (size_t i = sizeof(*hdr) + sizeof(*payload); i < length; ++i) {
-        script.wrong += (bytes[i - sizeof(*hdr) - sizeof(*payload)] !=
-                         (uint8_t)(seq + i));
+        script.wrong +=
+            (bytes[i - sizeof(*hdr) - sizeof(*payload)] != (uint8_t)(seq + i));
     }
     if ((uint16_t)(lane->granted - lane->advertised) >= SCRIPT_CREDITS / 2) {
         owe(lane);
@@ -293,8 +293,7 @@ static void take_message(script_lane_t *lane, const mrail_data_hdr_t *hdr,
         return;
     }
     *ahead_word(peer, seq) |= 1ull << (seq % 64);
-    while (*ahead_word(peer, peer->rx_next) &
-           (1ull << (peer->rx_next % 64))) {
+    while (*ahead_word(peer, peer->rx_next) & (1ull << (peer->rx_next % 64))) {
         *ahead_word(peer, peer->rx_next) &= ~(1ull << (peer->rx_next % 64));
         ++peer->rx_next;
     }
@@ -333,8 +332,7 @@ static void take_write(script_lane_t *lane, const struct ibv_send_wr *wr)
     size_t offset = (size_t)(wr->wr.rdma.remote_addr & (SCRIPT_PUT_MAX - 1));
 
     for (int i = 0; i < wr->num_sge; ++i) {
-        const uint8_t *bytes =
-            (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
+        const uint8_t *bytes = (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
 
         script.wrong +=
             (memcmp(bytes, put_memory + offset, wr->sg_list[i].length) != 0);
@@ -350,8 +348,7 @@ static void complete(script_lane_t *lane, mrail_ns_t until_ns,
                      enum ibv_wc_status status)
 {
     while (!mrail_list_empty(&lane->requests)) {
-        request_t *request =
-            mrail_list_head(&lane->requests, request_t, list);
+        request_t *request = mrail_list_head(&lane->requests, request_t, list);
 
         if (request->post_ns > until_ns) {
             return;
@@ -366,8 +363,7 @@ static void complete(script_lane_t *lane, mrail_ns_t until_ns,
 /* A request without an answer ends with an error, and so does its QP. */
 static void serve_lane(script_lane_t *lane)
 {
-    const request_t *oldest =
-        mrail_list_head(&lane->requests, request_t, list);
+    const request_t *oldest = mrail_list_head(&lane->requests, request_t, list);
 
     if (lane->qp->state == IBV_QPS_ERR) {
         complete(lane, MRAIL_NS_NEVER, IBV_WC_WR_FLUSH_ERR);
@@ -399,8 +395,7 @@ static void on_destroy(struct ibv_qp *qp)
         return;
     }
     while (!mrail_list_empty(&lane->requests)) {
-        request_t *request =
-            mrail_list_head(&lane->requests, request_t, list);
+        request_t *request = mrail_list_head(&lane->requests, request_t, list);
 
         mrail_list_del(&request->list);
         free(request);
@@ -552,8 +547,7 @@ int script_peer_send(script_peer_t *peer, size_t length)
     FUZZ_CHECK(length + sizeof(payload) + sizeof(hdr) <= sizeof(message),
                "length");
     for (unsigned k = 0; k < SCRIPT_SLOTS; ++k) {
-        script_lane_t *lane =
-            &peer->lanes[(peer->tx_next + k) % SCRIPT_SLOTS];
+        script_lane_t *lane = &peer->lanes[(peer->tx_next + k) % SCRIPT_SLOTS];
 
         if (!can_deliver(lane) ||
             ((uint16_t)(lane->limit - lane->sent) <= MRAIL_REPLAY_CREDITS)) {
@@ -624,8 +618,8 @@ static size_t pack(void *dest, void *arg)
 
     memcpy(dest, &what->payload, sizeof(what->payload));
     for (size_t i = sizeof(what->payload); i < what->length; ++i) {
-        bytes[i] = (uint8_t)(what->payload.number + i +
-                             sizeof(mrail_data_hdr_t));
+        bytes[i] =
+            (uint8_t)(what->payload.number + i + sizeof(mrail_data_hdr_t));
     }
     return what->length;
 }
@@ -836,9 +830,9 @@ static void create_ep(script_peer_t *peer)
     }
     mrail_device_addr_encode(&d, device);
     mrail_iface_addr_encode(&a, iface);
-    FUZZ_CHECK(
-        mrail_ep_create(script.iface, device, iface, peer, &peer->ep) == 0,
-        "endpoint");
+    FUZZ_CHECK(mrail_ep_create(script.iface, device, iface, peer, &peer->ep) ==
+                   0,
+               "endpoint");
 }
 
 void script_create_eps(unsigned first, unsigned last)
@@ -907,8 +901,7 @@ void script_lose_rail(unsigned rail)
 
 static void raise_event(unsigned rail, enum ibv_event_type type)
 {
-    struct ibv_async_event event = {.event_type = type,
-                                    .element.port_num = 1};
+    struct ibv_async_event event = {.event_type = type, .element.port_num = 1};
 
     fake_async_event = &event;
     mrail_control_async(script.engine, &script.engine->rails[rail]);

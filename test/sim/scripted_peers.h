@@ -54,10 +54,10 @@ struct script_peer {
     unsigned num_up;        /* lanes that are up */
     unsigned hellos;        /* HELLOs that arrived */
     unsigned lane_requests;
-    uint32_t tx_next, tx_acked;    /* messages to the engine */
-    uint32_t rx_next;              /* messages of the engine */
+    uint32_t tx_next, tx_acked;        /* messages to the engine */
+    uint32_t rx_next;                  /* messages of the engine */
     uint64_t ahead[SCRIPT_AHEAD / 64]; /* those ahead of rx_next */
-    uint32_t delivered;            /* messages that the engine delivered */
+    uint32_t delivered;                /* messages that the engine delivered */
     uint64_t put_bytes;
     script_lane_t lanes[SCRIPT_SLOTS];
 };
@@ -75,8 +75,8 @@ typedef struct script {
     unsigned num_peers;
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
-    int lost_rails;  /* bit i: rail i loses everything */
-    unsigned wrong;  /* messages with a wrong number or content */
+    int lost_rails; /* bit i: rail i loses everything */
+    unsigned wrong; /* messages with a wrong number or content */
     unsigned num_control[MRAIL_CTL_LAST]; /* control messages of the engine */
     unsigned lost_control[SCRIPT_RAILS];  /* of them on a lost rail */
     uint64_t num_requests;   /* requests that the engine posted on lanes */

@@ -39,9 +39,8 @@
 
 static void start(unsigned max_qps)
 {
-    script_start(&(script_params_t){.num_peers = MANY,
-                                    .max_qps = max_qps,
-                                    .rx_queue_len = RX_QUEUE_LEN});
+    script_start(&(script_params_t){
+        .num_peers = MANY, .max_qps = max_qps, .rx_queue_len = RX_QUEUE_LEN});
 }
 
 static int teardown(void **state)
@@ -433,16 +432,17 @@ static void test_keepalives_are_spread(void **state)
     start(32768);
     connect_all();
     total = script.num_requests;
-    for (unsigned i = 0; i < 1100; ++i) {
+    for (unsigned i = 0; i < 2100; ++i) {
         before = script.num_requests;
         script_run(10 * MS, 10 * MS);
         most = MRAIL_MAX(most, script.num_requests - before);
     }
     total = script.num_requests - total;
-    printf("# %llu requests in 11 s, at most %llu in 10 ms\n",
+    printf("# %llu requests in 21 s, at most %llu in 10 ms\n",
            (unsigned long long)total, (unsigned long long)most);
+    /* At the first interval's end, the requests of the connection count. */
     assert_true(total >= MANY);
-    assert_true(total <= MANY + MANY / 4);
+    assert_true(total <= 2 * MANY + MANY / 4);
     assert_true(most <= MANY / 4);
 }
 

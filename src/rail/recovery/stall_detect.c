@@ -3,9 +3,9 @@
  * the NIC's own timers may take seconds.
  *
  * While work for a peer is outstanding, the control thread checks its lanes at
- * every tick. It visits no other peers.
- * READs and WRITEs have completions, but messages have none. So if messages
- * stay unacknowledged for a tick, one small READ follows them.
+ * every tick. It visits no other peers. READs and WRITEs have completions, but
+ * messages have none. So if messages stay unacknowledged for a tick, one small
+ * READ follows them, and a request for an acknowledgement.
  *
  * A lane with work in flight and no completion for a while raises STALLED for
  * its path (paths.c), which must then answer a probe. If it does, either the
@@ -27,9 +27,10 @@
 #include "config.h"
 #include "rail/recovery/stall_detect.h"
 
-#include "rail/conn/peer.h"
 #include "rail/conn/move_decide.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/peer.h"
+#include "rail/data/am_ack.h"
 #include "rail/data/visible.h"
 #include "rail/state/signals.h"
 
@@ -75,6 +76,10 @@ static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
         lane->pinged_am = lane->am_sent;
+        /* The receiver acknowledges by itself when half a window is free. The
+         * last messages of a burst would keep their send buffers, of every
+         * peer, for as long as it is idle. */
+        mrail_am_request_ack(lane->peer);
     }
     return 1;
 }
