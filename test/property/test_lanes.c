@@ -272,7 +272,7 @@ static void check_indices(const side_t *side)
  * pending work. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (peer->paths[slot].health.state != MRAIL_HEALTH_UP) {
             return 1;
         }
@@ -288,6 +288,7 @@ static int is_quiet(const side_t *side, const side_t *other)
         return 1;
     }
     return ((mrail_list_empty(&side->engine->work) &&
+             mrail_list_empty(&side->engine->blocked) &&
              (mrail_heap_first(&side->engine->timers) == NULL)) ||
             (other->dead && has_path_to_try(peer))) &&
            mrail_evict_is_idle(peer) && mrail_list_empty(&peer->ops) &&

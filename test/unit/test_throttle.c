@@ -21,6 +21,8 @@ typedef struct {
     mrail_peer_t peer;
     mrail_op_t op;
     mrail_lane_t lane[RAILS];
+    mrail_lane_t *up[RAILS];
+    mrail_sched_lane_t *sched[RAILS];
 } other_t;
 
 static mrail_engine_t engine;
@@ -33,6 +35,8 @@ static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
 
     memset(other, 0, sizeof(*other));
     peer->engine = &engine;
+    peer->up = other->up;
+    peer->sched = other->sched;
     mrail_list_init(&peer->uncut);
     mrail_list_init(&peer->active);
     for (unsigned r = 0; r < RAILS; ++r) {

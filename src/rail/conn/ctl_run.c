@@ -54,14 +54,14 @@ static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->evict_remote) {
         if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
                                    lane->peer_request, 0) == -EAGAIN) {
-            return now_ns + MRAIL_CTL_NO_BUFFER;
+            return mrail_ctl_await_buffer(lane->peer);
         }
         mrail_ctl_reap_lane(lane);
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
         if (mrail_ctl_send_lane(lane, MRAIL_CTL_EVICT) == -EAGAIN) {
-            return now_ns + MRAIL_CTL_NO_BUFFER;
+            return mrail_ctl_await_buffer(lane->peer);
         }
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
         if (lane->tries++ < mrail_ctl_tries(lane->peer)) {
@@ -143,7 +143,7 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
     if (now_ns >= lane->deadline_ns) {
         if (mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL) == -EAGAIN) {
-            return now_ns + MRAIL_CTL_NO_BUFFER;
+            return mrail_ctl_await_buffer(lane->peer);
         }
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
         lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
@@ -215,7 +215,7 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         (mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
                                        ? MRAIL_CTL_LANE_REQ
                                        : MRAIL_CTL_LANE_REP) == -EAGAIN)) {
-        return now_ns + MRAIL_CTL_NO_BUFFER;
+        return mrail_ctl_await_buffer(lane->peer);
     }
     lane->greeted = 0;
     if (lane->tries == MRAIL_CTL_SILENT) {
@@ -242,8 +242,7 @@ static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
             next_ns = MRAIL_MIN(next_ns, lane_ns);
         }
     }
-    lane_ns = mrail_move_run_requests(peer, now_ns);
-    next_ns = MRAIL_MIN(next_ns, lane_ns);
+    mrail_move_run_requests(peer);
     lane_ns = mrail_ctl_run_retry(peer, now_ns);
     return MRAIL_MIN(next_ns, lane_ns);
 }
@@ -263,7 +262,7 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     if (mrail_ctl_send_hello(peer, peer->tries) == -EAGAIN) {
-        return now_ns + MRAIL_CTL_NO_BUFFER;
+        return mrail_ctl_await_buffer(peer);
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
     if (++peer->tries == peer->num_boots + MRAIL_CTL_SILENT) {
@@ -289,7 +288,7 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     if (mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
                              peer->probe_tries) == -EAGAIN) {
-        return now_ns + MRAIL_CTL_NO_BUFFER;
+        return mrail_ctl_await_buffer(peer);
     }
     peer->probe_ns = now_ns + mrail_ctl_rto(peer->probe_tries++);
     return peer->probe_ns;
@@ -342,14 +341,49 @@ static void mrail_ctl_take_due(mrail_engine_t *engine, mrail_ns_t now_ns)
     }
 }
 
+/* As many peers as there are free send buffers have work, those that wait
+ * longest first. */
+static void mrail_ctl_take_unblocked(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer;
+    unsigned room = 0;
+
+    if (mrail_list_empty(&engine->blocked)) {
+        return;
+    }
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        room += mrail_rail_ud_room(&engine->rails[i]);
+    }
+    for (; (room != 0) && !mrail_list_empty(&engine->blocked); --room) {
+        peer = mrail_list_head(&engine->blocked, mrail_peer_t, blocked);
+        mrail_list_del(&peer->blocked);
+        mrail_ctl_work(peer);
+    }
+}
+
+/* Returns the time of the next turn. */
+static mrail_ns_t mrail_ctl_next(const mrail_engine_t *engine,
+                                 mrail_ns_t now_ns)
+{
+    const mrail_heap_node_t *first = mrail_heap_first(&engine->timers);
+    mrail_ns_t next_ns = (first != NULL) ? first->key : MRAIL_NS_NEVER;
+
+    if (!mrail_list_empty(&engine->work)) {
+        return now_ns;
+    }
+    return mrail_list_empty(&engine->blocked)
+               ? next_ns
+               : MRAIL_MIN(next_ns, now_ns + MRAIL_CTL_NO_BUFFER);
+}
+
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
-    const mrail_heap_node_t *first;
     mrail_list_t turn;
     mrail_peer_t *peer;
     mrail_ns_t next_ns;
 
     mrail_ctl_take_due(engine, now_ns);
+    mrail_ctl_take_unblocked(engine);
     /* A visit may give the same peer or another one more work. That is for the
      * next turn, which then follows at once. */
     mrail_list_init(&turn);
@@ -364,11 +398,7 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
             mrail_heap_set(&engine->timers, &peer->timer, next_ns);
         }
     }
-    if (!mrail_list_empty(&engine->work)) {
-        return now_ns;
-    }
-    first = mrail_heap_first(&engine->timers);
-    return (first != NULL) ? first->key : MRAIL_NS_NEVER;
+    return mrail_ctl_next(engine, now_ns);
 }
 
 static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t suspended_ns,

@@ -35,6 +35,14 @@ void mrail_ctl_work(mrail_peer_t *peer)
     }
 }
 
+mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer)
+{
+    if (mrail_list_empty(&peer->blocked)) {
+        mrail_list_add_tail(&peer->engine->blocked, &peer->blocked);
+    }
+    return MRAIL_NS_NEVER;
+}
+
 int mrail_ctl_may_connect(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;

@@ -39,6 +39,11 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 /* Repeats after which a silent peer lets others connect. */
 #define MRAIL_CTL_SILENT 3
 
+/* Has the control thread visit the peer again when a send buffer may be free.
+ * Returns MRAIL_NS_NEVER, for the callers that return a deadline. Control lock
+ * held. */
+mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
+
 /* Interval at which a message that found no send buffer is tried again. */
 #define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
 

@@ -158,23 +158,21 @@ static int mrail_move_send(mrail_peer_t *peer, unsigned slot)
     return ret;
 }
 
-mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns)
+void mrail_move_run_requests(mrail_peer_t *peer)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER;
     uint64_t mask;
 
     if (peer->moves == NULL) {
-        return MRAIL_NS_NEVER;
+        return;
     }
     mask = (peer->moves->move_mask | peer->moves->back_mask) &
            ~peer->moves->drain_mask;
     for (unsigned slot = 0; (mask != 0) && (slot < peer->slot_limit); ++slot) {
         if ((mask & (1ull << slot)) &&
             (mrail_move_send(peer, slot) == -EAGAIN)) {
-            next_ns = now_ns + MRAIL_CTL_NO_BUFFER;
+            (void)mrail_ctl_await_buffer(peer);
         }
     }
-    return next_ns;
 }
 
 static void mrail_move_release(mrail_peer_t *peer, unsigned slot)

@@ -8,8 +8,7 @@
  * that shares its path with others. Both locks held. */
 void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
 
-/* Sends requests that waited for a send buffer. Returns the time of the next
- * attempt. */
-mrail_ns_t mrail_move_run_requests(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Sends requests that waited for a send buffer. */
+void mrail_move_run_requests(mrail_peer_t *peer);
 
 #endif

@@ -305,7 +305,12 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
                                   mrail_path_is_worse(peer, slot, now_ns)),
             now_ns);
     }
-    return path->blocked ? now_ns + MRAIL_CTL_NO_BUFFER : path->health.due_ns;
+    if (path->blocked) {
+        (void)mrail_ctl_await_buffer(peer);
+    }
+    return (path->blocked && (path->health.state != MRAIL_HEALTH_DOWN))
+               ? MRAIL_NS_NEVER
+               : path->health.due_ns;
 }
 
 static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)

@@ -38,6 +38,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     peer->op_next = 1;
     ++engine->num_peers;
     mrail_list_init(&peer->work);
+    mrail_list_init(&peer->blocked);
     mrail_list_init(&peer->connect);
     mrail_list_init(&peer->stalling);
     mrail_list_init(&peer->keepalive);
@@ -63,6 +64,7 @@ void mrail_peer_free(mrail_peer_t *peer)
     mrail_list_del(&peer->list);
     mrail_ctl_connected(peer);
     mrail_list_del(&peer->work);
+    mrail_list_del(&peer->blocked);
     mrail_list_del(&peer->connect);
     mrail_list_del(&peer->stalling);
     mrail_list_del(&peer->keepalive);
@@ -96,6 +98,14 @@ void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
     mrail_list_add_tail(&engine->work, &peer->work);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_control_thread_wake(engine);
+}
+
+mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
+                                     mrail_ns_t now_ns)
+{
+    return isinf(engine->config.keepalive_interval_s)
+               ? MRAIL_NS_NEVER
+               : now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
 }
 
 void mrail_peer_activate(mrail_peer_t *peer)

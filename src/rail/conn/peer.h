@@ -2,7 +2,6 @@
 #ifndef MRAIL_RAIL_CONN_PEER_H
 #define MRAIL_RAIL_CONN_PEER_H
 
-#include "rail/params.h"
 #include "rail/state/engine.h"
 
 /* Finds a peer by id; NULL: there is none. Control lock held. */
@@ -27,13 +26,8 @@ void mrail_peer_set_departed(mrail_peer_t *peer, int status);
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all);
 
 /* Returns the time of a peer's next keepalive. */
-static inline mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
-                                                   mrail_ns_t now_ns)
-{
-    return isinf(engine->config.keepalive_interval_s)
-               ? MRAIL_NS_NEVER
-               : now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
-}
+mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
+                                     mrail_ns_t now_ns);
 
 /* Makes progress visit the peer until it has nothing to wait for. */
 void mrail_peer_activate(mrail_peer_t *peer);

@@ -310,6 +310,7 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
     mrail_heap_init(&engine->timers);
     mrail_list_init(&engine->stalling);
     mrail_list_init(&engine->keepalives);
+    mrail_list_init(&engine->blocked);
     mrail_list_init(&engine->connect_queue);
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);

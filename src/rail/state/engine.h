@@ -221,6 +221,7 @@ struct mrail_engine {
     /* Known peers by the time of their next keepalive. All have the same
      * interval, so each goes to the end. */
     mrail_list_t keepalives;
+    mrail_list_t blocked; /* peers that wait for a send buffer */
     /* Peers that wait until fewer others connect. */
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */

@@ -130,6 +130,7 @@ struct mrail_peer {
     struct mrail_moves *moves; /* see conn/move_lane.c; NULL: not needed yet */
     mrail_list_t work;         /* entry in engine->work */
     mrail_heap_node_t timer;   /* entry in engine->timers */
+    mrail_list_t blocked;      /* entry in engine->blocked */
     mrail_list_t connect;      /* entry in engine->connect_queue */
     int connecting;            /* counts in engine->num_connecting */
     uint32_t request;

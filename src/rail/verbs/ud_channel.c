@@ -141,6 +141,14 @@ static int mrail_rail_ud_is_full(mrail_rail_t *rail)
     return !rail->fatal && (now_ns < rail->ud_full_ns + MRAIL_UD_STUCK);
 }
 
+unsigned mrail_rail_ud_room(mrail_rail_t *rail)
+{
+    /* A send that counts as lost needs no buffer. */
+    return mrail_rail_ud_is_full(rail)
+               ? 0
+               : MRAIL_MAX(MRAIL_UD_TX - rail->ud_tx_pending, 1u);
+}
+
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length)
 {

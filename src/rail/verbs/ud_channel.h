@@ -11,6 +11,10 @@
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
+/* Returns the number of datagrams that mrail_rail_ud_send() takes now. Control
+ * lock held. */
+unsigned mrail_rail_ud_room(mrail_rail_t *rail);
+
 /* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, but
  * only while a send buffer is free for an answer. Ends early if `func` sets
  * rail->ud_pause. Returns the number of datagrams. */
