@@ -112,14 +112,25 @@ int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
+static int mrail_ctl_is_condemned(const mrail_peer_t *peer, unsigned way)
+{
+    unsigned index = (peer->base + way) % peer->num_pairs;
+
+    return peer->engine->rails[peer->pairs[index].local].condemned;
+}
+
+/* Rails that carry nothing come last, if there are others. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
-    int ret = -EAGAIN;
+    int ret = -EAGAIN, tried = 0;
 
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->num_pairs); ++k) {
-        ret = mrail_ctl_send_by(peer, way + k, msg);
+        if (!mrail_ctl_is_condemned(peer, way + k)) {
+            ret = mrail_ctl_send_by(peer, way + k, msg);
+            tried = 1;
+        }
     }
-    return ret;
+    return tried ? ret : mrail_ctl_send_by(peer, way, msg);
 }
 
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,

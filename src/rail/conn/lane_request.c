@@ -71,6 +71,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
                           ? engine->lane_free[--engine->num_lane_free]
                           : (uint16_t)engine->num_lanes++;
         mrail_list_init(&lane->ack_list);
+        mrail_list_init(&lane->rail_list);
         mrail_list_init(&lane->flying);
         mrail_list_init(&lane->lost);
         peer->lanes[slot] = lane;

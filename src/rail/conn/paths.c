@@ -41,6 +41,13 @@ static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
     return params;
 }
 
+static mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer, unsigned slot)
+{
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+
+    return &peer->engine->rails[peer->pairs[pair].local];
+}
+
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
     return (peer->lanes[slot] != NULL) &&
@@ -196,6 +203,52 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
     }
 }
 
+/* Counts the path as evidence against its rail: it lost its probes while other
+ * paths to the peer answered. One path of each peer counts, and only if nothing
+ * got through on the rail in the meantime. */
+static void mrail_path_testify(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_rail_t *rail = mrail_path_rail(peer, slot);
+
+    if (rail->alive_ns >= peer->paths[slot].suspect_ns) {
+        rail->evidence = 0;
+        rail->has_witnesses = 0;
+    } else if (slot < peer->num_pairs) {
+        ++rail->evidence;
+    }
+}
+
+/* Lets the path wait for its rail. On a condemned rail only a few scouts
+ * probe. */
+static void mrail_path_wait_for_rail(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_rail_t *rail = mrail_path_rail(peer, slot);
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (path->health.state == MRAIL_HEALTH_UP) {
+        rail->num_scouts -= path->scout;
+        path->scout = 0;
+        mrail_list_del(&path->affected);
+        return;
+    }
+    if (!rail->condemned && !rail->port_down) {
+        return;
+    }
+    if (mrail_list_empty(&path->affected)) {
+        mrail_list_add_tail(&rail->affected, &path->affected);
+    }
+    if (!rail->condemned || (path->health.state != MRAIL_HEALTH_RETIRED) ||
+        path->scout) {
+        return;
+    }
+    if ((rail->num_scouts < MRAIL_RAIL_SCOUTS) && !rail->fatal) {
+        path->scout = 1;
+        ++rail->num_scouts;
+    } else {
+        mrail_health_park(&path->health);
+    }
+}
+
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
@@ -239,6 +292,11 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
         (path->health.state == MRAIL_HEALTH_UP)) {
         mrail_path_share_silence(peer, now_ns - path->suspect_ns);
     }
+    if ((event == MRAIL_HEALTH_PROBES_EXHAUSTED) &&
+        (before == MRAIL_HEALTH_SUSPECT)) {
+        mrail_path_testify(peer, slot);
+    }
+    mrail_path_wait_for_rail(peer, slot);
     mrail_path_act(peer, slot, action, cause, now_ns);
     if (mrail_path_is_in_doubt(path) &&
         ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT))) {
@@ -252,9 +310,9 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
 {
     const mrail_path_t *path = &peer->paths[slot];
-    unsigned pair = (peer->base + slot) % peer->num_pairs;
+    const mrail_rail_t *rail = mrail_path_rail(peer, slot);
 
-    return !peer->engine->rails[peer->pairs[pair].local].fatal &&
+    return !rail->fatal && !rail->condemned &&
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
@@ -323,6 +381,19 @@ static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
     return 0;
 }
 
+void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns)
+{
+    rail->alive_ns = now_ns;
+    rail->evidence = 0;
+    rail->has_witnesses = 0;
+    if (rail->condemned && !rail->fatal) {
+        mrail_info("%s:%u: the rail carries data again", rail->attr.device,
+                   rail->attr.port);
+        rail->condemned = 0;
+        rail->num_unjudged = 0;
+    }
+}
+
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
@@ -331,6 +402,7 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
         if (mrail_path_has_probe(path, seq)) {
             peer->answer_ns = now_ns;
             path->num_probes = 0;
+            mrail_paths_rail_alive(mrail_path_rail(peer, slot), now_ns);
             mrail_path_event(peer, slot, MRAIL_HEALTH_PROBE_REPLY, now_ns);
             return 1;
         }
@@ -342,6 +414,8 @@ void mrail_paths_init(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
+        mrail_list_init(&peer->paths[slot].affected);
+        peer->paths[slot].peer = peer;
     }
 }
 
@@ -364,13 +438,26 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
     unsigned count = peer->num_pairs;
     unsigned shift = (base + count - peer->base) % count;
     mrail_path_t old[MRAIL_MAX_SLOTS];
+    int waits[MRAIL_MAX_SLOTS];
 
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        waits[slot] = !mrail_list_empty(&peer->paths[slot].affected);
+        mrail_list_del(&peer->paths[slot].affected);
+    }
     memcpy(old, peer->paths, peer->slot_limit * sizeof(*old));
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         unsigned first = slot - slot % count;
+        unsigned from = (first + count <= peer->slot_limit)
+                            ? first + (slot + shift) % count
+                            : slot;
 
-        if (first + count <= peer->slot_limit) {
-            peer->paths[slot] = old[first + (slot + shift) % count];
+        peer->paths[slot] = old[from];
+        mrail_list_init(&peer->paths[slot].affected);
+        if (waits[from]) {
+            mrail_list_add_tail(
+                &peer->engine->rails[peer->pairs[(base + slot) % count].local]
+                     .affected,
+                &peer->paths[slot].affected);
         }
     }
     peer->base = base;
@@ -390,25 +477,69 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* Handles a local port that went down or came up. */
+/* Reports the event to the paths of a peer that use the rail. */
+static void mrail_paths_port_peer(mrail_peer_t *peer, const mrail_rail_t *rail,
+                                  mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
+        if (mrail_path_rail(peer, slot) != rail) {
+            continue;
+        }
+        if (rail->port_down) { /* answers on their way do not count */
+            peer->paths[slot].num_probes = 0;
+            peer->paths[slot].blocked = 0;
+        }
+        mrail_path_event(peer, slot, event, now_ns);
+    }
+}
+
+void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns)
+{
+    mrail_path_t *path;
+
+    rail->num_scouts = 0;
+    for (; (max != 0) && !mrail_list_empty(&rail->affected); --max) {
+        path = mrail_list_head(&rail->affected, mrail_path_t, affected);
+        mrail_list_del(&path->affected);
+        path->scout = 0;
+        mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
+                         MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+void mrail_paths_forget(mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        mrail_rail_t *rail = mrail_path_rail(peer, slot);
+
+        rail->num_scouts -=
+            MRAIL_MIN(rail->num_scouts, (unsigned)peer->paths[slot].scout);
+        mrail_list_del(&peer->paths[slot].affected);
+    }
+}
+
+/* Handles a local port that went down or came up. The first peers hear of it at
+ * once. With many peers, the others hear of the verdict on the rail, or of its
+ * end, by and by. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
+    unsigned count = 0;
     mrail_peer_t *peer;
 
     __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
                      __ATOMIC_RELAXED);
+    rail->condemn_ns = 0;
+    if (!rail->port_down) {
+        mrail_paths_rail_alive(rail, now_ns);
+        mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
+    } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->condemned) {
+        rail->condemn_ns = now_ns + path_params.grace_ns;
+    }
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
-            if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=
-                rail->index) {
-                continue;
-            }
-            if (rail->port_down) { /* answers on their way do not count */
-                peer->paths[slot].num_probes = 0;
-                peer->paths[slot].blocked = 0;
-            }
-            mrail_path_event(peer, slot, event, now_ns);
+        if (++count > MRAIL_RAIL_BATCH) {
+            break;
         }
+        mrail_paths_port_peer(peer, rail, event, now_ns);
     }
 }

@@ -13,6 +13,22 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 
+/* Peers or lanes that hear of a rail's fate in one turn. */
+#define MRAIL_RAIL_BATCH 64
+
+/* Paths that probe a condemned rail. */
+#define MRAIL_RAIL_SCOUTS 8
+
+/* Something got through on the rail. This ends a verdict. */
+void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
+
+/* Reports the end of a verdict to at most `max` paths that wait for the
+ * rail. */
+void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns);
+
+/* Takes the paths of a peer that is freed off the lists of the rails. */
+void mrail_paths_forget(mrail_peer_t *peer);
+
 /* Creates new address handles if the GID has moved in the table of the rail's
  * port. */
 void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);

@@ -1,25 +1,178 @@
-/* Errors of whole rails. */
+/*
+ * Errors of whole rails, and the verdict on a rail.
+ *
+ * A rail that carries nothing would make every peer gather its own evidence:
+ * thousands of stalls and probes, and as many probes after each back-off. With
+ * many peers, one verdict replaces them. The rail is condemned in three cases:
+ * its device is lost, its port stays down, or paths of many peers were retired
+ * and nothing got through on the rail in the meantime. In the last case, idle
+ * paths are witnesses: they are probed before the verdict.
+ *
+ * The lanes of a condemned rail hear of it in batches, so that no turn takes
+ * long. Their paths wait. A few scouts probe the rail. When one is answered, or
+ * the port comes up, the verdict ends and the paths return, in batches as well.
+ */
 #include "config.h"
 #include "rail/conn/rail_error.h"
 
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
 
+/* Paths that call witnesses, and paths that condemn a rail. */
+#define MRAIL_RAIL_SUSPECT 4
+#define MRAIL_RAIL_GUILTY 12
+#define MRAIL_RAIL_WITNESSES 16
+/* Time between two batches. */
+#define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
+
+/* Returns 1 if a rail that is not condemned leads to the peer as well. */
+static int mrail_rail_has_other(const mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        const mrail_rail_t *rail = &peer->engine->rails[peer->pairs[i].local];
+
+        if (!rail->condemned && !rail->fatal && !rail->port_down) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Takes the lane that was visited least recently. */
+static mrail_lane_t *mrail_rail_next_lane(mrail_rail_t *rail)
+{
+    mrail_lane_t *lane = mrail_list_head(&rail->lanes, mrail_lane_t, rail_list);
+
+    mrail_list_del(&lane->rail_list);
+    mrail_list_add_tail(&rail->lanes, &lane->rail_list);
+    return lane;
+}
+
+static void mrail_rail_tell_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    if (lane->rail->fatal) {
+        mrail_failover_request(lane, "its device is lost");
+    } else if ((lane->state == MRAIL_LANE_UP) && mrail_rail_has_other(peer)) {
+        peer->paths[lane->slot].num_probes = 0; /* answers on their way do not
+                                                 * count */
+        peer->paths[lane->slot].blocked = 0;
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_RAIL_DOWN, now_ns);
+    }
+}
+
+static void mrail_rail_tell_some(mrail_rail_t *rail, mrail_ns_t now_ns)
+{
+    for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unjudged != 0);
+         ++i) {
+        if (mrail_list_empty(&rail->lanes)) {
+            rail->num_unjudged = 0;
+            return;
+        }
+        --rail->num_unjudged;
+        mrail_rail_tell_lane(mrail_rail_next_lane(rail), now_ns);
+    }
+}
+
+static unsigned mrail_rail_num_lanes(const mrail_rail_t *rail)
+{
+    const mrail_lane_t *lane;
+    unsigned count = 0;
+
+    mrail_list_for_each(lane, &rail->lanes, mrail_lane_t, rail_list) {
+        ++count;
+    }
+    return count;
+}
+
+static void mrail_rail_condemn(mrail_rail_t *rail, const char *cause)
+{
+    rail->condemned = 1;
+    rail->condemn_ns = 0;
+    rail->evidence = 0;
+    rail->num_unjudged = mrail_rail_num_lanes(rail);
+    mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
+                  ? MRAIL_LOG_DEBUG
+                  : MRAIL_LOG_WARN,
+              "%s:%u: the rail carries nothing (%s); the other rails take its "
+              "work",
+              rail->attr.device, rail->attr.port, cause);
+}
+
+/* A probe of an idle path shows whether the rail carries anything. */
+static void mrail_rail_call_witnesses(mrail_rail_t *rail, mrail_ns_t now_ns)
+{
+    rail->has_witnesses = 1;
+    for (unsigned i = 0;
+         (i < MRAIL_RAIL_WITNESSES) && !mrail_list_empty(&rail->lanes); ++i) {
+        const mrail_lane_t *lane = mrail_rail_next_lane(rail);
+
+        if ((lane->state == MRAIL_LANE_UP) && (lane->sched.inflight == 0)) {
+            mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED,
+                             now_ns);
+        }
+    }
+}
+
+static void mrail_rail_judge(mrail_engine_t *engine, mrail_rail_t *rail,
+                             mrail_ns_t now_ns)
+{
+    if (rail->condemned || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
+        return;
+    }
+    if ((rail->condemn_ns != 0) && (now_ns >= rail->condemn_ns)) {
+        mrail_rail_condemn(rail, "its port is down");
+    } else if (rail->evidence >= MRAIL_RAIL_GUILTY) {
+        mrail_rail_condemn(rail, "no probe is answered");
+    } else if ((rail->evidence >= MRAIL_RAIL_SUSPECT) && !rail->has_witnesses) {
+        mrail_rail_call_witnesses(rail, now_ns);
+    }
+}
+
+/* Returns the time of the next call. */
+static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
+                                 mrail_ns_t now_ns)
+{
+    mrail_rail_judge(engine, rail, now_ns);
+    if (rail->num_unjudged != 0) {
+        mrail_rail_tell_some(rail, now_ns);
+    } else if (!rail->condemned && !rail->port_down && !rail->fatal) {
+        mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
+    } else if (rail->condemned && !rail->fatal && (rail->num_scouts == 0)) {
+        mrail_paths_restore(rail, 1, now_ns); /* the next scout */
+    }
+    if ((rail->num_unjudged != 0) ||
+        (!rail->condemned && !rail->port_down && !rail->fatal &&
+         !mrail_list_empty(&rail->affected))) {
+        return now_ns + MRAIL_RAIL_PAUSE;
+    }
+    return (rail->condemn_ns != 0) ? rail->condemn_ns : MRAIL_NS_NEVER;
+}
+
+mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER, rail_ns;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        rail_ns = mrail_rail_run(engine, &engine->rails[i], now_ns);
+        next_ns = MRAIL_MIN(next_ns, rail_ns);
+    }
+    return next_ns;
+}
+
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause)
 {
+    mrail_ns_t now_ns = mrail_clock_now();
+
     if (rail->fatal) {
         return;
     }
-    mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, mrail_clock_now());
+    mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
     __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < engine->num_lanes; ++i) {
-        mrail_lane_t *lane = engine->lanes[i];
-
-        if ((lane != NULL) && (lane->qp != NULL) && (lane->rail == rail)) {
-            mrail_failover_request(lane, cause);
-        }
-    }
+    mrail_rail_condemn(rail, cause);
+    mrail_rail_tell_some(rail, now_ns);
 }
 
 void mrail_failover_check_rails(mrail_engine_t *engine)

@@ -9,6 +9,10 @@
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
 
+/* Judges the rails, and tells some of their lanes and paths. Returns the time of
+ * the next call. Control lock held. */
+mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns);
+
 /* Does the same for every rail whose completion queue has failed. */
 void mrail_failover_check_rails(mrail_engine_t *engine);
 

@@ -272,12 +272,14 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
                              mrail_control_timers_t *timers)
 {
     mrail_ns_t now_ns = mrail_clock_now();
-    mrail_ns_t ctl_ns, lanes_ns;
+    mrail_ns_t ctl_ns, lanes_ns, rails_ns;
 
     mrail_control_wake(engine, timers);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_failover_check_rails(engine);
+    rails_ns = mrail_rails_run(engine, now_ns);
     ctl_ns = mrail_ctl_run(engine, now_ns);
+    ctl_ns = MRAIL_MIN(ctl_ns, rails_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);
     timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);

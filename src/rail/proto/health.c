@@ -29,73 +29,81 @@ typedef struct mrail_health_move {
 #define STAY(_state) MOVE(_state, NOTHING, KEEP)
 
 static const mrail_health_move_t
-    health_moves[MRAIL_HEALTH_STATES][MRAIL_HEALTH_EVENTS] = {
-        [MRAIL_HEALTH_UP] =
-            {
-                [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, HOLD, GRACE),
-                [MRAIL_HEALTH_PORT_UP] = STAY(UP),
-                [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
-                [MRAIL_HEALTH_PROGRESS] = STAY(UP),
-                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* late */
-            },
-        [MRAIL_HEALTH_SUSPECT] =
-            {
-                [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, NOTHING, GRACE),
-                [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
-                [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
-                [MRAIL_HEALTH_PROGRESS] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_TIMEOUT] = MOVE(SUSPECT, PROBE, AGAIN),
-                [MRAIL_HEALTH_PROBES_EXHAUSTED] =
-                    MOVE(RETIRED, RETIRE, BACKOFF),
-            },
-        [MRAIL_HEALTH_DOWN] =
-            {
-                [MRAIL_HEALTH_PORT_DOWN] = STAY(DOWN),
-                [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
-                [MRAIL_HEALTH_STALLED] = STAY(DOWN),
-                [MRAIL_HEALTH_PROGRESS] = STAY(DOWN),
-                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_TIMEOUT] = MOVE(DOWN, PROBE, AGAIN),
-                [MRAIL_HEALTH_PROBES_EXHAUSTED] =
-                    MOVE(RETIRED, RETIRE, BACKOFF),
-            },
-        [MRAIL_HEALTH_RETIRED] =
-            {
-                [MRAIL_HEALTH_PORT_DOWN] = STAY(RETIRED),
-                [MRAIL_HEALTH_PORT_UP] = MOVE(RETIRED, NOTHING, SOON),
-                [MRAIL_HEALTH_PROGRESS] = STAY(RETIRED),
-                [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
-                [MRAIL_HEALTH_QP_STALLED] = STAY(RETIRED),
-                [MRAIL_HEALTH_CQE_ERROR] =
-                    STAY(RETIRED), /* its last requests return */
-                [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
-                [MRAIL_HEALTH_PROBE_REPLY] = STAY(RETIRED),
-                [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, PROBE),
-                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF), /* a new QP was
+    health_moves[MRAIL_HEALTH_STATES][MRAIL_HEALTH_EVENTS] =
+        {
+            [MRAIL_HEALTH_UP] =
+                {
+                    [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, HOLD, GRACE),
+                    [MRAIL_HEALTH_PORT_UP] = STAY(UP),
+                    [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
+                    [MRAIL_HEALTH_PROGRESS] = STAY(UP),
+                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* late */
+                },
+            [MRAIL_HEALTH_SUSPECT] =
+                {
+                    [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, NOTHING, GRACE),
+                    [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
+                    [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
+                    [MRAIL_HEALTH_PROGRESS] = MOVE(UP, RESUME, OFF),
+                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
+                    [MRAIL_HEALTH_TIMEOUT] = MOVE(SUSPECT, PROBE, AGAIN),
+                    [MRAIL_HEALTH_PROBES_EXHAUSTED] =
+                        MOVE(RETIRED, RETIRE, BACKOFF),
+                },
+            [MRAIL_HEALTH_DOWN] =
+                {
+                    [MRAIL_HEALTH_PORT_DOWN] = STAY(DOWN),
+                    [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
+                    [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_STALLED] = STAY(DOWN),
+                    [MRAIL_HEALTH_PROGRESS] = STAY(DOWN),
+                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
+                    [MRAIL_HEALTH_TIMEOUT] = MOVE(DOWN, PROBE, AGAIN),
+                    [MRAIL_HEALTH_PROBES_EXHAUSTED] =
+                        MOVE(RETIRED, RETIRE, BACKOFF),
+                },
+            [MRAIL_HEALTH_RETIRED] =
+                {
+                    [MRAIL_HEALTH_PORT_DOWN] = STAY(RETIRED),
+                    [MRAIL_HEALTH_PORT_UP] = MOVE(RETIRED, NOTHING, SOON),
+                    [MRAIL_HEALTH_RAIL_DOWN] = STAY(RETIRED),
+                    [MRAIL_HEALTH_PROGRESS] = STAY(RETIRED),
+                    [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
+                    [MRAIL_HEALTH_QP_STALLED] = STAY(RETIRED),
+                    [MRAIL_HEALTH_CQE_ERROR] =
+                        STAY(RETIRED), /* its last requests return */
+                    [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
+                    [MRAIL_HEALTH_PROBE_REPLY] = STAY(RETIRED),
+                    [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, PROBE),
+                    [MRAIL_HEALTH_RESTORED] =
+                        MOVE(UP, RESUME, OFF), /* a new QP was
                                                                   * requested */
-            },
-        [MRAIL_HEALTH_PROBING] =
-            {
-                [MRAIL_HEALTH_PORT_DOWN] = MOVE(RETIRED, NOTHING, RETRY),
-                [MRAIL_HEALTH_PORT_UP] = STAY(PROBING),
-                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, NOTHING, RETRY),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, NOTHING, RETRY),
-                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(PROBING, RESTORE, OFF),
-                [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, AGAIN),
-                [MRAIL_HEALTH_PROBES_EXHAUSTED] = MOVE(RETIRED, NOTHING, RETRY),
-                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_REFUSED] = MOVE(RETIRED, NOTHING, RETRY),
-            },
+                },
+            [MRAIL_HEALTH_PROBING] =
+                {
+                    [MRAIL_HEALTH_PORT_DOWN] = MOVE(RETIRED, NOTHING, RETRY),
+                    [MRAIL_HEALTH_PORT_UP] = STAY(PROBING),
+                    [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, NOTHING, RETRY),
+                    [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, NOTHING, RETRY),
+                    [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, NOTHING, RETRY),
+                    [MRAIL_HEALTH_PROBE_REPLY] = MOVE(PROBING, RESTORE, OFF),
+                    [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, AGAIN),
+                    [MRAIL_HEALTH_PROBES_EXHAUSTED] =
+                        MOVE(RETIRED, NOTHING, RETRY),
+                    [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF),
+                    [MRAIL_HEALTH_REFUSED] = MOVE(RETIRED, NOTHING, RETRY),
+                },
 };
 
 void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns)
@@ -204,6 +212,11 @@ void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns)
     }
 }
 
+void mrail_health_park(mrail_health_t *health)
+{
+    health->due_ns = MRAIL_NS_NEVER;
+}
+
 mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
                                            const mrail_health_params_t *params,
                                            int others_answer)
@@ -232,6 +245,7 @@ const char *mrail_health_event_name(mrail_health_event_t event)
     static const char *const names[MRAIL_HEALTH_EVENTS] = {
         [MRAIL_HEALTH_PORT_DOWN] = "port down",
         [MRAIL_HEALTH_PORT_UP] = "port up",
+        [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries nothing",
         [MRAIL_HEALTH_STALLED] = "nothing comes back",
         [MRAIL_HEALTH_PROGRESS] = "something came back",
         [MRAIL_HEALTH_QP_STALLED] =

@@ -33,6 +33,8 @@ typedef enum mrail_health_state {
 typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_DOWN, /* the local port */
     MRAIL_HEALTH_PORT_UP,
+    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail carries nothing: a verdict on
+                               * all of its paths */
     MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
     MRAIL_HEALTH_QP_STALLED,  /* nothing completed for a long time, while
@@ -100,6 +102,10 @@ void mrail_health_probe_sent(mrail_health_t *health,
 /* Ends the back-off no later than by_ns, because no other path leads to the
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
+
+/* Lets a retired path wait until it hears of its rail (PORT_UP), or until
+ * mrail_health_expedite(). */
+void mrail_health_park(mrail_health_t *health);
 
 /* Returns the event of a passed deadline: TIMEOUT or PROBES_EXHAUSTED.
  * others_answer: another path to the same peer is known to work. */

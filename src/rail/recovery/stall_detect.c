@@ -198,6 +198,7 @@ static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     lane->stall_done = lane->sq_done;
     if (moved) {
         lane->peer->moved_ns = now_ns;
+        mrail_paths_rail_alive(lane->rail, now_ns);
         if (now_ns >= path->stall_ns + STALL_RESET_NS) {
             path->stalls = 0;
             path->patience_ns = 0;

@@ -142,7 +142,9 @@ struct mrail_lane {
 
     mrail_peer_t *peer;
     mrail_rail_t *rail;
-    uint16_t index;    /* index in the engine's lane table */
+    mrail_list_t rail_list; /* control: entry in rail->lanes while there is a
+                             * QP */
+    uint16_t index;         /* index in the engine's lane table */
     uint32_t last_qpn; /* number of the last QP, for statistics; remains when
                         * the QP ends */
     uint16_t slot;     /* number among the peer's lanes */

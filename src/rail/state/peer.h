@@ -61,6 +61,10 @@ typedef struct mrail_path {
     uint8_t restore;        /* a lane may be requested although the path is
                              * not up */
     const char *cause;      /* the last event that was not a deadline */
+    mrail_peer_t *peer;
+    mrail_list_t affected; /* entry in rail->affected while the path waits
+                             * for its rail */
+    uint8_t scout;         /* the path probes a condemned rail */
 } mrail_path_t;
 
 #define MRAIL_BOOTS (1 + MRAIL_ADDR_MORE_IPV4) /* rails in an address */

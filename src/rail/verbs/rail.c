@@ -125,6 +125,8 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
 
     memset(rail, 0, sizeof(*rail));
     rail->index = index;
+    mrail_list_init(&rail->lanes);
+    mrail_list_init(&rail->affected);
     rail->attr = *attr;
     rail->speed_bps = attr->speed_bps;
     rail->mtu = IBV_MTU_256;

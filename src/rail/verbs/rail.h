@@ -9,6 +9,7 @@
 #define MRAIL_RAIL_VERBS_RAIL_H
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"
 #include "telemetry/capacity.h"
@@ -74,11 +75,23 @@ typedef struct mrail_rail {
                             * srq_spare */
     mrail_rx_chunk_t *chunks; /* all chunks; a device cannot return buffers
                                * from an SRQ */
-    int port_down;       /* the port reports this state; control lock, atomic
+    int port_down; /* the port reports this state; control lock, atomic
                           * for readers without it */
-    int fatal;           /* the device is lost for good; control lock, atomic
+    int fatal;     /* the device is lost for good; control lock, atomic
                           * for readers without it */
-    uint64_t speed_bps;  /* capacity of the port; engine_lock; `attr` holds
+    /* The verdict on the whole rail; see conn/rail_error.c. Control lock. */
+    int condemned;         /* the rail carries nothing */
+    mrail_ns_t condemn_ns; /* time of the verdict if its port stays down; 0:
+                              * the port is up, or it is condemned */
+    unsigned evidence;     /* paths of different peers that were retired
+                              * since anything got through */
+    mrail_ns_t alive_ns;   /* time when something last got through */
+    int has_witnesses;     /* idle paths were asked since then */
+    unsigned num_unjudged; /* lanes that must still hear of the verdict */
+    unsigned num_scouts;   /* paths that look for an end of the outage */
+    mrail_list_t lanes;    /* lanes with a QP on the rail */
+    mrail_list_t affected; /* paths that wait for the rail */
+    uint64_t speed_bps;    /* capacity of the port; engine_lock; `attr` holds
                           * the first value */
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
     int no_qp_told;      /* control: the user was warned that a lane got no
