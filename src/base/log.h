@@ -34,8 +34,10 @@ void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,
 
 #define mrail_log(_level, ...)                                                 \
     do {                                                                       \
-        if (MRAIL_UNLIKELY((_level) <= mrail_log_level)) {                     \
-            mrail_log_write(_level, __FILE__, __LINE__, __VA_ARGS__);          \
+        const mrail_log_level_t mrail_log_own = (_level);                      \
+                                                                               \
+        if (MRAIL_UNLIKELY(mrail_log_own <= mrail_log_level)) {                \
+            mrail_log_write(mrail_log_own, __FILE__, __LINE__, __VA_ARGS__);   \
         }                                                                      \
     } while (0)
 

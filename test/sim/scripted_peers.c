@@ -59,7 +59,8 @@ static uint8_t put_byte(size_t offset)
 
 static int is_reachable(const script_peer_t *peer, unsigned rail)
 {
-    return !peer->vanished && !(script.lost_rails & (1 << rail));
+    return !peer->vanished &&
+           !((script.lost_rails | peer->lost_rails) & (1 << rail));
 }
 
 /* ---- control messages ---- */
@@ -899,6 +900,11 @@ void script_lose_rail(unsigned rail)
     script.lost_rails |= 1 << rail;
 }
 
+void script_mend_rail(unsigned rail)
+{
+    script.lost_rails &= ~(1 << rail);
+}
+
 static void raise_event(unsigned rail, enum ibv_event_type type)
 {
     struct ibv_async_event event = {.event_type = type, .element.port_num = 1};
@@ -914,6 +920,13 @@ void script_port_down(unsigned rail)
     script_lose_rail(rail);
     fake_ports[rail].state = IBV_PORT_DOWN;
     raise_event(rail, IBV_EVENT_PORT_ERR);
+}
+
+void script_port_up(unsigned rail)
+{
+    script_mend_rail(rail);
+    fake_ports[rail].state = IBV_PORT_ACTIVE;
+    raise_event(rail, IBV_EVENT_PORT_ACTIVE);
 }
 
 void script_fatal(unsigned rail)

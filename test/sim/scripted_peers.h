@@ -47,6 +47,7 @@ struct script_peer {
     unsigned index;
     mrail_ep_t *ep;
     uint8_t vanished;
+    uint8_t lost_rails; /* bit i: nothing of this peer gets through on rail i */
     uint8_t has_said_hello; /* a HELLO of the engine arrived */
     uint8_t owing;          /* entry in the list of peers that owe an ACK */
     unsigned num_failed;    /* calls of ep_failed() */
@@ -127,8 +128,11 @@ int script_all_delivered(void);
 
 /* The rail loses everything without an event. */
 void script_lose_rail(unsigned rail);
-/* The port of the rail goes down, with an event. */
+/* The rail carries everything again, without an event. */
+void script_mend_rail(unsigned rail);
+/* The port of the rail goes down or comes up, with an event. */
 void script_port_down(unsigned rail);
+void script_port_up(unsigned rail);
 /* The device of the rail is lost, with an event. */
 void script_fatal(unsigned rail);
 

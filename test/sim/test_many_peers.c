@@ -497,6 +497,72 @@ static void test_a_device_is_lost(void **state)
     check_lost_rail(script_fatal, "device lost");
 }
 
+static int all_lanes_are_up(void)
+{
+    for (unsigned i = 0; i < MANY; ++i) {
+        if (script.peers[i].num_up != SCRIPT_SLOTS) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void check_mended_rail(void (*lose)(unsigned rail),
+                              void (*mend)(unsigned rail))
+{
+    const unsigned rail = 2;
+
+    start(32768);
+    connect_all();
+    add_traffic(0, HOT, 400);
+    send_some();
+    lose(rail);
+    assert_traffic_arrives(5 * SECOND);
+    script_run(3 * SECOND, 5 * MS);
+    assert_int_equal(script.engine->rails[rail].condemned, 1);
+    mend(rail);
+    assert_true(script_await(all_lanes_are_up, 20 * SECOND, 5 * MS));
+    assert_int_equal(script.engine->rails[rail].condemned, 0);
+    assert_true(mrail_list_empty(&script.engine->rails[rail].affected));
+    assert_int_equal(script.engine->rails[rail].num_scouts, 0);
+    add_traffic(0, MANY, 4);
+    assert_traffic_arrives(10 * SECOND);
+}
+
+static void test_a_silent_rail_comes_back(void **state)
+{
+    check_mended_rail(script_lose_rail, script_mend_rail);
+}
+
+static void test_a_port_comes_back(void **state)
+{
+    check_mended_rail(script_port_down, script_port_up);
+}
+
+/* The fault is at the other end, of many peers at once. The rail still leads to
+ * all others. */
+static void test_a_working_rail_is_not_condemned(void **state)
+{
+    const unsigned rail = 2;
+
+    start(32768);
+    connect_all();
+    add_traffic(0, HOT, 400);
+    send_some();
+    for (unsigned i = 0; i < HOT; ++i) {
+        script.peers[i].lost_rails = 1 << rail;
+    }
+    assert_traffic_arrives(5 * SECOND);
+    script_run(3 * SECOND, 5 * MS);
+    assert_int_equal(script.engine->rails[rail].condemned, 0);
+    printf("# %llu lanes failed, %u peers have lost a rail\n",
+           (unsigned long long)script.engine->counters.lanes_failed, HOT);
+    assert_true(script.engine->counters.lanes_failed <= HOT);
+    for (unsigned i = HOT; i < MANY; ++i) {
+        assert_int_equal(script.peers[i].num_up, SCRIPT_SLOTS);
+    }
+}
+
 static int free_traffic(void **state)
 {
     free(to_peer);
@@ -527,6 +593,9 @@ int main(void)
         TEST(test_a_rail_loses_everything),
         TEST(test_a_port_goes_down),
         TEST(test_a_device_is_lost),
+        TEST(test_a_silent_rail_comes_back),
+        TEST(test_a_port_comes_back),
+        TEST(test_a_working_rail_is_not_condemned),
     };
 #undef TEST
 

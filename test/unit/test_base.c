@@ -113,6 +113,29 @@ static void test_log_level_parse(void **state)
     assert_int_equal(mrail_log_level_parse("loud"), -1);
 }
 
+static unsigned num_lines;
+static mrail_log_level_t line_level;
+
+static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
+                      const char *text)
+{
+    ++num_lines;
+    line_level = level;
+}
+
+/* The level of a line may be an expression with an effect. */
+static void test_log_evaluates_the_level_once(void **state)
+{
+    int count = 0;
+
+    mrail_log_set(keep_line, MRAIL_LOG_WARN);
+    mrail_log((count++ == 0) ? MRAIL_LOG_WARN : MRAIL_LOG_DEBUG, "a line");
+    assert_int_equal(count, 1);
+    assert_int_equal(num_lines, 1);
+    assert_int_equal(line_level, MRAIL_LOG_WARN);
+    mrail_log_set(NULL, MRAIL_LOG_WARN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_pool_chunk_error),
         cmocka_unit_test(test_rng_repeats),
         cmocka_unit_test(test_log_level_parse),
+        cmocka_unit_test(test_log_evaluates_the_level_once),
     };
 
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -154,6 +154,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
     lane->last_qpn = lane->qpn;
     mrail_list_add_tail(&rail->lanes, &lane->rail_list);
+    ++rail->num_lanes;
     ++engine->num_qps;
     engine->sq_entries += depth;
     return 0;
@@ -166,6 +167,7 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         mrail_qp_destroy(lane->qp);
         lane->qp = NULL;
         mrail_list_del(&lane->rail_list);
+        --lane->rail->num_lanes;
         --engine->num_qps;
         engine->sq_entries -= lane->sq_depth;
         lane->rail->srq_spare += lane->buffers;

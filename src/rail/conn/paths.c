@@ -212,7 +212,7 @@ static void mrail_path_testify(mrail_peer_t *peer, unsigned slot)
 
     if (rail->alive_ns >= peer->paths[slot].suspect_ns) {
         rail->evidence = 0;
-        rail->has_witnesses = 0;
+        rail->witness_ns = 0;
     } else if (slot < peer->num_pairs) {
         ++rail->evidence;
     }
@@ -385,7 +385,7 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     rail->alive_ns = now_ns;
     rail->evidence = 0;
-    rail->has_witnesses = 0;
+    rail->witness_ns = 0;
     if (rail->condemned && !rail->fatal) {
         mrail_info("%s:%u: the rail carries data again", rail->attr.device,
                    rail->attr.port);
@@ -488,6 +488,9 @@ static void mrail_paths_port_peer(mrail_peer_t *peer, const mrail_rail_t *rail,
         if (rail->port_down) { /* answers on their way do not count */
             peer->paths[slot].num_probes = 0;
             peer->paths[slot].blocked = 0;
+        } else {
+            peer->paths[slot].scout = 0;
+            mrail_list_del(&peer->paths[slot].affected);
         }
         mrail_path_event(peer, slot, event, now_ns);
     }
@@ -532,7 +535,7 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
     rail->condemn_ns = 0;
     if (!rail->port_down) {
         mrail_paths_rail_alive(rail, now_ns);
-        mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
+        rail->num_scouts = 0;
     } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->condemned) {
         rail->condemn_ns = now_ns + path_params.grace_ns;
     }

@@ -18,10 +18,13 @@
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
 
-/* Paths that call witnesses, and paths that condemn a rail. */
+/* Evidence that calls witnesses, and evidence that condemns a rail. */
 #define MRAIL_RAIL_SUSPECT 4
 #define MRAIL_RAIL_GUILTY 12
 #define MRAIL_RAIL_WITNESSES 16
+#define MRAIL_RAIL_VISITS 256 /* lanes that one search for witnesses visits */
+/* Time that the witnesses have: three probes, 20 ms apart, and some more. */
+#define MRAIL_RAIL_HEARING (80 * MRAIL_NS_PER_MS)
 /* Time between two batches. */
 #define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
 
@@ -75,23 +78,13 @@ static void mrail_rail_tell_some(mrail_rail_t *rail, mrail_ns_t now_ns)
     }
 }
 
-static unsigned mrail_rail_num_lanes(const mrail_rail_t *rail)
-{
-    const mrail_lane_t *lane;
-    unsigned count = 0;
-
-    mrail_list_for_each(lane, &rail->lanes, mrail_lane_t, rail_list) {
-        ++count;
-    }
-    return count;
-}
-
 static void mrail_rail_condemn(mrail_rail_t *rail, const char *cause)
 {
     rail->condemned = 1;
     rail->condemn_ns = 0;
     rail->evidence = 0;
-    rail->num_unjudged = mrail_rail_num_lanes(rail);
+    rail->witness_ns = 0;
+    rail->num_unjudged = rail->num_lanes;
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
@@ -100,18 +93,28 @@ static void mrail_rail_condemn(mrail_rail_t *rail, const char *cause)
               rail->attr.device, rail->attr.port, cause);
 }
 
-/* A probe of an idle path shows whether the rail carries anything. */
+/* Probes idle paths, which shows whether the rail carries anything. The search
+ * continues in the next turn if these lanes are all in use or closing. */
 static void mrail_rail_call_witnesses(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
-    rail->has_witnesses = 1;
+    unsigned count = 0;
+
     for (unsigned i = 0;
-         (i < MRAIL_RAIL_WITNESSES) && !mrail_list_empty(&rail->lanes); ++i) {
+         (i < MRAIL_RAIL_VISITS) && (count < MRAIL_RAIL_WITNESSES) &&
+         (rail->num_sought < rail->num_lanes);
+         ++i) {
         const mrail_lane_t *lane = mrail_rail_next_lane(rail);
 
+        ++rail->num_sought;
         if ((lane->state == MRAIL_LANE_UP) && (lane->sched.inflight == 0)) {
             mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED,
                              now_ns);
+            ++count;
         }
+    }
+    if ((count != 0) || (rail->num_sought >= rail->num_lanes)) {
+        rail->witness_ns = now_ns;
+        rail->num_sought = 0;
     }
 }
 
@@ -123,11 +126,36 @@ static void mrail_rail_judge(mrail_engine_t *engine, mrail_rail_t *rail,
     }
     if ((rail->condemn_ns != 0) && (now_ns >= rail->condemn_ns)) {
         mrail_rail_condemn(rail, "its port is down");
-    } else if (rail->evidence >= MRAIL_RAIL_GUILTY) {
-        mrail_rail_condemn(rail, "no probe is answered");
-    } else if ((rail->evidence >= MRAIL_RAIL_SUSPECT) && !rail->has_witnesses) {
+    } else if (rail->evidence < MRAIL_RAIL_SUSPECT) {
+        return;
+    } else if (rail->witness_ns == 0) {
         mrail_rail_call_witnesses(rail, now_ns);
+    } else if ((rail->evidence >= MRAIL_RAIL_GUILTY) &&
+               (now_ns >= rail->witness_ns + MRAIL_RAIL_HEARING)) {
+        mrail_rail_condemn(rail, "no probe is answered");
     }
+}
+
+static mrail_ns_t mrail_rail_next_judgement(const mrail_engine_t *engine,
+                                            const mrail_rail_t *rail,
+                                            mrail_ns_t now_ns)
+{
+    if (rail->condemned || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
+        return MRAIL_NS_NEVER;
+    }
+    if (rail->condemn_ns != 0) {
+        return rail->condemn_ns;
+    }
+    if (rail->evidence < MRAIL_RAIL_SUSPECT) {
+        return MRAIL_NS_NEVER;
+    }
+    if (rail->witness_ns == 0) {
+        return now_ns + MRAIL_RAIL_PAUSE;
+    }
+    /* Without enough evidence by then, only further evidence matters. */
+    return (now_ns < rail->witness_ns + MRAIL_RAIL_HEARING)
+               ? rail->witness_ns + MRAIL_RAIL_HEARING
+               : MRAIL_NS_NEVER;
 }
 
 /* Returns the time of the next call. */
@@ -147,7 +175,7 @@ static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
          !mrail_list_empty(&rail->affected))) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    return (rail->condemn_ns != 0) ? rail->condemn_ns : MRAIL_NS_NEVER;
+    return mrail_rail_next_judgement(engine, rail, now_ns);
 }
 
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns)

@@ -86,10 +86,13 @@ typedef struct mrail_rail {
     unsigned evidence;     /* paths of different peers that were retired
                               * since anything got through */
     mrail_ns_t alive_ns;   /* time when something last got through */
-    int has_witnesses;     /* idle paths were asked since then */
+    mrail_ns_t witness_ns; /* time when idle paths were probed as witnesses;
+                              * 0: not since then */
+    unsigned num_sought;   /* lanes visited in search of witnesses */
     unsigned num_unjudged; /* lanes that must still hear of the verdict */
     unsigned num_scouts;   /* paths that look for an end of the outage */
     mrail_list_t lanes;    /* lanes with a QP on the rail */
+    unsigned num_lanes;    /* number of entries in `lanes` */
     mrail_list_t affected; /* paths that wait for the rail */
     uint64_t speed_bps;    /* capacity of the port; engine_lock; `attr` holds
                           * the first value */
