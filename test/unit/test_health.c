@@ -261,6 +261,26 @@ static void test_single_path_backs_off_less(void **state)
     assert_int_equal(health.due_ns, 5350 * MS);
 }
 
+/* A verdict on the rail retires the path without its own probes. A parked path
+ * waits until it hears of the rail. */
+static void test_verdict_on_the_rail(void **state)
+{
+    mrail_health_t health;
+
+    mrail_health_init(&health, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_RAIL_DOWN, 1000),
+                     MRAIL_HEALTH_RETIRE);
+    assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
+    mrail_health_park(&health);
+    assert_true(health.due_ns == MRAIL_NS_NEVER);
+    assert_int_equal(at(&health, MRAIL_HEALTH_RAIL_DOWN, 1001),
+                     MRAIL_HEALTH_NOTHING);
+    assert_true(health.due_ns == MRAIL_NS_NEVER);
+    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 5000),
+                     MRAIL_HEALTH_NOTHING);
+    assert_true(health.due_ns == 5000 * MRAIL_NS_PER_MS);
+}
+
 /* Applies random events in random order. */
 static void test_random_walks(void **state)
 {
@@ -279,6 +299,7 @@ static void test_random_walks(void **state)
             int evidence = (event == MRAIL_HEALTH_CQE_ERROR) ||
                            (event == MRAIL_HEALTH_CLOSED) ||
                            (event == MRAIL_HEALTH_QP_STALLED) ||
+                           (event == MRAIL_HEALTH_RAIL_DOWN) ||
                            (event == MRAIL_HEALTH_PROBES_EXHAUSTED);
             mrail_health_action_t action;
 
@@ -324,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_returning_port_is_not_kept_waiting),
         cmocka_unit_test(test_flapping_is_damped),
         cmocka_unit_test(test_single_path_backs_off_less),
+        cmocka_unit_test(test_verdict_on_the_rail),
         cmocka_unit_test(test_random_walks),
     };
 

@@ -226,7 +226,7 @@ static void mrail_path_wait_for_rail(mrail_peer_t *peer, unsigned slot)
     mrail_path_t *path = &peer->paths[slot];
 
     if (path->health.state == MRAIL_HEALTH_UP) {
-        rail->num_scouts -= path->scout;
+        rail->num_scouts -= MRAIL_MIN(rail->num_scouts, (unsigned)path->scout);
         path->scout = 0;
         mrail_list_del(&path->affected);
         return;
