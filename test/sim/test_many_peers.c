@@ -519,12 +519,12 @@ static void check_mended_rail(void (*lose)(unsigned rail),
     lose(rail);
     assert_traffic_arrives(5 * SECOND);
     script_run(3 * SECOND, 5 * MS);
-    assert_int_equal(script.engine->rails[rail].condemned, 1);
+    assert_int_equal(script.engine->rails[rail].outage, 1);
     mend(rail);
     assert_true(script_await(all_lanes_are_up, 20 * SECOND, 5 * MS));
-    assert_int_equal(script.engine->rails[rail].condemned, 0);
+    assert_int_equal(script.engine->rails[rail].outage, 0);
     assert_true(mrail_list_empty(&script.engine->rails[rail].affected));
-    assert_int_equal(script.engine->rails[rail].num_scouts, 0);
+    assert_int_equal(script.engine->rails[rail].num_probers, 0);
     add_traffic(0, MANY, 4);
     assert_traffic_arrives(10 * SECOND);
 }
@@ -541,7 +541,7 @@ static void test_a_port_comes_back(void **state)
 
 /* The fault is at the other end, of many peers at once. The rail still leads to
  * all others. */
-static void test_a_working_rail_is_not_condemned(void **state)
+static void test_a_working_rail_has_no_outage(void **state)
 {
     const unsigned rail = 2;
 
@@ -554,7 +554,7 @@ static void test_a_working_rail_is_not_condemned(void **state)
     }
     assert_traffic_arrives(5 * SECOND);
     script_run(3 * SECOND, 5 * MS);
-    assert_int_equal(script.engine->rails[rail].condemned, 0);
+    assert_int_equal(script.engine->rails[rail].outage, 0);
     printf("# %llu lanes failed, %u peers have lost a rail\n",
            (unsigned long long)script.engine->counters.lanes_failed, HOT);
     assert_true(script.engine->counters.lanes_failed <= HOT);
@@ -595,7 +595,7 @@ int main(void)
         TEST(test_a_device_is_lost),
         TEST(test_a_silent_rail_comes_back),
         TEST(test_a_port_comes_back),
-        TEST(test_a_working_rail_is_not_condemned),
+        TEST(test_a_working_rail_has_no_outage),
     };
 #undef TEST
 

@@ -261,9 +261,9 @@ static void test_single_path_backs_off_less(void **state)
     assert_int_equal(health.due_ns, 5350 * MS);
 }
 
-/* A verdict on the rail retires the path without its own probes. A parked path
+/* An outage of the rail retires the path without its own probes. A parked path
  * waits until it hears of the rail. */
-static void test_verdict_on_the_rail(void **state)
+static void test_outage_of_the_rail(void **state)
 {
     mrail_health_t health;
 
@@ -345,7 +345,7 @@ int main(void)
         cmocka_unit_test(test_returning_port_is_not_kept_waiting),
         cmocka_unit_test(test_flapping_is_damped),
         cmocka_unit_test(test_single_path_backs_off_less),
-        cmocka_unit_test(test_verdict_on_the_rail),
+        cmocka_unit_test(test_outage_of_the_rail),
         cmocka_unit_test(test_random_walks),
     };
 

@@ -112,11 +112,11 @@ int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
-static int mrail_ctl_is_condemned(const mrail_peer_t *peer, unsigned way)
+static int mrail_ctl_is_in_outage(const mrail_peer_t *peer, unsigned way)
 {
     unsigned index = (peer->base + way) % peer->num_pairs;
 
-    return peer->engine->rails[peer->pairs[index].local].condemned;
+    return peer->engine->rails[peer->pairs[index].local].outage;
 }
 
 /* Rails that carry nothing come last, if there are others. */
@@ -125,7 +125,7 @@ int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     int ret = -EAGAIN, tried = 0;
 
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->num_pairs); ++k) {
-        if (!mrail_ctl_is_condemned(peer, way + k)) {
+        if (!mrail_ctl_is_in_outage(peer, way + k)) {
             ret = mrail_ctl_send_by(peer, way + k, msg);
             tried = 1;
         }

@@ -203,22 +203,22 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
     }
 }
 
-/* Counts the path as evidence against its rail: it lost its probes while other
- * paths to the peer answered. One path of each peer counts, and only if nothing
- * got through on the rail in the meantime. */
-static void mrail_path_testify(mrail_peer_t *peer, unsigned slot)
+/* Counts a path that lost its probes while other paths to the peer answered: its
+ * rail may have an outage. One path of each peer counts, and only if nothing got
+ * through on the rail in the meantime. */
+static void mrail_path_count_retired(mrail_peer_t *peer, unsigned slot)
 {
     mrail_rail_t *rail = mrail_path_rail(peer, slot);
 
     if (rail->alive_ns >= peer->paths[slot].suspect_ns) {
-        rail->evidence = 0;
-        rail->witness_ns = 0;
+        rail->num_retired = 0;
+        rail->sample_ns = 0;
     } else if (slot < peer->num_pairs) {
-        ++rail->evidence;
+        ++rail->num_retired;
     }
 }
 
-/* Lets the path wait for its rail. On a condemned rail only a few scouts
+/* Lets the path wait for its rail. During an outage only a few paths
  * probe. */
 static void mrail_path_wait_for_rail(mrail_peer_t *peer, unsigned slot)
 {
@@ -226,24 +226,25 @@ static void mrail_path_wait_for_rail(mrail_peer_t *peer, unsigned slot)
     mrail_path_t *path = &peer->paths[slot];
 
     if (path->health.state == MRAIL_HEALTH_UP) {
-        rail->num_scouts -= MRAIL_MIN(rail->num_scouts, (unsigned)path->scout);
-        path->scout = 0;
+        rail->num_probers -=
+            MRAIL_MIN(rail->num_probers, (unsigned)path->prober);
+        path->prober = 0;
         mrail_list_del(&path->affected);
         return;
     }
-    if (!rail->condemned && !rail->port_down) {
+    if (!rail->outage && !rail->port_down) {
         return;
     }
     if (mrail_list_empty(&path->affected)) {
         mrail_list_add_tail(&rail->affected, &path->affected);
     }
-    if (!rail->condemned || (path->health.state != MRAIL_HEALTH_RETIRED) ||
-        path->scout) {
+    if (!rail->outage || (path->health.state != MRAIL_HEALTH_RETIRED) ||
+        path->prober) {
         return;
     }
-    if ((rail->num_scouts < MRAIL_RAIL_SCOUTS) && !rail->fatal) {
-        path->scout = 1;
-        ++rail->num_scouts;
+    if ((rail->num_probers < MRAIL_RAIL_PROBERS) && !rail->fatal) {
+        path->prober = 1;
+        ++rail->num_probers;
     } else {
         mrail_health_park(&path->health);
     }
@@ -294,7 +295,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     }
     if ((event == MRAIL_HEALTH_PROBES_EXHAUSTED) &&
         (before == MRAIL_HEALTH_SUSPECT)) {
-        mrail_path_testify(peer, slot);
+        mrail_path_count_retired(peer, slot);
     }
     mrail_path_wait_for_rail(peer, slot);
     mrail_path_act(peer, slot, action, cause, now_ns);
@@ -312,7 +313,7 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
     const mrail_path_t *path = &peer->paths[slot];
     const mrail_rail_t *rail = mrail_path_rail(peer, slot);
 
-    return !rail->fatal && !rail->condemned &&
+    return !rail->fatal && !rail->outage &&
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
@@ -384,13 +385,13 @@ static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     rail->alive_ns = now_ns;
-    rail->evidence = 0;
-    rail->witness_ns = 0;
-    if (rail->condemned && !rail->fatal) {
+    rail->num_retired = 0;
+    rail->sample_ns = 0;
+    if (rail->outage && !rail->fatal) {
         mrail_info("%s:%u: the rail carries data again", rail->attr.device,
                    rail->attr.port);
-        rail->condemned = 0;
-        rail->num_unjudged = 0;
+        rail->outage = 0;
+        rail->num_untold = 0;
     }
 }
 
@@ -489,7 +490,7 @@ static void mrail_paths_port_peer(mrail_peer_t *peer, const mrail_rail_t *rail,
             peer->paths[slot].num_probes = 0;
             peer->paths[slot].blocked = 0;
         } else {
-            peer->paths[slot].scout = 0;
+            peer->paths[slot].prober = 0;
             mrail_list_del(&peer->paths[slot].affected);
         }
         mrail_path_event(peer, slot, event, now_ns);
@@ -500,11 +501,11 @@ void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns)
 {
     mrail_path_t *path;
 
-    rail->num_scouts = 0;
+    rail->num_probers = 0;
     for (; (max != 0) && !mrail_list_empty(&rail->affected); --max) {
         path = mrail_list_head(&rail->affected, mrail_path_t, affected);
         mrail_list_del(&path->affected);
-        path->scout = 0;
+        path->prober = 0;
         mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
                          MRAIL_HEALTH_PORT_UP, now_ns);
     }
@@ -515,14 +516,14 @@ void mrail_paths_forget(mrail_peer_t *peer)
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_rail_t *rail = mrail_path_rail(peer, slot);
 
-        rail->num_scouts -=
-            MRAIL_MIN(rail->num_scouts, (unsigned)peer->paths[slot].scout);
+        rail->num_probers -=
+            MRAIL_MIN(rail->num_probers, (unsigned)peer->paths[slot].prober);
         mrail_list_del(&peer->paths[slot].affected);
     }
 }
 
 /* Handles a local port that went down or came up. The first peers hear of it at
- * once. With many peers, the others hear of the verdict on the rail, or of its
+ * once. With many peers, the others hear of the outage of the rail, or of its
  * end, by and by. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
@@ -532,12 +533,12 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
 
     __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
                      __ATOMIC_RELAXED);
-    rail->condemn_ns = 0;
+    rail->outage_ns = 0;
     if (!rail->port_down) {
         mrail_paths_rail_alive(rail, now_ns);
-        rail->num_scouts = 0;
-    } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->condemned) {
-        rail->condemn_ns = now_ns + path_params.grace_ns;
+        rail->num_probers = 0;
+    } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->outage) {
+        rail->outage_ns = now_ns + path_params.grace_ns;
     }
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
         if (++count > MRAIL_RAIL_BATCH) {

@@ -16,13 +16,13 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
 /* Peers or lanes that hear of a rail's fate in one turn. */
 #define MRAIL_RAIL_BATCH 64
 
-/* Paths that probe a condemned rail. */
-#define MRAIL_RAIL_SCOUTS 8
+/* Paths that probe a rail during an outage. */
+#define MRAIL_RAIL_PROBERS 8
 
-/* Something got through on the rail. This ends a verdict. */
+/* Something got through on the rail. This ends an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
-/* Reports the end of a verdict to at most `max` paths that wait for the
+/* Reports the end of an outage to at most `max` paths that wait for the
  * rail. */
 void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns);
 

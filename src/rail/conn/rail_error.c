@@ -1,16 +1,17 @@
 /*
- * Errors of whole rails, and the verdict on a rail.
+ * Errors of whole rails, and outages.
  *
- * A rail that carries nothing would make every peer gather its own evidence:
- * thousands of stalls and probes, and as many probes after each back-off. With
- * many peers, one verdict replaces them. The rail is condemned in three cases:
- * its device is lost, its port stays down, or paths of many peers were retired
- * and nothing got through on the rail in the meantime. In the last case, idle
- * paths are witnesses: they are probed before the verdict.
+ * Without this file, every peer would find out for itself that a rail carries
+ * nothing: thousands of stalls and probes, and as many probes after each
+ * back-off. With many peers, the engine decides once for the rail. An outage
+ * begins in three cases: the device is lost, the port stays down, or paths of
+ * several peers were retired and nothing got through on the rail in the
+ * meantime. In the last case the other ends may be at fault, so a sample of idle
+ * paths must fail to answer as well.
  *
- * The lanes of a condemned rail hear of it in batches, so that no turn takes
- * long. Their paths wait. A few scouts probe the rail. When one is answered, or
- * the port comes up, the verdict ends and the paths return, in batches as well.
+ * The lanes of the rail then close in batches, so that no turn takes long. Their
+ * paths wait, and only a few of them probe. When a probe is answered, or the
+ * port comes up, the outage ends and the paths return, in batches as well.
  */
 #include "config.h"
 #include "rail/conn/rail_error.h"
@@ -18,23 +19,24 @@
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
 
-/* Evidence that calls witnesses, and evidence that condemns a rail. */
+/* Retired paths after which a sample is probed, and those that make an outage,
+ * with the sample. */
 #define MRAIL_RAIL_SUSPECT 4
-#define MRAIL_RAIL_GUILTY 12
-#define MRAIL_RAIL_WITNESSES 16
-#define MRAIL_RAIL_VISITS 256 /* lanes that one search for witnesses visits */
-/* Time that the witnesses have: three probes, 20 ms apart, and some more. */
-#define MRAIL_RAIL_HEARING (80 * MRAIL_NS_PER_MS)
+#define MRAIL_RAIL_OUTAGE 12
+#define MRAIL_RAIL_SAMPLE 16
+#define MRAIL_RAIL_VISITS 256 /* lanes that one search for a sample visits */
+/* Time for the sample to answer: three probes, 20 ms apart, and some more. */
+#define MRAIL_RAIL_SAMPLE_TIME (80 * MRAIL_NS_PER_MS)
 /* Time between two batches. */
 #define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
 
-/* Returns 1 if a rail that is not condemned leads to the peer as well. */
+/* Returns 1 if a rail without an outage leads to the peer as well. */
 static int mrail_rail_has_other(const mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
         const mrail_rail_t *rail = &peer->engine->rails[peer->pairs[i].local];
 
-        if (!rail->condemned && !rail->fatal && !rail->port_down) {
+        if (!rail->outage && !rail->fatal && !rail->port_down) {
             return 1;
         }
     }
@@ -67,24 +69,24 @@ static void mrail_rail_tell_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 static void mrail_rail_tell_some(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
-    for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unjudged != 0);
+    for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_untold != 0);
          ++i) {
         if (mrail_list_empty(&rail->lanes)) {
-            rail->num_unjudged = 0;
+            rail->num_untold = 0;
             return;
         }
-        --rail->num_unjudged;
+        --rail->num_untold;
         mrail_rail_tell_lane(mrail_rail_next_lane(rail), now_ns);
     }
 }
 
-static void mrail_rail_condemn(mrail_rail_t *rail, const char *cause)
+static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
 {
-    rail->condemned = 1;
-    rail->condemn_ns = 0;
-    rail->evidence = 0;
-    rail->witness_ns = 0;
-    rail->num_unjudged = rail->num_lanes;
+    rail->outage = 1;
+    rail->outage_ns = 0;
+    rail->num_retired = 0;
+    rail->sample_ns = 0;
+    rail->num_untold = rail->num_lanes;
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
@@ -95,66 +97,66 @@ static void mrail_rail_condemn(mrail_rail_t *rail, const char *cause)
 
 /* Probes idle paths, which shows whether the rail carries anything. The search
  * continues in the next turn if these lanes are all in use or closing. */
-static void mrail_rail_call_witnesses(mrail_rail_t *rail, mrail_ns_t now_ns)
+static void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
 
     for (unsigned i = 0;
-         (i < MRAIL_RAIL_VISITS) && (count < MRAIL_RAIL_WITNESSES) &&
-         (rail->num_sought < rail->num_lanes);
+         (i < MRAIL_RAIL_VISITS) && (count < MRAIL_RAIL_SAMPLE) &&
+         (rail->num_visited < rail->num_lanes);
          ++i) {
         const mrail_lane_t *lane = mrail_rail_next_lane(rail);
 
-        ++rail->num_sought;
+        ++rail->num_visited;
         if ((lane->state == MRAIL_LANE_UP) && (lane->sched.inflight == 0)) {
             mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED,
                              now_ns);
             ++count;
         }
     }
-    if ((count != 0) || (rail->num_sought >= rail->num_lanes)) {
-        rail->witness_ns = now_ns;
-        rail->num_sought = 0;
+    if ((count != 0) || (rail->num_visited >= rail->num_lanes)) {
+        rail->sample_ns = now_ns;
+        rail->num_visited = 0;
     }
 }
 
-static void mrail_rail_judge(mrail_engine_t *engine, mrail_rail_t *rail,
+static void mrail_rail_check(mrail_engine_t *engine, mrail_rail_t *rail,
                              mrail_ns_t now_ns)
 {
-    if (rail->condemned || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
+    if (rail->outage || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
         return;
     }
-    if ((rail->condemn_ns != 0) && (now_ns >= rail->condemn_ns)) {
-        mrail_rail_condemn(rail, "its port is down");
-    } else if (rail->evidence < MRAIL_RAIL_SUSPECT) {
+    if ((rail->outage_ns != 0) && (now_ns >= rail->outage_ns)) {
+        mrail_rail_begin_outage(rail, "its port is down");
+    } else if (rail->num_retired < MRAIL_RAIL_SUSPECT) {
         return;
-    } else if (rail->witness_ns == 0) {
-        mrail_rail_call_witnesses(rail, now_ns);
-    } else if ((rail->evidence >= MRAIL_RAIL_GUILTY) &&
-               (now_ns >= rail->witness_ns + MRAIL_RAIL_HEARING)) {
-        mrail_rail_condemn(rail, "no probe is answered");
+    } else if (rail->sample_ns == 0) {
+        mrail_rail_sample(rail, now_ns);
+    } else if ((rail->num_retired >= MRAIL_RAIL_OUTAGE) &&
+               (now_ns >= rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)) {
+        mrail_rail_begin_outage(rail, "no probe is answered");
     }
 }
 
-static mrail_ns_t mrail_rail_next_judgement(const mrail_engine_t *engine,
-                                            const mrail_rail_t *rail,
-                                            mrail_ns_t now_ns)
+static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
+                                        const mrail_rail_t *rail,
+                                        mrail_ns_t now_ns)
 {
-    if (rail->condemned || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
+    if (rail->outage || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
         return MRAIL_NS_NEVER;
     }
-    if (rail->condemn_ns != 0) {
-        return rail->condemn_ns;
+    if (rail->outage_ns != 0) {
+        return rail->outage_ns;
     }
-    if (rail->evidence < MRAIL_RAIL_SUSPECT) {
+    if (rail->num_retired < MRAIL_RAIL_SUSPECT) {
         return MRAIL_NS_NEVER;
     }
-    if (rail->witness_ns == 0) {
+    if (rail->sample_ns == 0) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    /* Without enough evidence by then, only further evidence matters. */
-    return (now_ns < rail->witness_ns + MRAIL_RAIL_HEARING)
-               ? rail->witness_ns + MRAIL_RAIL_HEARING
+    /* With too few retired paths by then, only further ones matter. */
+    return (now_ns < rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)
+               ? rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME
                : MRAIL_NS_NEVER;
 }
 
@@ -162,20 +164,20 @@ static mrail_ns_t mrail_rail_next_judgement(const mrail_engine_t *engine,
 static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
                                  mrail_ns_t now_ns)
 {
-    mrail_rail_judge(engine, rail, now_ns);
-    if (rail->num_unjudged != 0) {
+    mrail_rail_check(engine, rail, now_ns);
+    if (rail->num_untold != 0) {
         mrail_rail_tell_some(rail, now_ns);
-    } else if (!rail->condemned && !rail->port_down && !rail->fatal) {
+    } else if (!rail->outage && !rail->port_down && !rail->fatal) {
         mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
-    } else if (rail->condemned && !rail->fatal && (rail->num_scouts == 0)) {
-        mrail_paths_restore(rail, 1, now_ns); /* the next scout */
+    } else if (rail->outage && !rail->fatal && (rail->num_probers == 0)) {
+        mrail_paths_restore(rail, 1, now_ns); /* the next path that probes */
     }
-    if ((rail->num_unjudged != 0) ||
-        (!rail->condemned && !rail->port_down && !rail->fatal &&
+    if ((rail->num_untold != 0) ||
+        (!rail->outage && !rail->port_down && !rail->fatal &&
          !mrail_list_empty(&rail->affected))) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    return mrail_rail_next_judgement(engine, rail, now_ns);
+    return mrail_rail_next_check(engine, rail, now_ns);
 }
 
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns)
@@ -199,7 +201,7 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
     }
     mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
     __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
-    mrail_rail_condemn(rail, cause);
+    mrail_rail_begin_outage(rail, cause);
     mrail_rail_tell_some(rail, now_ns);
 }
 

@@ -64,7 +64,7 @@ typedef struct mrail_path {
     mrail_peer_t *peer;
     mrail_list_t affected; /* entry in rail->affected while the path waits
                              * for its rail */
-    uint8_t scout;         /* the path probes a condemned rail */
+    uint8_t prober;        /* the path probes its rail during an outage */
 } mrail_path_t;
 
 #define MRAIL_BOOTS (1 + MRAIL_ADDR_MORE_IPV4) /* rails in an address */

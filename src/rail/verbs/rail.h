@@ -75,27 +75,29 @@ typedef struct mrail_rail {
                             * srq_spare */
     mrail_rx_chunk_t *chunks; /* all chunks; a device cannot return buffers
                                * from an SRQ */
-    int port_down; /* the port reports this state; control lock, atomic
-                          * for readers without it */
-    int fatal;     /* the device is lost for good; control lock, atomic
-                          * for readers without it */
-    /* The verdict on the whole rail; see conn/rail_error.c. Control lock. */
-    int condemned;         /* the rail carries nothing */
-    mrail_ns_t condemn_ns; /* time of the verdict if its port stays down; 0:
-                              * the port is up, or it is condemned */
-    unsigned evidence;     /* paths of different peers that were retired
-                              * since anything got through */
+    /* The port reports that it is down; control lock, atomic for readers
+     * without it. */
+    int port_down;
+    /* The device is lost for good; control lock, atomic for readers without
+     * it. */
+    int fatal;
+    /* Outages; see conn/rail_error.c. Control lock. */
+    int outage;            /* the rail carries nothing */
+    mrail_ns_t outage_ns;  /* an outage begins then if the port stays down; 0:
+                            * it is up, or there is an outage */
+    unsigned num_retired;  /* paths of different peers that were retired since
+                            * anything got through */
     mrail_ns_t alive_ns;   /* time when something last got through */
-    mrail_ns_t witness_ns; /* time when idle paths were probed as witnesses;
-                              * 0: not since then */
-    unsigned num_sought;   /* lanes visited in search of witnesses */
-    unsigned num_unjudged; /* lanes that must still hear of the verdict */
-    unsigned num_scouts;   /* paths that look for an end of the outage */
+    mrail_ns_t sample_ns;  /* time when a sample of idle paths was probed; 0:
+                            * not since then */
+    unsigned num_visited;  /* lanes visited in search of a sample */
+    unsigned num_untold;   /* lanes that must still hear of the outage */
+    unsigned num_probers;  /* paths that look for an end of the outage */
     mrail_list_t lanes;    /* lanes with a QP on the rail */
     unsigned num_lanes;    /* number of entries in `lanes` */
     mrail_list_t affected; /* paths that wait for the rail */
-    uint64_t speed_bps;    /* capacity of the port; engine_lock; `attr` holds
-                          * the first value */
+    /* Capacity of the port; engine_lock; `attr` holds the first value. */
+    uint64_t speed_bps;
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
     int no_qp_told;      /* control: the user was warned that a lane got no
                           * QP or receive buffer */
