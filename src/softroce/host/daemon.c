@@ -19,8 +19,11 @@
 /* The session ends after this time without a process that holds it. */
 #define DAEMON_GRACE_MS 200
 /* Longest wait for another process that is making its socket on the same
- * device. That process may have been stopped. */
+ * device. That process may have been stopped. Each further process of the
+ * session adds to the limit, because many processes on few processors wait for
+ * each other. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
+#define DAEMON_JOIN_EACH_NS (500 * MRAIL_NS_PER_MS)
 /* Pause before accept() is tried again if there is no free descriptor. The
  * listening socket stays readable, so polling it meanwhile would return at
  * once. */
@@ -181,6 +184,26 @@ static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
+/* Returns the time until which a process may wait that begins now. */
+static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
+{
+    return mrail_clock_now() + DAEMON_JOIN_LIMIT_NS +
+           daemon->num_conns * DAEMON_JOIN_EACH_NS;
+}
+
+/* The limit is for the process that makes a socket now. With many processes, the
+ * whole queue may take longer. */
+static void sroce_daemon_extend_joins(sroce_daemon_t *daemon, unsigned dev)
+{
+    sroce_daemon_conn_t *conn;
+
+    mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
+        if (conn->join_dev == (int)dev) {
+            conn->join_deadline_ns = sroce_daemon_join_deadline(daemon);
+        }
+    }
+}
+
 static int sroce_daemon_assign_slot(sroce_daemon_t *daemon,
                                     sroce_daemon_conn_t *conn, unsigned dev,
                                     unsigned index)
@@ -198,6 +221,7 @@ static int sroce_daemon_assign_slot(sroce_daemon_t *daemon,
     slot->state = SROCE_SLOT_JOINING;
     if (fd < 0) {
         daemon->creators[dev] = conn;
+        sroce_daemon_extend_joins(daemon, dev);
     }
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
@@ -231,7 +255,7 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     }
     if (conn->join_dev < 0) {
         conn->join_dev = (int)dev;
-        conn->join_deadline_ns = mrail_clock_now() + DAEMON_JOIN_LIMIT_NS;
+        conn->join_deadline_ns = sroce_daemon_join_deadline(daemon);
     }
     return 0;
 }

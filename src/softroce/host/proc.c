@@ -219,8 +219,8 @@ static void sroce_host_explain_join(int error)
         break;
     case -ETIMEDOUT:
         sroce_host_warn(
-            "another process has been opening this device for 5 s and may be "
-            "stopped; continue or end it, then start this program again");
+            "another process has been opening this device for seconds and may "
+            "be stopped; continue or end it, then start this program again");
         break;
     default:
         sroce_host_warn("the session daemon gave no slot");
