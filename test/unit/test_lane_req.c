@@ -57,6 +57,26 @@ static void test_abandoned_request(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
+/* A peer with more lanes on a rail does without those that this end has no place
+ * for, and does not ask again. */
+static void test_more_lanes_than_here(void **state)
+{
+    start(64);
+    connect_lanes(0, LANES);
+    assert_int_equal(peer_of(0)->slot_limit, LANES);
+    sent.num_msgs = 0;
+    say_lane(0, MRAIL_CTL_LANE_REQ, LANES, 21, 8);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.slot, LANES);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_NO_RAIL);
+    say_lane(0, MRAIL_CTL_EVICT, LANES, 22, 8);
+    say_lane(0, MRAIL_CTL_FAIL, LANES, 23, 8);
+    assert_int_equal(engine->counters.ctl_unexpected, 2);
+    assert_int_equal(peer_of(0)->num_slots, LANES);
+}
+
 /* All messages of an earlier epoch arrive a second time. */
 static void test_repeated_epoch(void **state)
 {
@@ -192,10 +212,15 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_late_repeat),     TEST(test_abandoned_request),
-        TEST(test_repeated_epoch),  TEST(test_first_is_not_ready),
-        TEST(test_lane_not_wanted), TEST(test_earlier_epoch),
-        TEST(test_next_epoch),      TEST(test_epochs),
+        TEST(test_late_repeat),
+        TEST(test_abandoned_request),
+        TEST(test_more_lanes_than_here),
+        TEST(test_repeated_epoch),
+        TEST(test_first_is_not_ready),
+        TEST(test_lane_not_wanted),
+        TEST(test_earlier_epoch),
+        TEST(test_next_epoch),
+        TEST(test_epochs),
     };
 
     if (argc > 1) {
