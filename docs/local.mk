@@ -55,6 +55,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/paths.json \
     docs/results/data/planner.json \
     docs/results/data/readme-alltoallv.json \
+    docs/results/data/scale.json \
     docs/results/data/softroce.json \
     docs/results/data/vm.json \
     docs/results/data/window-series.json \
@@ -64,6 +65,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/p2p.md \
     docs/results/paths.md \
     docs/results/planner.md \
+    docs/results/scale.md \
     docs/results/softroce.md \
     docs/results/testing.md \
     docs/results/tuning.md \

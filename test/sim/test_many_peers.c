@@ -9,6 +9,7 @@
  */
 #include "config.h"
 #include "scripted_peers.h"
+#include "rail/conn/ctl_run.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/peer.h"
@@ -357,6 +358,27 @@ static void test_silent_peers_do_not_delay_others(void **state)
     assert_traffic_arrives(5 * SECOND);
 }
 
+/* Peers that fail while they wait to connect do not end the queue. */
+static void test_failed_peers_leave_the_queue(void **state)
+{
+    start(32768);
+    script_create_eps(0, MANY);
+    for (unsigned i = 0; i < MANY; ++i) {
+        (void)script_send(&script.peers[i], 16);
+    }
+    pthread_mutex_lock(&script.engine->ctl_lock);
+    mrail_ctl_run(script.engine, fake_now_ns);
+    for (unsigned i = MANY / 2; i < MANY - 1; ++i) {
+        mrail_ctl_peer_failed(script.peers[i].ep->peer, -ETIMEDOUT);
+    }
+    pthread_mutex_unlock(&script.engine->ctl_lock);
+    assert_true(script.engine->num_connecting != 0);
+    script_connect(0, MANY / 2, 0);
+    script_connect(MANY - 1, MANY, 0);
+    assert_int_equal(script.engine->num_connecting, 0);
+    assert_true(mrail_list_empty(&script.engine->connect_queue));
+}
+
 /* ---- traffic ---- */
 
 static void test_burst(void **state)
@@ -591,6 +613,7 @@ int main(void)
         TEST(test_connecting_is_lazy),
         TEST(test_connecting_is_paced),
         TEST(test_silent_peers_do_not_delay_others),
+        TEST(test_failed_peers_leave_the_queue),
         TEST(test_burst),
         TEST(test_hot_peers),
         TEST(test_a_tenth_vanishes),

@@ -72,10 +72,15 @@ void mrail_ctl_connected(mrail_peer_t *peer)
     }
     peer->connecting = 0;
     --engine->num_connecting;
-    if (!mrail_list_empty(&engine->connect_queue)) {
+    while (!mrail_list_empty(&engine->connect_queue)) {
         next = mrail_list_head(&engine->connect_queue, mrail_peer_t, connect);
         mrail_list_del(&next->connect);
-        mrail_ctl_work(next);
+        /* Others have failed, or have been connected by the peer itself. */
+        if ((next->state == MRAIL_PEER_NEW) &&
+            (__atomic_load_n(&next->failed, __ATOMIC_RELAXED) == 0)) {
+            mrail_ctl_work(next);
+            return;
+        }
     }
 }
 

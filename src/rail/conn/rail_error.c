@@ -6,7 +6,7 @@
  * back-off. With many peers, the engine decides once for the rail. An outage
  * begins in three cases: the device is lost, the port stays down, or paths of
  * several peers were retired and nothing got through on the rail in the
- * meantime. In the last case the other ends may be at fault, so a sample of idle
+ * meantime. In the last case the other ends may be at fault, so a sample of other
  * paths must fail to answer as well.
  *
  * The lanes of the rail then close in batches, so that no turn takes long. Their
@@ -95,8 +95,8 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
               rail->attr.device, rail->attr.port, cause);
 }
 
-/* Probes idle paths, which shows whether the rail carries anything. The search
- * continues in the next turn if these lanes are all in use or closing. */
+/* Probes some paths, which shows whether the rail carries anything. The search
+ * continues in the next turn if all of these lanes are closing. */
 static void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
@@ -108,7 +108,7 @@ static void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
         const mrail_lane_t *lane = mrail_rail_next_lane(rail);
 
         ++rail->num_visited;
-        if ((lane->state == MRAIL_LANE_UP) && (lane->sched.inflight == 0)) {
+        if (lane->state == MRAIL_LANE_UP) {
             mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED,
                              now_ns);
             ++count;

@@ -96,7 +96,8 @@ typedef enum mrail_ctl_reason {
     MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or
                                  * the requested lane has ended: request
                                  * again */
-    MRAIL_REASON_NO_RAIL = 3,   /* the sender has no rail of that number */
+    MRAIL_REASON_NO_RAIL = 3,   /* the sender has no rail of that number, or
+                                 * no lane of that slot */
     MRAIL_REASON_IN_USE = 4,    /* EVICT: the peer uses the lane */
     MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made; request
                                  * again */

@@ -88,7 +88,7 @@ typedef struct mrail_rail {
     unsigned num_retired;  /* paths of different peers that were retired since
                             * anything got through */
     mrail_ns_t alive_ns;   /* time when something last got through */
-    mrail_ns_t sample_ns;  /* time when a sample of idle paths was probed; 0:
+    mrail_ns_t sample_ns;  /* time when a sample of paths was probed; 0:
                             * not since then */
     unsigned num_visited;  /* lanes visited in search of a sample */
     unsigned num_untold;   /* lanes that must still hear of the outage */
