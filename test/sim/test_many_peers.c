@@ -12,6 +12,7 @@
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
+#include "rail/conn/paths.h"
 #include "rail/conn/peer.h"
 #include "test/sim/sanitized.h"
 #include "touch_guard.h"
@@ -566,6 +567,47 @@ static void test_a_port_comes_back(void **state)
     check_mended_rail(script_port_down, script_port_up);
 }
 
+/* The peers whose paths probe the rail leave. Others take over. */
+static void test_probing_peers_leave(void **state)
+{
+    const unsigned rail = 2;
+    unsigned gone = 0;
+
+    start(32768);
+    connect_all();
+    add_traffic(0, HOT, 400);
+    send_some();
+    script_lose_rail(rail);
+    assert_traffic_arrives(5 * SECOND);
+    script_run(SECOND, 5 * MS);
+    for (unsigned i = 0; i < MANY; ++i) {
+        mrail_peer_t *peer = script.peers[i].ep->peer;
+        int probes = 0;
+
+        for (unsigned slot = 0; slot < SCRIPT_SLOTS; ++slot) {
+            probes |= peer->paths[slot].prober;
+        }
+        if (probes) {
+            mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+            ++gone;
+        }
+    }
+    assert_int_equal(gone, MRAIL_RAIL_PROBERS);
+    script_run(100 * MS, MS);
+    for (unsigned i = 0; i < MANY; ++i) {
+        if (script.peers[i].num_failed != 0) {
+            script_destroy_ep(&script.peers[i]);
+        }
+    }
+    script_run(100 * MS, MS);
+    assert_int_equal(script.engine->num_peers, MANY - gone);
+    assert_true(script.engine->rails[rail].num_probers != 0);
+    script_mend_rail(rail);
+    script_run(15 * SECOND, 5 * MS);
+    assert_int_equal(script.engine->rails[rail].outage, 0);
+    assert_int_equal(script.engine->num_qps, (MANY - gone) * SCRIPT_RAILS);
+}
+
 /* The fault is at the other end, of many peers at once. The rail still leads to
  * all others. */
 static void test_a_working_rail_has_no_outage(void **state)
@@ -623,6 +665,7 @@ int main(void)
         TEST(test_a_device_is_lost),
         TEST(test_a_silent_rail_comes_back),
         TEST(test_a_port_comes_back),
+        TEST(test_probing_peers_leave),
         TEST(test_a_working_rail_has_no_outage),
     };
 #undef TEST

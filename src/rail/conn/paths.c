@@ -9,6 +9,7 @@
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
 #include "rail/proto/health.h"
+#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
 #include "telemetry/page.h"
@@ -511,14 +512,34 @@ void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns)
     }
 }
 
+void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns)
+{
+    unsigned visits = MRAIL_RAIL_BATCH;
+    mrail_path_t *path;
+
+    mrail_list_for_each(path, &rail->affected, mrail_path_t, affected) {
+        if (path->health.state == MRAIL_HEALTH_RETIRED) {
+            mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
+                             MRAIL_HEALTH_PORT_UP, now_ns);
+            return;
+        }
+        if (--visits == 0) {
+            return;
+        }
+    }
+}
+
 void mrail_paths_forget(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_rail_t *rail = mrail_path_rail(peer, slot);
+        mrail_path_t *path = &peer->paths[slot];
 
-        rail->num_probers -=
-            MRAIL_MIN(rail->num_probers, (unsigned)peer->paths[slot].prober);
-        mrail_list_del(&peer->paths[slot].affected);
+        mrail_list_del(&path->affected);
+        if (path->prober && (rail->num_probers != 0)) {
+            --rail->num_probers;
+            mrail_control_thread_wake(peer->engine); /* for another prober */
+        }
     }
 }
 

@@ -26,6 +26,10 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
  * rail. */
 void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns);
 
+/* Lets one of the paths that wait for the rail probe it, in place of paths that
+ * are gone. */
+void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns);
+
 /* Takes the paths of a peer that is freed off the lists of the rails. */
 void mrail_paths_forget(mrail_peer_t *peer);
 

@@ -170,7 +170,10 @@ static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
     } else if (!rail->outage && !rail->port_down && !rail->fatal) {
         mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
     } else if (rail->outage && !rail->fatal && (rail->num_probers == 0)) {
-        mrail_paths_restore(rail, 1, now_ns); /* the next path that probes */
+        mrail_paths_add_prober(rail, now_ns);
+        if (!rail->port_down && mrail_list_empty(&rail->affected)) {
+            mrail_paths_rail_alive(rail, now_ns); /* no path would end it */
+        }
     }
     if ((rail->num_untold != 0) ||
         (!rail->outage && !rail->port_down && !rail->fatal &&
