@@ -65,14 +65,14 @@ static void test_more_lanes_than_here(void **state)
     connect_lanes(0, LANES);
     assert_int_equal(peer_of(0)->slot_limit, LANES);
     sent.num_msgs = 0;
-    say_lane(0, MRAIL_CTL_LANE_REQ, LANES, 21, 8);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, LANES, 21, 8);
     assert_non_null(last(MRAIL_CTL_REFUSE));
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.slot, LANES);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_NO_RAIL);
-    say_lane(0, MRAIL_CTL_EVICT, LANES, 22, 8);
-    say_lane(0, MRAIL_CTL_FAIL, LANES, 23, 8);
+    deliver_lane(0, MRAIL_CTL_EVICT, LANES, 22, 8);
+    deliver_lane(0, MRAIL_CTL_FAIL, LANES, 23, 8);
     assert_int_equal(engine->counters.ctl_unexpected, 2);
     assert_int_equal(peer_of(0)->num_slots, LANES);
 }
