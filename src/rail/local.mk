@@ -73,6 +73,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/conn/peer.h \
     src/rail/conn/qp_budget.c \
     src/rail/conn/qp_budget.h \
+    src/rail/conn/rail_paths.c \
+    src/rail/conn/rail_paths.h \
     src/rail/conn/rail_error.c \
     src/rail/conn/rail_error.h \
     src/rail/data/am_ack.c \

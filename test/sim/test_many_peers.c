@@ -13,6 +13,7 @@
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 #include "rail/conn/peer.h"
 #include "test/sim/sanitized.h"
 #include "touch_guard.h"

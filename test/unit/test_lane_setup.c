@@ -18,6 +18,7 @@
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 #include "rail/conn/peer.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/engine/control_poll.h"

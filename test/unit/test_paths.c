@@ -15,6 +15,7 @@
 
 #include "orchestrator/ports.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 #include "rail/params.h"
 #include "rail/state/engine.h"
 

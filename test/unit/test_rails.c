@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 #include "rail/conn/rail_error.h"
 #include "mock_peer.h"
 

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 
 #include "rail/conn/ctl_send.h"
 #include "rail/conn/ctl_work.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 static const mrail_health_params_t path_params = {
-    .grace_ns = 2 * MRAIL_NS_PER_MS,
+    .grace_ns = MRAIL_PATH_GRACE,
     .probe_ns = 20 * MRAIL_NS_PER_MS,
     .probes = MRAIL_PATH_PROBES,
     .backoff_ns = 100 * MRAIL_NS_PER_MS,
@@ -40,13 +41,6 @@ static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 
     params.probe_ns = MRAIL_MAX(params.probe_ns, path->patience_ns);
     return params;
-}
-
-static mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer, unsigned slot)
-{
-    unsigned pair = (peer->base + slot) % peer->num_pairs;
-
-    return &peer->engine->rails[peer->pairs[pair].local];
 }
 
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
@@ -392,7 +386,7 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns)
         mrail_info("%s:%u: the rail carries data again", rail->attr.device,
                    rail->attr.port);
         rail->outage = 0;
-        rail->num_untold = 0;
+        rail->num_unnotified = 0;
     }
 }
 
@@ -467,68 +461,6 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
-void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
-{
-    mrail_peer_t *peer;
-
-    if (!mrail_rail_find_gid(rail)) {
-        return;
-    }
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        mrail_ctl_drop_handles(peer, rail);
-    }
-}
-
-/* Reports the event to the paths of a peer that use the rail. */
-static void mrail_paths_port_peer(mrail_peer_t *peer, const mrail_rail_t *rail,
-                                  mrail_health_event_t event, mrail_ns_t now_ns)
-{
-    for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
-        if (mrail_path_rail(peer, slot) != rail) {
-            continue;
-        }
-        if (rail->port_down) { /* answers on their way do not count */
-            peer->paths[slot].num_probes = 0;
-            peer->paths[slot].blocked = 0;
-        } else {
-            peer->paths[slot].prober = 0;
-            mrail_list_del(&peer->paths[slot].affected);
-        }
-        mrail_path_event(peer, slot, event, now_ns);
-    }
-}
-
-void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns)
-{
-    mrail_path_t *path;
-
-    rail->num_probers = 0;
-    for (; (max != 0) && !mrail_list_empty(&rail->affected); --max) {
-        path = mrail_list_head(&rail->affected, mrail_path_t, affected);
-        mrail_list_del(&path->affected);
-        path->prober = 0;
-        mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
-                         MRAIL_HEALTH_PORT_UP, now_ns);
-    }
-}
-
-void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns)
-{
-    unsigned visits = MRAIL_RAIL_BATCH;
-    mrail_path_t *path;
-
-    mrail_list_for_each(path, &rail->affected, mrail_path_t, affected) {
-        if (path->health.state == MRAIL_HEALTH_RETIRED) {
-            mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
-                             MRAIL_HEALTH_PORT_UP, now_ns);
-            return;
-        }
-        if (--visits == 0) {
-            return;
-        }
-    }
-}
-
 void mrail_paths_forget(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
@@ -540,31 +472,5 @@ void mrail_paths_forget(mrail_peer_t *peer)
             --rail->num_probers;
             mrail_control_thread_wake(peer->engine); /* for another prober */
         }
-    }
-}
-
-/* Handles a local port that went down or came up. The first peers hear of it at
- * once. With many peers, the others hear of the outage of the rail, or of its
- * end, by and by. */
-void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_health_event_t event, mrail_ns_t now_ns)
-{
-    unsigned count = 0;
-    mrail_peer_t *peer;
-
-    __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
-                     __ATOMIC_RELAXED);
-    rail->outage_ns = 0;
-    if (!rail->port_down) {
-        mrail_paths_rail_alive(rail, now_ns);
-        rail->num_probers = 0;
-    } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->outage) {
-        rail->outage_ns = now_ns + path_params.grace_ns;
-    }
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        if (++count > MRAIL_RAIL_BATCH) {
-            break;
-        }
-        mrail_paths_port_peer(peer, rail, event, now_ns);
     }
 }

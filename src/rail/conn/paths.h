@@ -4,38 +4,29 @@
 
 #include "rail/state/engine.h"
 
+/* Time between a port's failure and the end of its lanes, because a port may
+ * come back at once. */
+#define MRAIL_PATH_GRACE (2 * MRAIL_NS_PER_MS)
+
+/* Returns the local rail of a path. */
+static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
+                                            unsigned slot)
+{
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+
+    return &peer->engine->rails[peer->pairs[pair].local];
+}
+
 void mrail_paths_init(mrail_peer_t *peer);
 
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 
-/* Reports a port event to every path that uses the rail. */
-void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_health_event_t event, mrail_ns_t now_ns);
-
-/* Peers or lanes that hear of a rail's fate in one turn. */
-#define MRAIL_RAIL_BATCH 64
-
-/* Paths that probe a rail during an outage. */
-#define MRAIL_RAIL_PROBERS 8
-
 /* Something got through on the rail. This ends an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
-/* Reports the end of an outage to at most `max` paths that wait for the
- * rail. */
-void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns);
-
-/* Lets one of the paths that wait for the rail probe it, in place of paths that
- * are gone. */
-void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns);
-
 /* Takes the paths of a peer that is freed off the lists of the rails. */
 void mrail_paths_forget(mrail_peer_t *peer);
-
-/* Creates new address handles if the GID has moved in the table of the rail's
- * port. */
-void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
 
 /* Moves slot 0 to another pair of rails before any lane was up. The state of a
  * path stays with its rails. */

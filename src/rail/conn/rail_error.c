@@ -18,6 +18,7 @@
 
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 
 /* Retired paths after which a sample is probed, and those that make an outage,
  * with the sample. */
@@ -69,13 +70,13 @@ static void mrail_rail_tell_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 static void mrail_rail_tell_some(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
-    for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_untold != 0);
+    for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unnotified != 0);
          ++i) {
         if (mrail_list_empty(&rail->lanes)) {
-            rail->num_untold = 0;
+            rail->num_unnotified = 0;
             return;
         }
-        --rail->num_untold;
+        --rail->num_unnotified;
         mrail_rail_tell_lane(mrail_rail_next_lane(rail), now_ns);
     }
 }
@@ -86,7 +87,7 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
     rail->outage_ns = 0;
     rail->num_retired = 0;
     rail->sample_ns = 0;
-    rail->num_untold = rail->num_lanes;
+    rail->num_unnotified = rail->num_lanes;
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
@@ -165,7 +166,7 @@ static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
                                  mrail_ns_t now_ns)
 {
     mrail_rail_check(engine, rail, now_ns);
-    if (rail->num_untold != 0) {
+    if (rail->num_unnotified != 0) {
         mrail_rail_tell_some(rail, now_ns);
     } else if (!rail->outage && !rail->port_down && !rail->fatal) {
         mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
@@ -175,7 +176,7 @@ static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
             mrail_paths_rail_alive(rail, now_ns); /* no path would end it */
         }
     }
-    if ((rail->num_untold != 0) ||
+    if ((rail->num_unnotified != 0) ||
         (!rail->outage && !rail->port_down && !rail->fatal &&
          !mrail_list_empty(&rail->affected))) {
         return now_ns + MRAIL_RAIL_PAUSE;

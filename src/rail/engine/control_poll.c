@@ -6,6 +6,7 @@
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/paths.h"
+#include "rail/conn/rail_paths.h"
 #include "rail/conn/rail_error.h"
 #include "rail/engine/progress.h"
 #include "rail/engine/telemetry_export.h"

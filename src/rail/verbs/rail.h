@@ -82,20 +82,20 @@ typedef struct mrail_rail {
      * it. */
     int fatal;
     /* Outages; see conn/rail_error.c. Control lock. */
-    int outage;            /* the rail carries nothing */
-    mrail_ns_t outage_ns;  /* an outage begins then if the port stays down; 0:
+    int outage;              /* the rail carries nothing */
+    mrail_ns_t outage_ns;    /* an outage begins then if the port stays down; 0:
                             * it is up, or there is an outage */
-    unsigned num_retired;  /* paths of different peers that were retired since
+    unsigned num_retired;    /* paths of different peers that were retired since
                             * anything got through */
-    mrail_ns_t alive_ns;   /* time when something last got through */
-    mrail_ns_t sample_ns;  /* time when a sample of paths was probed; 0:
+    mrail_ns_t alive_ns;     /* time when something last got through */
+    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0:
                             * not since then */
-    unsigned num_visited;  /* lanes visited in search of a sample */
-    unsigned num_untold;   /* lanes that must still hear of the outage */
-    unsigned num_probers;  /* paths that look for an end of the outage */
-    mrail_list_t lanes;    /* lanes with a QP on the rail */
-    unsigned num_lanes;    /* number of entries in `lanes` */
-    mrail_list_t affected; /* paths that wait for the rail */
+    unsigned num_visited;    /* lanes visited in search of a sample */
+    unsigned num_unnotified; /* lanes that must still hear of the outage */
+    unsigned num_probers;    /* paths that look for an end of the outage */
+    mrail_list_t lanes;      /* lanes with a QP on the rail */
+    unsigned num_lanes;      /* number of entries in `lanes` */
+    mrail_list_t affected;   /* paths that wait for the rail */
     /* Capacity of the port; engine_lock; `attr` holds the first value. */
     uint64_t speed_bps;
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
