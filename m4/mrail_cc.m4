@@ -2,6 +2,12 @@
 # compiler does not break a user's build.
 AC_DEFUN([MRAIL_WARNINGS], [
     MRAIL_CFLAGS="-std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -fvisibility=hidden"
+    # clang checks the locks that src/rail/locks.h declares.
+    mrail_cflags=$CFLAGS
+    CFLAGS="$CFLAGS -Werror -Wthread-safety"
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])],
+        [MRAIL_CFLAGS="$MRAIL_CFLAGS -Wthread-safety"])
+    CFLAGS=$mrail_cflags
     AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
         [treat compiler warnings as errors])])
     AS_IF([test "x$enable_werror" = xyes], [MRAIL_CFLAGS="$MRAIL_CFLAGS -Werror"])

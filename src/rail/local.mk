@@ -1,7 +1,7 @@
 # src/rail: the engine.  libibverbs only.
 noinst_LTLIBRARIES += libmrail-rail.la
 libmrail_rail_la_SOURCES = \
-    src/rail/mrail.h src/rail/params.c src/rail/params.h \
+    src/rail/locks.h src/rail/mrail.h src/rail/params.c src/rail/params.h \
     src/rail/proto/fair_share.c \
     src/rail/proto/fair_share.h \
     src/rail/proto/health.c \

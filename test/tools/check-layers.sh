@@ -105,4 +105,22 @@ int mrail_lower(void) { return mrail_low(); }'
 expect_run 'finds a ring' 1 \
     '^src/rail/conn/lower.c: calls mrail_low.. of src/rail/conn/low.c, in or' \
     "$top/contrib/check-layers" --calls "$tmp/build"
+# unlocked ROLE: clang must refuse a call without the lock that ROLE needs.
+unlocked()
+{
+    printf '%s\n' '#include "rail/locks.h"' "void needs(void) $1;" \
+        'void calls(void);' 'void calls(void) { needs(); }' >"$tmp/locks.c"
+    expect_run "finds a call of a $1 function without its lock" 1 \
+        "calling function 'needs' requires holding lock" \
+        clang -I "$top/src" -Werror -Wthread-safety -fsyntax-only "$tmp/locks.c"
+}
+
+if command -v clang >/dev/null; then
+    check 'locks in this tree' "$top/contrib/check-layers" --locks "$build"
+    unlocked MRAIL_DATA
+    unlocked MRAIL_CTL
+    unlocked MRAIL_BOTH
+else
+    skip 'locks' 'clang is not installed'
+fi
 finish

@@ -19,8 +19,9 @@
 typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
-static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
-                               const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
+                                         mrail_peer_t *peer,
+                                         const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_msg_t reply;
 
@@ -37,8 +38,9 @@ static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
 }
 
-static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
-                               const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
+                                         mrail_peer_t *peer,
+                                         const mrail_ctl_msg_t *msg)
 {
     unsigned slot = msg->path.slot;
 
@@ -54,8 +56,9 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                                   const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_probe_rep(mrail_engine_t *engine,
+                                             mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
@@ -64,8 +67,9 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
-                             const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_bye(mrail_engine_t *engine,
+                                       mrail_peer_t *peer,
+                                       const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_peer_failed(peer, -ESHUTDOWN);
     mrail_ctl_work(peer);
@@ -89,8 +93,9 @@ static mrail_lane_t *mrail_ctl_lane_to_move(mrail_peer_t *peer, unsigned slot)
     return lane;
 }
 
-static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
-                              const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_move(mrail_engine_t *engine,
+                                        mrail_peer_t *peer,
+                                        const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->move.slot);
 
@@ -100,8 +105,9 @@ static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_on_move_back(mrail_engine_t *engine, mrail_peer_t *peer,
-                                   const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_on_move_back(mrail_engine_t *engine,
+                                             mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->path.slot);
 
@@ -112,8 +118,8 @@ static void mrail_ctl_on_move_back(mrail_engine_t *engine, mrail_peer_t *peer,
 
 /* Returns the peer that sent the message, or NULL if the message is not
  * valid. */
-static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
-                                         const mrail_ctl_msg_t *msg)
+static MRAIL_CTL mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
+                                                   const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer;
 

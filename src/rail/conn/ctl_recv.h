@@ -5,6 +5,6 @@
 #include "rail/state/engine.h"
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
-                       size_t length);
+                       size_t length) MRAIL_CTL;
 
 #endif

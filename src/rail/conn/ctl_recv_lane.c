@@ -20,9 +20,8 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
     return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
 }
 
-static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
-                                           mrail_lane_t *lane,
-                                           const mrail_ctl_msg_t *msg)
+static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
+    mrail_engine_t *engine, mrail_lane_t *lane, const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_rail_t *rail = &engine->rails[wire->dst_rail];
@@ -78,9 +77,9 @@ static void mrail_ctl_mark_handled(mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_refuse_request(mrail_peer_t *peer,
-                                     const mrail_ctl_msg_t *msg,
-                                     mrail_ctl_reason_t reason)
+static MRAIL_CTL void mrail_ctl_refuse_request(mrail_peer_t *peer,
+                                               const mrail_ctl_msg_t *msg,
+                                               mrail_ctl_reason_t reason)
 {
     if (reason != MRAIL_REASON_WAIT) {
         mrail_ctl_mark_handled(peer, msg);
@@ -90,7 +89,8 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
 
 /* Postpones the lane. A peer that requests a first lane is told to wait. A
  * further lane is refused, and the peer requests it again later. */
-static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
+                                        const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_refuse_request(peer, msg,
                              mrail_ctl_is_first(peer, msg->lane.slot)
@@ -100,8 +100,9 @@ static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 
 /* Refuses the lane for lack of budget. For a first lane, the peer is told to
  * wait if there may be room later. */
-static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
-                                  const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
+                                            mrail_peer_t *peer,
+                                            const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
 
@@ -116,8 +117,9 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
 }
 
 /* Handles a request for a lane that this end has not requested. */
-static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
-                                   const mrail_ctl_msg_t *msg)
+static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
+                                              mrail_lane_t *lane,
+                                              const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
@@ -129,8 +131,9 @@ static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_ctl_work(peer);
 }
 
-static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
-                                  const mrail_ctl_msg_t *msg)
+static MRAIL_BOTH void mrail_ctl_new_request(mrail_engine_t *engine,
+                                             mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
 
@@ -143,8 +146,9 @@ static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
 
 /* Handles a request for an existing lane: a repeat, or a new lane in its
  * place. */
-static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
-                                     const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
+                                               mrail_lane_t *lane,
+                                               const mrail_ctl_msg_t *msg)
 {
     if (lane->request == msg->seq) {
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
@@ -164,8 +168,8 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
  * reaped the lane, or this is a late request of an earlier epoch and the peer
  * uses the lane. The peer's answer to EVICT shows which, so EVICT is sent again
  * at once. */
-static void mrail_ctl_early_request(mrail_lane_t *lane,
-                                    const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_early_request(mrail_lane_t *lane,
+                                              const mrail_ctl_msg_t *msg)
 {
     lane->deadline_ns = 0;
     mrail_ctl_work(lane->peer);
@@ -177,8 +181,8 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
  * was lost. This end's own request for a first lane is dropped: the peer would
  * refuse it, and it may occupy resources that the requested lane needs. A first
  * lane that this end has granted stays, because it may be a later one. */
-static void mrail_ctl_take_base(mrail_peer_t *peer,
-                                const mrail_wire_lane_t *wire)
+static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
+                                           const mrail_wire_lane_t *wire)
 {
     mrail_lane_t *first = peer->lanes[0];
 
@@ -296,7 +300,7 @@ void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
 }
 
 /* Restores a lane that this end has released but the peer still uses. */
-static void mrail_ctl_restore(mrail_lane_t *lane)
+static MRAIL_CTL void mrail_ctl_restore(mrail_lane_t *lane)
 {
     lane->evict_local = lane->evict_forced = 0;
     lane->last_read = 0;

@@ -5,29 +5,29 @@
 #include "rail/state/engine.h"
 
 void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg);
+                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
-                             const mrail_ctl_msg_t *msg);
+                             const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg);
+                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles FAIL: the peer's end of a lane has failed. This end is closed before
  * it replies, because only then is the number of arrived messages final. If
  * that epoch is over, the reply is repeated. */
 void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
-                       const mrail_ctl_msg_t *msg);
+                       const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles EVICT: the peer has released a lane. A refused EVICT stays refused,
  * because a late repeat must not take a lane that the peer uses again. */
 void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
-                        const mrail_ctl_msg_t *msg);
+                        const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
-                          const mrail_ctl_msg_t *msg);
+                          const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
-                         const mrail_ctl_msg_t *msg);
+                         const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 #endif

@@ -46,7 +46,8 @@ static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
  * compute for a long time before it answers, but its control thread shows that
  * it is alive. If that thread is silent as well, the peer fails, which frees
  * the QP. */
-static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane,
+                                                   mrail_ns_t now_ns)
 {
     if (lane->reap) {
         return MRAIL_NS_NEVER;
@@ -77,7 +78,8 @@ static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
 /* Gives up a further lane that this end has granted, because no LANE_READY
  * arrived. The peer may not have the lane, if the request was a late repeat of
  * a refused one. The answer to EVICT shows whether it has. */
-static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane,
+                                                   mrail_ns_t now_ns)
 {
     lane->evict_local = 1;
     lane->request = ++lane->peer->engine->ctl_seq;
@@ -92,8 +94,8 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
  * for the NIC's timers forever (rdma_rxe with the link down). If there is no
  * lane at all, one is requested on every pair of rails whose path works now or
  * later. */
-static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
-                                            mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
+                                                      mrail_ns_t now_ns)
 {
     int held = 0;
 
@@ -128,7 +130,8 @@ static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 
 /* Asks the peer to close its end of a failed lane and to report what
  * arrived. */
-static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane,
+                                                  mrail_ns_t now_ns)
 {
     if (lane->confirmed) {
         return MRAIL_NS_NEVER;
@@ -153,8 +156,8 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 /* Handles a requested lane without an answer, or a granted lane without
  * LANE_READY. */
-static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
-                                           mrail_ns_t now_ns)
+static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
+                                                      mrail_ns_t now_ns)
 {
     int is_first = mrail_ctl_is_first(lane->peer, lane->slot);
 
@@ -176,7 +179,7 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
  * that missed the answer to its own HELLO ignores lane requests. A repeat that
  * waits for a send buffer gets no second HELLO, which would use up more
  * buffers. Returns 0 or -errno. */
-static int mrail_ctl_greet(mrail_lane_t *lane)
+static MRAIL_CTL int mrail_ctl_greet(mrail_lane_t *lane)
 {
     int ret;
 
@@ -190,7 +193,8 @@ static int mrail_ctl_greet(mrail_lane_t *lane)
 }
 
 /* Sends due messages of one lane. Returns its next deadline. */
-static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
+                                                mrail_ns_t now_ns)
 {
     if (lane->state == MRAIL_LANE_CLOSING) {
         return mrail_ctl_run_closing(lane, now_ns);
@@ -226,7 +230,8 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer,
+                                                 mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns), lane_ns;
 
@@ -247,7 +252,8 @@ static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_MIN(next_ns, lane_ns);
 }
 
-static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
+                                                mrail_ns_t now_ns)
 {
     unsigned waits;
 
@@ -275,7 +281,8 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     return peer->deadline_ns;
 }
 
-static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer,
+                                                mrail_ns_t now_ns)
 {
     if (now_ns < peer->probe_ns) {
         return peer->probe_ns;
@@ -294,7 +301,8 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
     return peer->probe_ns;
 }
 
-static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
+                                                mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
@@ -330,7 +338,8 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
 }
 
 /* Peers whose time has come have work. */
-static void mrail_ctl_take_due(mrail_engine_t *engine, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_ctl_take_due(mrail_engine_t *engine,
+                                         mrail_ns_t now_ns)
 {
     mrail_heap_node_t *first;
 
@@ -343,7 +352,7 @@ static void mrail_ctl_take_due(mrail_engine_t *engine, mrail_ns_t now_ns)
 
 /* As many peers as there are free send buffers have work, those that wait
  * longest first. */
-static void mrail_ctl_take_unblocked(mrail_engine_t *engine)
+static MRAIL_CTL void mrail_ctl_take_unblocked(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
     unsigned room = 0;
@@ -430,7 +439,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
 
 /* Sends BYE over every pair, because BYE has no answer and some pairs may be
  * dead. Returns 1 if a pair had no send buffer. */
-static int mrail_ctl_say_bye(mrail_peer_t *peer)
+static MRAIL_CTL int mrail_ctl_say_bye(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .seq = ++engine->ctl_seq};
@@ -452,7 +461,7 @@ static int mrail_ctl_say_bye(mrail_peer_t *peer)
 }
 
 /* Visits all peers once. Returns the number of peers that still need a BYE. */
-static unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
+static MRAIL_CTL unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
 {
     unsigned count = 0;
     mrail_peer_t *peer;
@@ -470,7 +479,7 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
     mrail_peer_t *peer;
 
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
         /* This includes peers that were given up, because one that is alive
          * must not wait for this process. */
@@ -482,5 +491,5 @@ void mrail_ctl_bye(mrail_engine_t *engine)
            (mrail_clock_now() < until_ns)) {
         sched_yield();
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
 }

@@ -5,12 +5,12 @@
 #include "rail/state/engine.h"
 
 /* Sends due messages. Returns the next deadline. */
-mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
+mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* This process was suspended for `suspended_ns` until now. Postpones the
  * deadlines of all peers by that time. Both locks held. */
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
-                         mrail_ns_t now_ns);
+                         mrail_ns_t now_ns) MRAIL_BOTH;
 
 void mrail_ctl_bye(mrail_engine_t *engine);
 

@@ -17,8 +17,9 @@
 #include <errno.h>
 #include <string.h>
 
-static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
-                          struct ibv_ah *ah, uint32_t qpn, mrail_ctl_msg_t *msg)
+static MRAIL_CTL int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
+                                    struct ibv_ah *ah, uint32_t qpn,
+                                    mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     int length, ret;
@@ -38,7 +39,8 @@ static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
     return ret;
 }
 
-static void mrail_ctl_drop_handle(mrail_rail_t *rail, struct ibv_ah **ah)
+static MRAIL_CTL void mrail_ctl_drop_handle(mrail_rail_t *rail,
+                                            struct ibv_ah **ah)
 {
     if (*ah != NULL) {
         mrail_rail_destroy_ah(rail, *ah);
@@ -83,9 +85,9 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
 }
 
 /* Sends over a pair of rails, with the address handle kept for it. */
-static int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
-                               struct ibv_ah **ah, uint16_t sport,
-                               mrail_ctl_msg_t *msg)
+static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
+                                         struct ibv_ah **ah, uint16_t sport,
+                                         mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     const mrail_rail_pair_t *pair = &peer->pairs[index];
@@ -146,8 +148,8 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
 }
 
 /* Sends to a peer of which only the address is known. */
-static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
-                                mrail_ctl_msg_t *msg)
+static MRAIL_CTL int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
+                                          mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_BOOTS];
@@ -196,8 +198,8 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
     return ret;
 }
 
-static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
-                                  unsigned way)
+static MRAIL_CTL int mrail_ctl_send_lane_by(mrail_lane_t *lane,
+                                            mrail_ctl_type_t type, unsigned way)
 {
     mrail_ctl_msg_t msg = {
         .type = type,
@@ -263,8 +265,8 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 }
 
 /* Sends over the path of a slot. */
-static int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
-                                  mrail_ctl_msg_t *msg)
+static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
+                                            mrail_ctl_msg_t *msg)
 {
     mrail_path_t *path = &peer->paths[slot];
     uint16_t sport = path->sport;

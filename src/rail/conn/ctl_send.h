@@ -11,49 +11,54 @@
 
 /* Sends to a known peer over pair `way`, counted from the base. Each repeat
  * passes another `way`, so that it does not depend on one rail. */
-int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
+int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
+                      mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* Does the same, but uses the next pair with a send buffer if the selected one
  * has none. */
-int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
+int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
+                   mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* Sends a message without a body. */
 int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
-                         uint32_t seq, unsigned way);
+                         uint32_t seq, unsigned way) MRAIL_CTL;
 
 /* Sends HELLO to the bootstrap rail of an unknown peer, or to a known peer over
  * all rails in rotation. */
-int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way);
+int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way) MRAIL_CTL;
 
 /* Sends a request for the lane. Repeats rotate over the rails. */
-int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type) MRAIL_CTL;
 
 /* Sends a reply for the lane over the rails of the request. */
-int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type) MRAIL_CTL;
 
 int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
-                          mrail_ctl_reason_t reason);
+                          mrail_ctl_reason_t reason) MRAIL_CTL;
 
 /* Reports that this end does not know this epoch of the lane. */
-int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
+int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot,
+                        uint16_t epoch) MRAIL_CTL;
 
 /* Reports that this end has finished with that epoch of the lane. */
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                           uint32_t seq, uint16_t received);
+                           uint32_t seq, uint16_t received) MRAIL_CTL;
 
 /* Sends PROBE, PROBE_REP or MOVE_BACK over the path of a slot, from the UDP
  * source port of its lanes (0: any). */
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
-                        unsigned slot);
+                        unsigned slot) MRAIL_CTL;
 
 /* Sends MOVE in the same way. like: a slot, or MRAIL_MOVE_RANDOM. */
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
-                        unsigned like);
+                        unsigned like) MRAIL_CTL;
 
 /* Drops the address handles of the rail; NULL: of all rails. */
-void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
+void mrail_ctl_drop_handles(mrail_peer_t *peer,
+                            const mrail_rail_t *rail) MRAIL_CTL;
 /* Drops only those to the rails in the peer's address. */
-void mrail_ctl_drop_boot_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
+void mrail_ctl_drop_boot_handles(mrail_peer_t *peer,
+                                 const mrail_rail_t *rail) MRAIL_CTL;
 
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);

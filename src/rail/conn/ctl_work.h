@@ -11,7 +11,7 @@
 
 /* Requests that the control thread visit the peer when it next wakes up.
  * Control lock held. */
-void mrail_ctl_work(mrail_peer_t *peer);
+void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Returns 1 if the peer may connect now. Otherwise the control thread visits it
  * again when another peer has connected. Control lock held. */
@@ -19,11 +19,11 @@ int mrail_ctl_may_connect(mrail_peer_t *peer);
 
 /* Lets another peer connect: this one has connected or failed, or is silent.
  * Control lock held. */
-void mrail_ctl_connected(mrail_peer_t *peer);
+void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Starts a liveness check of the peer's control thread. The peer fails if no
  * answer arrives. Control lock held. */
-void mrail_ctl_probe(mrail_peer_t *peer);
+void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
 
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
@@ -54,6 +54,6 @@ mrail_ns_t mrail_ctl_rto(unsigned tries);
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
 /* Fails the peer, because no path has led to it for that time. */
-void mrail_ctl_give_up(mrail_peer_t *peer);
+void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
 
 #endif

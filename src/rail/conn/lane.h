@@ -10,34 +10,35 @@
  * drained. Returns 0, or -errno of ibv_post_send(3), which means that the lane
  * has failed.
  */
-int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr);
+int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
 
 /* Posts a final request on a QP in the error state. When it completes, all
  * earlier requests are complete, including unsignalled successful ones. Call
  * until sq_done equals sq_posted. Data-path lock held. */
-void mrail_lane_drain(mrail_lane_t *lane);
+void mrail_lane_drain(mrail_lane_t *lane) MRAIL_DATA;
 
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
-                         mrail_rail_t *rail);
+                         mrail_rail_t *rail) MRAIL_CTL;
 
-void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_lane_destroy_qp(mrail_engine_t *engine,
+                           mrail_lane_t *lane) MRAIL_CTL;
 
 /* Ends the QP for good and frees its place in the lane table. The lane itself
  * stays, for messages and statistics that name it. */
-void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Ends and frees the lane, which must have nothing in flight. If the lane was
  * ever connected, the data-path lock must be held as well. */
-void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
-                       const mrail_wire_rail_t *remote_rail);
+                       const mrail_wire_rail_t *remote_rail) MRAIL_CTL;
 
 /* The only writer of the state. Checks that the transition is legal, and logs
  * it. */
 void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
-                          const char *cause);
+                          const char *cause) MRAIL_CTL;
 
 const char *mrail_lane_state_name(mrail_lane_state_t state);
 

@@ -10,7 +10,7 @@
 /* Adds receive buffers for `count` more messages of the peer. Returns 0 or
  * -errno. */
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                           unsigned count);
+                           unsigned count) MRAIL_CTL;
 
 /* Makes the lane's window smaller by `count` messages. */
 void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
@@ -18,12 +18,13 @@ void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
 /* Reserves a buffer for each message that the peer may send now. If the SRQ is
  * too small for all lanes, the last ones share the buffers of the others. The
  * NIC retries a message that finds no buffer (RNR). */
-int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane);
+int mrail_lane_reserve_buffers(mrail_engine_t *engine,
+                               mrail_lane_t *lane) MRAIL_CTL;
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
  * with a quarter. A lane takes at most a sixteenth of the free part of the
  * rail's SRQ, so that a small SRQ has room for many peers. */
 void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
-                            unsigned num_pairs);
+                            unsigned num_pairs) MRAIL_CTL;
 
 #endif

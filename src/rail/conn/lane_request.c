@@ -41,7 +41,7 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 
 /* A quarter of the budget is reserved for the first lanes of later peers, which
  * must not wait until another lane is evicted. */
-static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
+static MRAIL_CTL int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
     unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
@@ -103,7 +103,7 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 }
 
 /* Creates a QP on the first rail that has one. Returns 0 or -errno. */
-static int mrail_ctl_create_own_qp(mrail_lane_t *lane)
+static MRAIL_CTL int mrail_ctl_create_own_qp(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     int ret = -ENODEV;
@@ -190,7 +190,7 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
 }
 
 /* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
-static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
+static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
     const mrail_rail_pair_t *pair =
@@ -280,7 +280,7 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
 
 /* Moves the very first lane to an open path. Until a lane was up, the base pair
  * is not agreed, so the lane need not wait for one path. */
-static void mrail_ctl_find_base(mrail_peer_t *peer)
+static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
         if (mrail_path_is_open(peer, slot)) {
@@ -298,7 +298,7 @@ static int mrail_ctl_is_rail_full(int ret)
 
 /* Requests the peer's very first lane, on the first pair of rails with a QP and
  * receive buffers at this end. Returns 0 or -errno. */
-static int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
+static MRAIL_CTL int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
 {
     unsigned count = peer->num_pairs, base = peer->base;
     int ret = mrail_ctl_request_lane(peer, slot);

@@ -20,7 +20,7 @@ typedef struct mrail_stats_lane {
 
 /* Keeps the lane's data for the statistics, because its peer is being freed.
  * Control lock held. */
-void mrail_stats_keep_lane(const mrail_lane_t *lane);
+void mrail_stats_keep_lane(const mrail_lane_t *lane) MRAIL_CTL;
 
 mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
 

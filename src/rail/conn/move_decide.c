@@ -136,7 +136,7 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
 
 /* Sends the request for one slot. Returns 0, or -EAGAIN if the request has to
  * wait. A request for a lane that has ended is dropped. */
-static int mrail_move_send(mrail_peer_t *peer, unsigned slot)
+static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot)
 {
     mrail_moves_t *moves = peer->moves;
     uint64_t bit = 1ull << slot;
@@ -189,8 +189,8 @@ static void mrail_move_release(mrail_peer_t *peer, unsigned slot)
 
 /* Continues with a held lane: sends the request when its READs have completed,
  * and releases the lane after that. Both locks held. */
-static void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
-                                 mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
+                                           mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
     const mrail_lane_t *lane = peer->lanes[slot];
@@ -217,7 +217,8 @@ static void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-static void mrail_move_poll_holds(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_poll_holds(mrail_peer_t *peer,
+                                            mrail_ns_t now_ns)
 {
     uint64_t mask = peer->moves->hold_mask;
 
@@ -228,8 +229,8 @@ static void mrail_move_poll_holds(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
-static void mrail_move_hold(mrail_peer_t *peer, unsigned slot,
-                            mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_hold(mrail_peer_t *peer, unsigned slot,
+                                      mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -243,8 +244,8 @@ static void mrail_move_hold(mrail_peer_t *peer, unsigned slot,
 }
 
 /* Requests a move from the peer, which controls the port. */
-static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like,
-                               mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_request(mrail_peer_t *peer, unsigned slot,
+                                         unsigned like, mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -257,8 +258,8 @@ static void mrail_move_request(mrail_peer_t *peer, unsigned slot, unsigned like,
 
 /* Requests that the peer undo a move. If the MOVE was lost, the peer has
  * nothing to undo. */
-static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot,
-                                    mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_request_back(mrail_peer_t *peer, unsigned slot,
+                                              mrail_ns_t now_ns)
 {
     mrail_moves_t *moves = peer->moves;
 
@@ -270,9 +271,9 @@ static void mrail_move_request_back(mrail_peer_t *peer, unsigned slot,
     mrail_move_hold(peer, slot, now_ns);
 }
 
-static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
-                              unsigned direction, mrail_ns_t window_ns,
-                              mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
+                                        unsigned direction,
+                                        mrail_ns_t window_ns, mrail_ns_t now_ns)
 {
     const mrail_rail_pair_t *pair =
         &peer->pairs[(peer->base + first) % peer->num_pairs];

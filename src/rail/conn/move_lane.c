@@ -72,8 +72,8 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
 }
 
 /* Starts a move. Returns 1 if the lane moves now. */
-static int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
-                            mrail_ns_t now_ns)
+static MRAIL_CTL int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
+                                      mrail_ns_t now_ns)
 {
     int ret, is_draining;
 

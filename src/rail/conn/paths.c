@@ -68,8 +68,8 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-static void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
-                             mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
+                                       mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
@@ -90,9 +90,9 @@ static void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
-                           mrail_health_action_t action, const char *cause,
-                           mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_path_act(mrail_peer_t *peer, unsigned slot,
+                                     mrail_health_action_t action,
+                                     const char *cause, mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
@@ -141,8 +141,8 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
 
 /* Probes the other paths, at most once in the time of a probe. One path alone
  * cannot distinguish its own fault from a silent peer. */
-static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
-                                    mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
+                                              mrail_ns_t now_ns)
 {
     if ((peer->compare_ns != 0) &&
         (now_ns < peer->compare_ns + path_params.probe_ns)) {
@@ -329,8 +329,8 @@ static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
 
 /* Sends a probe that waited for a send buffer; its time starts now. Returns 1
  * if the path must still wait. A path whose port is down needs no probe. */
-static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
-                                 mrail_ns_t now_ns)
+static MRAIL_CTL int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
+                                           mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 

@@ -20,7 +20,7 @@ static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
 void mrail_paths_init(mrail_peer_t *peer);
 
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
-                      mrail_health_event_t event, mrail_ns_t now_ns);
+                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Something got through on the rail. This ends an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
@@ -30,7 +30,7 @@ void mrail_paths_forget(mrail_peer_t *peer);
 
 /* Moves slot 0 to another pair of rails before any lane was up. The state of a
  * path stays with its rails. */
-void mrail_paths_rebase(mrail_peer_t *peer, unsigned base);
+void mrail_paths_rebase(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
 
 /* Returns the base pair for which this slot is on these rails. */
 unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
@@ -38,12 +38,14 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
 
 /* Handles the answer to a PROBE. Returns 0 if the answer belongs to no
  * probe. */
-int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq,
+                      mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Returns 1 if a lane may be requested on the path. */
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 
 /* Performs due work. Returns the next deadline. */
-mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns) MRAIL_CTL;
 
 #endif

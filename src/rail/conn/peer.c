@@ -97,7 +97,7 @@ void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
         all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->requested_slots, 1u);
     mrail_list_del(&peer->work);
     mrail_list_add_tail(&engine->work, &peer->work);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     mrail_control_thread_wake(engine);
 }
 
@@ -180,7 +180,7 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
 }
 
 /* From now on, messages to the peer take its pairs of rails. */
-static void mrail_peer_drop_boots(mrail_peer_t *peer)
+static MRAIL_CTL void mrail_peer_drop_boots(mrail_peer_t *peer)
 {
     mrail_ctl_drop_boot_handles(peer, NULL);
     free(peer->boots);

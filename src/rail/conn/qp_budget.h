@@ -11,13 +11,13 @@
  * the least recently used lanes. `hard`: the lane is a peer's first one, so
  * recently used lanes are candidates as well. Returns 0 if no lane can be
  * evicted. Control lock held. */
-int mrail_evict_make_room(mrail_engine_t *engine, int hard);
+int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
 
 /* Requests that the progress thread release the lane if it is idle. Control
  * lock held. */
 void mrail_evict_request(mrail_lane_t *lane);
 
 /* Logs once that the QP budget is used up. Control lock held. */
-void mrail_ctl_budget(mrail_engine_t *engine);
+void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;
 
 #endif

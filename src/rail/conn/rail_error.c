@@ -54,7 +54,8 @@ static mrail_lane_t *mrail_rail_next_lane(mrail_rail_t *rail)
     return lane;
 }
 
-static void mrail_rail_tell_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
+                                           mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -68,7 +69,8 @@ static void mrail_rail_tell_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-static void mrail_rail_tell_some(mrail_rail_t *rail, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_tell_some(mrail_rail_t *rail,
+                                           mrail_ns_t now_ns)
 {
     for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unnotified != 0);
          ++i) {
@@ -98,7 +100,7 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
 
 /* Probes some paths, which shows whether the rail carries anything. The search
  * continues in the next turn if all of these lanes are closing. */
-static void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
 
@@ -121,8 +123,8 @@ static void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
     }
 }
 
-static void mrail_rail_check(mrail_engine_t *engine, mrail_rail_t *rail,
-                             mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_check(mrail_engine_t *engine,
+                                       mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     if (rail->outage || (engine->num_peers <= MRAIL_RAIL_BATCH)) {
         return;
@@ -162,8 +164,9 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
 }
 
 /* Returns the time of the next call. */
-static mrail_ns_t mrail_rail_run(mrail_engine_t *engine, mrail_rail_t *rail,
-                                 mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
+                                           mrail_rail_t *rail,
+                                           mrail_ns_t now_ns)
 {
     mrail_rail_check(engine, rail, now_ns);
     if (rail->num_unnotified != 0) {

@@ -7,13 +7,13 @@
 /* Requests the failover of all lanes of the rail, whose device is gone. Control
  * lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
-                         const char *cause);
+                         const char *cause) MRAIL_CTL;
 
 /* Begins and ends outages, for some of the lanes and paths of each rail. Returns
  * the time of the next call. Control lock held. */
-mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns);
+mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Does the same for every rail whose completion queue has failed. */
-void mrail_failover_check_rails(mrail_engine_t *engine);
+void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
 
 #endif

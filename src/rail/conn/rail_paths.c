@@ -20,8 +20,10 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
 }
 
 /* Reports the event to the paths of a peer that use the rail. */
-static void mrail_paths_port_peer(mrail_peer_t *peer, const mrail_rail_t *rail,
-                                  mrail_health_event_t event, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_paths_port_peer(mrail_peer_t *peer,
+                                            const mrail_rail_t *rail,
+                                            mrail_health_event_t event,
+                                            mrail_ns_t now_ns)
 {
     for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
         if (mrail_path_rail(peer, slot) != rail) {

@@ -7,7 +7,7 @@
 
 /* Reports a port event to every path that uses the rail. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_health_event_t event, mrail_ns_t now_ns);
+                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Peers or lanes that learn of an event of their rail in one turn. */
 #define MRAIL_RAIL_BATCH 64
@@ -17,14 +17,16 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
 
 /* Reports the end of an outage to at most `max` paths that wait for the
  * rail. */
-void mrail_paths_restore(mrail_rail_t *rail, unsigned max, mrail_ns_t now_ns);
+void mrail_paths_restore(mrail_rail_t *rail, unsigned max,
+                         mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Lets one of the paths that wait for the rail probe it, in place of paths that
  * are gone. */
-void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns);
+void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Creates new address handles if the GID has moved in the table of the rail's
  * port. */
-void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
+void mrail_paths_readdress(mrail_engine_t *engine,
+                           mrail_rail_t *rail) MRAIL_CTL;
 
 #endif

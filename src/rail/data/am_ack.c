@@ -22,8 +22,8 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer)
 
 /* Posts a SEND that consists of a data header only. `returned`: number of
  * credits to return. Returns 0, or -EAGAIN if the queue is full. */
-static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
-                             uint16_t returned)
+static MRAIL_DATA int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
+                                        uint16_t returned)
 {
     mrail_data_hdr_t hdr = {0};
     struct ibv_sge sge = {.addr = (uintptr_t)&hdr, .length = sizeof(hdr)};
@@ -50,7 +50,7 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
 
 /* Requests an acknowledgement if a flush waits and no request is pending.
  * Returns 0, or -EAGAIN if the send queue is full. */
-static int mrail_am_post_ack_request(mrail_peer_t *peer)
+static MRAIL_DATA int mrail_am_post_ack_request(mrail_peer_t *peer)
 {
     int ret;
 
@@ -97,7 +97,8 @@ void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane)
 
 /* Recalls credits from idle lanes of the rail. A lane is idle if it received
  * nothing since the previous search visited it. Control lock held. */
-static void mrail_am_recall(mrail_engine_t *engine, const mrail_rail_t *rail)
+static MRAIL_DATA void mrail_am_recall(mrail_engine_t *engine,
+                                       const mrail_rail_t *rail)
 {
     unsigned visits = MRAIL_MIN(engine->num_lanes, MRAIL_AM_RECALL_VISITS);
 
@@ -127,7 +128,7 @@ void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane, unsigned most)
         ((size_t)lane->credits * lane->am_length >= MRAIL_AM_WINDOW_BYTES)) {
         return;
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     leased = rail->srq_used - mrail_rail_spare(rail);
     most = mrail_am_max_credits(engine, rail, most);
     if (lane->credits < most) {
@@ -141,7 +142,7 @@ void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane, unsigned most)
             mrail_am_recall(engine, rail);
         }
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
 }
 
 void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
@@ -154,9 +155,9 @@ void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     lane->am_received += (uint16_t)count;
     lane->credits -= count;
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     mrail_lane_return_buffers(lane, count);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     if (mrail_am_has_credit_update(lane)) {
         mrail_am_add_pending_ack(engine, lane);
     }
@@ -164,7 +165,7 @@ void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
 
 /* Sends a RECALL, a RETURN, or both. Returns 0, or -EAGAIN if the send queue is
  * full. */
-static int mrail_am_send_recall(mrail_lane_t *lane)
+static MRAIL_DATA int mrail_am_send_recall(mrail_lane_t *lane)
 {
     unsigned credits = mrail_lane_credits(lane), returned = 0;
     uint8_t flags = 0;
@@ -188,7 +189,7 @@ static int mrail_am_send_recall(mrail_lane_t *lane)
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
  * a lane before its LANE_READY arrives here, but if that lane ended, nothing
  * would wait for a reply on it. */
-static int mrail_am_may_post(const mrail_lane_t *lane)
+static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
            (lane->peer->seen_mask & (1ull << lane->slot));
@@ -196,8 +197,8 @@ static int mrail_am_may_post(const mrail_lane_t *lane)
 
 /* Sends the lane's replies. Returns 0. Returns -EAGAIN if the lane is not up,
  * its send queue is full, or the peer's request cannot be answered yet. */
-static int mrail_am_send_pending_acks(mrail_engine_t *engine,
-                                      mrail_lane_t *lane)
+static MRAIL_DATA int mrail_am_send_pending_acks(mrail_engine_t *engine,
+                                                 mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
 

@@ -4,24 +4,26 @@
 
 #include "rail/state/engine.h"
 
-void mrail_am_request_ack(mrail_peer_t *peer);
+void mrail_am_request_ack(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Requests the credits that the peer does not need, at most once until another
  * message arrives on the lane. */
-void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_am_recall_lane(mrail_engine_t *engine,
+                          mrail_lane_t *lane) MRAIL_DATA;
 
 /* Moves a pending answer to the present first lane. */
-void mrail_am_add_pending_reply(mrail_peer_t *peer);
+void mrail_am_add_pending_reply(mrail_peer_t *peer) MRAIL_DATA;
 
-void mrail_am_send_acks(mrail_engine_t *engine);
+void mrail_am_send_acks(mrail_engine_t *engine) MRAIL_DATA;
 
 /* Doubles the peer's window, which is too small for its messages, while buffers
  * are left. */
-void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane, unsigned most);
+void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
+                   unsigned most) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Takes back `count` credits that the peer returns. They count as received
  * messages. */
 void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
-                          unsigned count);
+                          unsigned count) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -22,7 +22,8 @@ static inline void mrail_am_fill_header(mrail_data_hdr_t *hdr,
 }
 
 /* Posts a message on the lane. Its header must be complete. */
-static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
+static MRAIL_DATA MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane,
+                                                  mrail_tx_t *tx)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)tx->hdr,

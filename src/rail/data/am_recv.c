@@ -18,7 +18,7 @@ void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
     mrail_tx_put(tx);
 }
 
-static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
+static MRAIL_DATA void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
 {
     /* Refuses numbers before tx_acked and numbers that were not sent. */
     if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
@@ -47,7 +47,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     }
 }
 
-static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
+static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     mrail_iface_t *iface = mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
@@ -73,8 +73,8 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
  * has buffers. Held messages could otherwise occupy all buffers, so that the
  * missing message finds none. The copy keeps its credit, which bounds the
  * memory. */
-static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
-                                             mrail_rx_t *rx)
+static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
+                                                        mrail_rx_t *rx)
 {
     mrail_rx_t *copy;
 
@@ -93,8 +93,8 @@ static mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
 
 /* Keeps a message that is ahead of its turn, in order. The message keeps its
  * credit, so the sender's credits bound the held messages of a peer. */
-static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
-                          mrail_rx_t *rx, uint32_t seq)
+static MRAIL_DATA void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
+                                     mrail_rx_t *rx, uint32_t seq)
 {
     mrail_rx_t *pos;
 
@@ -115,8 +115,8 @@ static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
     ++engine->counters.am_held;
 }
 
-static void mrail_am_accept(mrail_engine_t *engine, mrail_peer_t *peer,
-                            mrail_rx_t *rx)
+static MRAIL_DATA void mrail_am_accept(mrail_engine_t *engine,
+                                       mrail_peer_t *peer, mrail_rx_t *rx)
 {
     uint32_t seq = be32toh(rx->hdr->seq);
 
@@ -179,8 +179,9 @@ static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
     return 1;
 }
 
-static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
-                              const mrail_data_hdr_t *hdr)
+static MRAIL_DATA void mrail_am_take_ack(mrail_engine_t *engine,
+                                         mrail_lane_t *lane,
+                                         const mrail_data_hdr_t *hdr)
 {
     uint16_t credit = be16toh(hdr->credit);
 

@@ -4,12 +4,12 @@
 
 #include "rail/state/engine.h"
 
-void mrail_am_fail(mrail_peer_t *peer);
+void mrail_am_fail(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Moves undelivered messages of the lane to the peer, for the replay. */
-void mrail_am_take_lost(mrail_lane_t *lane);
+void mrail_am_take_lost(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Resends messages while there are credits. */
-void mrail_am_replay(mrail_peer_t *peer);
+void mrail_am_replay(mrail_peer_t *peer) MRAIL_DATA;
 
 #endif

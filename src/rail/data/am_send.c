@@ -93,8 +93,8 @@ static void mrail_am_mark_blocked(mrail_peer_t *peer)
 
 /* Selects the lane that finishes first, because large messages use all rails.
  * Requests the lanes of the other rails once enough bytes are in flight. */
-static mrail_lane_t *mrail_am_better_lane(mrail_peer_t *peer,
-                                          mrail_lane_t *usable, size_t length)
+static MRAIL_DATA mrail_lane_t *
+mrail_am_better_lane(mrail_peer_t *peer, mrail_lane_t *usable, size_t length)
 {
     mrail_lane_t *lane;
 
@@ -110,7 +110,8 @@ static mrail_lane_t *mrail_am_better_lane(mrail_peer_t *peer,
 
 /* Returns a lane for an AM of `length` bytes when the primary lane cannot take
  * it. Returns NULL, with -EAGAIN or -errno in *ret_p, if there is none. */
-static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
+static MRAIL_DATA mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length,
+                                              int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
     mrail_lane_t *lane = NULL;
@@ -142,8 +143,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 
 /* Fast path: returns the primary lane if nothing prevents its use. Messages
  * that must not wait also use the primary lane. */
-static inline mrail_lane_t *mrail_am_primary(mrail_ep_t *ep, size_t length,
-                                             int *ret_p)
+static inline MRAIL_DATA mrail_lane_t *
+mrail_am_primary(mrail_ep_t *ep, size_t length, int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
 
@@ -157,8 +158,9 @@ static inline mrail_lane_t *mrail_am_primary(mrail_ep_t *ep, size_t length,
 
 /* Adds the message to the stream. A later post error is a failure of the lane,
  * not of the message. */
-static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
-                            uint8_t am_id, size_t length)
+static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
+                                       mrail_tx_t *tx, uint8_t am_id,
+                                       size_t length)
 {
     mrail_peer_t *peer = ep->peer;
     uint8_t flags = 0;

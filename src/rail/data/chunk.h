@@ -4,22 +4,23 @@
 
 #include "rail/state/engine.h"
 
-void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
+void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status,
+                          mrail_ns_t now_ns) MRAIL_DATA;
 
-void mrail_op_close(mrail_op_t *op);
+void mrail_op_close(mrail_op_t *op) MRAIL_DATA;
 
-void mrail_op_finish(mrail_op_t *op, int status);
+void mrail_op_finish(mrail_op_t *op, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Posts the next `length` bytes of the operation. Returns 0. Returns -EAGAIN,
  * with the operation unchanged, if memory is short or the lane has failed. */
 int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
-                     mrail_ns_t now_ns);
+                     mrail_ns_t now_ns) MRAIL_DATA;
 
-void mrail_chunk_finish(mrail_chunk_t *chunk);
+void mrail_chunk_finish(mrail_chunk_t *chunk) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Posts the chunk on the lane, with its bytes starting at the cursor. Returns
  * 0, or -EAGAIN if the lane failed and nothing happened. */
 int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
-                     mrail_cursor_t *cursor, mrail_ns_t now_ns);
+                     mrail_cursor_t *cursor, mrail_ns_t now_ns) MRAIL_DATA;
 
 #endif

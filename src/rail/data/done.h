@@ -9,11 +9,14 @@ void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 
 /* Completes at once if the iface of `done` is in progress, otherwise in its
  * next progress call. The control lock must not be held. */
-void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
+void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done,
+                       int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Completes in the next progress call of its iface. Calls no callback. */
-void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done, int status);
+void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done,
+                      int status) MRAIL_DATA;
 
-void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done);
+void mrail_done_run(mrail_engine_t *engine,
+                    mrail_done_t *done) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -72,8 +72,8 @@ void mrail_flush_open(mrail_peer_t *peer)
     }
 }
 
-static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *flush,
-                               int status)
+static MRAIL_DATA void mrail_flush_finish(mrail_peer_t *peer,
+                                          mrail_flush_t *flush, int status)
 {
     mrail_flush_group_t *group = flush->group;
 
@@ -102,8 +102,9 @@ static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
  * is needed because a peer that computes does not poll its lanes, so it does
  * not see the ACK_REQ. An unanswered POLL is not a failure, because a debugger
  * may have stopped the process. */
-static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
-                                  mrail_ns_t now_ns)
+static MRAIL_DATA void mrail_flush_poll_peer(mrail_peer_t *peer,
+                                             mrail_flush_t *flush,
+                                             mrail_ns_t now_ns)
 {
     mrail_engine_t *engine = peer->engine;
 
@@ -126,8 +127,8 @@ static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
     mrail_data_ctl_unlock(engine);
 }
 
-static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
-                            mrail_ns_t now_ns)
+static MRAIL_DATA int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
+                                       mrail_ns_t now_ns)
 {
     if (MRAIL_UNLIKELY(flush->kind == MRAIL_FLUSH_KIND_CANCEL)) {
         return !mrail_rma_has_ep(peer, flush->group->done.ep_id);
@@ -152,8 +153,8 @@ static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
 }
 
 /* Returns the first complete flush; NULL: there is none. */
-static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
-                                            mrail_ns_t now_ns)
+static MRAIL_DATA mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
+                                                       mrail_ns_t now_ns)
 {
     mrail_flush_t *flush;
 

@@ -4,29 +4,30 @@
 
 #include "rail/state/engine.h"
 
-void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_flush_check(mrail_peer_t *peer,
+                       mrail_ns_t now_ns) MRAIL_DATA MRAIL_NO_CTL;
 
-void mrail_flush_fail(mrail_peer_t *peer, int status);
+void mrail_flush_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Ends the flushes of the endpoint with -ECANCELED, after its operations. */
-void mrail_flush_cancel(mrail_ep_t *ep);
+void mrail_flush_cancel(mrail_ep_t *ep) MRAIL_DATA;
 
 /* Removes one of the reasons (num_fences) to hold posts back. */
-void mrail_flush_open(mrail_peer_t *peer);
+void mrail_flush_open(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Requests new visibility READs, because a failed lane's data is written
  * again. */
-void mrail_flush_again(mrail_peer_t *peer);
+void mrail_flush_again(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Returns the first fence that holds posts back, or NULL if there is none or an
  * ordered lane keeps the order. */
-const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer);
+const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer) MRAIL_DATA;
 
 /* Returns 1 if no operation is in flight and no write lacks a READ. READs in
  * flight are operations as well. */
 int mrail_rma_idle(const mrail_peer_t *peer);
 
 mrail_flush_t *mrail_flush_add(mrail_peer_t *peer, mrail_flush_kind_t kind,
-                               mrail_flush_group_t *group);
+                               mrail_flush_group_t *group) MRAIL_DATA;
 
 #endif

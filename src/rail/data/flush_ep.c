@@ -46,7 +46,7 @@ static int mrail_peer_has_gets(const mrail_peer_t *peer)
     return 0;
 }
 
-static int mrail_peer_fence(mrail_peer_t *peer)
+static MRAIL_DATA int mrail_peer_fence(mrail_peer_t *peer)
 {
     mrail_ns_t now_ns;
     mrail_flush_t *flush;
@@ -109,7 +109,8 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
 
 /* Adds the peer to the group. Returns 0 if there is nothing to wait for, 1, or
  * -EAGAIN. */
-static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
+static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
+                                       mrail_flush_group_t *group)
 {
     mrail_flush_t *flush;
 
@@ -154,8 +155,8 @@ static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
 }
 
 /* Releases the caller's hold on the group. Frees a group without members. */
-static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
-                             int members)
+static MRAIL_DATA int mrail_group_close(mrail_iface_t *iface,
+                                        mrail_flush_group_t *group, int members)
 {
     if (--group->count == 0) {
         if (members) {
@@ -213,7 +214,7 @@ static int mrail_ep_has_done(const mrail_ep_t *ep)
 
 /* Flushes a cancelled endpoint. The flush ends after the endpoint's operations
  * and earlier flushes. */
-static int mrail_ep_flush_cancelled(mrail_ep_t *ep, void *comp)
+static MRAIL_DATA int mrail_ep_flush_cancelled(mrail_ep_t *ep, void *comp)
 {
     mrail_engine_t *engine = ep->iface->engine;
     int has_ops = mrail_rma_has_ep(ep->peer, ep->id);

@@ -6,13 +6,13 @@
 
 /* Takes the first message out of the inbox. mrail_inbox_release() releases
  * it. */
-mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface);
+mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface) MRAIL_DATA;
 
-void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx);
+void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx) MRAIL_DATA;
 
 /* Copies the message: the iface may not make progress for a long time, and
  * other ifaces need the buffer and the credit. Without room for the copy, the
  * inbox keeps the message itself. */
-mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx);
+mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx) MRAIL_DATA;
 
 #endif

@@ -5,10 +5,10 @@
 #include "rail/state/engine.h"
 
 /* Starts to use lanes that came up since the last call. Data-path lock held. */
-void mrail_peer_refresh(mrail_peer_t *peer);
+void mrail_peer_refresh(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Returns the number of lanes in use. Data-path lock held. */
-static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
+static inline MRAIL_DATA unsigned mrail_peer_num_up(mrail_peer_t *peer)
 {
     if (MRAIL_UNLIKELY(__atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE) !=
                        peer->seen_mask)) {

@@ -40,7 +40,7 @@ static void mrail_op_accept(mrail_op_t *op, size_t length)
 }
 
 /* Returns 0, or the reason why nothing may be posted to the peer. */
-static int mrail_rma_ready(mrail_ep_t *ep)
+static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
 {
     mrail_peer_t *peer = ep->peer;
 
@@ -62,7 +62,7 @@ static int mrail_rma_ready(mrail_ep_t *ep)
 }
 
 /* Accepts an operation that has been filled in, and starts it. */
-static void mrail_rma_submit(mrail_op_t *op, size_t length)
+static MRAIL_DATA void mrail_rma_submit(mrail_op_t *op, size_t length)
 {
     mrail_peer_t *peer = op->peer;
     mrail_engine_t *engine = peer->engine;

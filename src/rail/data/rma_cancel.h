@@ -7,15 +7,15 @@
 /* Fails an operation that a device refuses and would refuse on any lane. The
  * endpoints of its iface to the peer fail with it. Other operations
  * continue. */
-void mrail_rma_reject(mrail_op_t *op, const char *cause);
+void mrail_rma_reject(mrail_op_t *op, const char *cause) MRAIL_DATA;
 
 /* Ends the operations of the endpoint with -ECANCELED, at once or when the
  * devices have returned their chunks. Calls no callback. */
-void mrail_rma_cancel(mrail_ep_t *ep);
+void mrail_rma_cancel(mrail_ep_t *ep) MRAIL_DATA;
 
 /* Returns 1 if an operation of the endpoint has not ended. */
 int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id);
 
-void mrail_op_cancel(mrail_op_t *op);
+void mrail_op_cancel(mrail_op_t *op) MRAIL_DATA;
 
 #endif

@@ -32,7 +32,8 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
 /* Returns the lane for a whole operation; NULL: none has room. An operation that
  * its rail carries faster than this process posts it stays on the first lane,
  * like a message of its length. */
-static mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer, size_t length)
+static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
+                                                    size_t length)
 {
     int index;
 
@@ -45,7 +46,7 @@ static mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer, size_t length)
 }
 
 /* Posts the whole operation on one lane. Returns 1 if there was room. */
-static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
+static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
     size_t length = op->left;
@@ -60,7 +61,7 @@ static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 
 /* Posts as many chunks as the lanes have room for. Returns 1 if the operation
  * is completely posted. */
-static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
+static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
     const mrail_config_t *config = &peer->engine->config;

@@ -9,11 +9,12 @@
 
 /* Returns a used receive buffer to its SRQ; buffers are posted in batches. The
  * lane's peer gains one credit. */
-void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx);
+void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
-void mrail_rx_repost(mrail_engine_t *engine, unsigned rail);
+void mrail_rx_repost(mrail_engine_t *engine, unsigned rail) MRAIL_DATA;
 
-static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
+static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
+                                             unsigned rail)
 {
     if (engine->num_repost[rail] != 0) {
         mrail_rx_repost(engine, rail);
@@ -21,7 +22,7 @@ static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
 }
 
 /* Sends updates that became due while the lane was out of use. */
-void mrail_am_restored(mrail_lane_t *lane);
+void mrail_am_restored(mrail_lane_t *lane) MRAIL_DATA;
 
 /* A credit update is due when half a window, rounded up, is free, so that at
  * most two updates are unread. It is due at once if the peer has no credit
@@ -30,16 +31,17 @@ void mrail_am_restored(mrail_lane_t *lane);
 int mrail_am_has_credit_update(const mrail_lane_t *lane);
 
 /* Grants the peer one more message on the lane. */
-void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_DATA;
 
 /* Notes that the lane owes its peer a reply. */
-void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_am_add_pending_ack(mrail_engine_t *engine,
+                              mrail_lane_t *lane) MRAIL_DATA;
 
 /* Releases the buffer of a message that took no credit. It is one of the few
  * reserved buffers, so it returns at once. */
-void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx);
+void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
-void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx);
+void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
 /* Returns a copy of the message on the heap, or NULL. */
 mrail_rx_t *mrail_rx_copy(const mrail_rx_t *rx);

@@ -5,11 +5,11 @@
 #include "rail/state/engine.h"
 
 /* Divides the rails among the busy peers again. */
-void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Marks lanes unusable if other peers need their rails more. */
 void mrail_throttle_mark(mrail_peer_t *peer,
-                         const mrail_fair_share_t *fair_share);
+                         const mrail_fair_share_t *fair_share) MRAIL_DATA;
 
 /* Returns the fair shares of the peer's direction, or NULL: no rail is
  * throttled. */

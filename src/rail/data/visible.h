@@ -7,11 +7,11 @@
 /* Posts a READ that makes the lane's writes visible, for `flush` or, if that is
  * NULL, for no flush. Returns 0 or -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
-                        mrail_ns_t now_ns);
+                        mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Posts a READ on every lane with writes of unknown visibility. Returns 1 if
  * all are posted. */
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
-                           mrail_ns_t now_ns);
+                           mrail_ns_t now_ns) MRAIL_DATA;
 
 #endif

@@ -52,9 +52,9 @@ static void mrail_control_wake(mrail_engine_t *engine,
     }
     mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
     mrail_data_lock_borrow(&engine->data_lock);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     mrail_ctl_suspended(engine, late_ns - MRAIL_CONTROL_LATE, now_ns);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     mrail_data_lock_give_back(&engine->data_lock);
 }
 
@@ -85,7 +85,7 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     /* A flood must delay neither timers nor threads that want the lock. */
     do {
         mrail_control_wake(engine, timers);
-        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_ctl_take(engine);
         count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
         again = (count >= MRAIL_UD_RECV_MAX) || rail->ud_pause;
         since_run += count;
@@ -93,7 +93,7 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
             mrail_ctl_run(engine, mrail_clock_now());
             since_run = 0;
         }
-        pthread_mutex_unlock(&engine->ctl_lock);
+        mrail_ctl_unlock(engine);
         mrail_control_let_in(engine);
     } while (again && !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
 }
@@ -111,8 +111,9 @@ static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
                : NULL;
 }
 
-static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
-                                     const mrail_event_t *event)
+static MRAIL_CTL void mrail_control_port_event(mrail_engine_t *engine,
+                                               mrail_rail_t *rail,
+                                               const mrail_event_t *event)
 {
     mrail_ns_t now_ns = mrail_clock_now();
 
@@ -142,8 +143,9 @@ static void mrail_control_qp_event(mrail_engine_t *engine,
     mrail_failover_request(lane, event->text);
 }
 
-static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
-                                const mrail_event_t *event)
+static MRAIL_CTL void mrail_control_event(mrail_engine_t *engine,
+                                          mrail_rail_t *rail,
+                                          const mrail_event_t *event)
 {
     mrail_debug("%s: %s", rail->attr.device, event->text);
     if (event->qp_serial == 0) {
@@ -172,9 +174,9 @@ void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
     mrail_event_t event;
 
     while (mrail_rail_next_event(rail, &event)) {
-        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_ctl_take(engine);
         mrail_control_event(engine, rail, &event);
-        pthread_mutex_unlock(&engine->ctl_lock);
+        mrail_ctl_unlock(engine);
     }
 }
 
@@ -200,8 +202,9 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
 }
 
 /* Runs the periodic checks that are due. Data-path lock held. */
-static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
-                               mrail_control_timers_t *timers)
+static MRAIL_DATA void mrail_control_look(mrail_engine_t *engine,
+                                          mrail_ns_t now_ns,
+                                          mrail_control_timers_t *timers)
 {
     mrail_data_ctl_lock(engine);
     if (mrail_control_is_stall_checking(engine) &&
@@ -249,9 +252,9 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
     mrail_data_lock_give_back(&engine->data_lock);
     if (timers->export_due) {
         timers->export_due = 0;
-        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_ctl_take(engine);
         mrail_telemetry_export_write(engine);
-        pthread_mutex_unlock(&engine->ctl_lock);
+        mrail_ctl_unlock(engine);
     }
     return next_ns;
 }
@@ -276,12 +279,12 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
     mrail_ns_t ctl_ns, lanes_ns, rails_ns;
 
     mrail_control_wake(engine, timers);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     mrail_failover_check_rails(engine);
     rails_ns = mrail_rails_run(engine, now_ns);
     ctl_ns = mrail_ctl_run(engine, now_ns);
     ctl_ns = MRAIL_MIN(ctl_ns, rails_ns);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);
     timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
     if (ctl_ns != MRAIL_NS_NEVER) {

@@ -25,12 +25,12 @@ void mrail_control_init(mrail_control_timers_t *timers,
 /* Serves due control messages and lanes. Returns the time of the next call. The
  * thread calls sooner if mrail_control_thread_wake() or an event wakes it. */
 mrail_ns_t mrail_control_run(mrail_engine_t *engine,
-                             mrail_control_timers_t *timers);
+                             mrail_control_timers_t *timers) MRAIL_DATA;
 
 /* Handles an event of the rail's control CQ: takes datagrams and arms the CQ
  * again. */
 void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_control_timers_t *timers);
+                      mrail_control_timers_t *timers) MRAIL_DATA;
 
 /* Handles asynchronous events of the rail's device. */
 void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail);

@@ -193,7 +193,7 @@ static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
     free(lane);
 }
 
-static void mrail_engine_free(mrail_engine_t *engine)
+static MRAIL_UNCHECKED void mrail_engine_free(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
 
@@ -246,8 +246,8 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
     return ret;
 }
 
-static int mrail_engine_init(mrail_engine_t *engine,
-                             const mrail_config_t *config)
+static MRAIL_UNCHECKED int mrail_engine_init(mrail_engine_t *engine,
+                                             const mrail_config_t *config)
 {
     uint64_t random[3];
     int ret;

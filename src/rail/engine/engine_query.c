@@ -84,7 +84,7 @@ unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails)
 void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
 {
     memset(memory_p, 0, sizeof(*memory_p));
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     memory_p->num_qps = engine->num_qps;
     memory_p->num_peers = engine->num_peers;
     memory_p->pools =
@@ -108,5 +108,5 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         memory_p->pools +=
             (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
 }

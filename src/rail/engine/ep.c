@@ -22,7 +22,7 @@
 /* Returns 1 if the QP budget has room for the peer. Every peer needs a QP. The
  * process itself needs one only if it sends to itself here; usually another
  * transport does that. Control lock held. */
-static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
+static MRAIL_CTL int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
 {
     unsigned peers = engine->num_peers - engine->num_dead;
 
@@ -85,10 +85,10 @@ static int mrail_ep_learn_boots(mrail_peer_t *peer,
  * with a new id, so its old id stays failed. -EDQUOT: no QP is left for the
  * peer. Reporting it here lets the caller fail with a clear error. Both
  * locks held. */
-static int mrail_ep_find_peer(mrail_engine_t *engine,
-                              const mrail_wire_device_addr_t *device,
-                              const mrail_wire_iface_addr_t *iface,
-                              mrail_peer_t **peer_p)
+static MRAIL_BOTH int mrail_ep_find_peer(mrail_engine_t *engine,
+                                         const mrail_wire_device_addr_t *device,
+                                         const mrail_wire_iface_addr_t *iface,
+                                         mrail_peer_t **peer_p)
 {
     mrail_peer_t *peer = mrail_peer_find(engine, iface->id);
     int departed;
@@ -143,7 +143,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     mrail_iface_enter(iface);
     mrail_ctl_lock(engine);
     ret = mrail_ep_find_peer(engine, &device, &remote, &ep->peer);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     if (ret == 0) {
         ep->id = ++engine->last_ep;
         ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
@@ -198,7 +198,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     }
     mrail_ctl_lock(engine);
     mrail_ctl_probe(peer);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     mrail_control_thread_wake(engine);
     return 0;
 }
@@ -248,5 +248,5 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
         snprintf(text + used, size - used, "%s%s:%u (%s)",
                  (slot == 0) ? ": " : ", ", attr->device, attr->port, state);
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
 }

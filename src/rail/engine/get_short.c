@@ -44,8 +44,8 @@ static int mrail_get_short_must_end(const mrail_peer_t *peer,
 }
 
 /* Returns 0, -EAGAIN or -ECONNRESET. */
-static int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
-                                const mrail_get_short_t *get)
+static MRAIL_DATA int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
+                                           const mrail_get_short_t *get)
 {
     mrail_ns_t start_ns = mrail_clock_now();
     mrail_op_t *op;

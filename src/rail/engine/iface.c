@@ -32,15 +32,15 @@ int mrail_iface_create(mrail_engine_t *engine,
     mrail_list_init(&iface->done);
     iface->epoll_fd = iface->wake_fd = -1;
 
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     others = engine->num_ifaces++;
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     if (others != 0) {
         /* Waits for a thread that holds the data-path lock and may need the
          * control lock, so the control lock must not be held here. */
         mrail_data_lock_share(&engine->data_lock);
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
         ++index;
     }
@@ -51,7 +51,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     } else {
         --engine->num_ifaces;
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     if (index == MRAIL_MAX_IFACES) {
         mrail_error("more than %u interfaces in one process", MRAIL_MAX_IFACES);
         free(iface);
@@ -102,13 +102,13 @@ void mrail_iface_destroy(mrail_iface_t *iface)
         }
         mrail_done_run(engine, done);
     }
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     engine->ifaces[iface->id % MRAIL_MAX_IFACES] = NULL;
     --engine->num_ifaces;
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
         mrail_iface_invalidate(iface, peer);
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
     mrail_iface_leave(iface);
     mrail_wakeup_close(iface);
     free(iface);

@@ -48,8 +48,9 @@ static int mrail_status_is_final(enum ibv_wc_status status)
     }
 }
 
-static void mrail_engine_send_done(mrail_engine_t *engine,
-                                   const struct ibv_wc *wc, mrail_ns_t *now_ns)
+static MRAIL_DATA void mrail_engine_send_done(mrail_engine_t *engine,
+                                              const struct ibv_wc *wc,
+                                              mrail_ns_t *now_ns)
 {
     mrail_lane_t *lane;
     mrail_chunk_t *chunk;
@@ -109,8 +110,9 @@ static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 
 /* A callback may poll again. The inner call then continues with the batch of
  * the outer one, so completions stay in order. */
-static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
-                                       mrail_ns_t *now_ns)
+static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
+                                                  unsigned index,
+                                                  mrail_ns_t *now_ns)
 {
     mrail_rail_t *rail = &engine->rails[index];
     unsigned count = 0;
@@ -144,7 +146,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     return count;
 }
 
-static void mrail_engine_check_peer(mrail_peer_t *peer)
+static MRAIL_BOTH void mrail_engine_check_peer(mrail_peer_t *peer)
 {
     int status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
 
@@ -160,7 +162,7 @@ static void mrail_engine_check_peer(mrail_peer_t *peer)
     }
 }
 
-static void mrail_engine_check_peers(mrail_engine_t *engine)
+static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *next;
 
@@ -200,7 +202,8 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
 
 /* Runs ep_failed before the operations fail: an MPI library ends the job at the
  * first failed operation, and the callback reports the reason. */
-static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
+static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
+                                             mrail_peer_t *peer)
 {
     if (mrail_peer_try_end(peer)) {
         if (engine->current != NULL) {
@@ -212,8 +215,8 @@ static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
 
 /* in_callback: a callback polls. The lane of its message must stay, so no
  * failover or eviction continues. */
-static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
-                               int in_callback)
+static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
+                                          mrail_ns_t *now_ns, int in_callback)
 {
     mrail_peer_t *peer, *tmp;
     /* A callback may poll again. Only the outermost call removes peers, because
@@ -291,7 +294,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
 
 /* Delivers messages and completions that arrived while another iface was in
  * progress. */
-static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
+static MRAIL_DATA unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 {
     mrail_engine_t *engine = iface->engine;
     mrail_iface_t *outer = engine->current;

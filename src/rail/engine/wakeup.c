@@ -80,7 +80,7 @@ void mrail_wakeup_close(mrail_iface_t *iface)
 
 /* Makes the rail's next completion an event. Returns 1 if there already is a
  * completion, which stays in the rail's batch. */
-static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
+static MRAIL_DATA int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     if (mrail_rail_arm(rail) != 0) {
         return 1; /* without a wakeup the caller must not sleep */

@@ -43,8 +43,8 @@ static int mrail_list_has_lane(const mrail_list_t *list,
 
 /* Returns 1 if messages of the lane, which keep its buffers, wait for
  * delivery. */
-static int mrail_lane_has_messages(mrail_engine_t *engine,
-                                   const mrail_lane_t *lane)
+static MRAIL_DATA int mrail_lane_has_messages(mrail_engine_t *engine,
+                                              const mrail_lane_t *lane)
 {
     mrail_rx_flush(engine, lane->rail->index);
     for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
@@ -65,7 +65,8 @@ static int mrail_lane_is_last(const mrail_lane_t *lane)
 
 /* Returns 1 if the lane must stay in use. `reading`: bytes in flight of its own
  * last READ. */
-static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
+static MRAIL_DATA int mrail_lane_in_use(const mrail_lane_t *lane,
+                                        uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
 
@@ -98,7 +99,7 @@ static void mrail_evict_done(mrail_lane_t *lane)
 
 /* Keeps a lane that is in use. The exception is a lane that must go
  * (evict_forced): it gets no new work and is drained. */
-static void mrail_evict_keep(mrail_lane_t *lane)
+static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
 {
     if (lane->am_inflight != 0) {
         /* A peer without messages sends no acknowledgement, so request one. */
@@ -131,7 +132,7 @@ static void mrail_evict_keep(mrail_lane_t *lane)
 
 /* Takes the lane out of use, or keeps it. Called again while its bit is in
  * evict_mask. */
-static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
@@ -154,7 +155,7 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 /* Unsignalled requests may be incomplete, so a final, signalled request follows
  * them. */
-static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -177,7 +178,7 @@ static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 /* The peer's last messages on the lane may still be in the CQ, or wait for
  * another iface. Destroying the QP too early would lose these messages and
  * their buffers. */
-static void mrail_evict_reap(mrail_lane_t *lane)
+static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -198,8 +199,8 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     mrail_ctl_work(peer); /* the peer may have requested a new lane already */
 }
 
-static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
-                             mrail_ns_t now_ns)
+static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
+                                        mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = peer->lanes[slot];
     uint64_t bit = 1ull << slot;

@@ -5,7 +5,7 @@
 #include "rail/state/engine.h"
 
 /* Continues pending evictions. Data-path lock held. */
-void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
 static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 {

@@ -43,7 +43,7 @@
 
 /* Acts as a fence, because nothing new may overtake missing data. A pending
  * fence loses its ordered lane, which may be the one that failed. */
-static void mrail_failover_barrier(mrail_peer_t *peer)
+static MRAIL_DATA void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {
         peer->recovering = 1;
@@ -101,7 +101,7 @@ void mrail_lane_stop(mrail_lane_t *lane)
     mrail_lane_destroy_qp(lane->peer->engine, lane);
 }
 
-static void mrail_failover_close(mrail_lane_t *lane)
+static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
@@ -150,7 +150,8 @@ void mrail_failover_start(mrail_peer_t *peer)
 /* Abandons the requests of a lane whose device is lost or whose QP is gone. No
  * completions will come for them. The QP is destroyed first, so that the device
  * no longer reads or writes memory for the lane. */
-static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH int mrail_failover_abandon(mrail_lane_t *lane,
+                                             mrail_ns_t now_ns)
 {
     if (((lane->qp != NULL) && (now_ns < lane->close_ns + MRAIL_CLOSE_GRACE)) ||
         !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
@@ -164,7 +165,8 @@ static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 /* Returns 1 if the device has returned everything and all completions have been
  * handled. */
-static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH int mrail_failover_is_drained(mrail_lane_t *lane,
+                                                mrail_ns_t now_ns)
 {
     if (lane->rail->fatal || (lane->qp == NULL)) {
         return mrail_failover_abandon(lane, now_ns);
@@ -177,7 +179,7 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 }
 
 /* Completes the failover after both ends have closed the lane. */
-static void mrail_failover_complete(mrail_lane_t *lane)
+static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -197,7 +199,8 @@ static void mrail_failover_complete(mrail_lane_t *lane)
     mrail_ctl_work(peer);
 }
 
-static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH void mrail_failover_step(mrail_lane_t *lane,
+                                           mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -216,7 +219,7 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 /* Posts the READ outside any operation, so that no fence or flush waits for
  * it. */
-static int mrail_failover_post_validation(mrail_lane_t *lane)
+static MRAIL_DATA int mrail_failover_post_validation(mrail_lane_t *lane)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)(lane->rail->flush_page + 1),

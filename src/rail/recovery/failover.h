@@ -5,25 +5,25 @@
 #include "rail/state/engine.h"
 
 /* Starts the failover of requested lanes. Both locks held. */
-void mrail_failover_start(mrail_peer_t *peer);
+void mrail_failover_start(mrail_peer_t *peer) MRAIL_BOTH;
 
 /* Continues the failover while the peer is recovering. Data-path lock held. */
-void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* The engine takes over undelivered messages of the lane. They return no
  * credit, and no lane counts on their buffers. Both locks held. */
-void mrail_failover_disown(mrail_lane_t *lane);
+void mrail_failover_disown(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Continues the lane's path validation. Returns 1 while it runs. Both locks
  * held. */
-int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
+int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Ends the recovery: the replay is complete, or the peer is gone. */
-void mrail_failover_end(mrail_peer_t *peer);
+void mrail_failover_end(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Moves the QP to the error state, in which it sends and receives nothing. If
  * the device refuses, destroys the QP; its completions so far stay in the CQ.
  * Both locks held. */
-void mrail_lane_stop(mrail_lane_t *lane);
+void mrail_lane_stop(mrail_lane_t *lane) MRAIL_BOTH;
 
 #endif

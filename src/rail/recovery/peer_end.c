@@ -52,7 +52,7 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
     return 1;
 }
 
-static void mrail_peer_drain_all(mrail_peer_t *peer)
+static MRAIL_DATA void mrail_peer_drain_all(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (peer->seen_mask & (1ull << slot)) {
@@ -105,7 +105,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 }
 
 /* Frees the QPs for other peers. The devices have returned everything. */
-static void mrail_peer_end_lanes(mrail_peer_t *peer)
+static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
 
@@ -136,7 +136,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
 }
 
 /* Returns 1 if destroying the QPs would lose completions. */
-static int mrail_peer_has_completions(const mrail_peer_t *peer)
+static MRAIL_DATA int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
     int has = 0;
 
@@ -182,7 +182,7 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
 
 /* Detaches undelivered messages from their lanes. They are still delivered, but
  * their buffers return without a credit. */
-static void mrail_peer_disown(const mrail_peer_t *peer)
+static MRAIL_DATA void mrail_peer_disown(const mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_rx_t *rx;
@@ -202,7 +202,7 @@ static void mrail_peer_disown(const mrail_peer_t *peer)
     }
 }
 
-static void mrail_peer_drop(mrail_peer_t *peer)
+static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
 

@@ -9,23 +9,23 @@
 
 /* Frees a failed peer in the next progress call if its last endpoint is gone.
  * Data-path lock held. */
-void mrail_peer_release(mrail_peer_t *peer);
+void mrail_peer_release(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Frees failed peers that are unused. Data-path lock held. Call it outside
  * of all callbacks and visits of peers, so that no caller refers to a freed
  * peer. */
-void mrail_peer_reap(mrail_engine_t *engine);
+void mrail_peer_reap(mrail_engine_t *engine) MRAIL_DATA;
 
 /* Fails the peer: nothing more is sent to it. Calls no callback, so the control
  * lock may be held. Data-path lock held. */
-void mrail_peer_start_fail(mrail_peer_t *peer, int status);
+void mrail_peer_start_fail(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
 /* Call until peer->dead is 2. Returns 1 once, when the devices have returned
  * all requests. */
-int mrail_peer_try_end(mrail_peer_t *peer);
+int mrail_peer_try_end(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Fails all pending operations with `status`, after mrail_peer_try_end() has
  * returned 1. Callbacks run: the control lock must not be held. */
-void mrail_peer_fail(mrail_peer_t *peer, int status);
+void mrail_peer_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -65,7 +65,7 @@
 
 /* Sends a READ after messages that stay unacknowledged. Returns 1 if there were
  * messages that no READ had followed. */
-static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am_sent);
 
@@ -104,7 +104,8 @@ static int mrail_stall_is_usable(const mrail_lane_t *lane)
 
 /* Posts READs on idle lanes, which have no other completions to compare
  * with. */
-static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
+                                                mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -154,7 +155,7 @@ static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
 }
 
 /* Handles a lane that has had no completion for lane->still ticks. */
-static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
+static MRAIL_BOTH void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_path_t *path = &peer->paths[lane->slot];
@@ -184,8 +185,8 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
 }
 
 /* Returns 1 if anything is in flight. */
-static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
-                            mrail_ns_t elapsed_ns)
+static MRAIL_BOTH int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
+                                       mrail_ns_t elapsed_ns)
 {
     mrail_path_t *path = &lane->peer->paths[lane->slot];
     int moved = (lane->stall_done != lane->sq_done);
@@ -218,8 +219,8 @@ static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     return 1;
 }
 
-static int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
-                            mrail_ns_t elapsed_ns)
+static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
+                                       mrail_ns_t elapsed_ns)
 {
     int busy = 0;
 
@@ -257,7 +258,8 @@ static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
     return posted;
 }
 
-static void mrail_stall_keep_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_DATA void mrail_stall_keep_peer(mrail_peer_t *peer,
+                                             mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = mrail_stall_idle_lane(peer);
 
@@ -290,7 +292,8 @@ mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
 }
 
 /* Returns 1 if the peer's lanes need no more checks. */
-static int mrail_stall_tick_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_BOTH int mrail_stall_tick_peer(mrail_peer_t *peer,
+                                            mrail_ns_t now_ns)
 {
     mrail_ns_t elapsed_ns = (peer->stall_ns != 0) ? now_ns - peer->stall_ns : 0;
 

@@ -6,10 +6,11 @@
 
 #define MRAIL_STALL_TICK (25 * MRAIL_NS_PER_MS)
 
-void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Checks some of the peers whose keepalive is due. Returns the time of the next
  * call. */
-mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
+mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine,
+                                 mrail_ns_t now_ns) MRAIL_BOTH;
 
 #endif

@@ -55,7 +55,7 @@ void mrail_data_lock_share(mrail_data_lock_t *lock)
     mrail_data_lock_revoke(lock, MRAIL_DATA_LOCK_SHARED);
 }
 
-void mrail_data_lock_borrow(mrail_data_lock_t *lock)
+MRAIL_UNCHECKED void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 {
     mrail_data_lock_revoke(lock, MRAIL_DATA_LOCK_BORROWED);
     __atomic_add_fetch(&lock->waiting, 1, __ATOMIC_RELAXED);
@@ -63,7 +63,7 @@ void mrail_data_lock_borrow(mrail_data_lock_t *lock)
     __atomic_sub_fetch(&lock->waiting, 1, __ATOMIC_RELAXED);
 }
 
-void mrail_data_lock_give_back(mrail_data_lock_t *lock)
+MRAIL_UNCHECKED void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
     /* May precede the unlock: an owner that holds the mutex, or waits for it,
      * also releases it, and no thread enters without it before the owner's next

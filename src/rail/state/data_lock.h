@@ -16,6 +16,7 @@
 #define MRAIL_RAIL_DATA_LOCK_H
 
 #include "base/util.h"
+#include "rail/locks.h"
 
 #include <pthread.h>
 
@@ -39,9 +40,9 @@ void mrail_data_lock_share(mrail_data_lock_t *lock);
 
 /* Enters on a thread that is not the owner. Only one thread may do this at a
  * time. */
-void mrail_data_lock_borrow(mrail_data_lock_t *lock);
+void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
 /* Leaves. The owner needs no mutex any more. */
-void mrail_data_lock_give_back(mrail_data_lock_t *lock);
+void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
 /* ThreadSanitizer does not know membarrier(2), so it gets sequential
  * consistency. */

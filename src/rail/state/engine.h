@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "base/seq.h"
 #include "rail/state/data_lock.h"
+#include "rail/locks.h"
 #include "rail/state/op.h"
 #include "rail/proto/fair_share.h"
 #include "telemetry/ring.h"
@@ -261,42 +262,60 @@ struct mrail_engine {
 };
 
 /* Every public data call of an iface begins with this. Calls nest. */
-static inline void mrail_iface_enter(mrail_iface_t *iface)
+static inline MRAIL_TAKES_DATA MRAIL_UNCHECKED void
+mrail_iface_enter(mrail_iface_t *iface)
 {
     if (iface->depth++ == 0) {
         iface->token = mrail_data_lock_enter(&iface->engine->data_lock);
     }
 }
 
-static inline void mrail_iface_leave(mrail_iface_t *iface)
+static inline MRAIL_GIVES_DATA MRAIL_UNCHECKED void
+mrail_iface_leave(mrail_iface_t *iface)
 {
     if (--iface->depth == 0) {
         mrail_data_lock_leave(&iface->engine->data_lock, iface->token);
     }
 }
 
+/* Takes and returns the control lock. Threads of the user take it by
+ * mrail_ctl_lock(). */
+static inline MRAIL_TAKES_CTL MRAIL_UNCHECKED void
+mrail_ctl_take(mrail_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+}
+
+static inline MRAIL_GIVES_CTL MRAIL_UNCHECKED void
+mrail_ctl_unlock(mrail_engine_t *engine)
+{
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
 /* Takes the control lock on a thread of the user. The control thread yields it
  * between two messages (mrail_control_let_in()). */
-static inline void mrail_ctl_lock(mrail_engine_t *engine)
+static inline MRAIL_TAKES_CTL void mrail_ctl_lock(mrail_engine_t *engine)
 {
     __atomic_fetch_add(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_take(engine);
     __atomic_fetch_sub(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
 }
 
 /* Takes ctl_lock under the data-path lock. No completion callback may run until
  * the unlock, because the user's callback may need the lock.
  * mrail_done_finish() asserts that it is not held. */
-static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
+static inline MRAIL_DATA MRAIL_TAKES_CTL void
+mrail_data_ctl_lock(mrail_engine_t *engine)
 {
     mrail_ctl_lock(engine);
     engine->ctl_held = 1;
 }
 
-static inline void mrail_data_ctl_unlock(mrail_engine_t *engine)
+static inline MRAIL_DATA MRAIL_GIVES_CTL void
+mrail_data_ctl_unlock(mrail_engine_t *engine)
 {
     engine->ctl_held = 0;
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_ctl_unlock(engine);
 }
 
 /* Returns NULL if the iface is gone. A later iface at its place has another

@@ -10,11 +10,12 @@
  * errno set on failure. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
-                                    const uint8_t gid[16], uint16_t sport);
+                                    const uint8_t gid[16],
+                                    uint16_t sport) MRAIL_CTL;
 
 /* Destroys the handle after the datagrams posted so far have left. Control lock
  * held. */
-void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah);
+void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah) MRAIL_CTL;
 
 /* Fills in the attributes by which AHs and connected QPs reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,

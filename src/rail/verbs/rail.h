@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "rail/locks.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"
 #include "telemetry/capacity.h"
@@ -169,7 +170,7 @@ static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 
 /* Polls a batch into rail->wc, whose completions must all have been handled.
  * Returns the result of ibv_poll_cq(). Data-path lock held. */
-static inline int mrail_rail_poll(mrail_rail_t *rail)
+static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
 {
     int n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
 
@@ -214,14 +215,14 @@ void mrail_rail_allow_fork(void);
 const char *mrail_rail_status_text(enum ibv_wc_status status);
 
 /* Returns 1 if rail->wc has completions to handle. Data-path lock held. */
-int mrail_rail_fetch(mrail_rail_t *rail);
+int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
  * mark have been handled. The CQ need not become empty, because other
  * completions may follow without end. It is enough that a poll has emptied the
  * CQ since, or that as many completions as it holds were polled. Data-path lock
  * held. */
-int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark);
+int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
@@ -236,6 +237,6 @@ int mrail_rail_is_up(const mrail_rail_t *rail);
 /* Finds the GID again, because a port that comes back may have it at another
  * index. Returns 1 if the index has changed: address handles and QPs must be
  * created again. Control lock held. */
-int mrail_rail_find_gid(mrail_rail_t *rail);
+int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 
 #endif

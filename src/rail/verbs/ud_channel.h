@@ -9,7 +9,7 @@
  * Returns -EIO if no buffer has returned for a second: the datagram counts as
  * lost. Control lock held. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
-                       const void *data, size_t length);
+                       const void *data, size_t length) MRAIL_CTL;
 
 /* Returns the number of datagrams that mrail_rail_ud_send() takes now. Control
  * lock held. */
@@ -24,10 +24,10 @@ typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);
 
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
-                            void *arg);
+                            void *arg) MRAIL_CTL;
 
 /* Discards received datagrams, while the engine closes. */
-void mrail_rail_ud_reap(mrail_rail_t *rail);
+void mrail_rail_ud_reap(mrail_rail_t *rail) MRAIL_CTL;
 
 int mrail_rail_ud_open(mrail_rail_t *rail);
 

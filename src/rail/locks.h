@@ -1,0 +1,48 @@
+/*
+ * The locks of the engine, as clang's thread-safety analysis knows them.
+ *
+ * 1. A function declared MRAIL_DATA needs the data-path lock, one declared
+ *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. Any other
+ *    function may be called with or without them.
+ * 2. The data-path lock is taken first.
+ * 3. The device is called under the lock of the object: QPs, address handles
+ *    and the UD channel under the control lock, CQs, SRQs and posts under the
+ *    data-path lock.
+ * 4. Callbacks of the user run under the data-path lock alone.
+ * 5. A thread holds no lock while it sleeps, except in a call of the device.
+ *
+ * The names stand for the locks of the one engine of a process.
+ * contrib/check-layers --locks runs the analysis.
+ */
+#ifndef MRAIL_RAIL_LOCKS_H
+#define MRAIL_RAIL_LOCKS_H
+
+#if defined(__clang__)
+#define MRAIL_TSA(_attribute) __attribute__((_attribute))
+#else
+#define MRAIL_TSA(_attribute)
+#endif
+
+typedef struct MRAIL_TSA(capability("lock")) mrail_lock_name {
+    char unused;
+} mrail_lock_name_t;
+
+/* Exist only by name: there is no definition. */
+extern mrail_lock_name_t mrail_data_lock_held, mrail_ctl_lock_held;
+
+#define MRAIL_DATA MRAIL_TSA(requires_capability(mrail_data_lock_held))
+#define MRAIL_CTL MRAIL_TSA(requires_capability(mrail_ctl_lock_held))
+#define MRAIL_BOTH                                                             \
+    MRAIL_TSA(requires_capability(mrail_data_lock_held, mrail_ctl_lock_held))
+#define MRAIL_TAKES_DATA MRAIL_TSA(acquire_capability(mrail_data_lock_held))
+#define MRAIL_GIVES_DATA MRAIL_TSA(release_capability(mrail_data_lock_held))
+#define MRAIL_TAKES_CTL MRAIL_TSA(acquire_capability(mrail_ctl_lock_held))
+#define MRAIL_GIVES_CTL MRAIL_TSA(release_capability(mrail_ctl_lock_held))
+/* The caller must not hold the control lock: a callback of the user may run,
+ * or the function takes the lock itself. */
+#define MRAIL_NO_CTL MRAIL_TSA(locks_excluded(mrail_ctl_lock_held))
+/* For the functions that implement a lock, or that start or end the engine
+ * while no other thread knows it. */
+#define MRAIL_UNCHECKED MRAIL_TSA(no_thread_safety_analysis)
+
+#endif
