@@ -137,9 +137,7 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     }
     ++lane->rail->num_chunks;
     lane->rail->inflight += chunk->length;
-    if ((op->kind == MRAIL_OP_PUT) && (op->peer->num_rails > 1)) {
-        op->peer->dirty_mask |= 1ull << lane->slot;
-    }
+    op->peer->dirty_mask |= (uint64_t)(op->kind == MRAIL_OP_PUT) << lane->slot;
     return 0;
 }
 
