@@ -16,6 +16,7 @@ EXTRA_DIST += \
     contrib/bench_tools/pages/alltoallv.md.in \
     contrib/bench_tools/pages/failover.md.in \
     contrib/bench_tools/pages/osu.md.in \
+    contrib/bench_tools/pages/scale.md.in \
     contrib/bench_tools/pages/overhead.md.in \
     contrib/bench_tools/pages/p2p.md.in \
     contrib/bench_tools/pages/paths.md.in \
