@@ -11,6 +11,7 @@ EXTRA_DIST += \
     contrib/bench_tools/lab_areas.py \
     contrib/bench_tools/message_areas.py \
     contrib/bench_tools/osu_area.py \
+    contrib/bench_tools/scale_area.py \
     contrib/bench_tools/other_areas.py \
     contrib/bench_tools/path_areas.py \
     contrib/bench_tools/pages/alltoallv.md.in \
