@@ -44,9 +44,10 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
 {
     unsigned slot = msg->path.slot;
 
-    /* A probe of a path is answered over this path. A liveness check names no
-     * path, and the path of its slot may use other rails than the message did.
-     * The reply then takes the rails of the message, because they work. */
+    /* A probe of a path is answered over the same path. A liveness check names
+     * no path, and the path of its slot may use rails other than those of the
+     * message. The reply then takes the rails of the message, because they
+     * work. */
     if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);

@@ -1,6 +1,6 @@
 /*
  * Control messages to send: the rail, the address handle and the content.
- * ctl_run.c decides about repeats.
+ * ctl_run.c decides when to repeat them.
  *
  * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
  * is free and nothing was sent. This does not count as an attempt: the caller
@@ -188,7 +188,8 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    if (peer->num_pairs != 0) { /* known here, but it may not know this end */
+    if (peer->num_pairs != 0) { /* the peer is known here, but may not know this
+                                 * end */
         return mrail_ctl_send(peer, way, &msg);
     }
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);

@@ -75,7 +75,8 @@ void mrail_ctl_connected(mrail_peer_t *peer)
     while (!mrail_list_empty(&engine->connect_queue)) {
         next = mrail_list_head(&engine->connect_queue, mrail_peer_t, connect);
         mrail_list_del(&next->connect);
-        /* Others have failed, or have been connected by the peer itself. */
+        /* Peers in other states have failed, or have been connected by the peer
+         * itself. */
         if ((next->state == MRAIL_PEER_NEW) &&
             (__atomic_load_n(&next->failed, __ATOMIC_RELAXED) == 0)) {
             mrail_ctl_work(next);

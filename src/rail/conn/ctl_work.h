@@ -13,8 +13,8 @@
  * Control lock held. */
 void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
-/* Returns 1 if the peer may connect now. Otherwise the control thread visits it
- * again when another peer has connected. Control lock held. */
+/* Returns 1 if the peer may connect now. After a 0, the control thread visits
+ * the peer again when another peer has connected. Control lock held. */
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
 /* Lets another peer connect: this one has connected or failed, or is silent.
@@ -53,7 +53,7 @@ mrail_ns_t mrail_ctl_rto(unsigned tries);
 /* Returns the time without any path after which the peer fails. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
-/* Fails the peer, because no path has led to it for that time. */
+/* Fails the peer, because no path has led to it for the peer timeout. */
 void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
 
 #endif

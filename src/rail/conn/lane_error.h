@@ -8,8 +8,8 @@
  * held. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
 
-/* Fails the peer: it, or its user, has violated the protocol, so no other lane
- * would help. */
+/* Fails the peer, because it or its user has violated the protocol. Another
+ * lane would not help. */
 void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Requests the failover of a lane that has failed or must be given up.

@@ -22,7 +22,8 @@
 
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
 
-#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before it is logged */
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before the lack of room
+                                  * is logged */
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
@@ -102,7 +103,7 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     return ret;
 }
 
-/* Creates a QP on the first rail that has one. Returns 0 or -errno. */
+/* Creates a QP on the first rail that has one left. Returns 0 or -errno. */
 static MRAIL_CTL int mrail_ctl_create_own_qp(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;

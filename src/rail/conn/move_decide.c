@@ -41,7 +41,7 @@ typedef struct mrail_moves {
     /* Slots whose lane is held, and those of them whose READs still run. */
     uint64_t hold_mask;
     uint64_t drain_mask;
-    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* start of that state */
+    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* time at which that state began */
     uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
     mrail_repath_t repath[];        /* one for each pair and direction */
 } mrail_moves_t;
@@ -340,7 +340,8 @@ void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MOVE_WINDOW) {
         return;
     }
-    /* A window of twice the length includes a pause, so it is not compared. */
+    /* A window of twice the normal length includes a pause, so it is not
+     * compared. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
         mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);

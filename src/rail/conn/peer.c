@@ -147,7 +147,7 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     unsigned slots = MRAIL_MIN(
         num_pairs * mrail_config_lanes(&peer->engine->config, num_pairs),
         MRAIL_MAX_SLOTS);
-    /* In the order of alignment. */
+    /* The arrays are in order of decreasing alignment. */
     size_t bytes =
         num_rails * sizeof(*peer->rails) + num_pairs * sizeof(struct ibv_ah *) +
         slots * (sizeof(*peer->paths) + sizeof(mrail_lane_t *) +

@@ -13,7 +13,8 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
  * the time of the next call. Control lock held. */
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Does the same for every rail whose completion queue has failed. */
+/* Requests the failover of all lanes of every rail whose completion queue has
+ * failed. Control lock held. */
 void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
 
 #endif

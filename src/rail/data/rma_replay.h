@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Treats all requests of the lane as undone, because its device returns nothing
- * more. */
+/* Treats all requests of the lane as not completed, because its device returns
+ * nothing more. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Moves undelivered chunks of the lane to the peer, for the replay. */

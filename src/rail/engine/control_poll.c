@@ -122,7 +122,7 @@ static MRAIL_CTL void mrail_control_port_event(mrail_engine_t *engine,
         return;
     }
     /* The port's address returns with its interface, or a little later with a
-     * change of GIDs, so both events look for it. */
+     * change of GIDs, so both events trigger a search for it. */
     mrail_paths_readdress(engine, rail);
     if (event->kind == MRAIL_EVENT_PORT) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);

@@ -38,10 +38,10 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
  * data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *lock);
 
-/* Enters on a thread that is not the owner. Only one thread may do this at a
- * time. */
+/* Enters the lock on a thread other than the owner. Only one thread may do this
+ * at a time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
-/* Leaves. The owner needs no mutex any more. */
+/* Leaves the lock. From then on, the owner needs no mutex. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
 /* ThreadSanitizer does not know membarrier(2), so it gets sequential
