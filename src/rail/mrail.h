@@ -278,8 +278,8 @@ int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 
 /* Returns 0 if all earlier operations are complete at the target. Returns
- * -EINPROGRESS if `comp` will complete then (comp is NULL: call again). May
- * return -EAGAIN. */
+ * -EINPROGRESS if `comp` will complete when they are (comp is NULL: call
+ * again). May return -EAGAIN. */
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 

@@ -63,7 +63,7 @@ typedef struct mrail_page_event {
 typedef struct mrail_page_head {
     uint32_t magic;
     uint32_t version;
-    uint32_t size; /* of the page without the ring, bytes */
+    uint32_t size; /* bytes of the page, without the ring */
     uint32_t pid;
     /* Size of the ring at MRAIL_PAGE_RING_AT, bytes; 0: there is none. */
     uint64_t ring_size;

@@ -20,8 +20,8 @@
 #include "rail/conn/paths.h"
 #include "rail/conn/rail_paths.h"
 
-/* Retired paths after which a sample is probed, and those that make an outage,
- * with the sample. */
+/* Number of retired paths after which a sample is probed, number that makes an
+ * outage, with those of the sample, and size of the sample. */
 #define MRAIL_RAIL_SUSPECT 4
 #define MRAIL_RAIL_OUTAGE 12
 #define MRAIL_RAIL_SAMPLE 16

@@ -9,8 +9,8 @@
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 
-/* Begins and ends outages, for some of the lanes and paths of each rail. Returns
- * the time of the next call. Control lock held. */
+/* Begins and ends outages, for some of the lanes and paths of each rail.
+ * Returns the time of the next call. Control lock held. */
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Requests the failover of all lanes of every rail whose completion queue has

@@ -1,4 +1,5 @@
-/* Throttling of lanes when busy peers reach different rails. Data-path lock held. */
+/* Throttling of lanes when busy peers reach different rails. Data-path lock
+ * held. */
 #ifndef MRAIL_RAIL_DATA_THROTTLE_H
 #define MRAIL_RAIL_DATA_THROTTLE_H
 

@@ -292,7 +292,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     return engine->num_events;
 }
 
-/* Delivers messages and completions that arrived while another iface was in
+/* Delivers messages and completions that arrived while another iface was making
  * progress. */
 static MRAIL_DATA unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 {

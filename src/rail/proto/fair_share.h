@@ -46,8 +46,8 @@
 /* If throttling lowers a rail's rate by this fraction, the rail has room, so
  * throttling pauses. */
 #define MRAIL_FAIR_SHARE_ROOM 0.25
-/* Longest pause of throttling on that rail. The first pause lasts as long as
- * one measurement. */
+/* Longest pause of throttling on a rail. The first pause lasts as long as one
+ * measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
 /* Time without sharing after which earlier measurements of a rail no longer
  * count. */
@@ -121,8 +121,8 @@ typedef struct mrail_fair_share {
     mrail_fair_share_seen_t seen[MRAIL_FAIR_SHARE_RAILS];
 } mrail_fair_share_t;
 
-/* Starts a period. Then add each peer with queued bytes, and end the
- * division. */
+/* Starts a period. The caller then adds each peer with queued bytes, and calls
+ * mrail_fair_share_end(). */
 void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns);
 /* Returns the peer's class, or MRAIL_FAIR_SHARE_NONE if there are too many
  * classes. */
