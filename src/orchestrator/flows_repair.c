@@ -17,9 +17,10 @@
 #define MAX_SAVING (-2)
 /* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
-/* By then, the prices of full links have converged enough. */
+/* Number of iterations after which the prices of full links have converged
+ * enough. */
 #define VALUE_ITERATIONS 4
-/* Lengths that differ by less, in relays, count as equal. */
+/* Lengths, in relays, that differ by less than this count as equal. */
 #define COST_TOLERANCE 1e-6
 
 /* Greater than any excess. */

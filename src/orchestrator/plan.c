@@ -21,7 +21,7 @@
  * exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
-/* Iterations allowed to the first and to the second warm start. */
+/* Iterations allowed in the first and in the second warm start. */
 #define FIRST_TRIES 2
 #define TRIES 8
 

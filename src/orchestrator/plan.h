@@ -263,7 +263,7 @@ void mrail_plan_compare(mrail_plan_t *plan);
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);
 
-/* These describe the links of the topology, with the bytes planned on them. */
+/* Describe the links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);

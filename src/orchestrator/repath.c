@@ -221,8 +221,8 @@ static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
            repath->seen >= params->sample;
 }
 
-/* `mean` is over the windows since the last move, and `last` is the last
- * window. */
+/* Evaluates the windows so far. `mean` is over the windows since the last move,
+ * and `last` is the last window. */
 static repath_result_t find_result(mrail_repath_t *repath,
                                    const repath_rates_t *mean,
                                    const repath_rates_t *last,

@@ -5,8 +5,8 @@
  * that arrives through another NIC. Operations are therefore complete at the
  * target only when three conditions hold:
  * - Every earlier operation has its completion.
- * - On every lane that has written since the previous flush or fence, a READ has
- *   completed. It follows the writes on the same QP and pushes them out.
+ * - On every lane that has written since the previous flush or fence, a READ
+ *   has completed. It follows the writes on the same QP and pushes them out.
  * - The software of the peer has acknowledged the active messages.
  *
  * A fence needs the first two conditions, and holds back all posts until they
