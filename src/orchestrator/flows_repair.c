@@ -214,8 +214,8 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
-/* Moves as many of these bytes as lane `to` has room for. Returns the number
- * moved. Links that both lanes use do not change. */
+/* Moves as much of `bytes` as lane `to` has room for. Returns the number of
+ * bytes moved. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
@@ -377,8 +377,8 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
            -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
-/* Returns the number of full links of a lane. The length includes its
- * relays. */
+/* Returns the number of full links of a lane and, in *length_p, the length of
+ * the lane including its relays. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {

@@ -31,7 +31,8 @@ static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
     memcpy(ip + 16, &dst, 4);
 }
 
-/* Length of the next receive buffer. Returns 0 if the queue is empty. */
+/* Writes the length of the next receive buffer to *length_p. Returns 0 if the
+ * queue is empty. */
 static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
 {
     const sroce_rq_t *rq = (qp->srq != NULL) ? &qp->srq->rq : &qp->rq;

@@ -55,7 +55,7 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 
 /* Reports how much a rail has sent in total since the start. Returns the same
- * as sroce_fault_timeline_run(). */
+ * value as sroce_fault_timeline_run(). */
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);

@@ -184,7 +184,7 @@ static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Returns the time until which a process may wait that begins now. */
+/* Returns the deadline of a join that begins to wait now. */
 static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
 {
     return mrail_clock_now() + DAEMON_JOIN_LIMIT_NS +
@@ -260,8 +260,8 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return 0;
 }
 
-/* Either the new socket is now at the end of the kernel's array, or no socket
- * was made. The order of the array is known in both cases. */
+/* Handles BOUND. Either the new socket is now at the end of the kernel's array,
+ * or no socket was made. The order of the array is known in both cases. */
 static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                               const sroce_daemon_msg_t *msg, int fd)
 {

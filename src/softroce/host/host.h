@@ -176,7 +176,8 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_delay_us; /* value in the core */
-    uint32_t settings_gen;   /* value last seen in sdev, as in the next two */
+    uint32_t settings_gen;   /* value last seen in sdev; likewise the next
+                              * two */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* progress calls since the last read of the socket */

@@ -328,7 +328,8 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
                                                  : SROCE_CNT_DROP_MISROUTED,
                              1);
         } else {
-            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts those it drops */
+            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts the packets that it
+                                                    * drops */
         }
     }
     sroce_host_count(ctx, SROCE_CNT_RX_PACKETS, num);
