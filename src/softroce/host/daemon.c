@@ -191,8 +191,8 @@ static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
            daemon->num_conns * DAEMON_JOIN_EACH_NS;
 }
 
-/* The limit is for the process that makes a socket now. With many processes, the
- * whole queue may take longer. */
+/* The limit is for the process that makes a socket now. With many processes,
+ * the whole queue may take longer. */
 static void sroce_daemon_extend_joins(sroce_daemon_t *daemon, unsigned dev)
 {
     sroce_daemon_conn_t *conn;
