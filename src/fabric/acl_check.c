@@ -4,8 +4,8 @@
  * the lanes do.
  *
  * The check assigns each port to the first rule in the text that matches it.
- * Otherwise the order of the rules does not matter, because a port with two
- * rules is a finding.
+ * Apart from this, the order of the rules does not matter, because a port with
+ * two rules is a finding.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"

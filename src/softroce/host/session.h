@@ -208,8 +208,8 @@ void sroce_session_path(const char *name, const char *suffix, char *path,
 
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
-/* Holds a session's addresses. The kernel releases both when the process
- * ends. */
+/* Descriptors that keep the session's file locked and its addresses reserved.
+ * The kernel closes both when the process ends. */
 typedef struct sroce_session_hold {
     int file_fd; /* exclusive lock on the session's file */
     int base_fd; /* socket, or lock on a list, that reserves the addresses */
