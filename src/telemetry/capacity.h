@@ -19,12 +19,12 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far end. MRAIL_TELE_LOW_WINDOWS low windows
- * lower the estimate at once if, in each of them, either several peers had work
- * in flight throughout, or the only peer also gave the highest sample. Other
- * low windows lower it only if no better sample arrives for
- * MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities); the
- * rules are mrail's own.
+ * A low rate may be due to the far end. A low window speaks against the rail
+ * itself if several peers had work in flight throughout, or if the only peer
+ * also gave the highest sample. MRAIL_TELE_LOW_WINDOWS windows of this kind
+ * lower the estimate at once. Other low windows lower it only if no better
+ * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
+ * capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H

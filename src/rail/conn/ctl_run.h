@@ -1,4 +1,5 @@
-/* Due control messages: which one a peer or a lane sends next. Control lock held. */
+/* Due control messages: which one a peer or a lane sends next. Control lock
+ * held. */
 #ifndef MRAIL_RAIL_CONN_CTL_RUN_H
 #define MRAIL_RAIL_CONN_CTL_RUN_H
 

@@ -5,8 +5,8 @@
 #include "rail/state/engine.h"
 
 /*
- * Functions return 0 or -errno. -EAGAIN: no send buffer is free, and nothing
- * was sent.
+ * Functions that return an int return 0 or -errno. -EAGAIN: no send buffer is
+ * free, and nothing was sent.
  */
 
 /* Sends to a known peer over pair `way`, counted from the base. Each repeat

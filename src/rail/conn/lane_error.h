@@ -1,4 +1,5 @@
-/* Errors of lanes and peers. They set bits; recovery/ acts on them. */
+/* Errors of lanes and peers. The functions only set bits; recovery/ acts on
+ * them. */
 #ifndef MRAIL_RAIL_CONN_LANE_ERROR_H
 #define MRAIL_RAIL_CONN_LANE_ERROR_H
 

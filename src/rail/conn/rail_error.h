@@ -1,4 +1,4 @@
-/* Errors of whole rails. */
+/* Errors of whole rails, and outages. */
 #ifndef MRAIL_RAIL_CONN_RAIL_ERROR_H
 #define MRAIL_RAIL_CONN_RAIL_ERROR_H
 

@@ -1,4 +1,5 @@
-/* Fences and flushes of endpoints and ifaces. */
+/* Starts fences and flushes of endpoints and ifaces. flush.c continues and
+ * completes them. */
 #include "config.h"
 
 #include "base/seq.h"

@@ -1,4 +1,5 @@
-/* Detection of lanes whose packets are lost silently. Both locks held. */
+/* Stall detection, for lanes whose packets are lost silently, and keepalive.
+ * Both locks held. */
 #ifndef MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 #define MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 

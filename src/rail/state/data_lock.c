@@ -65,7 +65,7 @@ MRAIL_UNCHECKED void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 
 MRAIL_UNCHECKED void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
-    /* The bit may be cleared before the unlock: an owner that holds the mutex,
+    /* The bit may be cleared before the unlock. An owner that holds the mutex,
      * or waits for it, also releases it, and no thread enters without the mutex
      * before the owner's next call. */
     __atomic_fetch_and(&lock->shared, ~MRAIL_DATA_LOCK_BORROWED,
