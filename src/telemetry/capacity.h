@@ -19,7 +19,7 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far end. A low window speaks against the rail
+ * A low rate may be due to the far end. A low window counts against the rail
  * itself if several peers had work in flight throughout, or if the only peer
  * also gave the highest sample. MRAIL_TELE_LOW_WINDOWS windows of this kind
  * lower the estimate at once. Other low windows lower it only if no better

@@ -84,7 +84,8 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
     }
 }
 
-/* Sends over a pair of rails, with the address handle kept for it. */
+/* Sends over a pair of rails, with the address handle that is kept for the
+ * pair. */
 static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
                                          struct ibv_ah **ah, uint16_t sport,
                                          mrail_ctl_msg_t *msg)

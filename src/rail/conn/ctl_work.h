@@ -25,15 +25,16 @@ void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
  * answer arrives. Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
 
+/* Marks the peer as failed with `status`, unless it already is. */
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
 
-/* Limit of peers that connect at the same time. The answers to more datagrams
- * would overflow the receive queues of the control channel, and each lost one
- * costs a repeat. */
+/* Maximum number of peers that connect at the same time. With more, the answers
+ * would overflow the receive queues of the control channel, and each lost
+ * answer costs a repeat. */
 #define MRAIL_CTL_CONNECTING 256
 
 /* Repeats after which a silent peer lets others connect. */

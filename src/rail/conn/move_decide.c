@@ -22,10 +22,12 @@
 
 #define MOVE_MIN_BUSY 5u
 
-/* From this percentage on, the lanes use all that their paths can carry. */
+/* Lanes that are busy for at least this percentage of the window use all that
+ * their paths can carry. */
 #define MOVE_FULL_BUSY 70u
 
-/* Percentage of a rail's bytes from which a peer has the rail to itself. */
+/* A peer with at least this percentage of a rail's bytes has the rail to
+ * itself. */
 #define MOVE_ALONE 95u
 
 typedef struct mrail_moves {

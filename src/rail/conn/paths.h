@@ -19,6 +19,7 @@ static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
 
 void mrail_paths_init(mrail_peer_t *peer);
 
+/* Applies an event to a path, and performs the resulting action. */
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 

@@ -7,6 +7,8 @@
 /* Finds a peer by id; NULL: there is none. Control lock held. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
+/* Creates a peer with this id. Returns NULL if memory runs out. Control lock
+ * held. */
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
 /* Frees the peer, but not its lanes. Both locks held, or the engine is

@@ -99,7 +99,7 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
 }
 
 /* Probes some paths, which shows whether the rail carries anything. The search
- * continues in the next turn if all of these lanes are closing. */
+ * continues in the next turn if all lanes that it visited are closing. */
 static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
@@ -164,7 +164,7 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
                : MRAIL_NS_NEVER;
 }
 
-/* Returns the time of the next call. */
+/* Performs the due work of one rail. Returns the time of the next call. */
 static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
                                            mrail_rail_t *rail,
                                            mrail_ns_t now_ns)

@@ -17,6 +17,8 @@ void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done,
 void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done,
                       int status) MRAIL_DATA;
 
+/* Completes `done` now: calls the callback, then frees the operation or
+ * group. */
 void mrail_done_run(mrail_engine_t *engine,
                     mrail_done_t *done) MRAIL_DATA MRAIL_NO_CTL;
 

@@ -11,6 +11,7 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
  * whether there may be room. */
 void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
+/* Notes for each lane in use whether it may take a chunk now. */
 void mrail_rma_mark_usable(mrail_peer_t *peer) MRAIL_DATA;
 
 #endif

@@ -18,6 +18,7 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer) MRAIL_DATA MRAIL_NO_CTL;
 /* Replays chunks while there is room. */
 void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
+/* Finishes all operations of a failed peer with `status`. */
 void mrail_rma_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -11,8 +11,11 @@
  * lane's peer gains one credit. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
+/* Posts the collected buffers of the rail, of which there must be at least
+ * one. */
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail) MRAIL_DATA;
 
+/* Posts the collected buffers of the rail, if any. */
 static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
                                              unsigned rail)
 {

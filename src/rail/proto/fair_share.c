@@ -184,7 +184,7 @@ static void fair_share_watch(mrail_fair_share_seen_t *seen,
     seen->done = rail->done;
 }
 
-/* Returns 1 if the rail was measured for long enough. */
+/* Returns 1 if the rail has been measured for long enough. */
 static int fair_share_has_seen(const mrail_fair_share_seen_t *seen,
                                const mrail_fair_share_rail_t *rail,
                                mrail_ns_t now_ns)

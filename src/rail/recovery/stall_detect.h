@@ -7,6 +7,7 @@
 
 #define MRAIL_STALL_TICK (25 * MRAIL_NS_PER_MS)
 
+/* Checks the lanes of all peers in engine->stalling. */
 void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Checks some of the peers whose keepalive is due. Returns the time of the next

@@ -45,7 +45,7 @@ static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
         if (i < YIELDS) {
             sched_yield();
         } else {
-            usleep(PAUSE_US); /* a callback may run for any time */
+            usleep(PAUSE_US); /* a callback may run for any length of time */
         }
     }
 }

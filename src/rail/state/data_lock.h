@@ -20,7 +20,8 @@
 
 #include <pthread.h>
 
-#define MRAIL_DATA_LOCK_SHARED 1 /* permanent: there are several callers */
+#define MRAIL_DATA_LOCK_SHARED 1 /* permanent, because there are several
+                                  * callers */
 /* The control thread holds or wants the lock. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 
@@ -59,7 +60,8 @@ void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 #define MRAIL_DATA_LOCK_LOAD __ATOMIC_ACQUIRE
 #endif
 
-/* Enters. Returns a token for mrail_data_lock_leave(). Does not nest. */
+/* Enters the lock. Returns a token for mrail_data_lock_leave(). Does not
+ * nest. */
 static inline int mrail_data_lock_enter(mrail_data_lock_t *lock)
 {
     if (MRAIL_LIKELY(!__atomic_load_n(&lock->shared, __ATOMIC_RELAXED))) {

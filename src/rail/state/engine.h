@@ -32,10 +32,10 @@
 /* Bytes of payload area in a small send buffer. */
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
-/* Processing an active message takes a fixed time and the time of a copy. A
- * message that its rail carries in less time stays on the first lane: a single
- * process cannot fill the rail with such messages, and messages on one lane
- * need no reordering. */
+/* Fixed time to process an active message, to which the time of a copy is
+ * added. A message whose time on the wire is shorter than its processing stays
+ * on the first lane: a single process cannot fill the rail with messages of
+ * this size, and messages on one lane need no reordering. */
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
@@ -123,7 +123,8 @@ struct mrail_ep {
     int cancelled;        /* by mrail_ep_cancel() */
 };
 
-/* Has ep_failed() called for the endpoint. Data-path lock held. */
+/* Schedules the call of ep_failed() for the endpoint, unless it was made
+ * already. Data-path lock held. */
 static inline void mrail_ep_tell_failed(mrail_ep_t *ep)
 {
     if (!ep->failure_reported && mrail_list_empty(&ep->failed_list)) {
@@ -178,14 +179,14 @@ struct mrail_engine {
     mrail_pool_t groups;
     mrail_list_t active; /* peers that progress must visit */
     unsigned nesting;    /* nested progress calls that visit them */
-    /* Shares of rails while busy peers reach different rails; see
-     * data/throttle.c. */
+    /* Fair shares of the rails, in use while busy peers reach different rails;
+     * see data/throttle.c. */
     mrail_fair_share_t fair_share[MRAIL_FLOWS];
     mrail_ns_t fair_share_ns; /* time at which the fair shares are computed
                                * next */
     mrail_list_t acks;        /* lanes that owe a reply */
-    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs of failed
-                               * lanes */
+    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs whose
+                               * lanes have failed */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */
@@ -230,7 +231,8 @@ struct mrail_engine {
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */
     unsigned num_peers;
-    size_t table_bytes;                        /* of all peers */
+    size_t table_bytes;                        /* bytes of the tables of all
+                                                * peers */
     mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a
                                                 * ring buffer */
     uint64_t num_departed;                     /* number of peers freed since

@@ -30,8 +30,8 @@ typedef struct mrail_done {
  * another lane can replay (retransmit) it. */
 typedef struct mrail_tx {
     mrail_list_t list;   /* peer->unacked */
-    mrail_list_t replay; /* peer->replay_am, if the lane failed before the
-                          * message arrived */
+    mrail_list_t replay; /* entry in peer->replay_am if the lane failed before
+                          * the message arrived */
     mrail_mem_t *mem;    /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;

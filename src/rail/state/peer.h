@@ -73,7 +73,8 @@ typedef struct mrail_path {
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;
-    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each local rail; NULL: none */
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* handles from each local rail; NULL:
+                                         * none */
 } mrail_boot_t;
 
 struct mrail_peer {

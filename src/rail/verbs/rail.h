@@ -94,7 +94,7 @@ typedef struct mrail_rail {
                               * sample since anything got through */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes that must still hear of the outage */
-    unsigned num_probers;    /* paths that look for an end of the outage */
+    unsigned num_probers;    /* paths that probe for the end of the outage */
     mrail_list_t lanes;      /* lanes with a QP on the rail */
     unsigned num_lanes;      /* number of entries in `lanes` */
     mrail_list_t affected;   /* paths that wait for the rail */
