@@ -293,9 +293,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* First step: uses only lanes without additional relays. A demand within the
- * limit stays within it, because no move exceeds the limit. Stores the other
- * demands in `over` and returns their number. */
+/* Relieves the demands with moves to lanes without additional relays. A demand
+ * within the limit stays within it, because no move exceeds the limit. Stores
+ * the other demands in `over` and returns their number. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;

@@ -181,7 +181,8 @@ int mrail_iface_create(mrail_engine_t *engine,
                        const mrail_iface_params_t *params,
                        mrail_iface_t **iface_p);
 
-/* Destroy the endpoints first. No callback runs afterwards. */
+/* Destroys the iface, whose endpoints must be destroyed first. No callback runs
+ * afterwards. */
 void mrail_iface_destroy(mrail_iface_t *iface);
 
 /* Makes progress on everything. Returns the number of events handled. */

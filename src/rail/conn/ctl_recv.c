@@ -32,7 +32,8 @@ static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
-/* HELLO_REP only reports the peer's rails; see mrail_ctl_teaches(). */
+/* Handles HELLO_REP, which only reports the peer's rails; see
+ * mrail_ctl_teaches(). */
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
@@ -76,8 +77,8 @@ static MRAIL_CTL void mrail_ctl_on_bye(mrail_engine_t *engine,
     mrail_ctl_work(peer);
 }
 
-/* Only sets a flag. The control thread polls the lanes after it has handled the
- * datagrams and released the control lock. */
+/* Handles POLL. Only sets a flag: the control thread polls the lanes after it
+ * has handled the datagrams and released the control lock. */
 static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {

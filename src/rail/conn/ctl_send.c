@@ -122,7 +122,7 @@ static int mrail_ctl_is_in_outage(const mrail_peer_t *peer, unsigned way)
     return peer->engine->rails[peer->pairs[index].local].outage;
 }
 
-/* Rails that carry nothing come last, if there are others. */
+/* Tries rails that carry nothing last, if there are others. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
     int ret = -EAGAIN, tried = 0;

@@ -20,7 +20,8 @@ mrail_ns_t mrail_ctl_rto(unsigned tries)
                      MRAIL_CTL_RTO_MAX);
 }
 
-/* A peer that was never connected may still be starting. */
+/* Allows more time for a peer that was never connected, because it may still be
+ * starting. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
 {
     mrail_ns_t dead_ns = mrail_config_ns(peer->engine->config.peer_timeout_s);

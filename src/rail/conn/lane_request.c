@@ -40,8 +40,9 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     return 1;
 }
 
-/* A quarter of the budget is reserved for the first lanes of later peers, which
- * must not wait until another lane is evicted. */
+/* Returns 1 if the QP budget has room for a lane. A quarter of the budget is
+ * reserved for the first lanes of later peers, which must not wait until
+ * another lane is evicted. */
 static MRAIL_CTL int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
@@ -451,9 +452,10 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
     }
 }
 
-/* Lanes for messages come first, because resources may suffice for some lanes
- * only. They rotate, so that a lane that fails repeatedly although its probes
- * pass does not keep the others from being tried. */
+/* Returns the k-th slot in the order of requests. Lanes for messages come
+ * first, because resources may suffice for some lanes only. They rotate, so
+ * that a lane that fails repeatedly although its probes pass does not keep the
+ * others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

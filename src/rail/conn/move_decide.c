@@ -84,7 +84,8 @@ static int mrail_move_is_comparable(const mrail_peer_t *peer,
            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
 }
 
-/* Slot `first` and every num_pairs-th slot after it are the lanes of a pair. */
+/* Measures the work of the lanes of a pair, which are slot `first` and every
+ * num_pairs-th slot after it. */
 static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
                             unsigned direction, mrail_ns_t window_ns,
                             mrail_move_view_t *view)

@@ -182,8 +182,8 @@ void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
     }
 }
 
-/* Moves need switches without port rules, and a minimum time since the last
- * move. */
+/* Returns 1 if the lane may move. This requires switches without port rules,
+ * and a minimum time since the last move. */
 static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     return (lane->peer->engine->config.uplinks == MRAIL_SIZE_AUTO) &&

@@ -179,7 +179,8 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     return 0;
 }
 
-/* From now on, messages to the peer take its pairs of rails. */
+/* Frees the peer's bootstrap rails. From now on, messages to the peer take its
+ * pairs of rails. */
 static MRAIL_CTL void mrail_peer_drop_boots(mrail_peer_t *peer)
 {
     mrail_ctl_drop_boot_handles(peer, NULL);

@@ -26,8 +26,9 @@
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
 /* A timer that runs later than this shows that the process or its machine was
- * suspended. Only the time beyond this limit extends the peers' deadlines.
- * Otherwise a thread that is always late would extend them forever. */
+ * suspended. Only the time beyond this limit extends the peers' deadlines,
+ * because a thread that is always a little late must not extend them
+ * forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* Limit of yields to a thread that wants the control lock. */

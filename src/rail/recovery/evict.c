@@ -153,8 +153,8 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Unsignalled requests may be incomplete, so a final, signalled request follows
- * them. */
+/* Drains the lane. Unsignalled requests may be incomplete, so a final,
+ * signalled request follows them. */
 static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -175,9 +175,9 @@ static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_control_thread_wake(peer->engine);
 }
 
-/* The peer's last messages on the lane may still be in the CQ, or wait for
- * another iface. Destroying the QP too early would lose these messages and
- * their buffers. */
+/* Frees the lane once none of its messages is left. The peer's last messages
+ * may still be in the CQ, or wait for another iface. Destroying the QP too
+ * early would lose these messages and their buffers. */
 static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;

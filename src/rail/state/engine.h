@@ -33,8 +33,8 @@
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
 /* Fixed time to process an active message, to which the time of a copy is
- * added. A message whose time on the wire is shorter than its processing stays
- * on the first lane: a single process cannot fill the rail with messages of
+ * added. A message stays on the first lane if its time on the wire is shorter
+ * than its processing. A single process cannot fill the rail with messages of
  * this size, and messages on one lane need no reordering. */
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */

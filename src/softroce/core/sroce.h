@@ -206,7 +206,7 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
  * Returns 1 if the owner should send the posted requests at once, 0 if too
- * little is queued for a good run. In that case, pending acknowledgements bring
+ * little is queued for a good run. After a 0, pending acknowledgements bring
  * the owner back, and the next progress call sends everything as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
@@ -241,7 +241,7 @@ typedef struct sroce_ah {
 /* Returns 0, or EINVAL: no GRH, an unknown port or source GID, or a dgid that
  * is not an IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
-/* Source port of the path, 0xC000..0xFFFF:
+/* Returns the source port of the path, 0xC000..0xFFFF:
  *   0xC000 | ((fl & 0x3FFF) ^ (fl >> 14))
  * Source: RoCEv2 annex A17.9.1; kernel drivers do the same. */
 uint16_t sroce_av_sport(const sroce_av_t *av, uint32_t qpn, uint32_t dest_qpn);

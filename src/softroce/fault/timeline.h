@@ -44,7 +44,7 @@ sroce_fault_timeline_t *
 sroce_fault_timeline_create(const sroce_fault_script_t *script,
                             unsigned num_nodes, unsigned num_rails,
                             const sroce_fault_ops_t *ops);
-/* Active settings stay in force. */
+/* Frees the timeline. Active settings stay in force. */
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
 /* Executes the steps that are due by now_ns since the start, in order of time.

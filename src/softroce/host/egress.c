@@ -274,7 +274,7 @@ static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
     }
 }
 
-/* sroce_egress_send() for a path with faults. */
+/* Does the work of sroce_egress_send() for a path with faults. */
 static void egress_send_faulty(sroce_host_ctx_t *ctx,
                                const sroce_egress_load_t *load, int has_credit,
                                mrail_ns_t now_ns)

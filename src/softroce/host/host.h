@@ -350,7 +350,8 @@ unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* The packets are in the socket. The receiver returns the remaining credit. */
+/* Records that the packets are in the socket. The receiver returns the
+ * remaining credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
 /* Restarts the random numbers from the seed of the session or of a script. */
