@@ -28,8 +28,8 @@ typedef struct checker {
 
 /* ---- Which rules count ---- */
 
-/* A rule without source ports and without a target serves another purpose, for
- * example a QoS class. */
+/* Returns 1 if the rule does not count. A rule without source ports and without
+ * a target serves another purpose, for example a QoS class. */
 static int is_foreign(const acl_match_t *match)
 {
     return match->is_any && (match->target[0] == '\0' || match->denies);

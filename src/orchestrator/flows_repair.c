@@ -414,9 +414,10 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand uses a long lane only because shorter ones are full, and can leave
- * an overfull lane only for the shortest lane with room. The difference in
- * length is the price of the full links. Returns 1 if a length increased. */
+/* Prices the full links of a demand. A demand uses a long lane only because
+ * shorter ones are full, and can leave an overfull lane only for the shortest
+ * lane with room. The difference in length is the price of the full links.
+ * Returns 1 if a length increased. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

@@ -99,7 +99,8 @@ typedef struct mrail_repath {
     uint64_t num_moves, num_episodes, num_failed; /* counters */
 } mrail_repath_t;
 
-/* lanes: 1 to MRAIL_REPATH_MAX_LANES. params may be NULL, for the defaults. */
+/* Initialises the object. lanes: 1 to MRAIL_REPATH_MAX_LANES. params may be
+ * NULL, for the defaults. */
 void mrail_repath_init(mrail_repath_t *repath,
                        const mrail_repath_params_t *params, unsigned lanes,
                        uint64_t seed);

@@ -202,7 +202,8 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     return 1;
 }
 
-/* out_of and in_of are only valid within this function. */
+/* Sets up the channels. out_of and in_of are only valid within this
+ * function. */
 static int channels_init(mrail_relay_t *relay)
 {
     int is_room = 1;

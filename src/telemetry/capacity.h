@@ -108,9 +108,9 @@ typedef struct mrail_tele_flow {
     mrail_ns_t poll_ns;   /* time of this poll */
     mrail_ns_t before_ns; /* time of the previous poll */
     uint64_t poll_done;   /* `done` at the start of the poll */
-    /* `posted` at the end of the poll, or slightly later */
+    /* value of `posted` at the end of the poll, or slightly later */
     uint64_t early;
-    uint64_t early_before; /* `early` of the previous poll */
+    uint64_t early_before; /* value of `early` in the previous poll */
     mrail_tele_run_t run;
     mrail_tele_run_t sum; /* earlier runs of the window; times are durations */
     mrail_ns_t sum_ns;    /* time of the last addition */

@@ -100,7 +100,7 @@ static void help_on_methods(FILE *stream)
                       "over all paths equally");
 }
 
-/* The fabric may precede or follow options. */
+/* Takes the fabric, which may precede or follow options. */
 static unsigned take_fabric(void *target, char **argv)
 {
     options_t *options = target;

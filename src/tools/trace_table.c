@@ -11,8 +11,9 @@
 
 #define SUB_BUCKETS (1u << TRACE_SUB_BITS)
 
-/* The first SUB_BUCKETS buckets are 1 ns wide. Each following group of
- * SUB_BUCKETS covers twice the range of the one before it. */
+/* Returns the bucket of a time. The first SUB_BUCKETS buckets are 1 ns wide.
+ * Each following group of SUB_BUCKETS covers twice the range of the one before
+ * it. */
 static unsigned times_bucket(uint64_t ns)
 {
     unsigned top;

@@ -22,8 +22,7 @@
 
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
 
-#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before the lack of room
-                                  * is logged */
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before the log */
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {

@@ -20,8 +20,7 @@
 
 #include <pthread.h>
 
-#define MRAIL_DATA_LOCK_SHARED 1 /* permanent, because there are several
-                                  * callers */
+#define MRAIL_DATA_LOCK_SHARED 1 /* permanent: several callers exist */
 /* The control thread holds or wants the lock. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 

@@ -37,9 +37,8 @@ typedef enum mrail_lane_state {
                             * missing */
     MRAIL_LANE_UP,
     MRAIL_LANE_EVICTING, /* this end has released it; the peer must follow */
-    MRAIL_LANE_CLOSING, /* the QP is in the error state; see
-                         * recovery/failover.c */
-    MRAIL_LANE_FAILED, /* the peer was given up */
+    MRAIL_LANE_CLOSING,  /* in the error state; see recovery/failover.c */
+    MRAIL_LANE_FAILED,   /* the peer was given up */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
 

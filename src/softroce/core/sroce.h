@@ -253,10 +253,10 @@ int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * `access` is IBV_ACCESS_*. With the keys of the MR, `addr` is accessed at
- * address `iova`. A key contains a generation as well as an index, so that the
- * key of a destroyed MR does not come back soon. Returns EINVAL for remote
- * write or atomic access without local write access.
+ * Registers memory. `access` is IBV_ACCESS_*. With the keys of the MR, `addr`
+ * is accessed at address `iova`. A key contains a generation as well as an
+ * index, so that the key of a destroyed MR does not come back soon. Returns
+ * EINVAL for remote write or atomic access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);

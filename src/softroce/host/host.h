@@ -255,7 +255,8 @@ static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
 }
 
-/* A paused rail neither sends nor receives, and loses nothing. */
+/* Returns 1 if the rail is paused. A paused rail neither sends nor receives,
+ * and loses nothing. */
 static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 {
     return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
