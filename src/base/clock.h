@@ -17,7 +17,7 @@
 
 typedef uint64_t mrail_ns_t;
 
-/* CLOCK_MONOTONIC in nanoseconds. Any thread. */
+/* Returns CLOCK_MONOTONIC in nanoseconds. Any thread. */
 mrail_ns_t mrail_clock_now(void);
 
 #endif

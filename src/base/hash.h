@@ -1,7 +1,8 @@
 /*
- * An intrusive hash table with 64-bit keys. Chains hang in a power of two of
- * buckets, which double when there are as many nodes. Keys must be unique. Not
- * thread-safe: the caller serialises.
+ * An intrusive hash table with 64-bit keys. Each bucket heads a chain of nodes.
+ * The number of buckets is a power of two, and doubles when there are as many
+ * nodes as buckets. Keys must be unique. Not thread-safe: the caller
+ * serialises.
  *
  *     buckets   [0] -> node -> node
  *               [1]
@@ -30,8 +31,9 @@ void mrail_hash_init(mrail_hash_t *hash);
 /* Frees the buckets. The nodes belong to the caller. */
 void mrail_hash_cleanup(mrail_hash_t *hash);
 
-/* Adds a node. Returns 0, or -ENOMEM with the table unchanged, which only the
- * first node can cause: without memory for more buckets, the chains grow. */
+/* Adds a node. Returns 0, or -ENOMEM with the table unchanged. Only the first
+ * node can cause -ENOMEM: later, without memory for more buckets, the chains
+ * grow. */
 int mrail_hash_add(mrail_hash_t *hash, mrail_hash_node_t *node, uint64_t key);
 
 /* Returns the node of the key, or NULL. */

@@ -1,7 +1,8 @@
 #include "config.h"
 #include "base/heap.h"
 
-/* Both are roots without siblings, or NULL. */
+/* Merges two heaps and returns the new root. Both arguments are roots without
+ * siblings, or NULL. */
 static mrail_heap_node_t *mrail_heap_merge(mrail_heap_node_t *a,
                                            mrail_heap_node_t *b)
 {

@@ -45,8 +45,8 @@ void mrail_json_null(mrail_json_t *json, const char *key);
 void mrail_json_real(mrail_json_t *json, const char *key, double value,
                      int digits);
 
-/* Writes `decimals` digits after the point (0 to 9), or null under the same
- * condition. */
+/* Writes `decimals` digits after the point (0 to 9), or null where
+ * mrail_json_real() does. */
 void mrail_json_fixed(mrail_json_t *json, const char *key, double value,
                       int decimals);
 

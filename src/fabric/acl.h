@@ -49,9 +49,8 @@ typedef struct mrail_acl {
     const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
     /*
      * 1 if this switch is a leaf, which divides the whole range among its
-     * uplinks. Otherwise it is a spine of a three-tier fabric whose leaves have
-     * this many uplinks, and it divides each leaf segment among its own
-     * uplinks.
+     * uplinks. For a spine of a three-tier fabric, the number of uplinks of
+     * each leaf: the spine divides each leaf segment among its own uplinks.
      */
     unsigned leaf_uplinks;
     unsigned dscp; /* 0 to 63, or MRAIL_ACL_NO_DSCP */

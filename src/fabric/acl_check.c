@@ -4,8 +4,8 @@
  * the lanes do.
  *
  * The check assigns each port to the first rule in the text that matches it.
- * Otherwise the order of the rules does not matter, because a port with two
- * rules is a finding.
+ * Apart from this, the order of the rules does not matter, because a port with
+ * two rules is a finding.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -28,8 +28,8 @@ typedef struct checker {
 
 /* ---- Which rules count ---- */
 
-/* A rule without source ports and without a target serves another purpose, for
- * example a QoS class. */
+/* Returns 1 if the rule does not count. A rule without source ports and without
+ * a target serves another purpose, for example a QoS class. */
 static int is_foreign(const acl_match_t *match)
 {
     return match->is_any && (match->target[0] == '\0' || match->denies);

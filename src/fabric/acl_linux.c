@@ -24,7 +24,8 @@
 
 /* ---- Writer ---- */
 
-/* None of these commands fails if there is nothing to remove. */
+/* Writes the commands that remove all rules. None of these commands fails if
+ * there is nothing to remove. */
 static void write_remove(const char *indent, FILE *stream)
 {
     fprintf(stream,
@@ -55,7 +56,7 @@ static void write_routes(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Rules for local hosts precede those for uplinks. */
+/* Writes the rules. Those for local hosts precede those for uplinks. */
 static void write_rules(const mrail_acl_t *acl, FILE *stream)
 {
     for (unsigned i = 0; i < acl->num_local; ++i) {

@@ -90,9 +90,9 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
 /* Returns 0 if the NICs of each leaf fill its uplinks with `lanes` lanes per
- * peer, and the NICs of each pod fill the uplinks of its spines. For `lanes` 0
- * each leaf has mrail_ports_auto_lanes(). Otherwise returns -ERANGE, with a
- * message about the first leaf where they do not in `why`. */
+ * peer, and the NICs of each pod fill the uplinks of its spines. With `lanes`
+ * 0, each leaf has mrail_ports_auto_lanes(). If some uplinks are not filled,
+ * returns -ERANGE, with a message about the first leaf concerned in `why`. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                              char *why, size_t why_size);
 

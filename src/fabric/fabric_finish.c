@@ -26,8 +26,8 @@ static int count_ports(fabric_builder_t *builder)
     return 0;
 }
 
-/* One array holds all lists, ordered by node, and for each node `up` before
- * `down`. */
+/* Builds the adjacency lists. One array holds all lists, ordered by node, and
+ * for each node `up` before `down`. */
 static int build_lists(fabric_builder_t *builder)
 {
     uint32_t *ports =
@@ -105,7 +105,8 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     return 0;
 }
 
-/* Leaf L gets 10.(L/256).(L%256).0/24, so no address occurs twice. */
+/* Returns the default subnet of a leaf. Leaf L gets 10.(L/256).(L%256).0/24, so
+ * no address occurs twice. */
 static uint32_t default_subnet(const mrail_fabric_node_t *leaf)
 {
     return 0x0a000000u | (leaf->place << 8);
@@ -193,8 +194,8 @@ static int assign_addresses(fabric_builder_t *builder, uint32_t *subnets)
     return 0;
 }
 
-/* All leaves of a pod have the same spines, so the first spine represents all
- * of them. */
+/* Assigns the indices of NICs. All leaves of a pod have the same spines, so the
+ * first spine represents all of them. */
 static void assign_indices(fabric_builder_t *builder, uint32_t *next)
 {
     const mrail_fabric_t *fabric = builder->fabric;
@@ -293,7 +294,7 @@ static void reach_fill(reach_t *reach, const mrail_fabric_t *fabric)
     }
 }
 
-/* Rail `rail` of host `from` must reach rail `rail` of host `to`. */
+/* Checks that rail `rail` of host `from` reaches rail `rail` of host `to`. */
 static int check_pair(fabric_builder_t *builder, const reach_t *reach,
                       uint32_t from, uint32_t to)
 {
@@ -321,8 +322,8 @@ static int check_pair(fabric_builder_t *builder, const reach_t *reach,
     return 0;
 }
 
-/* Leaves that serve the same rail of some hosts must reach each other through
- * every uplink. */
+/* Checks that leaves that serve the same rail of some hosts reach each other
+ * through every uplink. */
 static int check_rails(fabric_builder_t *builder, const reach_t *reach)
 {
     const mrail_fabric_t *fabric = builder->fabric;

@@ -273,8 +273,9 @@ static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
     }
 }
 
-/* Filling a link can only increase the shares of other links. A heap key that
- * has become too small is therefore corrected when it reaches the top. */
+/* Computes the rates. Filling a link can only increase the shares of other
+ * links. A heap key that has become too small is therefore corrected when it
+ * reaches the top. */
 static void fill(mrail_fluid_t *fluid)
 {
     ++fluid->num_fills;

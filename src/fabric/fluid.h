@@ -21,8 +21,8 @@
 
 typedef struct mrail_fluid mrail_fluid_t;
 
-/* capacity[i] > 0 is the capacity of link i. Returns NULL if memory runs
- * out. */
+/* Creates an object without groups. capacity[i] > 0 is the capacity of link i.
+ * Returns NULL if memory runs out. */
 mrail_fluid_t *mrail_fluid_create(uint32_t num_links, const double *capacity);
 void mrail_fluid_destroy(mrail_fluid_t *fluid);
 

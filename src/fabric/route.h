@@ -31,7 +31,8 @@ typedef enum mrail_route_mode {
 
 typedef struct mrail_router mrail_router_t;
 
-/* The fabric must outlive the router. Returns NULL if memory runs out. */
+/* Creates a router, which the fabric must outlive. Returns NULL if memory runs
+ * out. */
 mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
                                     mrail_route_mode_t mode, uint64_t seed);
 void mrail_router_destroy(mrail_router_t *router);

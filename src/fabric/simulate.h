@@ -59,7 +59,7 @@ typedef struct mrail_sim_result {
     uint64_t num_fills;
     double
         *link_bytes; /* by directed link; the caller's array of 2 * num_links */
-    /* bytes after the failure, in the same form; NULL: not needed */
+    /* bytes after the failure, also by directed link; NULL: not needed */
     double *after_bytes;
 } mrail_sim_result_t;
 
@@ -72,8 +72,8 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
                   mrail_sim_result_t *result);
 
-/* Computes the lower bound on the time of an exchange, from the rates of NICs and
- * bundles: no choice of paths can be faster. Returns 0 or -ENOMEM. */
+/* Computes the lower bound on the time of an exchange, from the rates of NICs
+ * and bundles: no choice of paths can be faster. Returns 0 or -ENOMEM. */
 int mrail_sim_bound(const mrail_fabric_t *fabric,
                     const mrail_sim_message_t *messages, uint32_t num,
                     double *time_s_p);

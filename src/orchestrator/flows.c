@@ -109,8 +109,9 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
-/* Four adjacent slots add to separate sums. Slots of a row often share a link,
- * and a single sum would serialize them. */
+/* Adds the bytes of a slot to the sums of its links. Four adjacent slots add to
+ * separate sums: slots of a row often share a link, and a single sum would
+ * serialize them. */
 static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
                                    unsigned count, uint32_t slot, double bytes)
 {

@@ -17,9 +17,10 @@
 #define MAX_SAVING (-2)
 /* Relative tolerance for rounding: a link this close to the limit is full. */
 #define ROUNDING_TOLERANCE 1e-9
-/* By then, the prices of full links have converged enough. */
+/* Number of iterations after which the prices of full links have converged
+ * enough. */
 #define VALUE_ITERATIONS 4
-/* Lengths that differ by less, in relays, count as equal. */
+/* Lengths, in relays, that differ by less than this count as equal. */
 #define COST_TOLERANCE 1e-6
 
 /* Greater than any excess. */
@@ -213,8 +214,8 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
-/* Moves as many of these bytes as lane `to` has room for. Returns the number
- * moved. Links that both lanes use do not change. */
+/* Moves as much of `bytes` as lane `to` has room for. Returns the number of
+ * bytes moved. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
@@ -292,9 +293,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* First step: uses only lanes without additional relays. A demand within the
- * limit stays within it, because no move exceeds the limit. Stores the other
- * demands in `over` and returns their number. */
+/* Relieves the demands with moves to lanes without additional relays. A demand
+ * within the limit stays within it, because no move exceeds the limit. Stores
+ * the other demands in `over` and returns their number. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
@@ -376,8 +377,8 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
            -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
-/* Returns the number of full links of a lane. The length includes its
- * relays. */
+/* Returns the number of full links of a lane and, in *length_p, the length of
+ * the lane including its relays. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -413,9 +414,10 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand uses a long lane only because shorter ones are full, and can leave
- * an overfull lane only for the shortest lane with room. The difference in
- * length is the price of the full links. Returns 1 if a length increased. */
+/* Prices the full links of a demand. A demand uses a long lane only because
+ * shorter ones are full, and can leave an overfull lane only for the shortest
+ * lane with room. The difference in length is the price of the full links.
+ * Returns 1 if a length increased. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

@@ -104,7 +104,7 @@ static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 }
 
 /* If the iteration is above the limit but relays less, mixes it with the best
- * division, which is below. */
+ * division, which is below the limit. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = mrail_flows_trial_congestion(flows) - limit;
@@ -265,7 +265,8 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
     mrail_flows_begin_iterations(flows);
 }
 
-/* Returns the number of iterations, or 0 if it found no division. */
+/* Searches for a division with few relays. Returns the number of iterations, or
+ * 0 if it found no division. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_iterations)
 {

@@ -205,8 +205,8 @@ static uint32_t levels_pair(const mrail_levels_t *levels,
                : from * levels->num_nodes + to;
 }
 
-/* Counting sort, which keeps the order of the demands within a pair of
- * nodes. */
+/* Sorts the demands by pair of nodes with a counting sort, which keeps their
+ * order within a pair. */
 static void levels_sort(mrail_levels_t *levels)
 {
     size_t pairs = (size_t)levels->num_nodes * levels->num_nodes;

@@ -21,7 +21,7 @@
  * exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
-/* Iterations allowed to the first and to the second warm start. */
+/* Iterations allowed in the first and in the second warm start. */
 #define FIRST_TRIES 2
 #define TRIES 8
 
@@ -354,9 +354,9 @@ static int plan_has_pairs_only(const plan_division_t *next)
     return count == next->num_groups;
 }
 
-/* Trivial case: each demand is whole on its direct path. No division has fewer
- * relays or pieces, so this one is optimal if it is within the limit. Returns 1
- * in that case, with the lines cut. */
+/* Plans the trivial case, in which each demand is whole on its direct path. No
+ * division has fewer relays or pieces, so this one is optimal if it is within
+ * the limit. Returns 1 in that case, with the lines cut. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;

@@ -168,9 +168,9 @@ typedef struct mrail_plan_piece {
  * Result of mrail_plan_make().
  *
  * From 3000 demands on, the planner works in two levels where it can. This
- * requires single-rail ranks that are on switches or all linked in pairs. In
- * that case congestion and relayed are upper bounds until mrail_plan_compare(),
- * and relayed_bound is 0.
+ * requires single-rail ranks that are on switches or all linked in pairs. With
+ * two levels, congestion and relayed are upper bounds until
+ * mrail_plan_compare(), and relayed_bound is 0.
  *
  * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
  * piece.
@@ -263,7 +263,7 @@ void mrail_plan_compare(mrail_plan_t *plan);
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);
 
-/* These describe the links of the topology, with the bytes planned on them. */
+/* Describe the links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);

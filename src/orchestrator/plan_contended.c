@@ -156,8 +156,9 @@ static double contended_bound(const mrail_plan_t *plan)
 /* Returns a lower bound on relayed bytes: the relays of the direct paths, plus
  * the excess of the ports, not counting demands that have an equally short
  * path. Each additional relay takes bytes off one outgoing and one incoming
- * port, so the larger excess counts. If the direct paths need no relays, it
- * takes bytes off only one of them, so both excesses count. */
+ * port, so the larger excess counts. If the direct paths need no relays, an
+ * additional relay takes bytes off only one of the two ports, so both excesses
+ * count. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {

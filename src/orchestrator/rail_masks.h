@@ -13,7 +13,7 @@ typedef struct mrail_rail_masks {
     uint32_t *numbers;  /* 2 x room entries, open addressing */
 } mrail_rail_masks_t;
 
-/* A zero-initialised object is empty. */
+/* Frees the object's memory. A zero-initialised object is empty. */
 void mrail_rail_masks_cleanup(mrail_rail_masks_t *masks);
 
 /* Finds or adds a set. Returns 0 and its number, or -ENOMEM. */

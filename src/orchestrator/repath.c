@@ -43,9 +43,9 @@ typedef struct repath_rates {
     uint64_t least, most, sum;
 } repath_rates_t;
 
-/* Called for each of several equal candidates, with the number of candidates so
- * far. If the caller keeps the last candidate for which this returns 1, all
- * have the same probability. */
+/* Draws one of several equal candidates. Called for each of them, with the
+ * number of candidates so far. If the caller keeps the last candidate for which
+ * this returns 1, all have the same probability. */
 static int is_drawn(mrail_repath_t *repath, unsigned equals)
 {
     return mrail_rng_below(&repath->rng, equals) == 0;
@@ -221,8 +221,8 @@ static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
            repath->seen >= params->sample;
 }
 
-/* `mean` is over the windows since the last move, and `last` is the last
- * window. */
+/* Evaluates the windows so far. `mean` is over the windows since the last move,
+ * and `last` is the last window. */
 static repath_result_t find_result(mrail_repath_t *repath,
                                    const repath_rates_t *mean,
                                    const repath_rates_t *last,

@@ -49,8 +49,9 @@ typedef struct mrail_repath_params {
     uint32_t stop_ppm;
     /* One window suffices to prove a difference above this (default 600000). */
     uint32_t clear_ppm;
-    /* The slowest lane takes the port of the fastest one if that exceeds it by
-     * this, because one more lane on that path is then no loss. */
+    /* The slowest lane takes the port of the fastest one if the fastest lane
+     * exceeds it by this, because one more lane on that path is then no
+     * loss. */
     uint32_t copy_ppm;
     unsigned confirm; /* consecutive unequal windows before the first move */
     /* Number of windows that show a gain, or a difference near stop_ppm. Half
@@ -98,7 +99,8 @@ typedef struct mrail_repath {
     uint64_t num_moves, num_episodes, num_failed; /* counters */
 } mrail_repath_t;
 
-/* lanes: 1 to MRAIL_REPATH_MAX_LANES. params may be NULL, for the defaults. */
+/* Initialises the object. lanes: 1 to MRAIL_REPATH_MAX_LANES. params may be
+ * NULL, for the defaults. */
 void mrail_repath_init(mrail_repath_t *repath,
                        const mrail_repath_params_t *params, unsigned lanes,
                        uint64_t seed);

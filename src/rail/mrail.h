@@ -181,7 +181,8 @@ int mrail_iface_create(mrail_engine_t *engine,
                        const mrail_iface_params_t *params,
                        mrail_iface_t **iface_p);
 
-/* Destroy the endpoints first. No callback runs afterwards. */
+/* Destroys the iface, whose endpoints must be destroyed first. No callback runs
+ * afterwards. */
 void mrail_iface_destroy(mrail_iface_t *iface);
 
 /* Makes progress on everything. Returns the number of events handled. */
@@ -278,8 +279,8 @@ int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 
 /* Returns 0 if all earlier operations are complete at the target. Returns
- * -EINPROGRESS if `comp` will complete then (comp is NULL: call again). May
- * return -EAGAIN. */
+ * -EINPROGRESS if `comp` will complete when they are (comp is NULL: call
+ * again). May return -EAGAIN. */
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 

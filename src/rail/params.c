@@ -400,8 +400,9 @@ unsigned mrail_config_uplinks(const mrail_config_t *config)
                : (unsigned)MRAIL_MIN(config->uplinks, (size_t)UINT_MAX);
 }
 
-/* Without port rules, more lanes are opt-in: they cost QPs, and help only where
- * single flows are slower than their rail. */
+/* Returns LANES_PER_RAIL, or the automatic number. Without port rules, more
+ * lanes are opt-in: they cost QPs, and help only where single flows are slower
+ * than their rail. */
 static unsigned mrail_config_lanes_wanted(const mrail_config_t *config)
 {
     if (config->lanes_per_rail != MRAIL_SIZE_AUTO) {

@@ -202,7 +202,8 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     return 1;
 }
 
-/* out_of and in_of are only valid within this function. */
+/* Sets up the channels. out_of and in_of are only valid within this
+ * function. */
 static int channels_init(mrail_relay_t *relay)
 {
     int is_room = 1;
@@ -241,8 +242,8 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     relay->num_to_pop += chunks;
 }
 
-/* Each rank starts with the receiver after itself. Otherwise all ranks would
- * send to the same receiver at the same time. */
+/* Lists the flows to fill. Each rank starts with the receiver after itself.
+ * Otherwise all ranks would send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
     /* flows to lower ranks, which go to the end of the list */

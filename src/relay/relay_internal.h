@@ -82,8 +82,8 @@ typedef struct mrail_relay_in {
 typedef struct mrail_relay_local {
     mrail_list_t node;   /* on relay->popping while chunks are left to pop */
     uint64_t num_left;   /* slots to pop in this exchange */
-    uint32_t num_pushed; /* since creation, modulo 2^32 */
-    uint32_t num_popped; /* since creation, modulo 2^32 */
+    uint32_t num_pushed; /* slots pushed since creation, modulo 2^32 */
+    uint32_t num_popped; /* slots popped since creation, modulo 2^32 */
     uint32_t rank;
 } mrail_relay_local_t;
 

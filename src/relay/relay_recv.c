@@ -178,8 +178,8 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     }
 }
 
-/* The slot remains in use until its receiver, this rank or another one, has
- * drained it. */
+/* Takes the chunk that was received into a slot. The slot remains in use until
+ * its receiver, this rank or another one, has drained it. */
 static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
                          size_t length)
 {

@@ -66,20 +66,20 @@ static inline void *mrail_relay_payload(const mrail_relay_layout_t *layout,
            ((size_t)owner * layout->slots + slot) * layout->stride;
 }
 
-/* Called by the owner. Returns 1 if the consumer has finished with the slot. */
+/* Returns 1 if the consumer has finished with the slot. Called by the owner. */
 static inline int mrail_relay_state_is_free(mrail_relay_state_t *state)
 {
     return atomic_load_explicit(&state->is_used, memory_order_acquire) == 0;
 }
 
-/* Called by the owner of a free slot. The store is relaxed, because the ring
- * entry publishes the slot. */
+/* Marks a free slot as used; called by its owner. The store is relaxed, because
+ * the ring entry publishes the slot. */
 static inline void mrail_relay_state_use(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 1, memory_order_relaxed);
 }
 
-/* Called by the consumer after its last access to the slot. */
+/* Marks a slot as free; called by the consumer after its last access. */
 static inline void mrail_relay_state_free(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 0, memory_order_release);

@@ -19,11 +19,12 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far end. MRAIL_TELE_LOW_WINDOWS low windows
- * lower the estimate at once if in each of them several peers had work in
- * flight throughout, or its peer holds the highest sample. Other low windows
- * lower it only if no better sample arrives for MRAIL_TELE_CONFIRM_NS. Source:
- * [NIMBLE] IV-A and V-E (live capacities); the rules are mrail's own.
+ * A low rate may be due to the far end. A low window counts against the rail
+ * itself if several peers had work in flight throughout, or if the only peer
+ * also gave the highest sample. MRAIL_TELE_LOW_WINDOWS windows of this kind
+ * lower the estimate at once. Other low windows lower it only if no better
+ * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
+ * capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -107,9 +108,9 @@ typedef struct mrail_tele_flow {
     mrail_ns_t poll_ns;   /* time of this poll */
     mrail_ns_t before_ns; /* time of the previous poll */
     uint64_t poll_done;   /* `done` at the start of the poll */
-    /* `posted` at the end of the poll, or slightly later */
+    /* value of `posted` at the end of the poll, or slightly later */
     uint64_t early;
-    uint64_t early_before; /* `early` of the previous poll */
+    uint64_t early_before; /* value of `early` in the previous poll */
     mrail_tele_run_t run;
     mrail_tele_run_t sum; /* earlier runs of the window; times are durations */
     mrail_ns_t sum_ns;    /* time of the last addition */

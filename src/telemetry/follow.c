@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* A span that was overwritten entirely is followed by another attempt. A reader
- * that is always slower than the writer returns after this many. */
+/* After a span that was overwritten entirely, the reader tries again, at most
+ * this many times in all, because it may always be slower than the writer. */
 #define FOLLOW_TRIES 4
 
 static int follow_get(int fd, void *to, size_t size, size_t offset)

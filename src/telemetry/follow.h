@@ -21,7 +21,8 @@ typedef struct mrail_follow {
  * unchanged. MRAIL_PAGE_NO_RING: the process keeps no records. */
 mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path);
 
-/* Passes over the records that are already in the ring. Returns 0 or -EINVAL. */
+/* Passes over the records that are already in the ring. Returns 0 or
+ * -EINVAL. */
 int mrail_follow_skip(mrail_follow_t *follow);
 
 /* Copies the next records, at most `max`, to `records`. Returns their number. A

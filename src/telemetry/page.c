@@ -119,8 +119,8 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
     page_write((_file), &(_file)->page._field, sizeof((_file)->page._field),   \
                offsetof(mrail_page_t, _field))
 
-/* A reader accepts its copy only if all changes were complete before it started
- * to copy, and none began in the meantime. */
+/* Begins a change. A reader accepts its copy only if all changes were complete
+ * before it started to copy, and none began in the meantime. */
 static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;
@@ -255,8 +255,9 @@ static int page_name(const mrail_page_file_t *file)
     return 0;
 }
 
-/* The file gets its name only once it is locked and complete. Otherwise a
- * reader could mistake it for the page of a process that has ended. */
+/* Makes the file. It gets its name only once it is locked and complete.
+ * Otherwise a reader could mistake it for the page of a process that has
+ * ended. */
 static int page_make(mrail_page_file_t *file, const char *dir,
                      uint32_t num_records)
 {

@@ -33,13 +33,13 @@ typedef struct mrail_page_rail {
     uint32_t port;
     uint32_t num_lanes; /* lanes that are up */
     uint64_t nominal;   /* nominal rate of the port */
-    uint64_t bytes;     /* transferred, including lanes that have ended */
+    uint64_t bytes;     /* bytes carried by all lanes, ended ones included */
 } mrail_page_rail_t;
 
 typedef struct mrail_page_lane {
     uint64_t peer;
-    uint64_t bytes; /* transferred: messages, and completed PUTs and GETs */
-    uint64_t rate;  /* over the last chunks; 0: unknown */
+    uint64_t bytes; /* bytes of messages, and of completed PUTs and GETs */
+    uint64_t rate;  /* rate over the last chunks; 0: unknown */
     uint64_t outstanding; /* bytes in flight */
     uint64_t stalled_ns;  /* time with work outstanding but no completion */
     uint64_t idle_ns;     /* time without work while other lanes had work */
@@ -63,7 +63,7 @@ typedef struct mrail_page_event {
 typedef struct mrail_page_head {
     uint32_t magic;
     uint32_t version;
-    uint32_t size; /* of the page without the ring, bytes */
+    uint32_t size; /* bytes of the page, without the ring */
     uint32_t pid;
     /* Size of the ring at MRAIL_PAGE_RING_AT, bytes; 0: there is none. */
     uint64_t ring_size;

@@ -1,4 +1,4 @@
-/* Shared by the readers of a page and of its ring. */
+/* Functions shared by the readers of a page and of its ring. */
 #ifndef MRAIL_TELEMETRY_PAGE_INTERNAL_H
 #define MRAIL_TELEMETRY_PAGE_INTERNAL_H
 
@@ -10,7 +10,7 @@
  * with errno. */
 int mrail_page_open(const char *path, struct stat *st);
 
-/* Returns 1 if the process of the page runs. */
+/* Returns 1 if the process of the page still runs. */
 int mrail_page_is_held(int fd);
 
 /* Checks the owner, the size and the header of an open file. Returns

@@ -54,10 +54,11 @@ typedef enum mrail_ring_kind {
 
 /* Times are CLOCK_MONOTONIC, in ns. */
 typedef struct mrail_ring_record {
-    uint64_t post_ns; /* time of the post; of the last message of a batch */
+    uint64_t post_ns; /* time of the post; for a batch, that of its last
+                       * message */
     uint64_t done_ns; /* time of the poll that returned the completion */
     uint64_t peer;
-    uint32_t length; /* bytes; sum of a batch */
+    uint32_t length; /* bytes; for a batch, the sum of its messages */
     uint8_t lane;    /* number among the lanes to the peer */
     uint8_t rail;    /* index */
     uint8_t kind;    /* mrail_ring_kind_t, and MRAIL_RING_FAILED */

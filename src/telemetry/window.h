@@ -78,9 +78,9 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
  * Adds a chunk of `bytes` that was posted at post_ns and completed at now_ns.
  * The lane counts as busy from post_ns or the previous completion, whichever is
  * later, so idle time does not lower the rate. Completions with the same time
- * stamp share the time of the first. Otherwise more than W of them, each with
- * zero time, would leave the window without any time. samples[0..size) must be
- * zero at first; size >= 1 is constant.
+ * stamp share the time of the first. If they did not, more than W of them, each
+ * with zero time, would leave the window without any time. samples[0..size)
+ * must be zero at first; size >= 1 is constant.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,

@@ -123,7 +123,7 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
     putchar('\n');
 }
 
-/* `findings` has one line per finding. It is modified. */
+/* Writes the report. `findings` has one line per finding, and is modified. */
 static void write_report(const char *name, mrail_acl_dialect_t dialect,
                          const mrail_acl_report_t *report, int is_valid,
                          char *findings)

@@ -112,8 +112,8 @@ static void parse_hotspot(bench_t *bench, const char *text)
     }
 }
 
-/* Must run after all options are parsed, because --dst may follow --hotspot and
- * applies to it. */
+/* Parses --hotspot. Must run after all options are parsed, because --dst may
+ * follow --hotspot and applies to it. */
 static void parse_hotspots(bench_t *bench)
 {
     char word[32];

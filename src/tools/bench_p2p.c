@@ -150,7 +150,7 @@ static const kernel_t kernels[] = {
 
 enum { PING_PONG, STREAM, BOTH_WAYS };
 
-/* One iteration: fill, time, check. */
+/* Runs one iteration: fills, times and checks the messages. */
 static void one_iteration(const pair_t *pair,
                           const mrail_bench_options_t *options,
                           const kernel_t *kernel, unsigned iteration,

@@ -166,7 +166,8 @@ static void plan_job(const mrail_tool_args_t *run, const char *dir,
     mrail_tool_args_add(args, "0");
 }
 
-/* The job's own output goes to stderr, because stdout is for the report. */
+/* Runs the job. Its own output goes to stderr, because stdout is for the
+ * report. */
 static int run_job(const mrail_tool_args_t *args)
 {
     char run[MRAIL_TOOL_PATH_MAX];

@@ -165,8 +165,8 @@ static void make_mgmt(const lab_t *lab)
 
 /* ---- Addresses ---- */
 
-/* Each rail has a routing table, so that packets with a rail's address leave
- * through that rail. */
+/* Writes the routes of a host over a link. Each rail has a routing table, so
+ * that packets with a rail's address leave through that rail. */
 static void host_routes(const lab_t *lab, uint32_t link, FILE *stream)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];

@@ -180,8 +180,8 @@ lab_count_t *lab_counters_read(const char *verb, const lab_t *lab)
     return reader.counts;
 }
 
-/* Even after both ends of a link were brought up, the kernel drops packets for
- * a moment, so this waits until it does not. */
+/* Waits until the links carry packets: even after both ends of a link were
+ * brought up, the kernel drops packets for a moment. */
 void lab_counters_await(const char *verb, const lab_t *lab)
 {
     const struct timespec pause = {.tv_nsec = AWAIT_PAUSE_NS};

@@ -193,8 +193,9 @@ static void set_end(const lab_t *lab, uint32_t link, int is_upper)
     lab_ns_tool(lab_name(lab, is_upper ? l->upper : l->lower), ip, text);
 }
 
-/* When an interface goes down, the kernel removes its routes, including those
- * of the port rules. They are added again when the link comes up. */
+/* Takes a link down or up. When an interface goes down, the kernel removes its
+ * routes, including those of the port rules. They are added again when the link
+ * comes up. */
 static void change(lab_t *lab, uint32_t link, int is_down)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];

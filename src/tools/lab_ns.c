@@ -106,7 +106,8 @@ static _Noreturn void create_child(const char *name, mrail_fabric_tier_t tier,
     _exit(0);
 }
 
-/* The child has already printed its own error message. */
+/* Waits for a child, and fails if the child did. The child has already printed
+ * its own error message. */
 static void wait_for(pid_t pid, const char *what, const char *node)
 {
     int status;

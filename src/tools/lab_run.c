@@ -181,8 +181,8 @@ static void make_dirs(void)
     }
 }
 
-/* The lab mounts an empty LAB_SHM, so that software-rail sessions and all
- * shared memory disappear with the lab. */
+/* Makes the lab's mounts. The lab mounts an empty LAB_SHM, so that
+ * software-rail sessions and all shared memory disappear with the lab. */
 static void make_mounts(void)
 {
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -229,8 +229,9 @@ static void make_names(const lab_t *lab)
     (void)mount(LAB_DIR "/net", "/run/netns", NULL, MS_BIND | MS_REC, NULL);
 }
 
-/* mpirun starts its daemons on the hosts with `mrail lab rsh` and communicates
- * over the network mgmt. Variables that the user has set take precedence. */
+/* Sets the environment of the command. mpirun starts its daemons on the hosts
+ * with `mrail lab rsh` and communicates over the network mgmt. Variables that
+ * the user has set take precedence. */
 static void set_environment(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

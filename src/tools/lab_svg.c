@@ -52,7 +52,8 @@ static void colour(double load, char text[24])
              (load < 0.0005) ? 0xc0 : 255 - part);
 }
 
-/* Parallel links and the two directions of a link are drawn side by side. */
+/* Draws a link. Parallel links and the two directions of a link are drawn side
+ * by side. */
 static void draw_link(const drawing_t *drawing, uint32_t link, int is_down,
                       const lab_count_t *count, double seconds)
 {

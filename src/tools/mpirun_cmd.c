@@ -223,7 +223,7 @@ static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
             (plan->options->nodes > 0) ? "mrail,self" : "mrail,self,sm");
 }
 
-/* The fastest of the measured settings (docs/tuning.md). */
+/* Sets the fastest of the measured settings (docs/tuning.md). */
 static void plan_stock(plan_t *plan)
 {
     const mrail_run_options_t *options = plan->options;

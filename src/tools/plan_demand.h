@@ -60,8 +60,8 @@ void plan_demand_help(void (*print)(void *arg, const char *line), void *arg);
 
 /* Computes the demands among num_ranks > 0 ranks, sorted by sender and
  * receiver. Demands of 0 bytes and demands of a rank to itself are omitted.
- * Returns 0, and the caller frees the demands (NULL if there are none).
- * Otherwise returns -EINVAL, -ENOSPC (more than PLAN_DEMAND_MAX demands) or
+ * Returns 0, and the caller frees the demands (NULL if there are none). On
+ * failure, returns -EINVAL, -ENOSPC (more than PLAN_DEMAND_MAX demands) or
  * -ENOMEM, with a message. */
 int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,

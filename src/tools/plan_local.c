@@ -50,8 +50,8 @@ static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
     return object->attr->osdev.type == type && object->name != NULL;
 }
 
-/* Rails beyond the planner's limit are left out. *all_p counts all of them, for
- * a message. */
+/* Finds the rails. Those beyond the planner's limit are left out. *all_p counts
+ * all of them, for a message. */
 static void find_rails(machine_t *machine, unsigned *all_p)
 {
     hwloc_obj_t object = NULL;

@@ -91,7 +91,7 @@ static int compare_rows(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-/* `width` is the minimum width of the bar. */
+/* Prints a load. `width` is the minimum width of the bar. */
 static void print_load(double load, double most, int width)
 {
     unsigned length =

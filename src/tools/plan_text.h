@@ -55,7 +55,7 @@ int plan_text_topo(const char *name, const char *text, size_t length,
 /* Reads demands among `num_ranks` > 0 ranks. The result is sorted by sender and
  * receiver, and has each pair once. Demands of 0 bytes and demands of a rank to
  * itself are omitted. Returns 0, and the caller frees the demands (NULL if
- * there are none); or an error as above. */
+ * there are none); or an error as for plan_text_topo(). */
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
                       size_t *num_p, char *why, size_t size);

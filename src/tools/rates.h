@@ -15,8 +15,8 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
                      size_t size);
 
 /* Parses "A" for all rails, or "A,B,..." with one rate per rail, into
- * rates_bytes_per_s[num_rails]. Returns 0 or an error as above. The outputs are
- * written in either case. */
+ * rates_bytes_per_s[num_rails]. Returns 0 or an error as for
+ * mrail_rate_parse(). The outputs are written in either case. */
 int mrail_rates_parse(const char *list, unsigned num_rails,
                       uint64_t *rates_bytes_per_s, char *why, size_t size);
 

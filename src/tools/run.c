@@ -271,7 +271,8 @@ static void complete_options(run_t *run)
     }
 }
 
-/* The first words are environment variables (see mpirun_cmd.h). */
+/* Executes the command. Its first words are environment variables (see
+ * mpirun_cmd.h). */
 static _Noreturn void exec_mpirun(char **argv)
 {
     for (; strchr(argv[0], '=') != NULL; ++argv) {
@@ -286,8 +287,9 @@ static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* This is only a warning, because the job may run on other nodes. Without it, a
- * first try on a machine without a NIC would silently use another transport. */
+/* Warns if this machine has no rail. This is only a warning, because the job
+ * may run on other nodes. Without it, a first try on a machine without a NIC
+ * would silently use another transport. */
 static void warn_without_rail(const mrail_run_options_t *options)
 {
     mrail_config_t config;

@@ -16,8 +16,8 @@
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
 /* Up to this many flows, rates are exact. With more flows, rates change only
- * once per quantum, of which the lower bound of the exchange's time has
- * QUANTA. */
+ * once per quantum. The lower bound of the exchange's time is divided into
+ * QUANTA quanta. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 
@@ -100,7 +100,7 @@ static void help_on_methods(FILE *stream)
                       "over all paths equally");
 }
 
-/* The fabric may precede or follow options. */
+/* Takes the fabric, which may precede or follow options. */
 static unsigned take_fabric(void *target, char **argv)
 {
     options_t *options = target;

@@ -18,11 +18,12 @@ int soft_file_read(const char *path, struct sroce_fault_script **script_p,
                    char *why, size_t size);
 
 /* Checks that software rails of this size have all devices that the script
- * names. Returns the same values. */
+ * names. Returns the same values as soft_file_read(). */
 int soft_file_fit(const struct sroce_fault_script *script, unsigned num_nodes,
                   unsigned num_rails, int has_icrc, char *why, size_t size);
 
-/* Reads and checks a file. */
+/* Reads a file and checks it with soft_file_fit(). Returns the same values as
+ * soft_file_read(). */
 int soft_file_check(const char *path, unsigned num_nodes, unsigned num_rails,
                     int has_icrc, char *why, size_t size);
 

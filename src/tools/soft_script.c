@@ -117,8 +117,8 @@ static void script_note(void *arg, mrail_ns_t at_ns,
 
 /* ---- Playing ---- */
 
-/* Only one script may run at a time, because two would undo each other's
- * steps. */
+/* Claims the session. Only one script may run at a time, because two would undo
+ * each other's steps. */
 static int script_claim(sroce_session_t *session)
 {
     int32_t other = 0;

@@ -154,7 +154,7 @@ int mrail_tool_moved(const char *own_dir, const char *configured,
     size_t same = 0, tail, own = strlen(own_dir);
     int length;
 
-    /* The directories that both configured paths share, but never all of
+    /* Find the directories that both configured paths share, but never all of
      * `configured`. Its last directory proves that the tree is an
      * installation. */
     for (size_t i = 0;

@@ -23,8 +23,8 @@ static void print_titles(FILE *stream)
             "OUT");
 }
 
-/* `first` is 1 if the row above belongs to another process, or if there is
- * none. */
+/* Prints a row. `first` is 1 if the row above belongs to another process, or if
+ * there is none. */
 static void print_row(FILE *stream, const top_row_t *row, int first)
 {
     const mrail_page_t *page = row->item->page;

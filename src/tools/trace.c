@@ -172,8 +172,8 @@ static int is_open(const trace_source_t *source)
     return source->follow.fd >= 0;
 }
 
-/* Reads the new records, but not many more than two rings have: the writer may
- * be as fast. */
+/* Reads the new records, but not many more than two rings hold, because the
+ * writer may be as fast as this reader. */
 static void take_records(const trace_t *trace, trace_source_t *source)
 {
     static mrail_ring_record_t records[BATCH];

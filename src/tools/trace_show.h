@@ -27,7 +27,7 @@ void trace_table_print(FILE *stream, const trace_process_t *processes,
 void trace_notes_print(FILE *stream, const trace_process_t *processes,
                        unsigned count);
 
-/* Prints the same table as one JSON object on one line. */
+/* Prints the rows of trace_table_print() as one JSON object on one line. */
 void trace_table_json(FILE *stream, const trace_process_t *processes,
                       unsigned count, double interval_s);
 

@@ -11,8 +11,9 @@
 
 #define SUB_BUCKETS (1u << TRACE_SUB_BITS)
 
-/* The first SUB_BUCKETS buckets are 1 ns wide. Each following group of
- * SUB_BUCKETS covers twice the range of the one before it. */
+/* Returns the bucket of a time. The first SUB_BUCKETS buckets are 1 ns wide.
+ * Each following group of SUB_BUCKETS covers twice the range of the one before
+ * it. */
 static unsigned times_bucket(uint64_t ns)
 {
     unsigned top;
@@ -152,7 +153,7 @@ static trace_row_t *table_row(trace_table_t *table,
 }
 
 /* Notes the rate of the window. Completions with the same time stamp belong
- * together, so the window is complete only before a later one. */
+ * together, so the window is complete only when a later time stamp follows. */
 static void row_note_low(trace_row_t *row)
 {
     uint64_t rate = mrail_tele_window_rate(&row->window);

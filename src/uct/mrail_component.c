@@ -99,8 +99,9 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* One process may load two copies of this file, from a build and from an
- * installation. Only the first one is registered. */
+/* Returns 1 if another copy of this file is registered. One process may load
+ * two copies, from a build and from an installation. Only the first one is
+ * registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

@@ -33,9 +33,10 @@ static unsigned long long count_loads(void)
     return loads;
 }
 
-/* A process that allocates device memory has loaded the driver. The search
- * walks the names of all libraries (about 12,000 instructions), so it is
- * repeated only after another library was loaded. */
+/* Finds the driver's function; NULL: the driver is not loaded. A process that
+ * allocates device memory has loaded the driver. The search walks the names of
+ * all libraries (about 12,000 instructions), so it is repeated only after
+ * another library was loaded. */
 static get_attribute_func_t find(void)
 {
     get_attribute_func_t func = __atomic_load_n(&found, __ATOMIC_RELAXED);

@@ -1,4 +1,5 @@
-/* Detects GPU memory, which only the previous module can move. */
+/* Detects GPU memory. Only the coll module that Open MPI selected before this
+ * one can move it. */
 #ifndef MRAIL_MPI_COLL_DEVICE_H
 #define MRAIL_MPI_COLL_DEVICE_H
 

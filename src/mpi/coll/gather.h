@@ -32,12 +32,12 @@ typedef struct mca_coll_mrail_gather {
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 
-/* max_block is the size in bytes of the largest block that will be gathered.
- * Returns 0 or -ENOMEM. */
+/* Prepares the object. max_block is the size in bytes of the largest block that
+ * will be gathered. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm,
                                size_t max_block);
-/* No request may be in flight. */
+/* Frees the memory of the object. No request may be in flight. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
 /* Returns the address at which the caller stores this rank's block before the
@@ -48,9 +48,9 @@ mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
     return gather->blocks;
 }
 
-/* `ports` is 1 to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. Until
- * the gather ends, `tag` must not be used for other messages. Returns
- * OMPI_SUCCESS or OMPI_ERR_*. */
+/* Starts a gather. `ports` is 1 to MCA_COLL_MRAIL_GATHER_PORTS, and equal on
+ * all ranks. Until the gather ends, `tag` must not be used for other messages.
+ * Returns OMPI_SUCCESS or OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
 

@@ -26,8 +26,8 @@ typedef struct mca_coll_mrail_mode {
     int wanted;
 } mca_coll_mrail_mode_t;
 
-/* The first call on a communicator holds a round. While rounds find no demands,
- * they soon become rare. */
+/* Initialises the mode. The first call on a communicator holds a round. While
+ * rounds find no demands, they soon become rare. */
 static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 {
     *mode = (mca_coll_mrail_mode_t){0};

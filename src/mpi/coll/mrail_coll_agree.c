@@ -173,8 +173,8 @@ static agreement_t read_records(const mca_coll_mrail_module_t *module)
                 agreement.mine += (from == topology->self) ? bytes : 0;
             }
         }
-        /* Cleared, because this flag does not influence the plan and must not
-         * cause a new one. */
+        /* This flag is cleared, because it does not influence the plan and must
+         * not cause a new one. */
         record[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
     return agreement;

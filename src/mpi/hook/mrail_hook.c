@@ -49,11 +49,12 @@ static const setting_t settings[] = {
 };
 
 /* These settings disable Open MPI's own transports when pml/ucx carries all
- * messages. Otherwise they open in MPI_Init: openib, uct and ofi on the same
- * ports, and vader (sm in 5.0) with files in /dev/shm that survive a killed
- * mpirun. Only osc/rdma would use these transports. Windows use osc/ucx, or
- * osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport (4.1.4).
- * `mrail run --stock` uses the same settings: src/tools/mpirun_cmd.c. */
+ * messages. Without the settings, they open in MPI_Init: openib, uct and ofi on
+ * the same ports, and vader (sm in 5.0) with files in /dev/shm that survive a
+ * killed mpirun. Only osc/rdma would use these transports. Windows use osc/ucx,
+ * or osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport
+ * (4.1.4). `mrail run --stock` uses the same settings:
+ * src/tools/mpirun_cmd.c. */
 static const setting_t ucx_alone[] = {
     {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
     {"OMPI_MCA_osc", "^rdma,pt2pt"},

@@ -32,7 +32,8 @@ static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
-/* HELLO_REP only reports the peer's rails; see mrail_ctl_teaches(). */
+/* Handles HELLO_REP, which only reports the peer's rails; see
+ * mrail_ctl_teaches(). */
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
@@ -44,9 +45,10 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
 {
     unsigned slot = msg->path.slot;
 
-    /* A probe of a path is answered over this path. A liveness check names no
-     * path, and the path of its slot may use other rails than the message did.
-     * The reply then takes the rails of the message, because they work. */
+    /* A probe of a path is answered over the same path. A liveness check names
+     * no path, and the path of its slot may use rails other than those of the
+     * message. The reply then takes the rails of the message, because they
+     * work. */
     if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
@@ -75,8 +77,8 @@ static MRAIL_CTL void mrail_ctl_on_bye(mrail_engine_t *engine,
     mrail_ctl_work(peer);
 }
 
-/* Only sets a flag. The control thread polls the lanes after it has handled the
- * datagrams and released the control lock. */
+/* Handles POLL. Only sets a flag: the control thread polls the lanes after it
+ * has handled the datagrams and released the control lock. */
 static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {

@@ -14,8 +14,8 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                            const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles FAIL: the peer's end of a lane has failed. This end is closed before
- * it replies, because only then is the number of arrived messages final. If
- * that epoch is over, the reply is repeated. */
+ * it replies, because only then is the number of arrived messages final. If the
+ * epoch that FAIL names is over, the reply is repeated. */
 void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 

@@ -337,7 +337,7 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
     return next_ns;
 }
 
-/* Peers whose time has come have work. */
+/* Puts the peers whose timers have expired on the work list. */
 static MRAIL_CTL void mrail_ctl_take_due(mrail_engine_t *engine,
                                          mrail_ns_t now_ns)
 {
@@ -350,8 +350,8 @@ static MRAIL_CTL void mrail_ctl_take_due(mrail_engine_t *engine,
     }
 }
 
-/* As many peers as there are free send buffers have work, those that wait
- * longest first. */
+/* Puts as many blocked peers on the work list as there are free send buffers,
+ * beginning with those that have waited longest. */
 static MRAIL_CTL void mrail_ctl_take_unblocked(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
@@ -393,8 +393,8 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 
     mrail_ctl_take_due(engine, now_ns);
     mrail_ctl_take_unblocked(engine);
-    /* A visit may give the same peer or another one more work. That is for the
-     * next turn, which then follows at once. */
+    /* A visit may give the same peer or another one more work. That work is
+     * left for the next turn, which then follows at once. */
     mrail_list_init(&turn);
     mrail_list_move_all(&turn, &engine->work);
     while (!mrail_list_empty(&turn)) {

@@ -1,4 +1,5 @@
-/* Due control messages: which one a peer or a lane sends next. Control lock held. */
+/* Due control messages: which one a peer or a lane sends next. Control lock
+ * held. */
 #ifndef MRAIL_RAIL_CONN_CTL_RUN_H
 #define MRAIL_RAIL_CONN_CTL_RUN_H
 
@@ -7,8 +8,8 @@
 /* Sends due messages. Returns the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
-/* This process was suspended for `suspended_ns` until now. Postpones the
- * deadlines of all peers by that time. Both locks held. */
+/* Postpones the deadlines of all peers by `suspended_ns`, the time for which
+ * this process was suspended until now. Both locks held. */
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns) MRAIL_BOTH;
 

@@ -1,6 +1,6 @@
 /*
  * Control messages to send: the rail, the address handle and the content.
- * ctl_run.c decides about repeats.
+ * ctl_run.c decides when to repeat them.
  *
  * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
  * is free and nothing was sent. This does not count as an attempt: the caller
@@ -84,7 +84,8 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
     }
 }
 
-/* Sends over a pair of rails, with the address handle kept for it. */
+/* Sends over a pair of rails, with the address handle that is kept for the
+ * pair. */
 static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
                                          struct ibv_ah **ah, uint16_t sport,
                                          mrail_ctl_msg_t *msg)
@@ -121,7 +122,7 @@ static int mrail_ctl_is_in_outage(const mrail_peer_t *peer, unsigned way)
     return peer->engine->rails[peer->pairs[index].local].outage;
 }
 
-/* Rails that carry nothing come last, if there are others. */
+/* Tries rails that carry nothing last, if there are others. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
     int ret = -EAGAIN, tried = 0;
@@ -188,7 +189,8 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    if (peer->num_pairs != 0) { /* known here, but it may not know this end */
+    if (peer->num_pairs != 0) { /* the peer is known here, but may not know this
+                                 * end */
         return mrail_ctl_send(peer, way, &msg);
     }
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);

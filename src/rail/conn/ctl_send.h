@@ -5,8 +5,8 @@
 #include "rail/state/engine.h"
 
 /*
- * Functions return 0 or -errno. -EAGAIN: no send buffer is free, and nothing
- * was sent.
+ * Functions that return an int return 0 or -errno. -EAGAIN: no send buffer is
+ * free, and nothing was sent.
  */
 
 /* Sends to a known peer over pair `way`, counted from the base. Each repeat
@@ -14,8 +14,8 @@
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
                       mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-/* Does the same, but uses the next pair with a send buffer if the selected one
- * has none. */
+/* Does the same as mrail_ctl_send_by(), but uses the next pair with a send
+ * buffer if the selected one has none. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
                    mrail_ctl_msg_t *msg) MRAIL_CTL;
 
@@ -40,7 +40,7 @@ int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
 int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot,
                         uint16_t epoch) MRAIL_CTL;
 
-/* Reports that this end has finished with that epoch of the lane. */
+/* Reports that this end has finished with this epoch of the lane. */
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                            uint32_t seq, uint16_t received) MRAIL_CTL;
 
@@ -49,14 +49,15 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot) MRAIL_CTL;
 
-/* Sends MOVE in the same way. like: a slot, or MRAIL_MOVE_RANDOM. */
+/* Sends MOVE over the path of a slot, as mrail_ctl_send_path() does. like: a
+ * slot, or MRAIL_MOVE_RANDOM. */
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
                         unsigned like) MRAIL_CTL;
 
 /* Drops the address handles of the rail; NULL: of all rails. */
 void mrail_ctl_drop_handles(mrail_peer_t *peer,
                             const mrail_rail_t *rail) MRAIL_CTL;
-/* Drops only those to the rails in the peer's address. */
+/* Drops only the address handles for the rails in the peer's address. */
 void mrail_ctl_drop_boot_handles(mrail_peer_t *peer,
                                  const mrail_rail_t *rail) MRAIL_CTL;
 

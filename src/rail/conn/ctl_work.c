@@ -20,7 +20,8 @@ mrail_ns_t mrail_ctl_rto(unsigned tries)
                      MRAIL_CTL_RTO_MAX);
 }
 
-/* A peer that was never connected may still be starting. */
+/* Allows more time for a peer that was never connected, because it may still be
+ * starting. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
 {
     mrail_ns_t dead_ns = mrail_config_ns(peer->engine->config.peer_timeout_s);
@@ -75,7 +76,8 @@ void mrail_ctl_connected(mrail_peer_t *peer)
     while (!mrail_list_empty(&engine->connect_queue)) {
         next = mrail_list_head(&engine->connect_queue, mrail_peer_t, connect);
         mrail_list_del(&next->connect);
-        /* Others have failed, or have been connected by the peer itself. */
+        /* Peers in other states have failed, or have been connected by the peer
+         * itself. */
         if ((next->state == MRAIL_PEER_NEW) &&
             (__atomic_load_n(&next->failed, __ATOMIC_RELAXED) == 0)) {
             mrail_ctl_work(next);

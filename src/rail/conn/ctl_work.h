@@ -13,8 +13,8 @@
  * Control lock held. */
 void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
-/* Returns 1 if the peer may connect now. Otherwise the control thread visits it
- * again when another peer has connected. Control lock held. */
+/* Returns 1 if the peer may connect now. After a 0, the control thread visits
+ * the peer again when another peer has connected. Control lock held. */
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
 /* Lets another peer connect: this one has connected or failed, or is silent.
@@ -25,15 +25,16 @@ void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
  * answer arrives. Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
 
+/* Marks the peer as failed with `status`, unless it already is. */
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
 
-/* Limit of peers that connect at the same time. The answers to more datagrams
- * would overflow the receive queues of the control channel, and each lost one
- * costs a repeat. */
+/* Maximum number of peers that connect at the same time. With more, the answers
+ * would overflow the receive queues of the control channel, and each lost
+ * answer costs a repeat. */
 #define MRAIL_CTL_CONNECTING 256
 
 /* Repeats after which a silent peer lets others connect. */
@@ -53,7 +54,7 @@ mrail_ns_t mrail_ctl_rto(unsigned tries);
 /* Returns the time without any path after which the peer fails. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
-/* Fails the peer, because no path has led to it for that time. */
+/* Fails the peer, because no path has led to it for the peer timeout. */
 void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
 
 #endif

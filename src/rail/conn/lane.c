@@ -87,8 +87,8 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     return mrail_qp_post(lane->qp, wr);
 }
 
-/* The request must be the last on a QP in the error state: when it completes,
- * all earlier requests are complete, including unsignalled successful ones. */
+/* Posts the last request on a QP in the error state. When it completes, all
+ * earlier requests are complete, including unsignalled successful ones. */
 void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {
@@ -114,8 +114,8 @@ void mrail_lane_drain(mrail_lane_t *lane)
     }
 }
 
-/* Chunks are few and large, so lanes without active messages need fewer
- * entries. */
+/* Returns the number of send queue entries for a lane. Chunks are few and
+ * large, so lanes without active messages need fewer entries. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
 {

@@ -17,9 +17,13 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
  * until sq_done equals sq_posted. Data-path lock held. */
 void mrail_lane_drain(mrail_lane_t *lane) MRAIL_DATA;
 
+/* Creates the QP on the rail, and reserves its receive buffers. Returns 0 or
+ * -errno. */
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail) MRAIL_CTL;
 
+/* Destroys the QP, if there is one, and returns its receive buffers to the
+ * rail. */
 void mrail_lane_destroy_qp(mrail_engine_t *engine,
                            mrail_lane_t *lane) MRAIL_CTL;
 
@@ -31,6 +35,8 @@ void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
+/* Connects the QP to the remote end, so that it can receive and send. Returns 0
+ * or -errno. */
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
                        const mrail_wire_rail_t *remote_rail) MRAIL_CTL;

@@ -19,8 +19,8 @@ static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
     rx->lane = NULL;
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
-    /* The buffer size is rounded up. The limit makes the device refuse a longer
-     * message. */
+    /* The buffer size is rounded up, so a buffer can hold more than a segment.
+     * This limit makes the device refuse a longer message. */
     rx->sge.length = (uint32_t)engine->config.seg_size;
     rx->sge.lkey = lkey;
     rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;

@@ -21,9 +21,10 @@ void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
 int mrail_lane_reserve_buffers(mrail_engine_t *engine,
                                mrail_lane_t *lane) MRAIL_CTL;
 
-/* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
- * with a quarter. A lane takes at most a sixteenth of the free part of the
- * rail's SRQ, so that a small SRQ has room for many peers. */
+/* Sets the credits of a lane. Slots [0, pairs) carry active messages: slot 0
+ * with full credits, the others with a quarter. A lane takes at most a
+ * sixteenth of the free part of the rail's SRQ, so that a small SRQ has room
+ * for many peers. */
 void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                             unsigned num_pairs) MRAIL_CTL;
 

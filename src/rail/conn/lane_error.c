@@ -1,4 +1,5 @@
-/* Errors of lanes and peers. They set bits; recovery/ acts on them. */
+/* Errors of lanes and peers. The functions only set bits; recovery/ acts on
+ * them. */
 #include "config.h"
 #include "rail/conn/lane_error.h"
 

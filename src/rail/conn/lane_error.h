@@ -1,4 +1,5 @@
-/* Errors of lanes and peers. They set bits; recovery/ acts on them. */
+/* Errors of lanes and peers. The functions only set bits; recovery/ acts on
+ * them. */
 #ifndef MRAIL_RAIL_CONN_LANE_ERROR_H
 #define MRAIL_RAIL_CONN_LANE_ERROR_H
 
@@ -8,8 +9,8 @@
  * held. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
 
-/* Fails the peer: it, or its user, has violated the protocol, so no other lane
- * would help. */
+/* Fails the peer, because it or its user has violated the protocol. Another
+ * lane would not help. */
 void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Requests the failover of a lane that has failed or must be given up.

@@ -22,7 +22,7 @@
 
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
 
-#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before it is logged */
+#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before the log */
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
@@ -39,8 +39,9 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     return 1;
 }
 
-/* A quarter of the budget is reserved for the first lanes of later peers, which
- * must not wait until another lane is evicted. */
+/* Returns 1 if the QP budget has room for a lane. A quarter of the budget is
+ * reserved for the first lanes of later peers, which must not wait until
+ * another lane is evicted. */
 static MRAIL_CTL int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
@@ -102,7 +103,7 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     return ret;
 }
 
-/* Creates a QP on the first rail that has one. Returns 0 or -errno. */
+/* Creates a QP on the first rail that has one left. Returns 0 or -errno. */
 static MRAIL_CTL int mrail_ctl_create_own_qp(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -279,7 +280,7 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
 }
 
 /* Moves the very first lane to an open path. Until a lane was up, the base pair
- * is not agreed, so the lane need not wait for one path. */
+ * is not agreed, so the lane need not wait for a particular path. */
 static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -450,9 +451,10 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
     }
 }
 
-/* Lanes for messages come first, because resources may suffice for some lanes
- * only. They rotate, so that a lane that fails repeatedly although its probes
- * pass does not keep the others from being tried. */
+/* Returns the k-th slot in the order of requests. Lanes for messages come
+ * first, because resources may suffice for some lanes only. They rotate, so
+ * that a lane that fails repeatedly although its probes pass does not keep the
+ * others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

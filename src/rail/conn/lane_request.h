@@ -36,8 +36,8 @@ unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Lets a later large transfer request the lanes again for which there was no
- * room. Returns the time from which it may. */
+/* Lets a later large transfer repeat the requests for lanes that found no room.
+ * Returns the earliest time for these repeats. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Drops a request that produced no lane. */
@@ -47,9 +47,9 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
  * also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
 
-/* Handles failure to connect the QP: its port is gone, or the QP is in error.
- * Tells the peer, whose end is already connected, that the lane failed. If it
- * was the peer's very first lane, requests it again. */
+/* Handles a failure to connect the QP: its port is gone, or the QP is in the
+ * error state. Tells the peer, whose end is already connected, that the lane
+ * failed. If it was the peer's very first lane, requests it again. */
 void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Handles the peer's refusal to grant the lane, now or ever. `reason` and the

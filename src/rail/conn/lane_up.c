@@ -1,4 +1,4 @@
-/* Lanes that become usable or are given back. */
+/* Bringing lanes up, and requests to reap them. */
 #include "config.h"
 #include "rail/conn/lane_up.h"
 

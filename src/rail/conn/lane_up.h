@@ -1,4 +1,4 @@
-/* Lanes that become usable or are given back. */
+/* Bringing lanes up, and requests to reap them. */
 #ifndef MRAIL_RAIL_CONN_LANE_UP_H
 #define MRAIL_RAIL_CONN_LANE_UP_H
 

@@ -22,10 +22,12 @@
 
 #define MOVE_MIN_BUSY 5u
 
-/* From this percentage on, the lanes use all that their paths can carry. */
+/* Lanes that are busy for at least this percentage of the window use all that
+ * their paths can carry. */
 #define MOVE_FULL_BUSY 70u
 
-/* Percentage of a rail's bytes from which a peer has the rail to itself. */
+/* A peer with at least this percentage of a rail's bytes has the rail to
+ * itself. */
 #define MOVE_ALONE 95u
 
 typedef struct mrail_moves {
@@ -41,7 +43,7 @@ typedef struct mrail_moves {
     /* Slots whose lane is held, and those of them whose READs still run. */
     uint64_t hold_mask;
     uint64_t drain_mask;
-    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* start of that state */
+    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* time at which that state began */
     uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
     mrail_repath_t repath[];        /* one for each pair and direction */
 } mrail_moves_t;
@@ -82,7 +84,8 @@ static int mrail_move_is_comparable(const mrail_peer_t *peer,
            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
 }
 
-/* Slot `first` and every num_pairs-th slot after it are the lanes of a pair. */
+/* Measures the work of the lanes of a pair, which are slot `first` and every
+ * num_pairs-th slot after it. */
 static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
                             unsigned direction, mrail_ns_t window_ns,
                             mrail_move_view_t *view)
@@ -340,7 +343,8 @@ void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MOVE_WINDOW) {
         return;
     }
-    /* A window of twice the length includes a pause, so it is not compared. */
+    /* A window of twice the normal length includes a pause, so it is not
+     * compared. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
         mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);

@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Compares the peer's lanes, at every tick of recovery/stall_detect.c, and moves one
- * that shares its path with others. Both locks held. */
+/* Compares the peer's lanes, at every tick of recovery/stall_detect.c, and
+ * moves one that shares its path with others. Both locks held. */
 void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Sends requests that waited for a send buffer. */

@@ -143,7 +143,8 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* like: a lane of the same pair of rails, or MRAIL_MOVE_RANDOM. */
+/* Chooses the source port for a move. like: a lane of the same pair of rails,
+ * or MRAIL_MOVE_RANDOM. */
 static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
 {
     mrail_peer_t *peer = lane->peer;
@@ -181,7 +182,8 @@ void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
     }
 }
 
-/* Moves need switches without port rules, and some time after the last move. */
+/* Returns 1 if the lane may move. This requires switches without port rules,
+ * and a minimum time since the last move. */
 static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     return (lane->peer->engine->config.uplinks == MRAIL_SIZE_AUTO) &&

@@ -21,11 +21,13 @@ void mrail_move_on_request_back(mrail_lane_t *lane, uint32_t seq,
 /* Continues a move. Returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Only the last move can be undone, and only by the end that decided on it. */
+/* Undoes the move with this number. Only the last move can be undone, and only
+ * by the end that decided on it. */
 void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
                      mrail_ns_t now_ns) MRAIL_CTL;
 
-/* seq: number of the peer's request; 0: a decision of this end. */
+/* Starts a move of the lane. like: see mrail_ctl_send_move(). seq: number of
+ * the peer's request; 0: a decision of this end. */
 void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                    mrail_ns_t now_ns) MRAIL_CTL;
 

@@ -34,7 +34,7 @@ static const mrail_health_params_t path_params = {
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
 
 /* Returns the parameters of a path. A path with a deep queue answers late, so
- * its probes have more time. */
+ * its probes get more time. */
 static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 {
     mrail_health_params_t params = path_params;
@@ -198,9 +198,9 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
     }
 }
 
-/* Counts a path that lost its probes while other paths to the peer answered: its
- * rail may have an outage. One path of each peer counts, and only if nothing got
- * through on the rail in the meantime. */
+/* Counts a path that lost its probes while other paths to the peer answered:
+ * its rail may have an outage. One path of each peer counts, and only if
+ * nothing got through on the rail in the meantime. */
 static void mrail_path_count_retired(mrail_peer_t *peer, unsigned slot)
 {
     mrail_rail_t *rail = mrail_path_rail(peer, slot);
@@ -312,8 +312,8 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
-/* Shortens the back-off of a path if no other path is left. Otherwise it could
- * last until the peer fails. */
+/* Shortens the back-off of a path if no other path is left, because the full
+ * back-off could last until the peer fails. */
 static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
                                 mrail_ns_t now_ns)
 {

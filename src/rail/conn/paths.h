@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Time between a port's failure and the end of its lanes, because a port may
+/* Lanes end only this long after their port has failed, because the port may
  * come back at once. */
 #define MRAIL_PATH_GRACE (2 * MRAIL_NS_PER_MS)
 
@@ -19,20 +19,22 @@ static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
 
 void mrail_paths_init(mrail_peer_t *peer);
 
+/* Applies an event to a path, and performs the resulting action. */
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Something got through on the rail. This ends an outage. */
+/* Notes that something got through on the rail, which ends an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
-/* Takes the paths of a peer that is freed off the lists of the rails. */
+/* Removes the paths of a peer that is being freed from the lists of the
+ * rails. */
 void mrail_paths_forget(mrail_peer_t *peer);
 
 /* Moves slot 0 to another pair of rails before any lane was up. The state of a
  * path stays with its rails. */
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
 
-/* Returns the base pair for which this slot is on these rails. */
+/* Returns the base pair that puts the slot on these rails. */
 unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                           unsigned local, unsigned remote);
 

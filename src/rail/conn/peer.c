@@ -147,7 +147,7 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     unsigned slots = MRAIL_MIN(
         num_pairs * mrail_config_lanes(&peer->engine->config, num_pairs),
         MRAIL_MAX_SLOTS);
-    /* In the order of alignment. */
+    /* The arrays are in order of decreasing alignment. */
     size_t bytes =
         num_rails * sizeof(*peer->rails) + num_pairs * sizeof(struct ibv_ah *) +
         slots * (sizeof(*peer->paths) + sizeof(mrail_lane_t *) +
@@ -179,7 +179,8 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     return 0;
 }
 
-/* From now on, messages to the peer take its pairs of rails. */
+/* Frees the peer's bootstrap rails. From now on, messages to the peer take its
+ * pairs of rails. */
 static MRAIL_CTL void mrail_peer_drop_boots(mrail_peer_t *peer)
 {
     mrail_ctl_drop_boot_handles(peer, NULL);

@@ -7,6 +7,8 @@
 /* Finds a peer by id; NULL: there is none. Control lock held. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
+/* Creates a peer with this id. Returns NULL if memory runs out. Control lock
+ * held. */
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
 /* Frees the peer, but not its lanes. Both locks held, or the engine is
@@ -14,7 +16,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
 
 /* Returns the status with which the peer of that id was freed, or 0 if it was
- * not freed, or too long ago. Control lock held. */
+ * not freed or was freed too long ago. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
 
 /* Marks a new peer as failed, because the peer of its id was freed earlier.

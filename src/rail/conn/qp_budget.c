@@ -40,7 +40,7 @@ void mrail_evict_request(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-/* Returns 1 if a lane that must go has not gone yet. */
+/* Returns 1 if a lane that must be evicted still has its QP. */
 static int mrail_evict_has_forced(const mrail_engine_t *engine)
 {
     unsigned index = engine->evict_serial & 0xffff;
@@ -88,8 +88,8 @@ static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
     search->lanes[at] = lane;
 }
 
-/* Visits the lanes where the last search ended, and only so many that its time
- * does not depend on the number of peers. */
+/* Continues where the last search ended, and visits only so many lanes that its
+ * time does not depend on the number of peers. */
 static void mrail_evict_search(mrail_engine_t *engine, int hard,
                                mrail_evict_search_t *search)
 {

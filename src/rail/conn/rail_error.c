@@ -6,12 +6,12 @@
  * back-off. With many peers, the engine decides once for the rail. An outage
  * begins in three cases: the device is lost, the port stays down, or paths of
  * several peers were retired and nothing got through on the rail in the
- * meantime. In the last case the other ends may be at fault, so a sample of other
- * paths must fail to answer as well.
+ * meantime. In the last case the other ends may be at fault, so a sample of
+ * other paths must fail to answer as well.
  *
- * The lanes of the rail then close in batches, so that no turn takes long. Their
- * paths wait, and only a few of them probe. When a probe is answered, or the
- * port comes up, the outage ends and the paths return, in batches as well.
+ * The lanes of the rail then close in batches, so that no turn takes long.
+ * Their paths wait, and only a few of them probe. When a probe is answered, or
+ * the port comes up, the outage ends and the paths return, in batches as well.
  */
 #include "config.h"
 #include "rail/conn/rail_error.h"
@@ -20,13 +20,13 @@
 #include "rail/conn/paths.h"
 #include "rail/conn/rail_paths.h"
 
-/* Retired paths after which a sample is probed, and those that make an outage,
- * with the sample. */
+/* Number of retired paths after which a sample is probed, number that makes an
+ * outage, with those of the sample, and size of the sample. */
 #define MRAIL_RAIL_SUSPECT 4
 #define MRAIL_RAIL_OUTAGE 12
 #define MRAIL_RAIL_SAMPLE 16
 #define MRAIL_RAIL_VISITS 256 /* lanes that one search for a sample visits */
-/* Time for the sample to answer: three probes, 20 ms apart, and some more. */
+/* Time for the sample to answer: three probes, 20 ms apart, and a margin. */
 #define MRAIL_RAIL_SAMPLE_TIME (80 * MRAIL_NS_PER_MS)
 /* Time between two batches. */
 #define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
@@ -99,7 +99,7 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
 }
 
 /* Probes some paths, which shows whether the rail carries anything. The search
- * continues in the next turn if all of these lanes are closing. */
+ * continues in the next turn if all lanes that it visited are closing. */
 static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
@@ -157,13 +157,14 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
     if (rail->sample_ns == 0) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    /* With too few retired paths by then, only further ones matter. */
+    /* If too few paths are retired by then, only paths that are retired later
+     * matter. */
     return (now_ns < rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)
                ? rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME
                : MRAIL_NS_NEVER;
 }
 
-/* Returns the time of the next call. */
+/* Performs the due work of one rail. Returns the time of the next call. */
 static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
                                            mrail_rail_t *rail,
                                            mrail_ns_t now_ns)
@@ -176,7 +177,8 @@ static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
     } else if (rail->outage && !rail->fatal && (rail->num_probers == 0)) {
         mrail_paths_add_prober(rail, now_ns);
         if (!rail->port_down && mrail_list_empty(&rail->affected)) {
-            mrail_paths_rail_alive(rail, now_ns); /* no path would end it */
+            mrail_paths_rail_alive(rail, now_ns); /* no path is left to end the
+                                                   * outage */
         }
     }
     if ((rail->num_unnotified != 0) ||

@@ -1,4 +1,4 @@
-/* Errors of whole rails. */
+/* Errors of whole rails, and outages. */
 #ifndef MRAIL_RAIL_CONN_RAIL_ERROR_H
 #define MRAIL_RAIL_CONN_RAIL_ERROR_H
 
@@ -9,11 +9,12 @@
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 
-/* Begins and ends outages, for some of the lanes and paths of each rail. Returns
- * the time of the next call. Control lock held. */
+/* Begins and ends outages, for some of the lanes and paths of each rail.
+ * Returns the time of the next call. Control lock held. */
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Does the same for every rail whose completion queue has failed. */
+/* Requests the failover of all lanes of every rail whose completion queue has
+ * failed. Control lock held. */
 void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
 
 #endif

@@ -9,10 +9,11 @@
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Peers or lanes that learn of an event of their rail in one turn. */
+/* Maximum number of peers or lanes that learn of an event of their rail in one
+ * turn. */
 #define MRAIL_RAIL_BATCH 64
 
-/* Paths that probe a rail during an outage. */
+/* Number of paths that probe a rail during an outage. */
 #define MRAIL_RAIL_PROBERS 8
 
 /* Reports the end of an outage to at most `max` paths that wait for the

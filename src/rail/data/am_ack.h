@@ -11,7 +11,7 @@ void mrail_am_request_ack(mrail_peer_t *peer) MRAIL_DATA;
 void mrail_am_recall_lane(mrail_engine_t *engine,
                           mrail_lane_t *lane) MRAIL_DATA;
 
-/* Moves a pending answer to the present first lane. */
+/* Moves a pending reply to the current first lane. */
 void mrail_am_add_pending_reply(mrail_peer_t *peer) MRAIL_DATA;
 
 void mrail_am_send_acks(mrail_engine_t *engine) MRAIL_DATA;

@@ -26,10 +26,11 @@
 #include <string.h>
 
 /*
- * The last credit is reserved for replayed messages: messages that wait for a
- * missing one may occupy all other credits, and the missing one must still get
- * through. A new message may take the last credit if all unacknowledged
- * messages are on this lane, because its QP delivers them in order.
+ * Returns 1 if a new message may use the lane. The last credit is reserved for
+ * replayed messages: messages that wait for a missing one may occupy all other
+ * credits, and the missing one must still get through. A new message may take
+ * the last credit if all unacknowledged messages are on this lane, because its
+ * QP delivers them in order.
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
@@ -68,11 +69,11 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* A credit-blocked sender says so in its next message on one lane without
- * credits, and the peer enlarges the window of that lane. The lane that has
- * carried the fewest messages is chosen: if the window of the first lane always
- * grew, that lane would attract nearly all messages. Only one window grows at a
- * time, because unneeded buffers cost memory and cache. */
+/* Marks one lane without credits as credit-blocked. The next message on it says
+ * so, and the peer enlarges the window of this lane. The lane that has carried
+ * the fewest messages is chosen: if the window of the first lane always grew,
+ * that lane would attract nearly all messages. Only one window grows at a time,
+ * because unneeded buffers cost memory and cache. */
 static void mrail_am_mark_blocked(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;

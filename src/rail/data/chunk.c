@@ -69,7 +69,8 @@ static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
     return MRAIL_TELEMETRY && (chunk->length >= MRAIL_TELE_LARGE);
 }
 
-/* Large chunks measure the live bandwidth of the rail. */
+/* Reports the post of a large chunk, because large chunks measure the live
+ * bandwidth of the rail. */
 static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -188,8 +189,8 @@ static void mrail_rma_read_done(mrail_lane_t *lane, int status)
     }
 }
 
-/* Must precede mrail_sched_done(), which updates the time of the last
- * completion. */
+/* Adds a chunk to the completed work of its lane. Must precede
+ * mrail_sched_done(), which updates the time of the last completion. */
 static void mrail_rma_count_work(const mrail_chunk_t *chunk, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = chunk->lane;

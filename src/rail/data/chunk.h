@@ -4,11 +4,15 @@
 
 #include "rail/state/engine.h"
 
+/* Handles a chunk that its device has returned, with `status` 0 or -errno. A
+ * chunk that failed waits for its replay, unless its operation is cancelled. */
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status,
                           mrail_ns_t now_ns) MRAIL_DATA;
 
+/* Removes the operation from its peer, because none of its chunks is left. */
 void mrail_op_close(mrail_op_t *op) MRAIL_DATA;
 
+/* Closes the operation, and completes it with `status`. */
 void mrail_op_finish(mrail_op_t *op, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Posts the next `length` bytes of the operation. Returns 0. Returns -EAGAIN,
@@ -16,6 +20,7 @@ void mrail_op_finish(mrail_op_t *op, int status) MRAIL_DATA MRAIL_NO_CTL;
 int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                      mrail_ns_t now_ns) MRAIL_DATA;
 
+/* Frees the chunk, and finishes its operation if this was the last chunk. */
 void mrail_chunk_finish(mrail_chunk_t *chunk) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Posts the chunk on the lane, with its bytes starting at the cursor. Returns

@@ -7,15 +7,18 @@
 /* Releases an operation, whose peer may already be freed. */
 void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 
-/* Completes at once if the iface of `done` is in progress, otherwise in its
- * next progress call. The control lock must not be held. */
+/* Completes `done` at once if its iface is making progress, and otherwise in
+ * the iface's next progress call. The control lock must not be held. */
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done,
                        int status) MRAIL_DATA MRAIL_NO_CTL;
 
-/* Completes in the next progress call of its iface. Calls no callback. */
+/* Completes `done` in the next progress call of its iface. Calls no
+ * callback. */
 void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done,
                       int status) MRAIL_DATA;
 
+/* Completes `done` now: calls the callback, then frees the operation or
+ * group. */
 void mrail_done_run(mrail_engine_t *engine,
                     mrail_done_t *done) MRAIL_DATA MRAIL_NO_CTL;
 

@@ -6,8 +6,7 @@
  * target only when three conditions hold:
  * - Every earlier operation has its completion.
  * - On every lane that has written since the previous flush or fence, a READ
- *   has
- * completed. It follows the writes on the same QP and pushes them out.
+ *   has completed. It follows the writes on the same QP and pushes them out.
  * - The software of the peer has acknowledged the active messages.
  *
  * A fence needs the first two conditions, and holds back all posts until they
@@ -32,7 +31,7 @@
 #include <errno.h>
 
 /* Delay of the first POLL: a peer that polls by itself acknowledges within this
- * time. Interval of repeats, because a POLL may be lost. */
+ * time. Then the interval of repeats, because a POLL may be lost. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 
 #define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)

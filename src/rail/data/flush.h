@@ -4,9 +4,11 @@
 
 #include "rail/state/engine.h"
 
+/* Finishes all flushes and fences that are complete. */
 void mrail_flush_check(mrail_peer_t *peer,
                        mrail_ns_t now_ns) MRAIL_DATA MRAIL_NO_CTL;
 
+/* Finishes all flushes and fences of the peer with `status`. */
 void mrail_flush_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Ends the flushes of the endpoint with -ECANCELED, after its operations. */
@@ -27,6 +29,8 @@ const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer) MRAIL_DATA;
  * flight are operations as well. */
 int mrail_rma_idle(const mrail_peer_t *peer);
 
+/* Adds a flush or fence for everything sent so far. `group` is NULL for a
+ * fence. Returns NULL if memory runs out. */
 mrail_flush_t *mrail_flush_add(mrail_peer_t *peer, mrail_flush_kind_t kind,
                                mrail_flush_group_t *group) MRAIL_DATA;
 

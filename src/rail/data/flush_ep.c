@@ -1,4 +1,5 @@
-/* Fences and flushes of endpoints and ifaces. */
+/* Starts fences and flushes of endpoints and ifaces. flush.c continues and
+ * completes them. */
 #include "config.h"
 
 #include "base/seq.h"
@@ -107,7 +108,7 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
            mrail_list_empty(&peer->flushes_pending);
 }
 
-/* Adds the peer to the group. Returns 0 if there is nothing to wait for, 1, or
+/* Adds the peer to the group. Returns 1, 0 if there is nothing to wait for, or
  * -EAGAIN. */
 static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
                                        mrail_flush_group_t *group)

@@ -1,4 +1,4 @@
-/* Inboxes: messages for an iface that is not in progress. */
+/* Inboxes: messages that wait for their iface to make progress. */
 #include "config.h"
 #include "rail/data/inbox.h"
 

@@ -1,4 +1,4 @@
-/* Inboxes: messages for an iface that is not in progress. */
+/* Inboxes: messages that wait for their iface to make progress. */
 #ifndef MRAIL_RAIL_DATA_INBOX_H
 #define MRAIL_RAIL_DATA_INBOX_H
 

@@ -13,6 +13,7 @@ mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
                              mrail_pool_t *pool, void *comp,
                              int *ret_p) MRAIL_DATA;
 
+/* Submits the operation that mrail_rma_bounce() has prepared. Cannot fail. */
 void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
                              uint64_t remote_address,
                              const mrail_rkey_t *rkey) MRAIL_DATA;

@@ -16,6 +16,8 @@ void mrail_rma_cancel(mrail_ep_t *ep) MRAIL_DATA;
 /* Returns 1 if an operation of the endpoint has not ended. */
 int mrail_rma_has_ep(const mrail_peer_t *peer, uint64_t ep_id);
 
+/* Cancels one operation and drops its unposted bytes. It ends when the devices
+ * have returned its chunks. */
 void mrail_op_cancel(mrail_op_t *op) MRAIL_DATA;
 
 #endif

@@ -29,9 +29,9 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Returns the lane for a whole operation; NULL: none has room. An operation that
- * its rail carries faster than this process posts it stays on the first lane,
- * like a message of its length. */
+/* Returns the lane for a whole operation; NULL: none has room. An operation
+ * that its rail carries faster than this process posts it stays on the first
+ * lane, like a message of its length. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {

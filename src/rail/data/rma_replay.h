@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Treats all requests of the lane as undone, because its device returns nothing
- * more. */
+/* Treats all requests of the lane as not completed, because its device returns
+ * nothing more. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Moves undelivered chunks of the lane to the peer, for the replay. */
@@ -18,6 +18,7 @@ void mrail_rma_finish_arrived(mrail_peer_t *peer) MRAIL_DATA MRAIL_NO_CTL;
 /* Replays chunks while there is room. */
 void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
+/* Finishes all operations of a failed peer with `status`. */
 void mrail_rma_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -11,8 +11,11 @@
  * lane's peer gains one credit. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
+/* Posts the collected buffers of the rail, of which there must be at least
+ * one. */
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail) MRAIL_DATA;
 
+/* Posts the collected buffers of the rail, if any. */
 static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
                                              unsigned rail)
 {
@@ -24,10 +27,11 @@ static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
 /* Sends updates that became due while the lane was out of use. */
 void mrail_am_restored(mrail_lane_t *lane) MRAIL_DATA;
 
-/* A credit update is due when half a window, rounded up, is free, so that at
- * most two updates are unread. It is due at once if the peer has no credit
- * left. The peer may need the credit to replay a missing message, and all other
- * credits may be occupied by messages that wait for it. */
+/* Returns 1 if a credit update is due. It is due when half a window, rounded
+ * up, is free, so that at most two updates are unread. It is due at once if the
+ * peer has no credit left. The peer may need the credit to replay a missing
+ * message, and all other credits may be occupied by messages that wait for
+ * it. */
 int mrail_am_has_credit_update(const mrail_lane_t *lane);
 
 /* Grants the peer one more message on the lane. */

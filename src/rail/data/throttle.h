@@ -1,4 +1,5 @@
-/* Throttling of lanes when busy peers reach different rails. Data-path lock held. */
+/* Throttling of lanes when busy peers reach different rails. Data-path lock
+ * held. */
 #ifndef MRAIL_RAIL_DATA_THROTTLE_H
 #define MRAIL_RAIL_DATA_THROTTLE_H
 
@@ -11,7 +12,7 @@ void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_DATA;
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share) MRAIL_DATA;
 
-/* Returns the fair shares of the peer's direction, or NULL: no rail is
+/* Returns the fair shares of the peer's direction, or NULL if no rail is
  * throttled. */
 static inline mrail_fair_share_t *mrail_throttle_fair_share(mrail_peer_t *peer)
 {

@@ -33,8 +33,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* The operation belongs to no caller, so it uses up no id. The flush that
-     * waits counts it. */
+    /* The operation belongs to no caller, so it uses up no id. The waiting
+     * flush counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (flush != NULL) {
@@ -47,8 +47,9 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
     return 0;
 }
 
-/* Returns 1 if the lane is neither in use nor ended. Its path is suspect, or it
- * is closing. The flush waits until it is used again or has ended. */
+/* Returns 1 if the lane is neither in use nor ended: its path is suspect, or
+ * the lane is closing. The flush waits until the lane is used again or has
+ * ended. */
 static int mrail_lane_is_away(const mrail_lane_t *lane)
 {
     return (lane != NULL) &&

@@ -26,8 +26,9 @@
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
 /* A timer that runs later than this shows that the process or its machine was
- * suspended. Only the time beyond this limit extends the peers' deadlines.
- * Otherwise a thread that is always late would extend them forever. */
+ * suspended. Only the time beyond this limit extends the peers' deadlines,
+ * because a thread that is always a little late must not extend them
+ * forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* Limit of yields to a thread that wants the control lock. */
@@ -122,7 +123,7 @@ static MRAIL_CTL void mrail_control_port_event(mrail_engine_t *engine,
         return;
     }
     /* The port's address returns with its interface, or a little later with a
-     * change of GIDs, so both events look for it. */
+     * change of GIDs, so both events trigger a search for it. */
     mrail_paths_readdress(engine, rail);
     if (event->kind == MRAIL_EVENT_PORT) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);

@@ -23,7 +23,8 @@ void mrail_control_init(mrail_control_timers_t *timers,
                         const mrail_engine_t *engine);
 
 /* Serves due control messages and lanes. Returns the time of the next call. The
- * thread calls sooner if mrail_control_thread_wake() or an event wakes it. */
+ * thread calls this function sooner if mrail_control_thread_wake() or an event
+ * wakes it. */
 mrail_ns_t mrail_control_run(mrail_engine_t *engine,
                              mrail_control_timers_t *timers) MRAIL_DATA;
 

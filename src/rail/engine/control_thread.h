@@ -1,4 +1,4 @@
-/* The control thread. */
+/* Start and stop of the control thread. */
 #ifndef MRAIL_RAIL_ENGINE_CONTROL_THREAD_H
 #define MRAIL_RAIL_ENGINE_CONTROL_THREAD_H
 

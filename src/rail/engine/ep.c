@@ -52,8 +52,8 @@ static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
     return subnet;
 }
 
-/* A peer whose rails are known needs only the name of its address. Returns 0 or
- * -ENOMEM. */
+/* Stores the peer's address. A peer whose rails are known needs its cookie and
+ * GID, but no array of bootstrap rails. Returns 0 or -ENOMEM. */
 static int mrail_ep_learn_boots(mrail_peer_t *peer,
                                 const mrail_wire_device_addr_t *device,
                                 const mrail_wire_iface_addr_t *iface)

@@ -66,7 +66,8 @@ int mrail_mem_dereg(mrail_mem_t *mem)
     return ret;
 }
 
-/* Packed key: version, number of rails, generation, one rkey per rail. */
+/* The packed key consists of a version, the number of rails, the generation,
+ * and one rkey per rail. */
 void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer)
 {
     unsigned count = mem->engine->num_rails;

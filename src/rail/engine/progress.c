@@ -108,8 +108,8 @@ static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* A callback may poll again. The inner call then continues with the batch of
- * the outer one, so completions stay in order. */
+/* Polls one rail. A callback may poll again: the inner call then continues with
+ * the batch of the outer one, so completions stay in order. */
 static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
                                                   unsigned index,
                                                   mrail_ns_t *now_ns)
@@ -181,7 +181,8 @@ static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_control_thread_wake(engine);
 }
 
-/* A callback may destroy any endpoint, which also takes it off the list. */
+/* Reports the failed endpoints of the iface. A callback may destroy any
+ * endpoint, which also takes it off the list. */
 static void mrail_iface_tell_failed(mrail_iface_t *iface)
 {
     while (!mrail_list_empty(&iface->failed_eps)) {
@@ -213,8 +214,8 @@ static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
     }
 }
 
-/* in_callback: a callback polls. The lane of its message must stay, so no
- * failover or eviction continues. */
+/* Visits the active peers. in_callback: a callback polls. The lane of its
+ * message must stay, so no failover or eviction continues. */
 static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
                                           mrail_ns_t *now_ns, int in_callback)
 {
@@ -292,7 +293,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     return engine->num_events;
 }
 
-/* Delivers messages and completions that arrived while another iface was in
+/* Delivers messages and completions that arrived while another iface was making
  * progress. */
 static MRAIL_DATA unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 {

@@ -91,8 +91,8 @@ void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
     }
 }
 
-/* Returns the entry of a class, or else that of a class without a peer for two
- * periods. */
+/* Returns the entry of a class. A new class takes a free entry, or that of a
+ * class without a peer for two periods. */
 static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;
@@ -184,7 +184,7 @@ static void fair_share_watch(mrail_fair_share_seen_t *seen,
     seen->done = rail->done;
 }
 
-/* Returns 1 if the rail was measured for long enough. */
+/* Returns 1 if the rail has been measured for long enough. */
 static int fair_share_has_seen(const mrail_fair_share_seen_t *seen,
                                const mrail_fair_share_rail_t *rail,
                                mrail_ns_t now_ns)

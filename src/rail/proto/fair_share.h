@@ -46,8 +46,8 @@
 /* If throttling lowers a rail's rate by this fraction, the rail has room, so
  * throttling pauses. */
 #define MRAIL_FAIR_SHARE_ROOM 0.25
-/* Longest pause of throttling on that rail. The first pause lasts as long as
- * one measurement. */
+/* Longest pause of throttling on a rail. The first pause lasts as long as one
+ * measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
 /* Time without sharing after which earlier measurements of a rail no longer
  * count. */
@@ -59,7 +59,8 @@
 
 /* Peers that reach the same rails. */
 typedef struct mrail_fair_share_class {
-    uint32_t rails;                      /* bit r: lanes on rail r */
+    uint32_t rails;                      /* bit r: the class has lanes on
+                                          * rail r */
     unsigned peers;                      /* peers with queued bytes */
     double bytes;                        /* bytes queued for any of these
                                           * rails */
@@ -89,7 +90,7 @@ typedef struct mrail_fair_share_seen {
     int is_shared;        /* several classes have work for the rail */
     int is_held;          /* all classes but the bottleneck class are
                            * throttled */
-    unsigned bottleneck;  /* index of the class */
+    unsigned bottleneck;  /* index of the bottleneck class */
     mrail_ns_t shared_ns; /* time when several classes last had work for the
                            * rail */
     double rate;          /* bytes per second of all classes, without
@@ -99,7 +100,7 @@ typedef struct mrail_fair_share_seen {
     mrail_ns_t free_ns;   /* throttling must not start before this time */
     mrail_ns_t pause_ns;  /* duration of the next pause */
     mrail_ns_t from_ns;   /* start of the current measurement */
-    uint64_t moved;       /* bytes in total at that start */
+    uint64_t moved;       /* total number of bytes at that start */
     uint64_t done;
 } mrail_fair_share_seen_t;
 
@@ -121,8 +122,8 @@ typedef struct mrail_fair_share {
     mrail_fair_share_seen_t seen[MRAIL_FAIR_SHARE_RAILS];
 } mrail_fair_share_t;
 
-/* Starts a period. Then add each peer with queued bytes, and end the
- * division. */
+/* Starts a period. The caller then adds each peer with queued bytes, and calls
+ * mrail_fair_share_end(). */
 void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns);
 /* Returns the peer's class, or MRAIL_FAIR_SHARE_NONE if there are too many
  * classes. */

@@ -12,7 +12,7 @@ typedef enum mrail_health_timer {
     TIMER_AGAIN,   /* time of the next probe, after a loss */
     TIMER_BACKOFF, /* back-off; longer after each time that the path was up */
     TIMER_RETRY,   /* no answer or no QP: later each time */
-    TIMER_SOON,    /* may answer now: at the end of the back-off */
+    TIMER_SOON,    /* the path may answer again: at the end of the back-off */
 } mrail_health_timer_t;
 
 typedef struct mrail_health_move {

@@ -26,11 +26,11 @@ unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
                           mrail_rail_pair_t *pairs);
 
 /*
- * Returns the pair of rails for attempt n (from 0) to send a first message to
- * a peer only some of whose rails are known. Paired rails come first, in rotation,
- * starting with those of remote rail 0. After MRAIL_MAX(pairs, 4) attempts,
- * every second attempt takes any pair, because unpaired rails may be routed.
- * Counts are as above, and not 0.
+ * Returns the pair of rails for attempt n (from 0) to send a first message to a
+ * peer only some of whose rails are known. Paired rails come first, in
+ * rotation, starting with those of remote rail 0. After MRAIL_MAX(pairs, 4)
+ * attempts, every second attempt takes any pair, because unpaired rails may be
+ * routed. Counts are as for mrail_rails_pair(), and not 0.
  */
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,

@@ -45,8 +45,9 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
     return MRAIL_MAX((double)lane->inflight - served, 0.0);
 }
 
-/* left: bytes that this lane will still get. They are split into equal chunks,
- * so that all lanes finish together. */
+/* Returns the size of the lane's next chunk. left: bytes that this lane will
+ * still get. They are split into equal chunks, so that all lanes finish
+ * together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 double left, size_t limit, size_t equal_split,
                                 const mrail_sched_params_t *params)

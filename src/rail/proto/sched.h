@@ -66,10 +66,10 @@ typedef struct mrail_sched_params {
 
 /*
  * Reports a successful chunk that is large enough to measure; inflight and
- * since_ns exclude it. An empty lane could have taken more. Because the time
- * when it became empty is unknown, its measured rate is too low. A window from
- * that rate would leave it empty for longer each time. The window therefore
- * doubles until the lane is found busy again.
+ * since_ns already exclude it. An empty lane could have taken more. Because the
+ * time when it became empty is unknown, its measured rate is too low. A window
+ * from that rate would leave it empty for longer each time. The window
+ * therefore doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -93,12 +93,12 @@ static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 
 /*
  * Picks one of lanes[0..count) for the next chunk of an operation. `limit` (>
- * 0) is the number of bytes of this operation that are not yet cut into
- * chunks. `queued` (>= limit) is that of all waiting operations; without it,
- * the end of one operation would look like the end of all work. Returns the
- * index and, in *segment_p, the size (1..limit). Returns -1 if the caller must
- * wait for a completion. That happens only if some lane has work in flight, or
- * no lane is usable.
+ * 0) is the number of bytes of this operation that are not yet cut into chunks.
+ * `queued` (>= limit) is the number of such bytes of all waiting operations;
+ * without it, the end of one operation would look like the end of all work.
+ * Returns the index and, in *segment_p, the size (1..limit). Returns -1 if the
+ * caller must wait for a completion. That happens only if some lane has work in
+ * flight, or no lane is usable.
  */
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
                      size_t limit, size_t queued,

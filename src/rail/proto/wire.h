@@ -42,7 +42,7 @@ typedef struct mrail_data_hdr {
             uint16_t epoch; /* epoch of the lane; identifies late messages of
                              * an earlier epoch */
         };
-        uint32_t tag; /* both fields, in memory order */
+        uint32_t tag; /* lane and epoch as one value, in memory order */
     };
     uint32_t seq;      /* AM: number in the sender's stream; ACK: number of
                         * the next AM */
@@ -198,7 +198,7 @@ typedef struct mrail_wire_boot {
 
 typedef struct mrail_wire_iface_addr {
     uint16_t iface;
-    uint32_t ud_qpn; /* of the bootstrap rail */
+    uint32_t ud_qpn; /* number of the bootstrap rail's UD QP */
     uint64_t id;
     uint64_t cookie;
     unsigned num_more;
@@ -210,7 +210,8 @@ void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
  * MRAIL_ADDR_MORE of `more`, unless all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 
-/* Return 0, or -EPROTONOSUPPORT with the sender's version in *version_p. */
+/* Decode an address. Return 0, or -EPROTONOSUPPORT with the sender's version in
+ * *version_p. */
 int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
                              unsigned *version_p);
 int mrail_iface_addr_decode(mrail_wire_iface_addr_t *addr, const void *buf,

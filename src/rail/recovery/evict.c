@@ -77,8 +77,8 @@ static MRAIL_DATA int mrail_lane_in_use(const mrail_lane_t *lane,
            mrail_lane_has_messages(peer->engine, lane);
 }
 
-/* Returns 1 if another lane can take over the work. Lanes that must go do not
- * count. */
+/* Returns 1 if another lane can take over the work. Lanes that must be evicted
+ * themselves do not count. */
 static int mrail_lane_has_successor(const mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -97,7 +97,7 @@ static void mrail_evict_done(mrail_lane_t *lane)
                        __ATOMIC_RELEASE);
 }
 
-/* Keeps a lane that is in use. The exception is a lane that must go
+/* Keeps a lane that is in use. The exception is a lane that must be evicted
  * (evict_forced): it gets no new work and is drained. */
 static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
 {
@@ -140,7 +140,7 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->last_read &= (lane->sched.inflight != 0);
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_evict_keep(lane);
-    } else if (peer->dirty_mask & bit) { /* make the data visible there
+    } else if (peer->dirty_mask & bit) { /* make the data visible at the peer
                                           * before the lane is idle */
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
@@ -153,8 +153,8 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Unsignalled requests may be incomplete, so a final, signalled request follows
- * them. */
+/* Drains the lane. Unsignalled requests may be incomplete, so a final,
+ * signalled request follows them. */
 static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -175,9 +175,9 @@ static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_control_thread_wake(peer->engine);
 }
 
-/* The peer's last messages on the lane may still be in the CQ, or wait for
- * another iface. Destroying the QP too early would lose these messages and
- * their buffers. */
+/* Frees the lane once none of its messages is left. The peer's last messages
+ * may still be in the CQ, or wait for another iface. Destroying the QP too
+ * early would lose these messages and their buffers. */
 static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;

@@ -34,8 +34,8 @@
 
 #include <errno.h>
 
-/* Time after a QP's error until its completions count as complete, for devices
- * that do not report the last one. */
+/* Time after which the completions of a QP in the error state count as
+ * complete, for devices that do not report the last one. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
 
 /* Time for a lane on a path that had failed to complete one READ. */

@@ -10,7 +10,7 @@ void mrail_failover_start(mrail_peer_t *peer) MRAIL_BOTH;
 /* Continues the failover while the peer is recovering. Data-path lock held. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* The engine takes over undelivered messages of the lane. They return no
+/* Hands undelivered messages of the lane over to the engine. They return no
  * credit, and no lane counts on their buffers. Both locks held. */
 void mrail_failover_disown(mrail_lane_t *lane) MRAIL_BOTH;
 

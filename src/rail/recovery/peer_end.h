@@ -20,8 +20,8 @@ void mrail_peer_reap(mrail_engine_t *engine) MRAIL_DATA;
  * lock may be held. Data-path lock held. */
 void mrail_peer_start_fail(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
-/* Call until peer->dead is 2. Returns 1 once, when the devices have returned
- * all requests. */
+/* Tries to end a failed peer. Call it until peer->dead is 2. Returns 1 once,
+ * when the devices have returned all requests. */
 int mrail_peer_try_end(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Fails all pending operations with `status`, after mrail_peer_try_end() has

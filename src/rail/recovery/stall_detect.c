@@ -58,8 +58,8 @@
 #define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
-/* Peers that one turn keeps alive, and the time until the next turn if more are
- * due. */
+/* Maximum number of peers that get their keepalive in one turn, and the time
+ * until the next turn if more are due. */
 #define STALL_KEEP_BATCH 64
 #define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
@@ -76,9 +76,9 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
         lane->pinged_am = lane->am_sent;
-        /* The receiver acknowledges by itself when half a window is free. The
-         * last messages of a burst would keep their send buffers, of every
-         * peer, for as long as it is idle. */
+        /* The receiver acknowledges on its own only when half a window is free.
+         * Without this request, the last messages of a burst to each peer would
+         * keep their send buffers while the peer is idle. */
         mrail_am_request_ack(lane->peer);
     }
     return 1;
@@ -133,8 +133,8 @@ static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
     return (mrail_ns_t)(MRAIL_MAX(own_s, all_s) * MRAIL_NS_PER_SEC);
 }
 
-/* Returns the time allowed for an answer to a probe, which waits behind that
- * work. */
+/* Returns the time allowed for an answer to a probe, which waits behind the
+ * lane's work in flight. */
 static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
 {
     mrail_ns_t least_ns = (mrail_tele_window_rate(&lane->sched.meter) == 0)
@@ -184,7 +184,7 @@ static MRAIL_BOTH void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Returns 1 if anything is in flight. */
+/* Checks one lane. Returns 1 if anything is in flight. */
 static MRAIL_BOTH int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
                                        mrail_ns_t elapsed_ns)
 {
@@ -291,7 +291,7 @@ mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
     return now_ns + STALL_KEEP_PAUSE;
 }
 
-/* Returns 1 if the peer's lanes need no more checks. */
+/* Checks the peer's lanes. Returns 1 if they need no more checks. */
 static MRAIL_BOTH int mrail_stall_tick_peer(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {

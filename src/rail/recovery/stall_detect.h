@@ -1,4 +1,5 @@
-/* Detection of lanes whose packets are lost silently. Both locks held. */
+/* Stall detection, for lanes whose packets are lost silently, and keepalive.
+ * Both locks held. */
 #ifndef MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 #define MRAIL_RAIL_RECOVERY_STALL_DETECT_H
 
@@ -6,6 +7,7 @@
 
 #define MRAIL_STALL_TICK (25 * MRAIL_NS_PER_MS)
 
+/* Checks the lanes of all peers in engine->stalling. */
 void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Checks some of the peers whose keepalive is due. Returns the time of the next

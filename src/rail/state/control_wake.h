@@ -1,5 +1,5 @@
-/* The signal to the control thread. It is apart from state/signals.h, so that
- * tests in virtual time can replace the thread. */
+/* The signal to the control thread. It has its own file, so that tests in
+ * virtual time can replace the thread. */
 #ifndef MRAIL_RAIL_STATE_CONTROL_WAKE_H
 #define MRAIL_RAIL_STATE_CONTROL_WAKE_H
 

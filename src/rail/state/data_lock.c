@@ -45,7 +45,7 @@ static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
         if (i < YIELDS) {
             sched_yield();
         } else {
-            usleep(PAUSE_US); /* a callback may run for any time */
+            usleep(PAUSE_US); /* a callback may run for any length of time */
         }
     }
 }
@@ -65,9 +65,9 @@ MRAIL_UNCHECKED void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 
 MRAIL_UNCHECKED void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
-    /* May precede the unlock: an owner that holds the mutex, or waits for it,
-     * also releases it, and no thread enters without it before the owner's next
-     * call. */
+    /* The bit may be cleared before the unlock. An owner that holds the mutex,
+     * or waits for it, also releases it, and no thread enters without the mutex
+     * before the owner's next call. */
     __atomic_fetch_and(&lock->shared, ~MRAIL_DATA_LOCK_BORROWED,
                        __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock->mutex);

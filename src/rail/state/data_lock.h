@@ -20,7 +20,7 @@
 
 #include <pthread.h>
 
-#define MRAIL_DATA_LOCK_SHARED 1 /* permanent: there are several callers */
+#define MRAIL_DATA_LOCK_SHARED 1 /* permanent: several callers exist */
 /* The control thread holds or wants the lock. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 
@@ -38,10 +38,10 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
  * data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *lock);
 
-/* Enters on a thread that is not the owner. Only one thread may do this at a
- * time. */
+/* Enters the lock on a thread other than the owner. Only one thread may do this
+ * at a time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
-/* Leaves. The owner needs no mutex any more. */
+/* Leaves the lock. From then on, the owner needs no mutex. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
 /* ThreadSanitizer does not know membarrier(2), so it gets sequential
@@ -59,7 +59,8 @@ void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 #define MRAIL_DATA_LOCK_LOAD __ATOMIC_ACQUIRE
 #endif
 
-/* Enters. Returns a token for mrail_data_lock_leave(). Does not nest. */
+/* Enters the lock. Returns a token for mrail_data_lock_leave(). Does not
+ * nest. */
 static inline int mrail_data_lock_enter(mrail_data_lock_t *lock)
 {
     if (MRAIL_LIKELY(!__atomic_load_n(&lock->shared, __ATOMIC_RELAXED))) {

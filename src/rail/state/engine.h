@@ -32,17 +32,17 @@
 /* Bytes of payload area in a small send buffer. */
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
-/* Processing an active message takes a fixed time and the time of a copy. A
- * message that its rail carries in less time stays on the first lane: a single
- * process cannot fill the rail with such messages, and messages on one lane
- * need no reordering. */
+/* Fixed time to process an active message, to which the time of a copy is
+ * added. A message stays on the first lane if its time on the wire is shorter
+ * than its processing. A single process cannot fill the rail with messages of
+ * this size, and messages on one lane need no reordering. */
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
-/* Bytes in flight that open the other rails. */
+/* With this many bytes in flight, messages may use the other rails as well. */
 #define MRAIL_AM_EXPAND (16u << 10)
 #define MRAIL_REPOST_BATCH 8
-/* Maximum for a lane whose peer uses up its credits. */
+/* Maximum number of credits of a lane whose peer uses them all up. */
 #define MRAIL_AM_CREDITS_MAX 512
 /* A window of this many bytes does not grow further. A larger one would keep
  * more messages unacknowledged than a path holds, and the sender could not tell
@@ -50,7 +50,7 @@
 #define MRAIL_AM_WINDOW_BYTES (256u << 10)
 #define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
     8 /* credit-only messages before the window grows */
-#define MRAIL_AM_CREDITS_FLOOR 2 /* an idle lane keeps this many */
+#define MRAIL_AM_CREDITS_FLOOR 2 /* credits that an idle lane keeps */
 #define MRAIL_AM_RECALL_VISITS                                                 \
     64                      /* lanes visited by one search for idle credits */
 #define MRAIL_DEPARTED 1024 /* remembered ids of freed peers */
@@ -89,8 +89,8 @@ typedef enum mrail_armed {
 struct mrail_iface {
     mrail_engine_t *engine;
     mrail_iface_params_t params;
-    uint16_t id; /* number that peers use; ifaces[] has it at id modulo
-                  * MRAIL_MAX_IFACES */
+    uint16_t id; /* number by which peers address the iface; ifaces[] holds it
+                  * at id modulo MRAIL_MAX_IFACES */
     int depth;   /* nested entries, through callbacks */
     int token;   /* token of the data-path lock */
     mrail_list_t eps;
@@ -123,7 +123,8 @@ struct mrail_ep {
     int cancelled;        /* by mrail_ep_cancel() */
 };
 
-/* Has ep_failed() called for the endpoint. Data-path lock held. */
+/* Schedules the call of ep_failed() for the endpoint, unless it was made
+ * already. Data-path lock held. */
 static inline void mrail_ep_tell_failed(mrail_ep_t *ep)
 {
     if (!ep->failure_reported && mrail_list_empty(&ep->failed_list)) {
@@ -161,7 +162,8 @@ struct mrail_engine {
     /* ---- data ---- */
     mrail_data_lock_t data_lock;
     mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
-    uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id for each place */
+    uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id for each entry of
+                                            * ifaces[] */
     unsigned num_ifaces;
     mrail_iface_t *current; /* the iface whose callbacks may run now */
     uint64_t last_ep;       /* id of the last endpoint */
@@ -177,13 +179,14 @@ struct mrail_engine {
     mrail_pool_t groups;
     mrail_list_t active; /* peers that progress must visit */
     unsigned nesting;    /* nested progress calls that visit them */
-    /* Shares of rails while busy peers reach different rails; see
-     * data/throttle.c. */
+    /* Fair shares of the rails, in use while busy peers reach different rails;
+     * see data/throttle.c. */
     mrail_fair_share_t fair_share[MRAIL_FLOWS];
-    mrail_ns_t fair_share_ns; /* time of the next division into fair shares */
+    mrail_ns_t fair_share_ns; /* time at which the fair shares are computed
+                               * next */
     mrail_list_t acks;        /* lanes that owe a reply */
-    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs of failed
-                               * lanes */
+    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs whose
+                               * lanes have failed */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */
@@ -192,7 +195,7 @@ struct mrail_engine {
     unsigned num_events;       /* events of this progress call */
     uint64_t total_events;     /* events since the engine opened */
     unsigned num_dead;         /* failed peers; written under both locks */
-    mrail_list_t ended;        /* failed peers that may be unused */
+    mrail_list_t ended;        /* failed peers that may no longer be in use */
     int reap_pending;          /* the list `ended` has entries */
     unsigned num_recovering;   /* number of recovering peers; atomic */
     mrail_list_t stalling;     /* peers whose lanes are checked for stalls */
@@ -204,8 +207,8 @@ struct mrail_engine {
                            * cleared under both locks */
     int error_pending;    /* atomic: a peer has failed, or a lane must be
                            * evicted */
-    /* Atomic: stack of the peers to which that applies (check_next). Holders of
-     * either lock push; the holder of both takes all. */
+    /* Atomic: stack, linked by check_next, of the peers that error_pending
+     * concerns. Holders of either lock push; the holder of both takes all. */
     mrail_peer_t *check_first;
     unsigned num_changes; /* atomic: count of lanes that came up and peers
                            * that failed */
@@ -215,19 +218,21 @@ struct mrail_engine {
     int ctl_wanted; /* atomic: number of threads waiting
                                           * for ctl_lock */
     mrail_hash_t peers_by_id;
-    mrail_list_t peers;  /* all of them, for the start and the end of the
-                         * engine, and for what concerns a whole rail */
-    mrail_list_t work;   /* peers that the next turn visits */
+    mrail_list_t peers;  /* all peers; for the start and the end of the engine,
+                          * and for events of a whole rail */
+    mrail_list_t work;   /* peers that the control thread visits in its next
+                          * turn */
     mrail_heap_t timers; /* peers by the time of their next visit */
-    /* Known peers by the time of their next keepalive. All have the same
-     * interval, so each goes to the end. */
+    /* Known peers, ordered by the time of their next keepalive. All use the
+     * same interval, so a peer always goes to the end of the list. */
     mrail_list_t keepalives;
     mrail_list_t blocked; /* peers that wait for a send buffer */
     /* Peers that wait until fewer others connect. */
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */
     unsigned num_peers;
-    size_t table_bytes;                        /* of all peers */
+    size_t table_bytes;                        /* bytes of the tables of all
+                                                * peers */
     mrail_departed_t departed[MRAIL_DEPARTED]; /* the last freed peers, as a
                                                 * ring buffer */
     uint64_t num_departed;                     /* number of peers freed since
@@ -239,12 +244,13 @@ struct mrail_engine {
     uint16_t *lane_free; /* stack of unused entries among these */
     unsigned num_lane_free;
     mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
-    unsigned evict_next;        /* index of the lane with which the next one
+    unsigned evict_next;        /* index of the lane at which the next search
                                  * begins */
     uint64_t
-        evict_serial;     /* qp_serial of the last lane that must go; 0: none */
-    unsigned num_further; /* lanes with a QP that are not the first one of
-                            * their peer */
+        evict_serial;     /* qp_serial of the last lane that must be evicted; 0:
+                           * none */
+    unsigned num_further; /* lanes with a QP, without the first lane of each
+                           * peer */
     unsigned num_qps;
     uint64_t qp_serial; /* number of QPs created */
     size_t sq_entries;  /* send queue entries of all QPs */
@@ -318,8 +324,8 @@ mrail_data_ctl_unlock(mrail_engine_t *engine)
     mrail_ctl_unlock(engine);
 }
 
-/* Returns NULL if the iface is gone. A later iface at its place has another
- * id. */
+/* Returns NULL if the iface is gone. A later iface in the same place has a
+ * different id. */
 static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
                                               uint16_t id)
 {

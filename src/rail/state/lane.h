@@ -22,9 +22,9 @@
  * NIC then retries. */
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
-/* For one RECALL. Another one follows only if the lane was used in the
- * meantime. A RETURN needs no reserve, because it takes a buffer of the credits
- * that it returns. */
+/* Reserve for one RECALL message. Another one follows only if the lane was used
+ * in the meantime. A RETURN needs no reserve, because it takes a buffer of the
+ * credits that it returns. */
 #define MRAIL_RECALL_RESERVE 1
 
 /* Credits of a window that only replayed messages may take. */
@@ -37,8 +37,8 @@ typedef enum mrail_lane_state {
                             * missing */
     MRAIL_LANE_UP,
     MRAIL_LANE_EVICTING, /* this end has released it; the peer must follow */
-    MRAIL_LANE_CLOSING, /* the QP is in the error state; see recovery/failover.c */
-    MRAIL_LANE_FAILED, /* the peer was given up */
+    MRAIL_LANE_CLOSING,  /* in the error state; see recovery/failover.c */
+    MRAIL_LANE_FAILED,   /* the peer was given up */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
 
@@ -68,14 +68,15 @@ typedef struct mrail_lane_work {
 typedef struct mrail_lane_batch {
     mrail_ns_t post_ns;  /* post of the last AM of the batch; 0: its completion
                           * is not requested yet */
-    uint32_t sq_end;     /* lane->sq_posted after it */
+    uint32_t sq_end;     /* lane->sq_posted after that AM */
     uint16_t am_begin;   /* lane->am_sent before the batch */
     uint16_t am_end;     /* lane->am_sent after it */
     uint64_t byte_begin; /* lane->am_carried before the batch */
     uint64_t byte_end;   /* lane->am_carried after it */
 } mrail_lane_batch_t;
 
-/* Shows whether requests get through before the lane is used. */
+/* State of a path validation, which proves that requests get through before the
+ * lane is used. */
 typedef enum mrail_path_validation {
     MRAIL_PATH_VALIDATION_NONE,
     MRAIL_PATH_VALIDATION_WANTED,
@@ -167,7 +168,7 @@ struct mrail_lane {
                           * none, or it is undone */
     uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
                           * decision of this end */
-    uint8_t greeted;     /* the HELLO that precedes the repeat was already
+    uint8_t greeted;     /* the HELLO that precedes a retransmission was already
                           * sent */
 
     unsigned credits;  /* receive buffers for the peer's AMs; control before
@@ -184,8 +185,8 @@ struct mrail_lane {
     uint8_t idle;            /* control: unused since the last search */
     uint8_t evict_local;     /* control: this end evicts it */
     uint8_t evict_remote;    /* control: the peer evicts it */
-    uint8_t evict_forced;    /* control: a first lane needs the QP, so the
-                              * lane must go */
+    uint8_t evict_forced;    /* control: the first lane of a peer needs the QP,
+                              * so this lane must be evicted */
     uint8_t reap;            /* control: both ends have released the lane */
     uint8_t last_read;       /* data: the final request is posted */
     /* data: values at the last check of recovery/stall_detect.c */
@@ -201,7 +202,8 @@ struct mrail_lane {
 
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
-    mrail_list_t lost;   /* data: chunks that came back undone */
+    mrail_list_t lost;   /* data: chunks that the lane returned without
+                          * completing them */
     mrail_ns_t close_ns; /* control: time when the QP entered the error state */
     uint64_t qp_serial;  /* control: serial number of `qp`, whose lower 16
                           * bits are `index`; never reused in

@@ -30,8 +30,8 @@ typedef struct mrail_done {
  * another lane can replay (retransmit) it. */
 typedef struct mrail_tx {
     mrail_list_t list;   /* peer->unacked */
-    mrail_list_t replay; /* peer->replay_am, if the lane failed before the
-                          * message arrived */
+    mrail_list_t replay; /* entry in peer->replay_am if the lane failed before
+                          * the message arrived */
     mrail_mem_t *mem;    /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
@@ -62,7 +62,8 @@ typedef struct mrail_op {
     mrail_op_kind_t kind;
     int status;       /* 0, or -EIO: a device permanently refused a part */
     int whole;        /* one lane carries the whole operation */
-    int cancelled;    /* ends when the devices have returned its chunks */
+    int cancelled;    /* the operation ends once the devices have returned its
+                       * chunks */
     unsigned pending; /* chunks that are posted and not complete */
     size_t left;      /* bytes not posted */
     unsigned iov_count;
@@ -114,8 +115,8 @@ typedef enum mrail_flush_kind {
 
 typedef struct mrail_flush_group {
     mrail_done_t done;
-    unsigned count; /* unfinished members, and the caller while it adds
-                     * members */
+    unsigned count; /* number of unfinished members, plus one while the caller
+                     * adds members */
 } mrail_flush_group_t;
 
 /* Completes when AMs before am_seq are acknowledged, operations up to op_id are

@@ -25,7 +25,7 @@ typedef enum mrail_peer_state {
 } mrail_peer_state_t;
 
 /* The last epoch of a lane that has ended. It is kept for late messages, and
- * for a peer that does not know of the end. */
+ * for a peer that does not know yet that the lane has ended. */
 typedef struct mrail_prev_epoch {
     uint8_t known;
     uint16_t epoch;
@@ -73,7 +73,8 @@ typedef struct mrail_path {
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;
-    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each local rail; NULL: none */
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* handles from each local rail; NULL:
+                                         * none */
 } mrail_boot_t;
 
 struct mrail_peer {
@@ -101,8 +102,8 @@ struct mrail_peer {
     unsigned base;      /* rail pair of slot 0 */
     int based;          /* both ends agree on `base`, because a lane was up */
     unsigned num_slots; /* total number of lanes to request; 0: not known yet */
-    unsigned slot_limit; /* slots below this have entries in the arrays; the
-                          * peer gets no lane beyond */
+    unsigned slot_limit; /* the arrays have entries for the slots below this;
+                          * the peer gets no lanes beyond */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
@@ -117,8 +118,8 @@ struct mrail_peer {
     mrail_ns_t answer_ns;            /* time of the last answered probe */
     mrail_ns_t compare_ns;           /* time when all paths were last probed */
     mrail_ns_t moved_ns;             /* time when a lane last made progress */
-    mrail_ns_t unreachable_ns; /* no lane has been usable since then; 0: one
-                                * is usable, or none was requested yet */
+    mrail_ns_t unreachable_ns; /* time since which no lane has been usable; 0:
+                                * one is usable, or none was requested yet */
     uint64_t kept_posted;    /* work requests of all lanes at the last keepalive
                            * check */
     mrail_list_t keepalive;  /* entry in engine->keepalives */
@@ -136,7 +137,8 @@ struct mrail_peer {
     mrail_heap_node_t timer;   /* entry in engine->timers */
     mrail_list_t blocked;      /* entry in engine->blocked */
     mrail_list_t connect;      /* entry in engine->connect_queue */
-    int connecting;            /* counts in engine->num_connecting */
+    int connecting;            /* the peer is counted in
+                                * engine->num_connecting */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
@@ -165,8 +167,8 @@ struct mrail_peer {
     mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
     int connect_wanted;         /* the first lane was requested */
     uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */
-    uint64_t reading_mask;      /* slots with visibility READs in flight, in use
-                              * or not */
+    uint64_t reading_mask;      /* slots, in use or not, with visibility READs
+                                 * in flight */
     uint64_t closing_mask;   /* slots that were released, but are not drained */
     uint64_t broken_mask;    /* slots whose lane is failing over */
     int recovering;          /* a lane failed and its replay is incomplete;
@@ -182,8 +184,8 @@ struct mrail_peer {
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, while the devices hold requests; 2: failed */
     mrail_list_t eps;
-    mrail_list_t ended; /* entry in engine->ended while the peer may be
-                         * unused */
+    mrail_list_t ended; /* entry in engine->ended while the peer may no longer
+                         * be in use */
 
     int stall_checking;       /* the peer is in engine->stalling */
     unsigned quiescent_ticks; /* consecutive checks with nothing in flight */

@@ -23,8 +23,8 @@ static inline int mrail_record_is_on(const mrail_engine_t *engine)
     return MRAIL_TELEMETRY && (engine->ring.header != NULL);
 }
 
-/* Prepares the last word of the lane's records: only length and kind are
- * missing, and the further messages of a batch. */
+/* Prepares the last word of the lane's records. It then lacks only the length,
+ * the kind, and the further messages of a batch. */
 static inline void mrail_record_lane(mrail_lane_t *lane)
 {
     lane->record_tail = mrail_ring_tail(0, lane->slot, lane->rail->index, 0, 1);

@@ -1,5 +1,5 @@
-/* Signals to ifaces that sleep, and the start of stall detection. Data-path lock
- * or control lock held. */
+/* Signals to ifaces that sleep, and the start of stall detection. Data-path
+ * lock or control lock held. */
 #ifndef MRAIL_RAIL_STATE_SIGNALS_H
 #define MRAIL_RAIL_STATE_SIGNALS_H
 
@@ -16,8 +16,8 @@ static inline void mrail_stall_wake(mrail_peer_t *peer)
     }
 }
 
-/* Makes the next poll check the peer: it has failed, or the masks of its lanes
- * have changed. */
+/* Makes the next poll check the peer, which has failed or whose lane masks have
+ * changed. */
 void mrail_peer_check(mrail_peer_t *peer);
 
 /* Wakes the iface if it sleeps. */

@@ -38,7 +38,8 @@ void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah)
     if (rail->ud_tx_pending != 0) {
         dead = malloc(sizeof(*dead));
     }
-    if (dead == NULL) { /* not in use, or no memory to postpone this */
+    if (dead == NULL) { /* not in use, or no memory to postpone the end of the
+                         * handle */
         ibv_destroy_ah(ah);
         return;
     }

@@ -19,11 +19,11 @@ typedef enum mrail_access {
  * failure. */
 struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
                               mrail_access_t access);
-/* Returns 0, or -1 with errno set. */
+/* Deregisters memory. Returns 0, or -1 with errno set. */
 int mrail_rail_dereg(struct ibv_mr *mr);
 
 /* Allocates page-aligned, registered memory. Its contents are undefined. The
- * caller frees both. */
+ * caller frees the registration and the memory. */
 struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                 mrail_access_t access, void **buffer_p);
 

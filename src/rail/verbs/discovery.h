@@ -1,4 +1,5 @@
-/* Parts of device discovery. */
+/* The parts of device discovery that other files use: the subnet of a GID, its
+ * index, and the speed of a port. */
 #ifndef MRAIL_RAIL_DISCOVERY_H
 #define MRAIL_RAIL_DISCOVERY_H
 

@@ -35,7 +35,7 @@ typedef struct mrail_port_control {
     mrail_port_driver_t knowledge;
     mrail_port_live_t live;
     unsigned lag_port; /* RoCE LAG: physical port of the sample QP; 0: no LAG */
-    /* 0: the device stores no label. */
+    /* Port for each requested one; 0: the device stores no label. */
     uint16_t got[MRAIL_PORT_CONTROL_MAX_LANES];
 } mrail_port_control_t;
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of READs of a QP in flight in one direction. */
+/* Maximum number of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
 
 static struct ibv_context *mrail_rail_open_device(const char *name)

@@ -84,16 +84,17 @@ typedef struct mrail_rail {
     int fatal;
     /* Outages; see conn/rail_error.c. Control lock. */
     int outage;              /* the rail carries nothing */
-    mrail_ns_t outage_ns;    /* an outage begins then if the port stays down; 0:
-                            * it is up, or there is an outage */
+    mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
+                              * down; 0: the port is up, or there is an
+                              * outage */
     unsigned num_retired;    /* paths of different peers that were retired since
                             * anything got through */
     mrail_ns_t alive_ns;     /* time when something last got through */
-    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0:
-                            * not since then */
+    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
+                              * sample since anything got through */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes that must still hear of the outage */
-    unsigned num_probers;    /* paths that look for an end of the outage */
+    unsigned num_probers;    /* paths that probe for the end of the outage */
     mrail_list_t lanes;      /* lanes with a QP on the rail */
     unsigned num_lanes;      /* number of entries in `lanes` */
     mrail_list_t affected;   /* paths that wait for the rail */
@@ -144,7 +145,7 @@ typedef struct mrail_rail {
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
     mrail_ns_t ud_full_ns; /* the device has held all send buffers since this
-                            * time; 0: it does not */
+                            * time; 0: some are free */
     int ud_failed;         /* the QP is in the error state */
     int ud_pause;          /* the last message took long, and other threads
                             * want the lock */

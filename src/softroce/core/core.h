@@ -457,7 +457,8 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_resp_reset(sroce_qp_t *qp);
 /* Returns the UDP bytes of the next response packet. A response must be due. */
 uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
-/* Returns roughly the bytes left of that response, at most SROCE_RUN_BYTES. */
+/* Returns the approximate number of bytes left of the next response, at most
+ * SROCE_RUN_BYTES. */
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
 int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);

@@ -25,8 +25,8 @@ __attribute__((constructor)) static void icrc_init(void)
     }
 }
 
-/* IPv4, UDP and BTH headers as the ICRC covers them, with mutable fields all
- * ones. */
+/* Computes the CRC of the IPv4, UDP and BTH headers as the ICRC covers them,
+ * with mutable fields all ones. */
 static uint32_t icrc_headers(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                              uint16_t sport, uint32_t udp_bytes,
                              const uint8_t *bth)

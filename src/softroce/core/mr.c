@@ -51,8 +51,8 @@ static void mr_slot_free(sroce_dev_t *dev, uint32_t idx)
     dev->mr_free_tail = idx;
 }
 
-/* A slot's first generation is secret. A process that holds one key can derive
- * the mask, but not the generations of other slots. */
+/* Returns the first generation of a slot, which is secret. A process that holds
+ * one key can derive the mask, but not the generations of other slots. */
 static uint8_t mr_first_generation(const sroce_dev_t *dev, uint32_t idx)
 {
     uint64_t secret = dev->params.key_secret;

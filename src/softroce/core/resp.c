@@ -113,8 +113,8 @@ static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
     return 0;
 }
 
-/* resp_refuse() for errors that no receive completion reports. The application
- * gets an event instead. */
+/* Does the same as resp_refuse(), for errors that no receive completion
+ * reports. The application gets an event instead. */
 static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
 {
     sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS)
@@ -123,8 +123,9 @@ static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
     return resp_refuse(qp, syndrome);
 }
 
-/* Source: IBA 11.6.2, Remote Invalid Request Error: "the operation is not
- * supported by this receive queue". */
+/* Returns 1 if the QP allows the access; refuses the request if not. Source:
+ * IBA 11.6.2, Remote Invalid Request Error: "the operation is not supported by
+ * this receive queue". */
 static int resp_qp_allows(sroce_qp_t *qp, int access)
 {
     return (qp->access & access) || resp_fatal(qp, SROCE_SYN_NAK_INV);

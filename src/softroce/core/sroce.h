@@ -132,7 +132,8 @@ sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
  * each.
  */
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns);
-/* Returns the same deadline without running timers. */
+/* Returns the deadline that sroce_dev_timers() would return, without running
+ * timers. */
 mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 
 /* ---- Receive ---- */
@@ -205,7 +206,7 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
  * Returns 1 if the owner should send the posted requests at once, 0 if too
- * little is queued for a good run. In that case, pending acknowledgements bring
+ * little is queued for a good run. After a 0, pending acknowledgements bring
  * the owner back, and the next progress call sends everything as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
@@ -240,7 +241,7 @@ typedef struct sroce_ah {
 /* Returns 0, or EINVAL: no GRH, an unknown port or source GID, or a dgid that
  * is not an IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
-/* Source port of the path, 0xC000..0xFFFF:
+/* Returns the source port of the path, 0xC000..0xFFFF:
  *   0xC000 | ((fl & 0x3FFF) ^ (fl >> 14))
  * Source: RoCEv2 annex A17.9.1; kernel drivers do the same. */
 uint16_t sroce_av_sport(const sroce_av_t *av, uint32_t qpn, uint32_t dest_qpn);
@@ -248,14 +249,14 @@ uint16_t sroce_av_sport(const sroce_av_t *av, uint32_t qpn, uint32_t dest_qpn);
 /* ---- Protection domains, memory ---- */
 
 int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
-/* Returns EBUSY while an MR, QP or SRQ uses it. */
+/* Returns EBUSY while an MR, QP or SRQ uses the PD. */
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * `access` is IBV_ACCESS_*. With the keys of the MR, `addr` is accessed at
- * address `iova`. A key contains a generation as well as an index, so that the
- * key of a destroyed MR does not come back soon. Returns EINVAL for remote
- * write or atomic access without local write access.
+ * Registers memory. `access` is IBV_ACCESS_*. With the keys of the MR, `addr`
+ * is accessed at address `iova`. A key contains a generation as well as an
+ * index, so that the key of a destroyed MR does not come back soon. Returns
+ * EINVAL for remote write or atomic access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
@@ -268,7 +269,7 @@ uint32_t sroce_mr_key(const sroce_mr_t *mr);
 /* The CQ holds at least `cqe` entries, 1 <= cqe <= SROCE_MAX_CQE. */
 int sroce_cq_create(sroce_dev_t *dev, unsigned cqe, void *user,
                     sroce_cq_t **cq_p);
-/* Returns EBUSY while a QP uses it. */
+/* Returns EBUSY while a QP uses the CQ. */
 int sroce_cq_destroy(sroce_cq_t *cq);
 /* Returns EINVAL if the pending completions do not fit. */
 int sroce_cq_resize(sroce_cq_t *cq, unsigned cqe);
@@ -312,7 +313,8 @@ typedef struct sroce_qp_params {
 /* Returns 0, EINVAL (type, caps), EOPNOTSUPP or ENOMEM (memory or QPNs). */
 int sroce_qp_create(sroce_pd_t *pd, sroce_qp_params_t *params,
                     sroce_qp_t **qp_p);
-/* Also removes the QP's completions from its CQs, as kernel drivers do. */
+/* Destroys the QP, and removes its completions from its CQs, as kernel drivers
+ * do. */
 void sroce_qp_destroy(sroce_qp_t *qp);
 
 /* Returns EINVAL for an illegal transition or attribute (qp_moves.c), or for a

@@ -2,9 +2,9 @@
  * Received datagrams: the Q_Key check, the 40-byte GRH area, the receive WQE.
  *
  * A datagram too long for its receive buffer is dropped and counted, and the
- * buffer stays posted. Otherwise an external host could stop a UD QP. Source:
- * IBA 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the last 20
- * bytes of the GRH area).
+ * buffer stays posted. Without this rule, an external host could stop a UD QP.
+ * Source: IBA 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the
+ * last 20 bytes of the GRH area).
  */
 #include "config.h"
 
@@ -31,7 +31,8 @@ static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
     memcpy(ip + 16, &dst, 4);
 }
 
-/* Length of the next receive buffer. Returns 0 if the queue is empty. */
+/* Writes the length of the next receive buffer to *length_p. Returns 0 if the
+ * queue is empty. */
 static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
 {
     const sroce_rq_t *rq = (qp->srq != NULL) ? &qp->srq->rq : &qp->rq;

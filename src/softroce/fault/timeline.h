@@ -44,7 +44,7 @@ sroce_fault_timeline_t *
 sroce_fault_timeline_create(const sroce_fault_script_t *script,
                             unsigned num_nodes, unsigned num_rails,
                             const sroce_fault_ops_t *ops);
-/* Active settings stay in force. */
+/* Frees the timeline. Active settings stay in force. */
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
 /* Executes the steps that are due by now_ns since the start, in order of time.
@@ -55,7 +55,7 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 
 /* Reports how much a rail has sent in total since the start. Returns the same
- * as sroce_fault_timeline_run(). */
+ * value as sroce_fault_timeline_run(). */
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);

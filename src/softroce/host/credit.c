@@ -69,7 +69,7 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * Priority for a waiting sender. Without it, whichever process happens to run
+ * Waiting senders get priority. Without it, whichever process happens to run
  * when the receiver reads takes all the credit. If there are more processes
  * than cores, the others then starve. A sender that has waited
  * CREDIT_PRIORITY_NS goes first, and the others hold back as long as it keeps

@@ -184,15 +184,15 @@ static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Returns the time until which a process may wait that begins now. */
+/* Returns the deadline of a join that begins to wait now. */
 static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
 {
     return mrail_clock_now() + DAEMON_JOIN_LIMIT_NS +
            daemon->num_conns * DAEMON_JOIN_EACH_NS;
 }
 
-/* The limit is for the process that makes a socket now. With many processes, the
- * whole queue may take longer. */
+/* Extends the deadlines of waiting joins. The limit is for the process that
+ * makes a socket now. With many processes, the whole queue may take longer. */
 static void sroce_daemon_extend_joins(sroce_daemon_t *daemon, unsigned dev)
 {
     sroce_daemon_conn_t *conn;
@@ -226,9 +226,9 @@ static int sroce_daemon_assign_slot(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
 
-/* Only one process at a time may make a socket on a device; otherwise the order
- * of the kernel's array would be unknown. Returns 0 if the daemon has replied
- * or the join must wait. */
+/* Handles JOIN. Only one process at a time may make a socket on a device;
+ * otherwise the order of the kernel's array would be unknown. Returns 0 if the
+ * daemon has replied or the join must wait. */
 static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                              unsigned dev)
 {
@@ -260,8 +260,8 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return 0;
 }
 
-/* Either the new socket is now at the end of the kernel's array, or no socket
- * was made. The order of the array is known in both cases. */
+/* Handles BOUND. Either the new socket is now at the end of the kernel's array,
+ * or no socket was made. The order of the array is known in both cases. */
 static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                               const sroce_daemon_msg_t *msg, int fd)
 {
@@ -519,7 +519,7 @@ static int sroce_daemon_listen(const char *name)
         return -errno;
     }
     sroce_session_path(name, ".sock", sun.sun_path, sizeof(sun.sun_path));
-    unlink(sun.sun_path); /* left by a session that was killed */
+    unlink(sun.sun_path); /* a session that was killed has left it */
     mask = umask(0177);
     ret = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
     umask(mask);

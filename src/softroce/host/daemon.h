@@ -56,16 +56,16 @@ typedef struct sroce_daemon_msg {
 } sroce_daemon_msg_t;
 
 /*
- * For the server. Once it accepts connections, it writes one byte to ready_fd
+ * Runs the server. Once it accepts connections, it writes one byte to ready_fd
  * and closes ready_fd. It runs until the session has been unused for 200 ms,
  * then closes `hold` and returns an exit status.
  */
 int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);
 
-/* For clients. Returns the descriptor of an accepted connection, or -errno.
- * -ENOENT and -ECONNREFUSED mean that there is no session daemon or that it is
- * ending. */
+/* Connects a client. Returns the descriptor of an accepted connection, or
+ * -errno. -ENOENT and -ECONNREFUSED mean that there is no session daemon or
+ * that it is ending. */
 int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
 
 /* Send or receive one message. *fd_p is set to the descriptor that came with

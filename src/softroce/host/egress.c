@@ -8,8 +8,8 @@
 #include <time.h>
 
 #define EGRESS_DELAY_MAX_BYTES (64u << 20)
-/* When a device closes, packets in the delay line are waited for no longer than
- * this. The rest leave early. */
+/* A closing device waits no longer than this for the packets in the delay line.
+ * The rest leave early. */
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
 #define EGRESS_FLIPS 4 /* maximum number of flipped bits in a packet */
 
@@ -274,7 +274,7 @@ static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
     }
 }
 
-/* sroce_egress_send() for a path with faults. */
+/* Does the work of sroce_egress_send() for a path with faults. */
 static void egress_send_faulty(sroce_host_ctx_t *ctx,
                                const sroce_egress_load_t *load, int has_credit,
                                mrail_ns_t now_ns)

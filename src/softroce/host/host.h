@@ -176,7 +176,8 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_delay_us; /* value in the core */
-    uint32_t settings_gen;   /* value last seen in sdev, as in the next two */
+    uint32_t settings_gen;   /* value last seen in sdev; likewise the next
+                              * two */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* progress calls since the last read of the socket */
@@ -254,7 +255,8 @@ static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
 }
 
-/* A paused rail neither sends nor receives, and loses nothing. */
+/* Returns 1 if the rail is paused. A paused rail neither sends nor receives,
+ * and loses nothing. */
 static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 {
     return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
@@ -349,7 +351,8 @@ unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* The packets are in the socket. The receiver returns the remaining credit. */
+/* Records that the packets are in the socket. The receiver returns the
+ * remaining credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
 /* Restarts the random numbers from the seed of the session or of a script. */

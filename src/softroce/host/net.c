@@ -328,7 +328,8 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
                                                  : SROCE_CNT_DROP_MISROUTED,
                              1);
         } else {
-            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts those it drops */
+            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts the packets that it
+                                                    * drops */
         }
     }
     sroce_host_count(ctx, SROCE_CNT_RX_PACKETS, num);
@@ -354,10 +355,10 @@ uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx)
 }
 
 /*
- * The socket is empty, so credit still held belongs to packets that have a
- * reservation but are not in the socket yet. Credit that has not changed for
- * NET_RESTORE_NS is lost and is restored: the kernel dropped a packet, or a
- * sender was killed between two instructions.
+ * Restores lost credit. The socket is empty, so credit still held belongs to
+ * packets that have a reservation but are not in the socket yet. Credit that
+ * has not changed for NET_RESTORE_NS is lost and is restored: the kernel
+ * dropped a packet, or a sender was killed between two instructions.
  */
 static void sroce_net_restore_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {

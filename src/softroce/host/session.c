@@ -122,10 +122,11 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
 }
 
 /*
- * Two sessions must not share addresses, because SO_REUSEPORT would put their
- * sockets into one group. The RoCE ports remain unbound until a device is
- * opened, so they cannot show that a base is taken. A socket on another port of
- * the first address, which exists in every session, does so instead.
+ * Takes the addresses of a base. Two sessions must not share addresses, because
+ * SO_REUSEPORT would put their sockets into one group. The RoCE ports remain
+ * unbound until a device is opened, so they cannot show that a base is taken. A
+ * socket on another port of the first address, which exists in every session,
+ * does so instead.
  *
  * A socket is better than a lock file. The kernel closes it when the last
  * process that holds it ends. It works between all users in the network
@@ -171,8 +172,8 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
     }
 }
 
-/* The addresses of a list may belong to several network namespaces, so that no
- * socket can reserve them all. A lock on the list's file does. */
+/* Takes the addresses of a list. They may belong to several network namespaces,
+ * so that no socket can reserve them all. A lock on the list's file does. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {

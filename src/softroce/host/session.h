@@ -143,7 +143,8 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t settings_gen;
     _Atomic uint32_t seeds;    /* number of restarts of the random numbers */
     _Atomic uint64_t error_qp; /* number of requests << 32 | every n-th */
-    _Atomic uint64_t seed;     /* of the random numbers; 0: use the session's */
+    _Atomic uint64_t seed;     /* seed of the random numbers; 0: use the
+                                * session's seed */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];
@@ -153,14 +154,14 @@ typedef struct sroce_session {
     uint64_t magic;
     uint32_t version;
     uint32_t ready; /* 1: all fields are valid */
-    uint64_t size;  /* of the file */
+    uint64_t size;  /* size of the file */
     uint32_t uid;
     uint32_t flags; /* SROCE_SESSION_F_* */
     uint32_t num_nodes;
     uint32_t num_rails;
     uint32_t mtu; /* largest path MTU of the ports, bytes: 256..4096 */
     uint32_t slots_per_dev;
-    uint64_t seed;              /* of random faults */
+    uint64_t seed;              /* seed of the random faults */
     _Atomic int32_t script_pid; /* process that runs a fault script; 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
     /* With SROCE_SESSION_F_LIST: copies of devs[].addr, for a fast search. */
@@ -207,8 +208,8 @@ void sroce_session_path(const char *name, const char *suffix, char *path,
 
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
-/* Holds a session's addresses. The kernel releases both when the process
- * ends. */
+/* Descriptors that keep the session's file locked and its addresses reserved.
+ * The kernel closes both when the process ends. */
 typedef struct sroce_session_hold {
     int file_fd; /* exclusive lock on the session's file */
     int base_fd; /* socket, or lock on a list, that reserves the addresses */

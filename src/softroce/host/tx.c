@@ -138,8 +138,8 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                                   .iov_count = run->iov_count};
 }
 
-/* RC: the destination is known before the pull. *sent_p is set to the number of
- * bytes pulled. */
+/* Sends a run of an RC queue pair, whose destination is known before the pull.
+ * *sent_p is set to the number of bytes pulled. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
                               uint32_t *sent_p)
@@ -191,7 +191,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     return TX_SENT;
 }
 
-/* UD: one packet, which itself names its destination. */
+/* Sends one packet of a UD queue pair. The packet itself names its
+ * destination. */
 static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
@@ -236,8 +237,8 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                : tx_pull_rc(qp, info, max_bytes, now_ns, sent_p);
 }
 
-/* A small packet, such as an acknowledgement, overtakes the batch that the
- * queue pair is waiting to send. */
+/* Sends a small packet, such as an acknowledgement, which overtakes the batch
+ * that the queue pair is waiting to send. */
 static tx_result_t tx_send_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {

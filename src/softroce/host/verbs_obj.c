@@ -122,8 +122,9 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |  \
      IBV_ACCESS_ZERO_BASED)
 
-/* A device would pin the memory, so it must be mapped. msync(MS_ASYNC) checks
- * that without touching the pages and has no other effect. */
+/* Checks the memory and the access flags. A device would pin the memory, so it
+ * must be mapped. msync(MS_ASYNC) checks that without touching the pages and
+ * has no other effect. */
 static int obj_mr_check(void *addr, size_t length, int access)
 {
     uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);

@@ -270,8 +270,8 @@ MRAIL_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
     return EOPNOTSUPP;
 }
 
-/* Returns 0, not guaranteed. Packets are placed in order, but memcpy() may not
- * copy in order. */
+/* Returns 0, which means "not guaranteed". Packets are placed in order, but
+ * memcpy() may not copy in order. */
 MRAIL_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp,
                                             enum ibv_wr_opcode op,
                                             uint32_t flags)

@@ -44,7 +44,7 @@ sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
                                             mrail_ns_t now_ns);
 void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 
-/* When sroce_sim_faults_run() must be called next. */
+/* Returns when sroce_sim_faults_run() must be called next. */
 mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
 void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 
