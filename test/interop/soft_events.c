@@ -1,7 +1,7 @@
 /*
  * Port events: `mrail soft ctl down` and `up` reach a process within
- * milliseconds, whether it waits or computes, and ibv_query_port() agrees with
- * them.
+ * milliseconds, whether it waits or computes, and ibv_query_port() reports the
+ * same state.
  *
  * usage: soft_events MRAIL_SOFT_PROGRAM (in a session)
  */
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LIMIT_MS 200 /* for a loaded machine; an idle one takes a few ms */
+#define LIMIT_MS 200 /* generous, for a loaded machine; an idle one takes a few
+                      * ms */
 
 static double now_ms(void)
 {

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Objects, events, completion channels and fork, with one result line for each
-# test of soft_objects.c.
-# Word splitting is intended; some variables are for the library.
-# shellcheck disable=SC2034,SC2086
-# shellcheck source=test/interop/soft_lib.sh
+# Checks objects, events, completion channels and fork. Each test of
+# soft_objects.c has one result line. Word splitting is intended; some variables
+# are for the library. shellcheck disable=SC2034,SC2086 shellcheck
+# source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 
 soft ./soft_objects >"$tmp/out" 2>&1 || fail "soft_objects: exit status $?"

@@ -13,7 +13,8 @@
 #define RANKS 60
 #define PUTS 190
 
-static uint64_t target[8]; /* at the same address in all processes */
+static uint64_t target[8]; /* the target has the same address in all
+                            * processes */
 
 static int source(job_t *job)
 {
@@ -48,7 +49,7 @@ static int source(job_t *job)
             posted += (ret == -EINPROGRESS);
         }
     }
-    sleep(2); /* the rails continue to work */
+    sleep(2); /* the rails continue to work meanwhile */
     ret = job_wait(job, &job->completed, wanted + posted, 20);
     printf("# %u writes accepted, %u complete, %u failed\n", posted,
            job->completed - wanted, job->failed);
