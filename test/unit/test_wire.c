@@ -1,4 +1,5 @@
-/* Codecs of src/rail/proto/wire.h: round trips, bounds, and refused input. */
+/* Tests of the codecs of src/rail/proto/wire.h: round trips, bounds, and
+ * refused input. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"
@@ -177,7 +178,8 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < length; ++i) {
             buf[i] = (uint8_t)mrail_rng_next(&rng);
         }
-        if (length > 3) { /* most messages pass the check of the magic number */
+        if (length > 3) { /* makes most messages pass the check of the magic
+                           * number */
             buf[0] = 0x6d;
             buf[1] = 0x52;
             buf[2] = MRAIL_WIRE_VERSION;
