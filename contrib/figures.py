@@ -30,8 +30,7 @@ def median_of(runs, kind, job, hotspot, field):
 
 
 SKEWS = ((0, 'evenly to all ranks'), (0.7, '70 % of the bytes to rank 0'))
-BAR = 190  # length in pixels of an exchange's longest bar; a pause gets twice
-           # that length
+BAR = 190  # length of an exchange's longest bar; twice that for a pause
 
 
 def draw_exchanges(drawing, x, y, head, kind, jobs, runs):

@@ -1,6 +1,7 @@
-# shellcheck shell=sh disable=SC2034 Sourced by the scripts in contrib/.
-# Provides locations, progress output, and functions that build the tree. POSIX
-# sh. All files that a script creates are in build/.
+# shellcheck shell=sh disable=SC2034
+# Sourced by the scripts in contrib/. Provides locations, progress output, and
+# functions that build the tree. POSIX sh. All files that a script creates are
+# in build/.
 #
 # Callers run set -eu first. Sets: top, build, stage, jobs.
 

@@ -16,8 +16,7 @@ UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
 SLACK_S = 2       # seconds left over at the end of a job
-IDLE_PERCENT = 5  # of an uplink's rate; less means that no exchange ran
-                  # took place
+IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
 WARM_S = 2.5    # seconds from the start of a job to its steady state
 LONG_S, SHORT_S = 8, 4
 LANES = (1, 2, 4, 16, 32)

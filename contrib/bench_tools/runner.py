@@ -16,8 +16,7 @@ BUILD = TOP / 'build'
 STAGE = BUILD / 'stage'
 MRAIL = STAGE / 'bin' / 'mrail'
 BENCH = STAGE / 'libexec' / 'mrail' / 'mrail-bench'
-GRACE_S = 10        # seconds from the signal that ends a job to the one that
-                    # kills it
+GRACE_S = 10        # seconds from the ending signal to the killing one
 QUIET_S = 30        # seconds between progress lines
 # A job with stock UCX frees more than a GB. A virtual machine returns that
 # memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
@@ -164,8 +163,7 @@ def end(process):
             limit = time.monotonic() + GRACE_S
             while time.monotonic() < limit:
                 process.poll()
-                os.killpg(process.pid, 0)  # raises an exception if no process
-                                           # is left
+                os.killpg(process.pid, 0)  # raises if no process is left
                 time.sleep(0.01)
     except ProcessLookupError:
         pass
@@ -197,10 +195,8 @@ class Bench:
         self.runs = self.requested_runs = runs
         self.quick = quick
         self.installation = Installation(STAGE)
-        self.against = None  # an Installation to compare with, instead of
-                             # baselines
-        self.better = {}     # if `against` is set: 'more' or 'less' for each
-                             # figure
+        self.against = None  # an Installation to use instead of baselines
+        self.better = {}     # with it: 'more' or 'less' for each figure
         self.out = out
         self.id = os.getpid()
         self.failed = False

@@ -4,7 +4,6 @@ from .svg import Drawing, Scale
 WIDTH, HEIGHT = 900, 880
 LEFT, RIGHT, TOP = 78, 872, 164
 PANEL, PITCH = 190, 226         # height and spacing of the panels
-                                # of one panel to the next
 MAX_GBPS = 800
 REMARKS = {'1': 'each chunk for itself: noise and bursts look alike',
            '8': "mrail's window: every burst is seen",

@@ -174,8 +174,7 @@ static void destroyed_with_requests_under_way(void)
 
     pair_open(IBV_QPT_RC, 0);
     for (int i = 0; i < 8; ++i) {
-        EXPECT(post_send(&a, 1, 0) == 0); /* the peer has no receive posted, so
-                                           * it sends RNR NAKs */
+        EXPECT(post_send(&a, 1, 0) == 0); /* the peer answers with RNR */
     }
     EXPECT(ibv_destroy_qp(a.qp) == 0);
     a.qp = NULL;

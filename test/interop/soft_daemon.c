@@ -31,8 +31,7 @@
 #define WAIT_MS 2500 /* shorter than the time limit of a join */
 /* For a daemon without free descriptors. */
 #define FREE_DESCRIPTORS 6
-#define CLIENTS (FREE_DESCRIPTORS + 16) /* at least one connection is not
-                                         * accepted */
+#define CLIENTS (FREE_DESCRIPTORS + 16) /* one or more are not accepted */
 #define RETRY_MS 100 /* minimum time between two attempts to accept */
 
 typedef struct fixture {

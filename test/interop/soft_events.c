@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LIMIT_MS 200 /* generous, for a loaded machine; an idle one takes a few
-                      * ms */
+#define LIMIT_MS 200 /* for a loaded machine; an idle one takes a few ms */
 
 static double now_ms(void)
 {

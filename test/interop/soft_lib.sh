@@ -1,6 +1,7 @@
-# shellcheck shell=bash Helpers for the software-rail tests, in addition to
-# those in test/lib.sh. Some results depend on several conditions. `fail` names
-# a condition that does not hold, and `report` then prints the result.
+# shellcheck shell=bash
+# Helpers for the software-rail tests, in addition to those in test/lib.sh. Some
+# results depend on several conditions. `fail` names a condition that does not
+# hold, and `report` then prints the result.
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cd "$build" || bail_out "no directory $build"

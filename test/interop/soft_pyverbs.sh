@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks verbs conformance with pyverbs (test/interop/verbs), with one result
 # line per test. Word splitting is intended; some variables are for the library.
-# shellcheck disable=SC2034,SC2086 shellcheck source=test/interop/soft_lib.sh
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 # Debian's pyverbs package works only with the system's interpreter.
 python=${PYTHON3:-/usr/bin/python3}

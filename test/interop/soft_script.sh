@@ -2,7 +2,8 @@
 # Checks fault scripts on live rails: the effect of each action on other
 # processes (counters, programs that continue or fail), the end of `for`,
 # scripts that run with a command, invalid scripts, and cleaning up. Word
-# splitting is intended. shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
+# splitting is intended.
+# shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong

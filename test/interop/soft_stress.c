@@ -43,8 +43,7 @@ typedef struct shared {
     _Atomic uint64_t corrupt[MAX_PROCS];
     /* failed operations whose peer was alive */
     _Atomic uint64_t err[MAX_PROCS];
-    _Atomic uint64_t late[MAX_PROCS];   /* operations completed after the
-                                         * kill */
+    _Atomic uint64_t late[MAX_PROCS];   /* completed after the kill */
     _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without a completion */
     union ibv_gid gid[MAX_PROCS][MAX_RAILS];
     entry_t entries[]; /* [proc][peer][rail] */

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Runs the programs of rdma-core unmodified, on four devices: RC, UD and SRQ,
 # with polling and with completion channels, with and without ICRC. Word
-# splitting is intended; some variables are for the library. shellcheck
-# disable=SC2034,SC2086 shellcheck source=test/interop/soft_lib.sh
+# splitting is intended; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong \
     ibv_devices ibv_asyncwatch ibv_uc_pingpong ibv_xsrq_pingpong

@@ -61,8 +61,8 @@ for routing in rules rules-drop; do
         not_ok "$routing: the uplinks carry the bytes between leaves and little else" \
             "$sent bytes" "$tmp/status"
     fi
-    # The two hosts of a leaf have two lanes per uplink pair, so each uplink
-    # gets one lane of each host.
+    # The two hosts of a leaf have two lanes each, so each uplink gets one lane
+    # of each host.
     for leaf in l1 l2; do
         loads=$(for spine in 1 2 3 4; do
             bytes_of "$leaf-s$spine.0" up "$tmp/status"

@@ -1,5 +1,6 @@
-# shellcheck shell=sh disable=SC2034 Sourced by the scripts in this directory.
-# Adds MPI jobs on software rails to test/lib.sh.
+# shellcheck shell=sh disable=SC2034
+# Sourced by the scripts in this directory. Adds MPI jobs on software rails to
+# test/lib.sh.
 #
 # MRAIL                 the command (default: build/stage/bin/mrail)
 # MRAIL_BUILD           directory of the programs (default: build)

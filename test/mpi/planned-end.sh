@@ -87,8 +87,7 @@ goes_on()
     status=0
     wait $job || status=$?
     if [ $status = 0 ] &&
-        grep -q ': over: ' "$tmp/ctl" && # the script reached its end while the
-                                         # job ran
+        grep -q ': over: ' "$tmp/ctl" && # the script ended during the job
         grep -q '^ok - every byte of it arrived' "$tmp/out"; then
         ok "$name: the job continues, every byte is right"
     else

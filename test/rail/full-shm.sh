@@ -28,6 +28,7 @@ mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
 # The session creates its file first. Then another program takes the remaining
 # space.
+# shellcheck disable=SC2016
 run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     --node 0 -- sh -c '
     head -c 4000000 /dev/zero >/dev/shm/filler 2>/dev/null

@@ -40,8 +40,7 @@ fence | threads)
     run ''
     ;;
 live) run '' --nodes 3 --rails 2 --rate 40M ;;
-stress) run '' --icrc on --rate 40M ;; # slow enough that a script can take
-                                       # effect
+stress) run '' --icrc on --rate 40M ;; # slow enough for a script to take effect
 *) run '' ;;
 esac
 finish

@@ -13,8 +13,7 @@
 #define RANKS 60
 #define PUTS 190
 
-static uint64_t target[8]; /* the target has the same address in all
-                            * processes */
+static uint64_t target[8]; /* at the same address in all processes */
 
 static int source(job_t *job)
 {

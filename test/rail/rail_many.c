@@ -89,8 +89,7 @@ static int send_some(job_t *job, unsigned first, unsigned last)
 
         while ((ret = mrail_ep_am_bcopy(ep, 1, pack, &p)) == -EAGAIN) {
             if (mrail_iface_progress(job->iface) == 0) {
-                usleep(1000); /* leaves processor time to the other 64
-                               * processes */
+                usleep(1000); /* lets the other 64 processes run */
             }
         }
         if (ret < 0) {

@@ -21,8 +21,7 @@
 #define LIMIT_MS 10.0
 #define LATE_MS 250.0
 #define CONNECTS 5
-#define PROBE_WAKES 5   /* number of thread wakeups in a probe; an echo needs
-                         * two */
+#define PROBE_WAKES 5   /* thread wakeups of a probe; an echo needs two */
 #define CONNECT_TIMES 3 /* limit relative to a peer that polls */
 
 static int echo_fds[2]; /* sockets to and from the thread that answers */

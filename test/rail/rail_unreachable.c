@@ -93,8 +93,7 @@ int main(void)
     int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* timeout of one try, of which there
-                                            * are eight */
+    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try; there are eight */
     failed = job_run(2, node, 25, unreachable_job);
     return job_result(failed == 0, "both processes succeed", "%d did not",
                       failed);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # docs/troubleshooting.md must quote only messages that the sources contain, and
-# contrib/check-messages must report any other message. shellcheck
-# disable=SC2016 # backquotes of Markdown
+# contrib/check-messages must report any other message.
+# shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

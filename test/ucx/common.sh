@@ -1,5 +1,6 @@
-# shellcheck shell=sh disable=SC2034 Sourced by the scripts in this directory.
-# Provides test/lib.sh, the results of configure, and checks of UCX's log.
+# shellcheck shell=sh disable=SC2034
+# Sourced by the scripts in this directory. Provides test/lib.sh, the results of
+# configure, and checks of UCX's log.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091

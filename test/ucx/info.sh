@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks how the transport appears in the output of ucx_info, and its message
 # when it will not be used.
+# shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 # info LOG ARGS...: runs ucx_info on one node with four rails.

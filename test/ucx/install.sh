@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks make install: the directories of all files, the commands that it
-# prints, and pkg-config. make uninstall must remove every file. shellcheck
-# source=test/ucx/common.sh
+# prints, and pkg-config. make uninstall must remove every file.
+# shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 dest=$tmp/dest

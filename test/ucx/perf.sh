@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs ucx_perftest between two emulated nodes with four rails. Covers every
-# kind of UCP operation, with mrail as the only transport. shellcheck
-# source=test/ucx/common.sh
+# kind of UCP operation, with mrail as the only transport.
+# shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 port=$((10000 + $$ % 20000)) # the kernel assigns ports from 32768 on itself

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the list of rails that another library in the process can query, and
-# mrail info. shellcheck source=test/ucx/common.sh
+# mrail info.
+# shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 rates='100M,200M,300M,400M'

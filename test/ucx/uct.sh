@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs test_uct on 1, 4, 8 and 16 rails.
+# shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
 [ "$HAVE_CMOCKA" = yes ] || skip_all 'configure found no cmocka'

@@ -207,8 +207,7 @@ static void test_lost_work_ends(void **state)
     assert_int_equal(cancel(&completions), -EINPROGRESS);
     progress_engine();
     assert_completions(2, (int[]){-ECANCELED, 0});
-    assert_int_equal(engine->chunks.num_used, 1); /* the chunk waits for its
-                                                   * replay */
+    assert_int_equal(engine->chunks.num_used, 1); /* it is replayed later */
     reconnect();
     assert_int_equal(engine->counters.rma_replayed, 1);
     assert_completions(3, (int[]){-ECANCELED, 0, 0});

@@ -132,8 +132,7 @@ static void test_expires(void **state)
 
 typedef struct lane {
     uint64_t peer;
-    double limit;        /* rate limit of the peer in bytes per second; 0:
-                          * none */
+    double limit;        /* rate limit of the peer in bytes/s; 0: none */
     unsigned depth;      /* number of segments kept in flight; 0: none */
     double served;       /* bytes of the oldest segment that have been served */
     unsigned num_posted; /* number of segments in flight */

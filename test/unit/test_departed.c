@@ -17,8 +17,7 @@
 
 #define LENGTH 64
 #define MANY 10000
-#define WARM_UP 2000 /* number of peers after which pools and tables no longer
-                      * grow */
+#define WARM_UP 2000 /* peers until pools and tables stop growing */
 
 static uint8_t memory[LENGTH];
 

@@ -118,11 +118,9 @@ static void test_heap_against_an_array(void **state)
         unsigned i = (unsigned)mrail_rng_below(&rng, NODES);
 
         if (mrail_rng_below(&rng, 3) == 0) {
-            mrail_heap_del(&heap, &heap_nodes[i]); /* also deletes a node that
-                                                    * is not in the heap */
+            mrail_heap_del(&heap, &heap_nodes[i]); /* even one that is not in it */
             is_in[i] = 0;
-        } else { /* also inserts a node that is already in the heap, with any
-                  * other key */
+        } else { /* even one that is in it, with any other key */
             mrail_heap_set(&heap, &heap_nodes[i], mrail_rng_below(&rng, 500));
             is_in[i] = 1;
         }

@@ -560,8 +560,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t num, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 
-static unsigned countdown; /* countdown to the failing allocation; 0: none
-                            * fails */
+static unsigned countdown; /* countdown to the failing allocation; 0: none */
 
 static int fails(void)
 {

@@ -190,8 +190,7 @@ static void test_headers(void **state)
     refused(-EINVAL);
     memory.header.num_records = RECORDS - 1;
     refused(-EINVAL);
-    memory.header.num_records = 2 * RECORDS; /* more records than the file has
-                                              * room for */
+    memory.header.num_records = 2 * RECORDS; /* more than the file holds */
     refused(-EINVAL);
     memory.header.num_records = 1u << 31;
     refused(-EINVAL);

@@ -26,8 +26,7 @@ typedef struct {
 } other_t;
 
 static mrail_engine_t engine;
-static other_t others[2]; /* the first one reaches all rails, and the second one
-                           * all except rail 1 */
+static other_t others[2]; /* on all rails, and on all except rail 1 */
 static mrail_ns_t now_ns;
 
 static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)

@@ -178,8 +178,7 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < length; ++i) {
             buf[i] = (uint8_t)mrail_rng_next(&rng);
         }
-        if (length > 3) { /* makes most messages pass the check of the magic
-                           * number */
+        if (length > 3) { /* most messages pass the check of the magic number */
             buf[0] = 0x6d;
             buf[1] = 0x52;
             buf[2] = MRAIL_WIRE_VERSION;

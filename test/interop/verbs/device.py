@@ -221,8 +221,7 @@ def no_direct_memory():
         try:
             DM(end.ctx, AllocDmAttr(length=4096))
         except PyverbsError:
-            return  # pyverbs first queries the device's amount of this memory,
-                    # which is 0
+            return  # pyverbs first queries the amount, which is 0
         raise AssertionError('direct memory was allocated')
 
 

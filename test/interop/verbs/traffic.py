@@ -326,8 +326,7 @@ def draining_can_be_seen():
     with Pair() as pair:
         def draining():
             return pair.a.qp.query(e.IBV_QP_STATE)[0].sq_draining
-        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # the peer has no
-                                                       # receive, so it sends
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # RNR: no receive
                                                        # RNR NAKs
         pair.nothing(pair.a.scq)
         move(pair.a.qp, e.IBV_QPS_SQD, 0)

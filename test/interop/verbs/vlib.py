@@ -41,8 +41,7 @@ def main():
     for func in _tests:
         try:
             func()
-        except Exception as problem:  # an exception of any kind fails only this
-                                      # test
+        except Exception as problem:  # any exception fails only this test
             failed += 1
             traceback.print_exc(file=sys.stdout, limit=-4)
             print(f'not ok - {func.__name__}: '
