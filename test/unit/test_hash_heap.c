@@ -118,7 +118,7 @@ static void test_heap_against_an_array(void **state)
         unsigned i = (unsigned)mrail_rng_below(&rng, NODES);
 
         if (mrail_rng_below(&rng, 3) == 0) {
-            mrail_heap_del(&heap, &heap_nodes[i]); /* even one that is not in it */
+            mrail_heap_del(&heap, &heap_nodes[i]); /* even one not in it */
             is_in[i] = 0;
         } else { /* even one that is in it, with any other key */
             mrail_heap_set(&heap, &heap_nodes[i], mrail_rng_below(&rng, 500));

@@ -327,7 +327,6 @@ def draining_can_be_seen():
         def draining():
             return pair.a.qp.query(e.IBV_QP_STATE)[0].sq_draining
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # RNR: no receive
-                                                       # RNR NAKs
         pair.nothing(pair.a.scq)
         move(pair.a.qp, e.IBV_QPS_SQD, 0)
         check('sq_draining', draining(), 1)
