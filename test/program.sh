@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a test program that writes TAP itself. automake uses this script as the
-# LOG_COMPILER of programs. usage: program.sh PROGRAM [ARGUMENT...]
+# LOG_COMPILER of programs.
+# usage: program.sh PROGRAM [ARGUMENT...]
 #
 # cmocka 1.1.5 writes "not ok N # SKIP NAME" for a skipped test, which TAP counts
 # as a failure. This script changes it to "ok N - NAME # SKIP REASON". The reason

@@ -26,8 +26,7 @@
 
 #define WINDOW 64
 #define BATCHES 5        /* batches of timed iterations; the median counts */
-#define FEWEST_BATCHES 2 /* batches, if an iteration takes longer than a
-                          * batch */
+#define FEWEST_BATCHES 2 /* if an iteration takes longer than one */
 #define RAMP_SHARE 8     /* first iterations: 1/8 of the time of a size */
 #define SMALL_ITERATION 65536u /* bytes; a few of them come before any timing */
 #define SMALL_RAMP 8u

@@ -146,8 +146,7 @@ static void stream(size_t words, points_t *points)
         ++done;
     }
     for (uint64_t i = done + 1; (rank != 0) && (i < count); ++i) {
-        MPI_Cancel(&requests[i % WINDOW]); /* this receive has no matching
-                                            * send */
+        MPI_Cancel(&requests[i % WINDOW]); /* a receive without a send */
         MPI_Wait(&requests[i % WINDOW], MPI_STATUS_IGNORE);
     }
     for (unsigned i = 0; i < WINDOW; ++i) {

@@ -1,6 +1,6 @@
-/* Tests sessions and the session daemon without a device: sessions whose names
- * have equal hashes, lost descriptors, a daemon without free descriptors, and a
- * process that stops in the middle of a join. */
+/* Tests sessions and the session daemon without a device. The cases are
+ * sessions whose names have equal hashes, lost descriptors, a daemon without
+ * free descriptors, and a process that stops in the middle of a join. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /*
- * Tests the point-to-point semantics of MPI: sizes from 0 B to 256 MB, order,
- * unexpected messages and messages to self, wildcards, probes, synchronous and
- * persistent requests, and buffers that are unmapped and mapped again.
+ * Tests the point-to-point semantics of MPI. The tests cover sizes from 0 B to
+ * 256 MB, order, unexpected messages and messages to self, wildcards, probes,
+ * synchronous and persistent requests, and buffers that are unmapped and mapped
+ * again.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -1,7 +1,7 @@
 /*
  * Tests of move_lane.c, which moves lanes that share an uplink to other source
- * ports: the evidence that starts a move, the steps of the QP, and the requests
- * of a peer.
+ * ports. They cover the evidence that starts a move, the steps of the QP, and
+ * the requests of a peer.
  */
 #include "config.h"
 #include "mock_peer.h"
