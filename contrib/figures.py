@@ -34,7 +34,8 @@ BAR = 190  # length of an exchange's longest bar; twice that for a pause
 
 
 def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
-    """Draws bars of all ranks' MB/s, even and skewed. Returns the next free y."""
+    """Draws bars of all ranks' MB/s, even and skewed. Returns the next free
+    y."""
     rates = {(job, hotspot):
              median_of(runs, kind, job, hotspot, 'bytes_per_s') / 1e6
              for job, _ in jobs for hotspot, _ in SKEWS}

@@ -5,11 +5,11 @@
  * generation).
  *
  * Topologies: rails of 50 GB/s. GPU links are pairwise with 100 GB/s ("narrow":
- * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between all
- * rails through the spine, without uplinks, as coll/mrail plans. "own" is the
- * time for listing the pieces that one rank sends and receives. In the large
- * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
- * four leaf groups carry 0.6 of the rate of their rails.
+ * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between
+ * all rails through the spine, without uplinks, as coll/mrail plans. "own" is
+ * the time for listing the pieces that one rank sends and receives. In the
+ * large topologies, one rail in twenty is dead, chosen at random, and the
+ * uplinks of four leaf groups carry 0.6 of the rate of their rails.
  *
  * "calibration" is the time of a fixed kernel of divisions and dependent reads.
  * It varies between machines, and from moment to moment on a busy one, about as

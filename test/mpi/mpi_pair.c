@@ -3,7 +3,7 @@
  * exchange data. The program shows how much bandwidth the pair and the others
  * get. In the hot pair, the last rank of the first half sends to the very last
  * rank. The other ranks send to the opposite half, in both directions. With
- * "--no-others" or "--no-pair", the others or the pair are idle.
+ * "--no-others", the others are idle, and with "--no-pair", the pair is.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *

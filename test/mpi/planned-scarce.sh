@@ -38,9 +38,9 @@ planned()
     grep -c " $1\$" "$tmp/requests" || true
 }
 
-# all_requests NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS resources
-# may end the job with an error, namely those that a call or a communicator
-# needs to start.
+# all_requests NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS
+# resources may end the job with an error, namely those that a call or a
+# communicator needs to start.
 all_requests()
 {
     name=$1

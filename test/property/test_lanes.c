@@ -122,8 +122,8 @@ static void take_back(side_t *side)
     }
 }
 
-/* Asks the peer for idle credits, as the engine does when another lane needs the
- * buffers. */
+/* Asks the peer for idle credits, as the engine does when another lane needs
+ * the buffers. */
 static void recall(side_t *side)
 {
     mrail_peer_t *peer = peer_of(side);

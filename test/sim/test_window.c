@@ -10,8 +10,8 @@
  * that:
  *
  *   noise     The relative error of a rate is at most J / (W * s - J). At the
- *             full rate (s = 1.31 us), that is 0.106 for W = 8 and 0.025 for W
- *             = 32; at half of that rate, it is 0.051 and 0.013. Noise is
+ *             full rate (s = 1.31 us), that is 0.106 for W = 8 and 0.025 for
+ *             W = 32; at half of that rate, it is 0.051 and 0.013. Noise is
  *             proportional to 1 / W. At W = 1, it is at least 8 times as large
  *             as at W = 8 (it is more, because 1 / x is convex), and W = 1
  *             raises false alarms (below three quarters of the rate).

@@ -2,7 +2,7 @@
 
     python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
 
-Prints one line "ok - NAME" or "not ok - NAME: WHY" per test.  The name of a
+Prints one line "ok - NAME" or "not ok - NAME: WHY" per test. The name of a
 test is the first line of its docstring.
 """
 import io

@@ -10,8 +10,8 @@
 #define G 1e9
 
 void set_rails(mrail_plan_topo_t *topo, double capacity);
-/* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s. If
- * `gpu` is positive, the ranks of a node have pairwise links of that
+/* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s.
+ * If `gpu` is positive, the ranks of a node have pairwise links of that
  * capacity. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu);
 /* Like bound(), but with a switch in each node that has 100 GB/s downwards. */
