@@ -73,8 +73,8 @@ all_pause()
     fi
 }
 
-# run_fault NAME COMMAND...: runs a separate job for each command, which
-# disturbs its rails.
+# run_fault NAME COMMAND: runs COMMAND, which disturbs the rails, during a job.
+# The job must continue.
 seconds=5
 run_fault()
 {

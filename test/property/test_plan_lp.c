@@ -41,7 +41,7 @@
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
 /* The best division may be exactly at the limit. The search for the fewest
- * relayed bytes therefore allows the limit to be exceeded by this fraction. */
+ * relayed bytes therefore uses a limit that is higher by this fraction. */
 #define ABOVE_BEST 1e-5
 /* Relayed bytes below this fraction of all bytes do not count. */
 #define NEGLIGIBLE 1e-4

@@ -59,8 +59,9 @@ static int setup(void **state)
     return 0;
 }
 
-/* Polls every queue at least twice: first up to the last completion of a lane,
- * and then as many completions as a queue holds. */
+/* Makes enough progress calls to poll every queue twice over: first up to the
+ * last completion of a lane, and then as many completions as a queue holds.
+ * Each call polls every queue at least once. */
 static void progress_long(void)
 {
     for (unsigned i = 0; i < 2 * BATCHES + 8; ++i) {

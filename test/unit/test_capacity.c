@@ -97,8 +97,8 @@ static void test_confirm(void **state)
     }
 }
 
-/* Peer 2 comes close to the rate of peer 1, so the highest sample now also
- * counts as peer 2's own. */
+/* Peer 2 comes close to the rate of peer 1, so the highest sample now counts as
+ * peer 2's own. */
 static void test_peer_of_highest_sample(void **state)
 {
     see(100, 1, 0);

@@ -34,7 +34,7 @@ static void test_hot_pair(void **state)
         assert_int_equal(pieces[i].rail_in, rail);
         assert_int_equal(pieces[i].relay_out, (rail == 0) ? NONE : rail);
         assert_int_equal(pieces[i].relay_in, (rail == 0) ? NONE : 4 + rail);
-        /* A tolerance of 3 x 2 % of the bytes may go elsewhere. */
+        /* Up to 3 x 2 % of the bytes may take other paths. */
         assert_near((double)pieces[i].bytes, G, 0.07);
     }
     assert_near(s.relayed, 6 * G, 0.03);
