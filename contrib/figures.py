@@ -20,8 +20,8 @@ WIDTH = 860
 
 
 def median_of(runs, kind, job, hotspot, field):
-    """Returns the median over the runs of one job. Refuses a run with wrong
-    data."""
+    """Returns the median of a field over the runs of one job. Refuses a run
+    with wrong data."""
     chosen = [run for run in runs if run['ranks_are'] == kind
               and run['job'] == job and run['hotspot'] == hotspot]
     if not chosen or not all(run['data_ok'] for run in chosen):
@@ -30,11 +30,12 @@ def median_of(runs, kind, job, hotspot, field):
 
 
 SKEWS = ((0, 'evenly to all ranks'), (0.7, '70 % of the bytes to rank 0'))
-BAR = 190  # length in pixels of the longest bar of an exchange; twice that for a pause
+BAR = 190  # length of an exchange's longest bar; twice that for a pause
 
 
 def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
-    """Draws bars of all ranks' MB/s, even and skewed. Returns the next free y."""
+    """Draws bars of all ranks' MB/s, even and skewed. Returns the next free
+    y."""
     rates = {(job, hotspot):
              median_of(runs, kind, job, hotspot, 'bytes_per_s') / 1e6
              for job, _ in jobs for hotspot, _ in SKEWS}
@@ -55,7 +56,8 @@ def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
 
 
 def pauses_of(figures):
-    """Returns (pattern, fault, ms, target ms) of each longest pause."""
+    """Returns (pattern, fault, ms, target ms) for each figure of a longest
+    pause."""
     found = []
     for figure in figures:
         what = figure['what']
@@ -121,13 +123,13 @@ def load(path):
 
 
 def figures_of(data):
-    """Returns the figures of a recorded area, or of a list that contrib/bench
-    wrote."""
+    """Returns the figures from a recorded area or from a list that
+    contrib/bench wrote."""
     return data if isinstance(data, list) else data['figures']
 
 
 def observations_of(data):
-    """Returns the sentences about the baseline of a recorded area."""
+    """Returns the recorded sentences about the baseline of an area."""
     return [] if isinstance(data, list) else data.get('observations', [])
 
 

@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of contrib/: locations, progress output, and building
-# the tree. POSIX sh. All files that a script creates are in build/.
+# Sourced by the scripts in contrib/. Provides locations, progress output, and
+# functions that build the tree. POSIX sh. All files that a script creates are
+# in build/.
 #
 # Callers run set -eu first. Sets: top, build, stage, jobs.
 
@@ -44,8 +45,8 @@ usage_error()
     exit 2
 }
 
-# If the path of the tree has any of these characters, configure and libtool
-# fail with obscure messages.
+# If the path of the tree contains any of these characters, configure and
+# libtool fail with obscure messages.
 need_plain_path()
 {
     case $top in
@@ -57,7 +58,8 @@ need_plain_path()
 }
 
 # Prints the processes that have the lock open as descriptor 8. Call it in a
-# subshell, which does not count itself.
+# subshell, because it closes that descriptor. It prints neither the subshell
+# nor the calling script.
 tree_users()
 {
     exec 8>&-
@@ -104,8 +106,8 @@ quietly()
     return 1
 }
 
-# Prints a note if other work will disturb the measurements. The load was read
-# before this script started its own compilers.
+# Prints a note if other work will disturb the measurements. Uses the load that
+# was read before this script started its own compilers.
 note_load()
 {
     echo "$load_at_start" | awk -v cpus="$jobs" '$1 > cpus / 2 {
@@ -114,8 +116,8 @@ note_load()
     }'
 }
 
-# configure_args: prints the options of configure for this tree on one line. If
-# the line changes, configure must run again.
+# configure_args: prints on one line the options that configure needs for this
+# tree. If the line changes, configure must run again.
 configure_args()
 {
     printf '%s' "--prefix=$stage --enable-werror"
@@ -131,12 +133,12 @@ newer_frame()
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
-# wait_for_memory WORD...: must be called before measuring a job with these
-# options. A job with stock UCX (--stock) frees more than a GB. A virtual machine
-# returns that memory to its host 2 s later, and then stalls for 30 ms out of
-# every 100 for half a second. The next job without stock UCX therefore waits. A
-# job with stock UCX need not wait, because it allocates the memory again before
-# that.
+# wait_for_memory WORD...: must be called before a job with these options is
+# measured. A job with stock UCX (--stock) frees more than a GB. A virtual
+# machine returns that memory to its host 2 s later, and then stalls for 30 ms
+# out of every 100 for half a second. The next job without stock UCX therefore
+# waits. A job with stock UCX need not wait, because it allocates the memory
+# again before the stall begins.
 last_job=
 wait_for_memory()
 {
@@ -156,7 +158,8 @@ libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
 probed_modules="libibverbs libisal libcjson hwloc cmocka ucx ompi-c pmix fftw3"
 
-# The results of configure depend on the installed libraries.
+# Prints the state of the installed libraries, on which the results of configure
+# depend.
 configure_key()
 {
     configure_args

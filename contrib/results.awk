@@ -3,10 +3,12 @@
 #
 # usage: awk -v test=NAME -v program=NAME -f results.awk TEST.trs TEST.log
 #
-# test is the name that the driver was given, and program the name to print.
+# "test" is the name that was given to the driver, and "program" the name to
+# print.
 #
-# The counts come from TEST.trs, names and reasons from TEST.log. If a program
-# has reported a failure, its failed exit status does not count as a second one.
+# The counts come from TEST.trs, and names and reasons from TEST.log. If a
+# program has reported a failure, its nonzero exit status does not count as a
+# second failure.
 function add(kind, why)
 {
     printf "%s\t%s\t%s\n", kind, program, why

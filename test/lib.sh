@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by every shell test. It writes results in TAP (testanything.org), which
-# automake's driver counts, and provides what many tests need. POSIX sh, also
-# used inside the virtual machine.
+# Sourced by every shell test. Writes results in TAP (testanything.org), which
+# automake's driver counts, and provides functions that many tests need. POSIX
+# sh, which also runs inside the virtual machine.
 #
 #   ok NAME                   a check holds
 #   not_ok NAME WHY [LOG]     a check does not hold; the end of LOG follows
@@ -15,7 +15,7 @@
 # name for software rails), soft (mrail-soft of the build tree), and failed.
 
 set -u
-export LC_ALL=C # number format of awk
+export LC_ALL=C # sets the number format of awk
 top=${top:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 if [ -z "${build-}" ]; then
     build=$top/build
@@ -71,7 +71,7 @@ bail_out()
     exit 1
 }
 
-# A script without a result tests nothing, so it does not pass.
+# A script without any result tests nothing, so it must not pass.
 finish()
 {
     [ "$tap_count" -gt 0 ] || bail_out 'no check has a result'
@@ -111,14 +111,14 @@ tap_result()
     echo "${3}ok $tap_count - $2${tap_name#- }"
 }
 
-# has_results FILE: succeeds if a program wrote at least one "ok".
+# has_results FILE: succeeds if a program wrote at least one line "ok".
 has_results()
 {
     grep -q '^ok ' "$1"
 }
 
-# run_program PREFIX COMMAND...: runs a program that writes results and must
-# succeed.
+# run_program PREFIX COMMAND...: runs a program that writes result lines and
+# must succeed.
 run_program()
 {
     tap_prefix=$1
@@ -162,7 +162,7 @@ check()
     fi
 }
 
-# is NAME WANTED GOT
+# is NAME WANTED GOT: GOT must equal WANTED.
 is()
 {
     if [ "$2" = "$3" ]; then
@@ -183,7 +183,7 @@ expect()
     fi
 }
 
-# expect_none NAME LOG PATTERN
+# expect_none NAME LOG PATTERN: no line of LOG may match.
 expect_none()
 {
     if grep -qE -e "$3" "$2"; then
@@ -228,7 +228,8 @@ expect_run()
 
 # ---- set-up and waiting ----
 
-# need TOOL...: programs that are not part of this tree.
+# need TOOL...: skips the script if one of these programs, which are not part of
+# this tree, is missing.
 need()
 {
     for tap_tool in "$@"; do
@@ -237,7 +238,8 @@ need()
     done
 }
 
-# need_built PROGRAM...: programs of this tree that every build has.
+# need_built PROGRAM...: these programs of this tree, which every build has,
+# must exist.
 need_built()
 {
     for tap_tool in "$@"; do
@@ -247,7 +249,7 @@ need_built()
 }
 
 # await SECONDS COMMAND...: waits until the command succeeds. Fails if it does
-# not in time.
+# not do so in time.
 await()
 {
     tap_tries=$(($1 * 20))
@@ -300,7 +302,7 @@ on_rails()
         --rails "$tap_rails" --node "$tap_node" -- "$@"
 }
 
-# For sh -c: runs a command with a library preloaded, before or behind the
+# For sh -c: runs a command with a library preloaded before or behind the
 # software device.
 # shellcheck disable=SC2016 # expanded by the inner shell
 before_device='LD_PRELOAD=$0:$LD_PRELOAD exec "$@"'
@@ -323,8 +325,8 @@ tap_pages=
 tmp=$(mktemp -d) || bail_out 'no temporary directory'
 trap tap_cleanup EXIT
 trap 'exit 143' HUP INT TERM
-# Telemetry pages of this script's jobs alone. They are in memory, as by
-# default.
+# Holds only the telemetry pages of this script's jobs. They are in memory, as
+# by default.
 tap_pages=$(mktemp -d /dev/shm/mrail-test.XXXXXX) ||
     bail_out 'no directory in /dev/shm'
 export UCX_MRAIL_TELEMETRY_DIR="$tap_pages"

@@ -1,6 +1,6 @@
-# Every test is listed in TESTS (make check), TIMING_TESTS (make check-timing) or
-# INSTALLED_TESTS (make installcheck).
-# A directory of tests describes itself in its own local.mk.
+# Every test is listed in TESTS (make check), TIMING_TESTS (make check-timing)
+# or INSTALLED_TESTS (make installcheck). Each directory of tests has its own
+# local.mk.
 TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 
 include test/unit/local.mk
@@ -36,7 +36,7 @@ RAIL_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/rail/on-rails.sh
 EXTRA_DIST += test/lib.sh test/program.sh test/sanitized.sh
 
 # Tests of an installation. MRAIL_TEST_LIMIT_S is the time limit of one script.
-# INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single one.
+# INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single script.
 INSTALLED_ENVIRONMENT = MRAIL="$(DESTDIR)$(bindir)/mrail" \
     MRAIL_BUILD="$(abs_builddir)" MRAIL_LIBEXECDIR="$(DESTDIR)$(pkglibexecdir)" \
     MRAIL_MANDIR="$(DESTDIR)$(mandir)"
@@ -60,7 +60,8 @@ mostlyclean-local:
 	    rm -f "$${test%.*}.log" "$${test%.*}.trs"; \
 	done
 
-# Names of the tests that a goal runs, one per line, for contrib/check.
+# Prints the names of the tests that a goal runs, one per line, for
+# contrib/check.
 print-check:
 	@for test in $(TESTS); do echo $$test; done
 print-installcheck:
@@ -71,9 +72,9 @@ print-check-timing:
 
 # make -j check is safe, because its tests do not depend on the time, names or
 # files of other tests. Timing tests and MPI jobs run one at a time, even with
-# make -j. The rule takes effect only in the make that runs them, which has
-# these goals; building remains parallel. (The blanks keep automake from taking
-# the lines for its own conditionals.)
+# make -j. The rule takes effect only in the make process that runs them, which
+# has these goals. Building remains parallel. (The blanks keep automake from
+# taking the lines for its own conditionals.)
  ifneq ($(filter installcheck.log timing.log,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
  endif

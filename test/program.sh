@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a test program that writes TAP itself. automake's LOG_COMPILER for
-# programs.
+# Runs a test program that writes TAP itself. automake uses this script as the
+# LOG_COMPILER of programs.
 # usage: program.sh PROGRAM [ARGUMENT...]
 #
 # cmocka 1.1.5 writes "not ok N # SKIP NAME" for a skipped test, which TAP counts

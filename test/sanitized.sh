@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs a test of a tree that is built with a sanitizer, for contrib/check. Each
-# summary with PATTERN in the reports of the sanitizer counts as a failure, even
-# if the test passes.
+# Runs a test in a tree that was built with a sanitizer, for contrib/check. Each
+# summary in the sanitizer's reports that matches PATTERN counts as a failure,
+# even if the test passes.
 # usage: sanitized.sh REPORTS PATTERN COMMAND...
 set -eu
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

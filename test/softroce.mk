@@ -58,7 +58,8 @@ test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
 test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_faults_LDADD = $(SROCE_TEST_LIBS)
-# Sessions, session daemons and intercepted files: no device, no job.
+# Tests of sessions, session daemons and intercepted files. They need no device
+# and no job.
 SOFT_HOST_TESTS = soft_daemon test_soft_open
 check_PROGRAMS += $(SOFT_HOST_TESTS)
 TESTS += $(SOFT_HOST_TESTS)
@@ -75,7 +76,7 @@ test_soft_open_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlsym
 endif
 
 # host/: real programs on software rails (test/interop). They run in the build
-# directory. A missing program is skipped by name.
+# directory. If a program is missing, its test is skipped by name.
 check_PROGRAMS += soft_stress soft_events soft_processes soft_objects soft_credit \
     soft_errqp
 soft_stress_SOURCES = test/interop/soft_stress.c

@@ -1,20 +1,21 @@
-"""Compares this tree with another commit: builds it, and runs the jobs of both.
+"""Compares this tree with another commit: builds it, and runs both builds'
+jobs.
 
-Baselines are left out. Each other job of an area runs twice in each round: with
-mrail as built now, and with the other commit, including its software rails.
-The measuring programs are those of this tree in both cases.
+Baseline jobs are left out. Every other job of an area runs twice in each round:
+once with mrail as built now, and once with mrail from the other commit,
+including its software rails. Both runs use the benchmark programs of this tree.
 """
 import os
 import subprocess
 
 from .runner import BUILD, TOP, Block, Installation, Job
 
-# Areas whose jobs are those of Bench.installation.
+# Areas whose jobs run the installation that Bench.installation names.
 AREAS = ('p2p', 'osu', 'overhead', 'alltoallv')
 DEFAULT = ('p2p', 'alltoallv')
 SUFFIX = '@then'
 # Leaves out --enable-werror, because the compiler may be newer than an old
-# commit and give new warnings.
+# commit and give warnings that the commit does not expect.
 BUILD_SCRIPT = '''set -eu
 top=$1 commit=$2
 mkdir -p source build
@@ -46,7 +47,8 @@ def commit_id(name, top=TOP):
 
 
 def install(commit, say):
-    """Builds and installs a commit in build/against/COMMIT, unless it is there.
+    """Builds a commit and installs it in build/against/COMMIT, unless already
+    done.
 
     Raises ValueError, with the end of the log, if it cannot be built.
     """
@@ -69,7 +71,8 @@ def install(commit, say):
 
 
 def both_jobs(bench, job):
-    """Returns the job with mrail as built now, and with the other commit."""
+    """Returns two variants of the job: with mrail as built now, and with the
+    other commit."""
     def measure_with(installation):
         def measure(at):
             with bench.using(installation):
@@ -81,13 +84,15 @@ def both_jobs(bench, job):
 
 
 def compared_figure(item):
-    """Returns the figure with the other commit as its baseline, no target."""
+    """Returns the figure with the other commit as its baseline, and without a
+    target."""
     return item._replace(other=item.own + SUFFIX, baseline='then', ratio=None,
                          value=None, wanted=None)
 
 
 def compared(bench, block):
-    """Returns a block of an area with the jobs and figures of both builds."""
+    """Returns a block that runs the jobs of an area's block with both builds,
+    and compares their figures."""
     jobs = [both for job in block.jobs if not job.is_baseline
              for both in both_jobs(bench, job)]
 
@@ -100,9 +105,10 @@ def compared(bench, block):
 
 
 def compared_area(area, commit):
-    """Returns an area that compares with bench.against.
+    """Returns a copy of an area that compares mrail as built now with
+    bench.against.
 
-    The notes of the area describe its baselines, and so are left out.
+    The area's notes describe its baselines, so they are left out.
     """
     return area._replace(
         title=f'mrail now, compared with {commit[:12]}; a ratio above 1: now is '
@@ -112,9 +118,10 @@ def compared_area(area, commit):
 
 
 def changes(figures, better):
-    """Returns lines about the figures whose 95 % interval excludes 1.
+    """Returns a line for each figure whose ratio has a 95 % interval that
+    excludes 1.
 
-    better: {name of a figure: 'more' or 'less'}.
+    better: a dictionary from the name of a figure to 'more' or 'less'.
     """
     lines = []
     for item in figures:

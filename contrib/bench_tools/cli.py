@@ -17,8 +17,8 @@ DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # command.
 WITHOUT_COMMAND = {'window', 'planner'}
 LEAST_RUNS = 5
-# The least number of runs that gives an interval, and the number of runs
-# without --runs.
+# The smallest number of runs from which --against can compute an interval, and
+# the number of runs that it makes without --runs.
 AGAINST_LEAST_RUNS, AGAINST_RUNS = 6, 9
 RESULTS = runner.TOP / 'docs' / 'results'
 SERIES = 'window-series.json'
@@ -64,8 +64,8 @@ ratios, and [LOW, HIGH] its 95 % interval.
 Exit status: 0 measured (even if a target was missed), 1 something failed or is out
 of date, 2 usage.
 '''
-# The descriptor of the tree's lock stays open across exec, so that the new
-# program holds the lock, too.
+# The descriptor that holds the tree's lock stays open across exec, so the new
+# program also holds the lock.
 PREPARE = '''set -eu
 . "$(dirname -- "$0")/lib.sh"
 setup_arg=$1
@@ -83,7 +83,7 @@ def usage_error(words):
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints errors as one line and a hint."""
+    """Prints an error as one line, followed by a hint."""
 
     def error(self, message):
         usage_error(message)
@@ -120,7 +120,7 @@ def parse(arguments):
 
 
 def check_runs(options):
-    """Makes options.runs a number.  A wrong one ends the program."""
+    """Makes options.runs a number. An invalid value ends the program."""
     least, usual = LEAST_RUNS, LEAST_RUNS
     if options.against is not None:
         least, usual = AGAINST_LEAST_RUNS, AGAINST_RUNS
@@ -134,7 +134,7 @@ def check_runs(options):
 
 
 def check_against(options):
-    """Makes options.against the full name of a commit."""
+    """Expands options.against to the full name of a commit."""
     if options.record or options.render:
         usage_error('--against compares, it does not record or render')
     for area in options.areas:
@@ -159,7 +159,8 @@ def prepare(options, arguments):
 
 
 def check_installed(areas):
-    """Ends the program if a part that the areas need was not built."""
+    """Ends the program if a component that the areas need has not been
+    built."""
     if set(areas) <= WITHOUT_COMMAND:
         return
     for verb in ('soft', 'bench'):
@@ -181,7 +182,7 @@ def draw_window(bench):
 
 
 def draw_paths(bench):
-    """Draws build/bench/paths.svg if the jobs of the lab were measured."""
+    """Draws build/bench/paths.svg if the jobs in the lab were measured."""
     if not paths_picture.is_possible(bench.figures):
         return
     path = runner.BUILD / 'bench' / 'paths.svg'
@@ -190,7 +191,7 @@ def draw_paths(bench):
 
 
 def record_area(bench, area, runs, results=RESULTS):
-    """Records the data of an area that was measured without a failure."""
+    """Records the data of an area if all its measurements succeeded."""
     head = record.circumstances(runner.TOP, runner.cpu_model(), os.cpu_count())
     name = area
     if area == 'readme':
@@ -239,8 +240,8 @@ def readme_json(head, runs):
 
 
 def pictures():
-    """Returns {path: text} of the pictures in README.md, of the window and of
-    the paths."""
+    """Returns {path: text} of the two pictures in README.md: the window and the
+    paths."""
     import figures  # contrib/figures.py; its directory is in the search path
     data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
     paths = figures.load(data / 'paths.json')['figures']

@@ -9,19 +9,21 @@ from .figure import Figure, Sample
 from .runner import BUILD, Job
 
 DEVICE = 'libmrail-softroce'
-# Connecting takes a varying number of polls, but among many messages these do
-# not matter.
+# The number of polls while connecting varies, but over this many messages the
+# variation does not matter.
 MESSAGES = (2000, 42000)
 # Large messages take more instructions each, so fewer are enough.
 FEWER_MESSAGES = (1000, 11000)
 LARGE_MESSAGE = 2048
-# The same settings as those of `mrail run --stock`.
+# The same settings as in `mrail run --stock`.
 SETTINGS = {'rc_v': {'UCX_RNDV_SCHEME': 'get_zcopy', 'UCX_RNDV_THRESH': '64k'}}
 CALLS = 325  # including 5 with an agreement round
 SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'
-# The software device is preloaded, followed by the transport.
+# Preloads the transport after the software device, which is already in the
+# variable.
 PRELOADED = 'export LD_PRELOAD="$LD_PRELOAD:$0"; exec "$@"'
-# Only the main thread of rank 0 is counted, from call to return.
+# Only the main thread of rank 0 is counted, from the call of the function to
+# its return.
 RANK_0 = '''[ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec valgrind \\
     --tool=callgrind --separate-threads=yes --fair-sched=try \\
     --toggle-collect=run_counted --callgrind-out-file="$0" "$@"
@@ -33,15 +35,17 @@ def can_count():
 
 
 def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
-    """Counts the instructions per message. Adds the samples NAME.outside and
-    NAME.all.
+    """Counts the instructions per message, and adds the samples NAME.outside
+    and NAME.all.
 
     One process sends to itself, so that no waiting is counted. numbers: the
     number of messages in each of two runs. The result is the difference in
     instructions divided by the difference in messages.
     """
     used = bench.installation
-    # A session outlives its processes by a moment. It refuses another version.
+    # A session outlives its processes by a moment, and refuses processes of
+    # another version. The name of the session therefore depends on the
+    # installation.
     session = f"bench-{bench.id}-cg{used.suffix.strip('@')}"
     for number in numbers:
         bench.run(
@@ -64,8 +68,8 @@ def add(bench, name, at, costs):
 
 
 def count_calls(bench, name, at, options):
-    """Counts the instructions per MPI_Alltoallv: samples NAME.outside and
-    NAME.all."""
+    """Counts the instructions per MPI_Alltoallv, and adds the samples
+    NAME.outside and NAME.all."""
     bench.run(
         [bench.installation.mrail, 'run', '-np', '8', '--soft', '2x4', '--mca',
          'mpi_yield_when_idle', '1', *options, '--', 'sh', '-c', RANK_0,
@@ -80,7 +84,8 @@ def message_job(bench, name, tls):
 
 
 def size_job(bench, name, tls, size):
-    """Returns a job as message_job() does, for messages of any size."""
+    """Returns a job like that of message_job(), but for messages of any
+    size."""
     numbers = MESSAGES if size < LARGE_MESSAGE else FEWER_MESSAGES
     return Job(name, lambda at: count_messages(bench, name, at, tls, size,
                                                 numbers),
@@ -88,7 +93,8 @@ def size_job(bench, name, tls, size):
 
 
 def figures(what, own, other, baseline, ratio=None, ratio_all=None):
-    """Returns two rows: without and with the software device."""
+    """Returns two figures: without and with the instructions of the software
+    device."""
     return [Figure(what, '', 'less', f'{own}.outside', f'{other}.outside',
                    baseline, ratio),
             Figure('... and with the software device', '', 'less', f'{own}.all',

@@ -1,7 +1,7 @@
 """The areas that measure exchanges among eight ranks: alltoallv and readme.
 
-Exchanges that coll/mrail plans are compared with the lower bound that the
-topology allows (the planner's bound, `mrail plan`), and with stock UCX.
+Exchanges planned by coll/mrail are compared with the lower bound for the
+topology (computed by the planner, see `mrail plan`) and with stock UCX.
 Unplanned exchanges are compared with stock UCX.
 """
 import json
@@ -14,7 +14,7 @@ from .figure import Figure, Sample
 from .message_areas import STOCK_SETTINGS
 from .runner import BUILD, MRAIL, Area, Block, Job, load_since, processors
 
-# Single-rail ranks. The ranks of a node reach each other through memory.
+# Single-rail ranks. Ranks on the same node communicate through shared memory.
 SINGLE_RAIL = '''nodes 2
 rails 4
 rail * * 100MB
@@ -38,7 +38,11 @@ TARGETS = {'shift': 'rank + P/2', 'single': 'rank 0'}
 
 
 class Case(NamedTuple):
-    """hotspot: fraction of each rank's bytes that goes to one rank; 0: even."""
+    """An exchange to measure.
+
+    hotspot: the fraction of each rank's bytes that goes to one rank; 0 for an
+    even exchange.
+    """
     hotspot: float
     to: str
     size: str
@@ -65,14 +69,14 @@ def cases(hotspots, sizes):
 
 
 def exchange(bench, options, rate='100M'):
-    """Returns the objects of one job."""
+    """Returns the result objects of one job."""
     return bench.objects('alltoallv', '-np', '8', '--soft', '2x4',
                          '--rate', rate, *options.split())
 
 
 def bound_s(topology, case):
-    """Returns the time in seconds that no exchange of this case can beat on a
-    topology."""
+    """Returns a lower bound, in seconds, on the time of this case's exchange
+    over a topology."""
     demand = f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
     done = subprocess.run(
         [MRAIL, 'plan', '--topo', '-', '--json', '--pattern', demand],
@@ -84,7 +88,7 @@ def bound_s(topology, case):
     return bound
 
 
-# Single-rail ranks, which are planned.
+# Cases for single-rail ranks, whose exchanges are planned.
 
 SINGLE_RAIL_HOTSPOTS, SINGLE_RAIL_SIZES = (0.5, 0.7, 0.9), ('4m', '16m')
 NEW_PLANS = ('--bind-rails --sizes 4m,16m --hotspot 0.5,0.7 --dst both '
@@ -111,13 +115,14 @@ def single_rail_block(bench):
         return Job(job, run, is_baseline=job == 'stock')
 
     def new_plans(at):
-        """Each exchange differs from the previous one and gets a new plan."""
+        """Measures exchanges that each differ from the previous one and need a
+        new plan."""
         found = exchange(bench, NEW_PLANS)
         for to in TARGETS:
             bench.pick(f'new.{to}', at, found, 'planning_overhead', 100,
                        size='16m', hotspot=0.7, to=to)
-    # The planning overhead is a fraction of the same job's time, so a
-    # preceding job with stock UCX does not affect it.
+    # The planning overhead is a fraction of the time of the same job. A
+    # preceding job with stock UCX therefore does not affect it.
     jobs = [measure('mrail', ''), Job('new plans', new_plans),
              measure('stock', '--stock')]
     return Block(jobs, single_rail_figures(looked_at),
@@ -163,9 +168,8 @@ def unequal_block(bench):
         section='Unequal rails')
 
 
-# A pair of ranks streams from node to node while all others exchange data over
-# two of the four rails. Ranks 3 and 7 reach all rails, and the others the first
-# two.
+# Two ranks on different nodes stream to each other while all others exchange
+# data. Ranks 3 and 7 can use all four rails, and the others only the first two.
 LIMITED = '''case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
@@ -174,8 +178,8 @@ exec "$@"'''
 
 
 def bound_s_of(pair, others):
-    """Returns the lower bound for these MB, given that the others have two
-    rails."""
+    """Returns the lower bound in seconds when the pair and the others send
+    these numbers of MB, and the others can use only two rails."""
     return max((pair + others) / 400, others / 200)
 
 
@@ -200,8 +204,8 @@ def pair_block(bench):
 
 
 # Multi-rail ranks. Open MPI serves their calls, and coll/mrail must not slow
-# them down. The dictionary has the algorithms of coll_tuned for MPI_Alltoallv.
-# The first is its default choice.
+# them down. The dictionary lists the MPI_Alltoallv algorithms of coll_tuned,
+# with its default first.
 ALGORITHMS = {
     'linear': '--stock',
     'pairwise': '--stock --mca coll_tuned_use_dynamic_rules 1'
@@ -210,10 +214,12 @@ ALGORITHMS = {
 
 
 class Sweep(NamedTuple):
-    """Each transport runs all cases in one job, and the jobs are interleaved.
+    """A set of cases. Each transport runs all of them in one job, and the jobs
+    are interleaved.
 
-    The first case pays for the connections, so `looked_at` omits it. pairwise:
-    number of rounds with this algorithm of Open MPI.
+    The time of the first case includes connection setup, so `looked_at` omits
+    that case. pairwise: the number of rounds with Open MPI's pairwise
+    algorithm.
     """
     sizes: str
     hotspots: str
@@ -224,8 +230,9 @@ class Sweep(NamedTuple):
 
 
 def sweeps(runs):
-    """Small exchanges take a millisecond or two, mostly until all ranks are
-    scheduled, and single jobs differ by half. They therefore run more often."""
+    """Returns the sweeps. Small exchanges take one or two milliseconds, most of
+    it spent waiting until all ranks are scheduled, and results of single jobs
+    differ by half. Small exchanges therefore run more often."""
     small = ('1', '1k', '64k', '1m')
     return [
         Sweep(','.join(small), 'even,0.1,0.5,0.9', cases((0, 0.1, 0.5, 0.9), small),
@@ -261,7 +268,7 @@ def sweep_block(bench, sweep):
 
 
 def better_algorithm(bench, name):
-    """Returns the algorithm of Open MPI with the higher median."""
+    """Returns the Open MPI algorithm with the higher median throughput."""
     return max((job for job in ALGORITHMS if bench.samples.get(f'{name}.{job}')),
                key=lambda job: stats.median(
                    [sample.value for sample in
@@ -311,7 +318,7 @@ def alltoallv_blocks(bench):
             unequal_block(bench), pair_block(bench)]
 
 
-# Jobs of README.md's figure: (ranks, name, options).
+# Jobs for the figure in README.md: (ranks, name, options).
 README_JOBS = (
     ('multi-rail', 'stock UCX, 1 rail', '--stock=1'),
     ('multi-rail', 'stock UCX, 4 rails', '--stock=all'),
@@ -327,7 +334,8 @@ README_FIELDS = ('size', 'iterations', 'hotspot', 'median_s', 'bytes_per_s',
 
 
 def readme_blocks(bench):
-    """Keeps complete objects in bench.raw, for contrib/figures.py to draw."""
+    """Returns blocks that keep complete result objects in bench.raw, from which
+    contrib/figures.py draws."""
     bench.raw = []
     jobs, figures = [], []
     for ranks, job, options in README_JOBS:

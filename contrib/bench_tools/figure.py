@@ -8,9 +8,10 @@ from . import stats
 class Sample(NamedTuple):
     """One measurement.
 
-    value: in the unit of its figure. cpu_load: fraction of the machine that was
-    busy, 0 to 1. p50, p99: percentiles of the single measurements behind the
-    value, if they are known.
+    value: in the unit of its figure. cpu_load: fraction of the machine's
+    processor time that was busy, 0 to 1. p50, p99: percentiles of the
+    individual measurements from which the value was computed, if they are
+    known.
     """
     value: float
     cpu_load: float = 0.0
@@ -19,13 +20,12 @@ class Sample(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A row of the table: the names of its samples, its baseline and its
-    target.
+    """A row of the table: the names of its samples, and its targets.
 
-    better: 'more' or 'less'. own, other: names of samples; other is None
-    without a baseline. ratio, value: targets; None: no target. planned: name of
-    the samples that have the fraction of planned bytes. wanted: number of
-    samples; None: one per round.
+    better: 'more' or 'less'. own, other: names of the samples and of the
+    baseline's samples; other is None if there is no baseline. ratio, value:
+    targets, or None. planned: name of the samples that hold the fraction of
+    planned bytes. wanted: the number of samples, or None for one per round.
     """
     what: str
     unit: str
@@ -40,10 +40,11 @@ class Figure(NamedTuple):
     section: Optional[str] = None
 
 
-# Two figures that reach the same limit differ by less than a thousandth in
-# either direction. A target of "as good as the baseline" allows for that.
+# Two measurements that are limited by the same resource differ by less than a
+# thousandth in either direction. A target of "as good as the baseline" allows
+# for that.
 LEVEL_SLACK = 0.001
-# With this many pairs or fewer, there is no 95 % interval.
+# With this many pairs or fewer, no 95 % interval exists.
 FEW_PAIRS = 5
 
 HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (
@@ -51,22 +52,23 @@ HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (
 
 
 def significant(value, digits=5):
-    """Returns the value with this many significant digits, as a number for
-    JSON."""
+    """Returns the value rounded to this many significant digits, as a number
+    for JSON."""
     rounded = float(f'{value:.{digits}g}')
     return int(rounded) if rounded.is_integer() else rounded
 
 
 def reaches(better, value, target):
-    """Returns whether the value is at least the target ('less': at most)."""
+    """Returns whether the value reaches the target: at least the target if
+    `better` is 'more', at most the target if it is 'less'."""
     if better not in ('more', 'less'):
         raise ValueError(f"'{better}' is neither more nor less")
     return value <= target if better == 'less' else value >= target
 
 
 def target_of(figure, value, ratio):
-    """Returns (text, reached) for a figure's targets, or (None, None) without
-    one.
+    """Returns (text, reached) for a figure's targets, or (None, None) if it has
+    none.
 
     ratio: None if it could not be measured; a target for it is then missed.
     """
@@ -89,7 +91,7 @@ def compare(own, other):
 
     Both lists are in the order of rounds. With enough pairs of runs, the ratio
     is the median of their ratios, with its 95 % interval. Otherwise it is the
-    ratio of the medians. Raises ValueError if a run of the baseline is 0.
+    ratio of the medians. Raises ValueError if a sample of the baseline is 0.
     """
     values = [sample.value for sample in own]
     others = [sample.value for sample in other]
@@ -111,7 +113,8 @@ def compare(own, other):
 
 
 def spread(own):
-    """Returns p50 and p99 of single measurements, as medians over the runs."""
+    """Returns p50 and p99 of the individual measurements, each as the median
+    over the runs."""
     result = {}
     for name in ('p50', 'p99'):
         values = [getattr(sample, name) for sample in own]
@@ -121,11 +124,12 @@ def spread(own):
 
 
 def evaluate(figure, own, other, wanted, planned=()):
-    """Returns (object, error): the JSON object, and why it is incomplete.
+    """Returns (object, error): the JSON object, and the reason if it is
+    incomplete.
 
     own, other: samples; planned: fractions. wanted: required number of samples;
-    with fewer, no target is reached. The error is None if nothing is
-    missing. The object is None if there are no samples.
+    with fewer samples, no target counts as reached. The error is None if
+    nothing is missing. The object is None if there are no samples.
     """
     if not own:
         return None, f'{figure.what}: no measurement of {wanted}'

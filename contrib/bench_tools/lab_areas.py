@@ -1,8 +1,8 @@
 """The blocks of the area paths that run jobs in a lab (`mrail lab`), with real
 packets.
 
-The hosts share the processors of this machine, so the links are slow enough for
-the uplinks to limit each exchange.
+The hosts share the processors of this machine. The links are made so slow that
+the uplinks, not the processors, limit each exchange.
 """
 import json
 import math
@@ -15,14 +15,15 @@ LIMIT_S = 240
 UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
-SLACK_S = 2       # at the end of a job
-IDLE_PERCENT = 5  # of an uplink's rate: below this, there was no exchange
-WARM_S = 2.5    # from the start of a job to its steady state
+SLACK_S = 2       # seconds left over at the end of a job
+IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
+WARM_S = 2.5    # seconds from the start of a job to its steady state
 LONG_S, SHORT_S = 8, 4
 LANES = (1, 2, 4, 16, 32)
 NODES = ((2, 'h1,h5'), (4, 'h1,h2,h5,h6'))
-# By name: the routing of the lab, variables of the job, options of mrail bench,
-# and the approximate factor by which an exchange exceeds the lower bound.
+# For each name: the routing of the lab, the variables of the job, options of
+# mrail bench, and the approximate factor by which an exchange takes longer than
+# the lower bound.
 ROUTES = {
     'rules': ('rules', {}, (), 1.05),
     'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 1.4),
@@ -31,9 +32,9 @@ ROUTES = {
 }
 PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
 
-# $1 is the interval and $2 the seconds before it. Each further word is a
-# command. The commands run at the same time, and the output of the first one
-# has the times.
+# $1 is the length of the interval, and $2 the seconds before it starts. Each
+# further word is a command. The commands run at the same time, and the output
+# of the first one contains the times.
 RUN = '''set -u
 interval=$1 warm=$2
 shift 2
@@ -56,9 +57,10 @@ def bound_s(nodes, pattern, size=SIZE):
     """Returns the time in seconds that the uplinks of a leaf need for an
     exchange.
 
-    Half of the ranks are below each leaf. alltoallv: each rank sends `size`
-    bytes in total to the nodes - 1 others, nodes / 2 of which are below the
-    other leaf. ring: each rank sends all bytes to a rank below the other leaf.
+    Half of the ranks are attached to each leaf. alltoallv: each rank sends
+    `size` bytes in total to the other nodes - 1 ranks, nodes / 2 of which are
+    attached to the other leaf. ring: each rank sends all its bytes to a rank on
+    the other leaf.
     """
     across = 1 if pattern == 'ring' else nodes / 2 / (nodes - 1)
     return nodes / 2 * size * across / (UPLINKS * UPLINK_BYTES_PER_S)
@@ -69,7 +71,7 @@ def loads_of(text, leaf='l', skip=()):
     rate.
 
     text: output of mrail lab status --interval --json. leaf: prefix of the
-    names of the switches. skip: names of links to leave out.
+    names of the leaf switches. skip: names of links to leave out.
     """
     return [100 * link['up']['utilisation'] for link in json.loads(text)['links']
             if link['link'].startswith(leaf) and link['link'] not in skip]
@@ -90,7 +92,8 @@ class Lab:
         return ' '.join(words)
 
     def run(self, routing, variables, jobs, seconds, event='', fabric='lab-8'):
-        """Runs jobs in a lab. Returns the status during `seconds` of them."""
+        """Runs jobs in a lab. Returns the lab's status over an interval of
+        `seconds` during the jobs."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), 'event': event,
                **variables}
         path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
@@ -109,8 +112,8 @@ class Lab:
             self.bench.add(f'{name}.{key}', Sample(value), at)
 
     def add_time(self, name, bound, at):
-        """Adds the median time of the first job's exchange relative to the
-        lower bound."""
+        """Adds the ratio of the first job's median exchange time to the lower
+        bound."""
         found = [json.loads(line) for line in self.bench.text('job1').splitlines()
                  if line.startswith('{')]
         if len(found) != 1 or found[0].get('data_ok') is not True:
@@ -136,8 +139,8 @@ class Lab:
         return measure
 
     def two_jobs(self, name, route, seconds):
-        """Returns measure(at) for an exchange of four ranks across the leaves,
-        alongside one of two ranks below one leaf."""
+        """Returns measure(at) for an exchange of four ranks across the leaves
+        that runs alongside an exchange of two ranks on one leaf."""
         routing, variables, options, slower = ROUTES[route]
         bound = bound_s(4, 'alltoallv')
 
@@ -153,12 +156,13 @@ class Lab:
         return measure
 
     def failure(self, name, routing, seconds):
-        """Returns measure(at) for the other seven uplinks of a ring during
-        which uplink 0 of l1 fails."""
+        """Returns measure(at) for the loads of the other seven uplinks in a
+        ring exchange while uplink 0 of l1 fails."""
         bound = bound_s(8, 'ring')
 
         def measure(at):
-            # Seven uplinks carry the load of eight. The failure takes a second.
+            # Seven uplinks carry the load of eight. Handling the failure takes
+            # a second.
             iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / bound)
             text = self.run(routing, {'UCX_MRAIL_LANES_PER_RAIL': '8'},
                             [self.command(8, 'ring', iterations)], seconds,
@@ -169,8 +173,8 @@ class Lab:
 
 
 def load_figures(title, name, other=None, words=None, targets=True):
-    """Returns rows for time, variation, variance and mean. other: the samples
-    of a baseline."""
+    """Returns figures for time, variation, variance and mean. other: the
+    samples of a baseline."""
     def row(what, unit, better, key, value=None):
         return Figure(what, unit, better, f'{name}.{key}',
                       f'{other}.{key}' if other else None, words,
@@ -186,7 +190,8 @@ WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
 
 
 def testbed(lab):
-    """[CTCCL] 4.2 and 4.3: loads of uplinks with and without rules."""
+    """Measures the loads of uplinks with and without rules, as in [CTCCL] 4.2
+    and 4.3."""
     jobs, figures = [], []
     for pattern in PATTERNS:
         for route in ROUTES:
@@ -213,7 +218,7 @@ def testbed(lab):
 
 
 def lanes_and_nodes(lab):
-    """[CTCCL] Fig. 6 b, c and e."""
+    """Measures the cases of [CTCCL] Fig. 6 b, c and e."""
     jobs, figures = [], []
 
     def add(title, key, **job):
@@ -233,7 +238,7 @@ def lanes_and_nodes(lab):
 
 
 def failures(lab):
-    """[CTCCL] Fig. 7."""
+    """Measures the case of [CTCCL] Fig. 7."""
     jobs = [Job(f'lab.fail.{name}',
                   lab.failure(f'lab.fail.{name}', routing, SHORT_S))
              for name, routing in (('drop', 'rules-drop'), ('through', 'rules'))]
@@ -249,7 +254,7 @@ def failures(lab):
         section='Lab: a failed uplink')
 
 
-# Reads the status once for each second of a job.
+# Reads the lab's status once per second during a job.
 SERIES = '''set -u
 sh -c "$1" >"$dir/job1" 2>"$dir/job1.err" &
 job=$!
@@ -264,7 +269,7 @@ SETTLED_S = 25
 
 
 def moves(lab):
-    """Measures the lanes of one pair of NICs on plain ECMP, second by second."""
+    """Measures lanes of one pair of NICs on plain ECMP, second by second."""
     bench = lab.bench
 
     def measure(at):

@@ -8,13 +8,13 @@ from .figure import Figure, Sample
 from .runner import (BUILD, MRAIL, TOP, Area, Block, Job, end, load_since,
                      processors)
 
-# failover: a rail of the second node is disturbed while a job runs.
+# failover: disturbs a rail of the second node while a job runs.
 
 STREAM_LIMIT_S = 30
 STOCK_LIMIT_S = 30
-# pattern of mpi_stream ('' for a stream), title, bytes per message
+# the pattern of mpi_stream ('' for a stream), the title, the bytes per message
 PATTERNS = (('', 'stream', 262144), ('alltoallv', 'alltoallv', 1048576))
-# Name, title, the commands that start and end the disturbance of the rail, and
+# For each fault: its name, its title, the commands that start and end it, and
 # options of the job. Silent loss causes no port event, and the NIC retries for
 # seconds.
 FAULTS = (
@@ -29,8 +29,8 @@ PUBLISHED = (
 
 
 class Stream:
-    """A job on four rails of 100 MB/s, as a context manager. Messages arrive
-    from the start. finish() returns the points."""
+    """Runs a job on four rails of 100 MB/s, as a context manager. Once it is
+    entered, messages are flowing. finish() returns the points."""
 
     def __init__(self, bench, name, pattern, size, options=()):
         self.bench, self.name = bench, name
@@ -61,7 +61,8 @@ class Stream:
             end(self.process)
 
     def rail(self, number, action):
-        """Changes a rail of the second node with `mrail soft ctl`."""
+        """Changes the state of a rail of the second node with `mrail soft
+        ctl`."""
         command = [MRAIL, 'soft', 'ctl', '--session', self.session, '--node',
                    '1', '--rail', str(number), action]
         process = self.bench.start(command, 'ctl', None)
@@ -70,7 +71,8 @@ class Stream:
                              + self.bench.text('ctl').strip())
 
     def finish(self):
-        """Returns the points. Raises ValueError if the job failed."""
+        """Returns the points of the stream. Raises ValueError if the job
+        failed."""
         self.over.touch()
         status = self.bench.wait(self.process, STREAM_LIMIT_S)
         if status != 0:
@@ -109,8 +111,8 @@ def lose_three(bench, name, at, pattern, size):
 
 
 def stock_behaviour(bench, pattern, title, size, fault):
-    """Describes in a sentence how the baseline behaves after a permanent fault.
-    """
+    """Returns a sentence that describes how the baseline behaves after a
+    permanent fault."""
     # An aborted job may leave its session behind, so each job uses a separate
     # one.
     start = time.monotonic()
@@ -168,15 +170,15 @@ def failover_blocks(bench):
 
 
 def published(bench):
-    """Prints published figures of other systems on NICs. They are for
-    information only and cannot be compared."""
+    """Prints published figures of other systems on real NICs. They are for
+    information only and cannot be compared with this machine's figures."""
     for line in PUBLISHED:
         bench.say(line)
     return []
 
 
-# vm: the time from the start of the command to its last line, with the kernel
-# already fetched.
+# vm: the time from the start of the command until it prints its last line. The
+# kernel has already been fetched.
 
 def vm_blocks(bench):
     def run(at):
@@ -201,8 +203,8 @@ def vm_blocks(bench):
                'busiest.acl', 'busiest.ecmp', 'ECMP')])]
 
 
-# window: a lane of 400 Gb/s in virtual time, disturbed at 100 us. Each run uses
-# one seed.
+# window: a lane of 400 Gb/s in virtual time, which is disturbed at 100 us. Each
+# run uses a different seed.
 
 WINDOW_FIGURES = (
     Figure('noise at a steady rate, W = 8', '%', 'less', 'noise.8', 'noise.1',
@@ -230,7 +232,7 @@ def window_blocks(bench):
     return [Block([Job('window_figure', run)], WINDOW_FIGURES)]
 
 
-# planner: CPU time of plans. Each run yields the median of many plans.
+# planner: CPU time of planning. Each run yields the median over many plans.
 
 LINKS = {'multi_rail': 'multi-rail', 'pairwise': 'pairwise', 'switch': 'switch'}
 NODES = (2, 4, 8, 16, 32, 64)
@@ -252,15 +254,15 @@ def per_demand(values):
     return added
 
 
-# Targets in us hold for a machine on which a fixed kernel takes this long. On
-# other machines, or on a busy one, they change in proportion to the kernel's
-# time.
+# The targets in us apply to a machine on which a fixed piece of code, the
+# kernel, takes this long. On other machines, or on a busy one, the targets
+# scale with the kernel's time.
 KERNEL_US = 28
 
 
 def of_kernel(target_us):
-    """Returns other, baseline and ratio of a Figure: a target in times of the
-    kernel."""
+    """Returns other, baseline and ratio for a Figure whose target is a multiple
+    of the kernel's time."""
     return 'calibration', 'kernel', round(target_us / KERNEL_US, 3)
 
 

@@ -1,8 +1,9 @@
-"""The area paths: flow-level simulation of the papers' fabrics, and jobs in a
+"""The area paths: flow-level simulation of fabrics from papers, and jobs in a
 lab.
 
 The simulation is deterministic. Each run uses a different seed for random ports
-and ECMP hashes, so ratios to ideal spraying compare results of the same seed.
+and ECMP hashes, so each ratio to ideal spraying compares results of the same
+seed.
 """
 import json
 import time
@@ -17,7 +18,7 @@ CTCCL = ('ctccl', '--pattern', 'shift:8')
 
 
 def simulate(bench, at, *options):
-    """Returns the methods of a run of `mrail simulate`, by (name, lanes), and
+    """Runs `mrail simulate`. Returns its methods by (name, lanes), and its
     seconds."""
     began = time.monotonic()
     text = bench.run([MRAIL, 'simulate', *options, '--json', '--seeds', '1',
@@ -28,7 +29,8 @@ def simulate(bench, at, *options):
 
 
 def testbed_blocks(bench):
-    """[CTCCL] 4.1 and 4.2: numbers of lanes, and a failed uplink."""
+    """Returns blocks for [CTCCL] 4.1 and 4.2: numbers of lanes, and a failed
+    uplink."""
     def lanes(at):
         cases, _ = simulate(bench, at, *CTCCL, '--size', '64m', '--method',
                             'mprdma,dnlb', '--lanes',

@@ -1,19 +1,20 @@
-"""Draws the lab's exchanges from the figures of the area paths."""
+"""Draws the lab's exchanges from the figures of the area named paths."""
 from .svg import Drawing, Scale
 
 WIDTH, HEIGHT = 860, 352
 BAR, PITCH = 200, 22
 PATTERNS = (('alltoallv', 'MPI_Alltoallv, equal flows'),
             ('ring', 'ring of equal flows'))
-# The baselines of the figures. The value with rules is the figure itself.
+# The baselines of the figures. The figure itself holds the value with port
+# rules.
 ROWS = ('ECMP, ports of mrail', 'ECMP, lanes move', 'ECMP, stock UCX')
 TIME = '{}, 8 lanes, rules: time over the least'
 VARIATION = '... variation of uplink loads'
 
 
 def pairs_of(figures, pattern):
-    """Returns {row: (time relative to the least, variation in %)} for a
-    pattern, including the row 'port rules'."""
+    """Returns {row: (time relative to the lower bound, variation in %)} for a
+    pattern. The rows include 'port rules'."""
     found = {}
     for item, after in zip(figures, figures[1:]):
         if (item['what'] == TIME.format(pattern)
@@ -25,7 +26,8 @@ def pairs_of(figures, pattern):
 
 
 def is_possible(figures):
-    """Returns whether the figures include the lab's exchanges."""
+    """Returns whether the figures include the lab's exchanges, which the
+    drawing needs."""
     return all(set(pairs_of(figures, pattern)) >= {'port rules', *ROWS}
                for pattern, _ in PATTERNS)
 

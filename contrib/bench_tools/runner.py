@@ -16,8 +16,8 @@ BUILD = TOP / 'build'
 STAGE = BUILD / 'stage'
 MRAIL = STAGE / 'bin' / 'mrail'
 BENCH = STAGE / 'libexec' / 'mrail' / 'mrail-bench'
-GRACE_S = 10        # from the signal that ends a job to the one that kills it
-QUIET_S = 30        # between lines of progress
+GRACE_S = 10        # seconds from the ending signal to the killing one
+QUIET_S = 30        # seconds between progress lines
 # A job with stock UCX frees more than a GB. A virtual machine returns that
 # memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
 # half a second.
@@ -25,10 +25,10 @@ MEMORY_WAIT_S = 3
 
 
 class Installation(NamedTuple):
-    """mrail as installed in a folder.
+    """An mrail installation in a directory.
 
     suffix: appended to the names of its samples. runs_own_bench: jobs use the
-    `mrail bench` of this installation, not that of this tree.
+    `mrail bench` of this installation instead of the one in this tree.
     """
     stage: pathlib.Path
     suffix: str = ''
@@ -40,15 +40,15 @@ class Installation(NamedTuple):
 
     @property
     def version_shim(self):
-        """Returns the file that loads the transport."""
+        """Returns the path of the library that loads the transport."""
         return next(self.stage.rglob('libuct_mrail.so.0'))
 
 
 class Job(NamedTuple):
     """One job of a round: its name, and measure(round), which adds samples.
 
-    rounds: the number of rounds in which the job takes part; None for all.
-    is_baseline: the job is only a comparison for mrail as built now.
+    rounds: the number of rounds in which the job takes part; None means all.
+    is_baseline: the job serves only as a comparison with mrail as built now.
     """
     name: str
     measure: Callable[[int], None]
@@ -57,11 +57,10 @@ class Job(NamedTuple):
 
 
 def interleaved(jobs, rounds):
-    """Yields (round, job) in their order, and in reverse order in every other
-    round.
+    """Yields (round, job), with the jobs in reverse order in every other round.
 
-    The jobs of a pair therefore follow each other, no job is always the first
-    one, and most neighbours are of the same kind.
+    The two runs of a pair are therefore close in time, no job always runs
+    first, and most neighbouring runs are of the same kind.
     """
     for i in range(rounds):
         for job in reversed(jobs) if i % 2 else jobs:
@@ -79,9 +78,9 @@ def in_words(seconds):
 class Block(NamedTuple):
     """Interleaved jobs, and the figures computed from them.
 
-    rounds: None for --runs. figures: a list, or a function of the Bench that
-    returns one after the jobs have run. section: the part of the page to which
-    the figures belong. note: printed before the jobs start.
+    rounds: None means the number from --runs. figures: a list, or a function of
+    the Bench that returns one after the jobs have run. section: the part of the
+    page to which the figures belong. note: printed before the jobs start.
     """
     jobs: list
     figures: object = ()
@@ -94,13 +93,13 @@ class Block(NamedTuple):
             self.jobs, runs if self.rounds is None else self.rounds))
 
 
-# Options of `mrail bench`; all others are those of `mrail run`.
+# Options of `mrail bench`. All other options belong to `mrail run`.
 BENCH_OPTIONS = {'--sizes', '--iterations', '--small-iterations', '--warmup',
                  '--window', '--hotspot', '--dst'}
 
 
 def split_options(words):
-    """(options of `mrail run`, options of `mrail bench` for a rank)."""
+    """Returns (options of `mrail run`, options of `mrail bench` for a rank)."""
     run, own = [], []
     words = iter(words)
     for word in words:
@@ -114,7 +113,7 @@ def split_options(words):
 class Area(NamedTuple):
     """An area: its title, and blocks(bench), which prepares its blocks.
 
-    least_runs: some areas need more than five.
+    least_runs: the minimum number of runs. Some areas need more than five.
     """
     name: str
     title: str
@@ -140,7 +139,8 @@ class Progress:
         self.start = self.shown = self.clock()
 
     def step(self):
-        """Counts a finished job. Prints a line if the last one is old."""
+        """Counts a finished job. Prints a progress line if the previous one was
+        printed some time ago."""
         self.done += 1
         now = self.clock()
         if self.done < self.total and now - self.shown >= QUIET_S:
@@ -148,8 +148,8 @@ class Progress:
             print(self.line(now), file=self.out, flush=True)
 
     def line(self, now):
-        """Returns the jobs so far and the time left, estimated from the mean
-        time per job."""
+        """Returns a line with the number of finished jobs and the time left,
+        estimated from the mean time per job."""
         each = (now - self.start) / max(self.done, 1)
         left = in_words(each * (self.total - self.done))
         return f'{self.area}: {self.done} of {self.total} jobs, about {left} left'
@@ -171,8 +171,8 @@ def end(process):
 
 
 def processors():
-    """Returns (busy, all), in jiffies of this machine's processors. Source:
-    proc(5)."""
+    """Returns (busy, all): the processor time of this machine in jiffies.
+    Source: proc(5)."""
     with open('/proc/stat', encoding='ascii') as file:
         user, nice, system, idle, iowait, irq, softirq = map(
             int, file.readline().split()[1:8])
@@ -181,21 +181,22 @@ def processors():
 
 
 def load_since(before):
-    """Returns the busy fraction since an earlier result of processors()."""
+    """Returns the busy fraction of the time since an earlier result of
+    processors()."""
     busy, total = (b - a for a, b in zip(before, processors()))
     return busy / total if total else 0.0
 
 
 class Bench:
-    """Shared by the areas: samples, figures, failures, and jobs with a time
-    limit."""
+    """The state that areas share: samples, figures, failures, and jobs with a
+    time limit."""
 
     def __init__(self, runs, out=sys.stdout, quick=False):
         self.runs = self.requested_runs = runs
         self.quick = quick
         self.installation = Installation(STAGE)
-        self.against = None  # an Installation, instead of baselines
-        self.better = {}     # with it: of each figure, 'more' or 'less'
+        self.against = None  # an Installation to use instead of baselines
+        self.better = {}     # with it: 'more' or 'less' for each figure
         self.out = out
         self.id = os.getpid()
         self.failed = False
@@ -218,7 +219,7 @@ class Bench:
             self.say(line)
 
     def begin(self, area):
-        """Starts an area, which has no samples and no figures yet."""
+        """Starts an area, with no samples and no figures yet."""
         self.area, self.dir = area, BUILD / 'bench' / area
         self.dir.mkdir(parents=True, exist_ok=True)
         for old in self.dir.iterdir():
@@ -258,7 +259,7 @@ class Bench:
 
     @contextlib.contextmanager
     def using(self, installation):
-        """Makes the jobs of a `with` statement run this installation."""
+        """Makes the jobs inside a `with` statement run this installation."""
         before, self.installation = self.installation, installation
         try:
             yield
@@ -266,8 +267,8 @@ class Bench:
             self.installation = before
 
     def interleave(self, jobs, rounds=None):
-        """Measures the jobs of all rounds. The figures based on them come
-        afterwards."""
+        """Runs the jobs in all rounds. The figures computed from them are shown
+        later."""
         self.rounds = self.runs if rounds is None else rounds
         for at, job in interleaved(jobs, self.rounds):
             try:
@@ -277,7 +278,7 @@ class Bench:
             self.progress.step()
 
     def paired(self, own, other):
-        """Returns the samples of two names, in the order of rounds.
+        """Returns the samples stored under two names, in the order of rounds.
 
         A round in which only one of the two was measured is left out, so that
         the values remain paired.
@@ -290,7 +291,7 @@ class Bench:
         return [own[at] for at in both], [other[at] for at in both]
 
     def show(self, *figures):
-        """Evaluates figures, and prints a row of the table for each."""
+        """Evaluates figures, and prints a table row for each."""
         for item in figures:
             if item.section is None:
                 item = item._replace(section=self.section)
@@ -305,7 +306,7 @@ class Bench:
                 self.say(figure.row(result))
 
     def observe(self, words):
-        """Adds a sentence about something that no figure shows. --record keeps
+        """Adds a sentence about something that no figure shows. --record stores
         it."""
         self.observations.append(words)
         self.say(words)
@@ -326,7 +327,7 @@ class Bench:
         self.was_stock = is_stock
 
     def start(self, command, out='out', err='err', env=None):
-        """Starts a process with its output in files of the area.
+        """Starts a process whose output goes to files of the area.
 
         err: name of the file for stderr, or None to write it to `out`.
         """
@@ -370,7 +371,7 @@ class Bench:
         return self.text('out')
 
     def pick(self, name, at, objects, field, scale=1.0, **skew):
-        """Adds a sample from `mrail bench`'s objects; see
+        """Adds a sample taken from the objects of `mrail bench`; see
         samples.pick_object()."""
         try:
             item = samples.pick_object(objects, **skew)
@@ -380,8 +381,8 @@ class Bench:
 
     def share(self, name, objects, **skew):
         """Adds the planned fraction of an exchange. Fractions are averaged, not
-        paired. Another commit has none, because it may name its counters
-        differently."""
+        paired. Another commit gets no fraction, because it may name its
+        counters differently."""
         if self.installation.suffix:
             return
         try:
@@ -393,7 +394,7 @@ class Bench:
             self.fail(f'{name}: {error}')
 
     def objects(self, area, *options):
-        """Returns the objects of a run of `mrail bench AREA ... --json`."""
+        """Runs `mrail bench AREA ... --json`, and returns its objects."""
         used = self.installation
         command = [used.mrail, 'bench', area, *options, '--json']
         if not used.runs_own_bench:

@@ -1,7 +1,7 @@
 """Parses the output of the measured programs.
 
-Each function takes text, and raises ValueError with the reason if the text has
-no result or a wrong one.
+Each function takes text, and raises ValueError with the reason if the text
+contains no result or an invalid one.
 """
 import json
 import re
@@ -9,14 +9,15 @@ import re
 from . import stats
 from .figure import Sample
 
-# With fewer single measurements than this, p99 is merely their maximum.
+# With fewer individual measurements than this, p99 would merely be their
+# maximum.
 FEW_SINGLES = 100
 SUFFIXES = {'': 1, 'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 
 
 def size_bytes(text):
-    """Returns the bytes of a size as given to `mrail bench --sizes`: 8, 64k,
-    16m."""
+    """Returns the number of bytes for a size in the notation of `mrail bench
+    --sizes`: 8, 64k, 16m."""
     match = re.fullmatch(r'(\d+)([kmg]?)', text.lower())
     if match is None:
         raise ValueError(f"'{text}' is not a size")
@@ -33,12 +34,12 @@ def bench_objects(text):
 
 
 def pick_object(objects, size=None, hotspot=None, to=None):
-    """Returns the only object of a size, and of a skew, out of several.
+    """Returns the only one of several objects that has a given size and skew.
 
-    size: as in size_bytes(), None for any. hotspot: the fraction of the bytes
-    that goes to one rank, 0 for an even exchange, None for any skew. to: shift
-    or single. Raises ValueError if there is no object, if there are several, or
-    if its data was wrong.
+    size: as in size_bytes(), None for any size. hotspot: the fraction of the
+    bytes that goes to one rank, 0 for an even exchange, None for any skew. to:
+    shift or single. Raises ValueError if there is no object, if there are
+    several, or if the data that it reports on was wrong.
     """
     found = []
     for item in objects:
@@ -60,8 +61,8 @@ def pick_object(objects, size=None, hotspot=None, to=None):
 def sample_of(item, field, scale=1.0):
     """Returns a sample of one field of an object, times `scale`.
 
-    p50 and p99 apply only to times: the object has p50_s and p99_s of its
-    single measurements. Raises ValueError if the field is absent or null.
+    p50 and p99 exist only for times: the object holds p50_s and p99_s of its
+    individual measurements. Raises ValueError if the field is absent or null.
     """
     value = item.get(field)
     if value is None:
@@ -75,12 +76,12 @@ def sample_of(item, field, scale=1.0):
 
 
 def perftest_rate(text):
-    """Returns the GB/s of 64 KB messages from the table of ib_write_bw or a
-    similar program."""
+    """Returns the rate for 64 KB messages, in GB/s, from the table printed by
+    ib_write_bw or a similar program."""
     for line in text.splitlines():
         words = line.split()
         if len(words) == 5 and words[0] == '65536':
-            return float(words[3]) / 8  # Gb/s
+            return float(words[3]) / 8  # converts Gb/s to GB/s
     raise ValueError('no line of 65536 bytes')
 
 
@@ -110,10 +111,10 @@ def callgrind_costs(text, device):
 
 
 def instructions(texts, device, messages):
-    """Returns (outside, all): instructions per message, without and with the
-    device.
+    """Returns (outside, all): instructions per message without and with the
+    device's.
 
-    texts: callgrind's output of one run, or of two runs that differ by
+    texts: callgrind's output from one run, or from two runs that differ by
     `messages` messages. Raises ValueError if no instructions were counted.
     """
     costs = [callgrind_costs(text, device) for text in texts]
@@ -127,7 +128,8 @@ def instructions(texts, device, messages):
 
 
 def stream_points(text):
-    """Returns [(time in s, bytes)] of mpi_stream, in the order of time."""
+    """Returns [(time in s, bytes)] from the output of mpi_stream, sorted by
+    time."""
     points = []
     for line in text.splitlines():
         at_s, size = line.split()
@@ -135,14 +137,15 @@ def stream_points(text):
     return points
 
 
-# Parts of a disturbed stream, in seconds. The longest pause begins within
-# PAUSE_S after the disturbance. The rate on the other rails counts from
-# SETTLE_S after it, and the rate on all rails from BACK_S after the repair.
+# Parts of a disturbed stream, in seconds. The longest pause is one that begins
+# within PAUSE_S after the disturbance. The rate on the other rails is measured
+# from SETTLE_S after it, and the rate on all rails from BACK_S after the
+# repair.
 PAUSE_S, SETTLE_S, BACK_S, LEAST_BACK_S = 1.0, 0.4, 1.0, 1.2
 
 
 def disturbed(points, down_s, up_s):
-    """Returns (pause in ms, MB/s after, MB/s back) of a stream that lost a
+    """Returns (pause in ms, MB/s after, MB/s back) for a stream that lost a
     rail.
 
     points: as returned by stream_points(). down_s, up_s: when the rail was
@@ -174,7 +177,7 @@ def disturbed(points, down_s, up_s):
 
 
 def rate_at_end(points, span_s=1.5):
-    """Returns the MB/s of the last `span_s` seconds of a stream."""
+    """Returns the rate in MB/s over the last `span_s` seconds of a stream."""
     last = points[-1][0] if points else 0
     ending = [point for point in points if last - point[0] < span_s]
     if len(points) <= len(ending) or not ending:
@@ -184,7 +187,8 @@ def rate_at_end(points, span_s=1.5):
 
 
 def pair_seconds(text):
-    """Returns [(pair, others)] in MB/s for each second of mpi_pair."""
+    """Returns [(pair, others)], the rates in MB/s for each second of
+    mpi_pair."""
     found = re.findall(r'^second \d+: (\S+) (\S+)', text, re.M)
     if not found:
         raise ValueError('no second of mpi_pair')
@@ -192,8 +196,8 @@ def pair_seconds(text):
 
 
 def named_values(text):
-    """Returns {name: value} of lines "NAME VALUE", or "NAME W VALUE" as NAME.W.
-    """
+    """Returns {name: value} from lines "NAME VALUE". A line "NAME W VALUE" gets
+    the name NAME.W."""
     found = {}
     for line in text.splitlines():
         *name, value = line.split()

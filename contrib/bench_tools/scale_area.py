@@ -1,4 +1,5 @@
-"""The area scale: memory and time by the number of peers, and 128 live ranks.
+"""The area scale: memory and time as functions of the number of peers, and jobs
+of 128 real ranks.
 
 test/bench/peer_scale.c runs one engine against scripted peers in virtual time.
 test/bench/mpi_many.c runs as many ranks as a machine can start.
@@ -8,7 +9,7 @@ from .figure import Figure, Sample
 from .runner import BUILD, Area, Block, Job
 
 PEERS = (64, 1024, 4096, 16384)
-ALL_LANES = PEERS[:-1]  # with 16,384 peers, each has one lane
+ALL_LANES = PEERS[:-1]  # with 16,384 peers, each peer has only one lane
 QUICK_PEERS = (64, 1024)
 FEWEST = PEERS[0]
 PEER_BYTES, LANE_BYTES = 4096, 1024
@@ -33,7 +34,7 @@ def memory_figures(peers):
 
 
 def time_figures(peers):
-    """Returns the figures of times, with those of the fewest peers as the
+    """Returns figures of times, with the time for the fewest peers as the
     baseline."""
     figures = []
     for name, title, unit, target in (

@@ -1,6 +1,6 @@
 """Statistics for contrib/bench.
 
-Pure functions over lists of numbers, which read no files and no clock.
+The functions take lists of numbers. They read neither files nor the clock.
 """
 import math
 import statistics
@@ -18,7 +18,8 @@ def median(values):
 
 
 def mean(values):
-    """Returns the mean. Raises ValueError as median() does."""
+    """Returns the mean. Raises ValueError under the same conditions as
+    median()."""
     check_values(values)
     return statistics.fmean(values)
 
@@ -26,7 +27,7 @@ def mean(values):
 def deviation(values):
     """Returns the standard deviation of a population (not of a sample).
 
-    Raises ValueError as median() does.
+    Raises ValueError under the same conditions as median().
     """
     check_values(values)
     return statistics.pstdev(values)
@@ -41,11 +42,12 @@ def check_values(values):
 
 
 def percentile(values, percent):
-    """Returns the smallest value that is not below `percent` per cent of all
-    values.
+    """Returns the smallest value that at least `percent` per cent of all values
+    do not exceed.
 
-    percent: in (0, 100]. The result is one of the values (nearest rank), so no
-    interpolation invents a tail. Raises ValueError as median() does.
+    percent: in (0, 100]. The result is always one of the values (nearest rank),
+    so interpolation does not make up a tail. Raises ValueError under the same
+    conditions as median().
     """
     check_values(values)
     if not 0 < percent <= 100:
@@ -57,7 +59,7 @@ def percentile(values, percent):
 def binomial_half_cdf(successes, trials):
     """Returns P(X <= successes) for X ~ Binomial(trials, 1/2), exactly rounded.
 
-    successes: below 0 gives 0. trials: at least 0.
+    successes: a value below 0 gives 0. trials: at least 0.
     """
     ways = sum(math.comb(trials, i) for i in range(successes + 1))
     return ways / 2 ** trials
@@ -84,7 +86,7 @@ def interval_rank(count, confidence=0.95):
 
 def coverage(count, rank):
     """Returns the probability that the interval of interval_rank() contains the
-    median."""
+    median of the distribution."""
     return 1 - 2 * binomial_half_cdf(rank - 1, count)
 
 
@@ -92,7 +94,7 @@ def median_interval(values, confidence=0.95):
     """Returns (low, high) for the median by interval_rank(), or None if there
     are too few values.
 
-    Raises ValueError as median() does.
+    Raises ValueError under the same conditions as median().
     """
     check_values(values)
     rank = interval_rank(len(values), confidence)
@@ -106,7 +108,7 @@ def paired_ratios(own, other):
     """Returns own[i] / other[i] for each pair of runs.
 
     The speed of a shared machine changes within seconds. The two runs of a pair
-    follow each other, so their ratio is steadier than either of them. Raises
+    follow each other, so their ratio is steadier than either speed. Raises
     ValueError if the lists have different lengths or `other` contains 0.
     """
     if len(own) != len(other):

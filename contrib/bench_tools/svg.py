@@ -2,13 +2,13 @@
 colours.
 
 The result is an SVG without scripts or embedded fonts. The viewer chooses the
-font, so text is measured with the widths of a wide one. Text that could leave
-the drawing is an error.
+font, so text is measured with the character widths of a wide font. Text that
+could extend beyond the drawing is an error.
 """
 from xml.sax.saxutils import escape, quoteattr
 
 # Widths of DejaVu Sans, one of the widest screen fonts, in 1/1000 of the font
-# size, rounded up. All other characters count as the widest letter.
+# size, rounded up. All other characters count as wide as the widest letter.
 WIDTHS = {**dict.fromkeys("ijlI'|", 360), **dict.fromkeys(' .,:;!()[]/ft-r', 445),
           **dict.fromkeys('0123456789', 640), **dict.fromkeys('mM', 980),
           **dict.fromkeys('wWQ%@', 1000),
@@ -17,7 +17,7 @@ WIDEST = 860
 BOLD = 1.12
 
 # class: (attributes, light colour, dark colour). The colour applies to the
-# fill, or to the stroke for classes of lines.
+# fill, or for classes of lines, to the stroke.
 FILLS = {
     'text': ('#1f2328', '#f0f6fc'),
     'note': ('#59636e', '#9198a1'),
@@ -46,7 +46,8 @@ SIZE = 13
 
 
 def text_width(words, size=SIZE, bold=False):
-    """Returns an upper bound of the width of a text in pixels, in a wide font.
+    """Returns an upper bound on the width of a text in pixels, assuming a wide
+    font.
 
     size: font size in pixels.
     """
@@ -55,8 +56,8 @@ def text_width(words, size=SIZE, bold=False):
 
 
 def style():
-    """Returns the style sheet: light colours, and dark ones if the reader
-    prefers them."""
+    """Returns the style sheet: light colours, and dark ones for readers who
+    prefer them."""
     def rules(scheme):
         lines = [f'  .{name} {{ fill: {colors[scheme]}; }}'
                  for name, colors in FILLS.items() if name != 'text']
@@ -78,13 +79,14 @@ def style():
 
 
 def place(value):
-    """Formats a coordinate with one digit after the point, or none for whole
-    numbers."""
+    """Formats a coordinate with one digit after the decimal point, or as an
+    integer if it is whole."""
     return f'{value:.1f}'.rstrip('0').rstrip('.') if value else '0'
 
 
 class Scale:
-    """Maps [low, high] of the data to [start, end] of pixels, linearly."""
+    """Maps the interval [low, high] of the data linearly to the pixels [start,
+    end]."""
 
     def __init__(self, low, high, start, end):
         if high <= low:
@@ -105,7 +107,8 @@ class Drawing:
         self.parts = []
 
     def text(self, x, y, words, classes='', anchor='start'):
-        """A line of text.  Raises ValueError if it could leave the drawing."""
+        """Draws a line of text. Raises ValueError if it could extend beyond the
+        drawing."""
         kinds = classes.split()
         size = next((SIZES[kind] for kind in kinds if kind in SIZES), SIZE)
         bold = bool({'title', 'head', 'strong'} & set(kinds))
@@ -121,7 +124,7 @@ class Drawing:
             + f'>{escape(words)}</text>')
 
     def upright(self, x, y, words):
-        """Draws a text rotated to the left, centred at a point."""
+        """Draws a text centred at a point and rotated to read upwards."""
         self.parts.append(
             f'<text transform="translate({place(x)} {place(y)}) rotate(-90)" '
             f'text-anchor="middle">{escape(words)}</text>')
@@ -151,8 +154,8 @@ class Drawing:
         self.polygon([(x - 4.5, y + 5), (x, y - 4), (x + 4.5, y + 5)], kind)
 
     def axes(self, x_scale, y_scale, x_ticks, y_ticks, labels=True):
-        """Draws axes with a grid line for each y tick. labels: also label the x
-        ticks."""
+        """Draws axes, with a grid line for each y tick. labels: whether to
+        label the x ticks as well."""
         left, right = x_scale.start, x_scale.end
         for value in y_ticks:
             y = y_scale(value)
@@ -167,7 +170,7 @@ class Drawing:
                 self.text(x, y_scale.start + 20, f'{value:g}', anchor='middle')
 
     def svg(self, height, title):
-        """Returns the whole file. title: for readers who do not see the
+        """Returns the whole file as text. title: for readers who cannot see the
         drawing."""
         return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" '
                 f'height="{place(height)}" viewBox="0 0 {self.width} '

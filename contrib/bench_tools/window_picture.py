@@ -1,9 +1,9 @@
-"""Draws the throughput window, from the object written by window_figure."""
+"""Draws the throughput window from the object that window_figure writes."""
 from .svg import Drawing, Scale
 
 WIDTH, HEIGHT = 900, 880
 LEFT, RIGHT, TOP = 78, 872, 164
-PANEL, PITCH = 190, 226         # height of a panel, and the distance between two
+PANEL, PITCH = 190, 226         # height and spacing of the panels
 MAX_GBPS = 800
 REMARKS = {'1': 'each chunk for itself: noise and bursts look alike',
            '8': "mrail's window: every burst is seen",
@@ -71,7 +71,8 @@ def panel(drawing, data, window, i, top, is_last):
 
 
 def phases(drawing, data):
-    """Draws labels above the first panel, and their limits in all panels."""
+    """Draws the labels of the phases above the first panel, and the boundaries
+    between the phases in all panels."""
     x_scale = Scale(0, data['end_us'], LEFT, RIGHT)
     limits = [0, data['arrive_us'], data['stable_us'], data['leave_us'],
               data['end_us']]

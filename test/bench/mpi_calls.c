@@ -5,13 +5,13 @@
  * Usage: mpi_calls UNCOUNTED COUNTED BYTES
  *
  * Each rank sends BYTES in total, divided equally among the other ranks, and
- * nothing to itself. The uncounted calls come first; they open connections and
- * set up the communicator.
+ * nothing to itself. The uncounted calls come first, to open the connections
+ * and set up the communicator.
  *
- * How often a rank polls while it waits varies at random. Rank 0 therefore
- * sleeps before each call until all other ranks are waiting for it. It also
- * sleeps wherever Open MPI or a software rail would yield an idle core. By the
- * time rank 0 polls, the event has already happened.
+ * The number of times that a rank polls while it waits varies at random. Rank 0
+ * therefore sleeps before each call until all other ranks are waiting for it.
+ * It also sleeps wherever Open MPI or a software rail would yield an idle core.
+ * By the time rank 0 polls, the event has already happened.
  */
 #include "config.h"
 
@@ -85,7 +85,7 @@ static void run(const calls_t *calls, int number)
     }
 }
 
-/* An external function, because callgrind finds it by name. */
+/* Must be an external function, because callgrind finds it by name. */
 __attribute__((noinline)) void run_counted(const calls_t *calls, int number);
 void run_counted(const calls_t *calls, int number)
 {

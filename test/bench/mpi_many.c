@@ -1,6 +1,7 @@
 /*
- * Many ranks: each sends to each with MPI_Alltoallv, and waits in MPI_Barrier.
- * All data is checked. The lengths differ between ranks and rounds.
+ * Runs many ranks. Each sends to all others with MPI_Alltoallv, and then waits
+ * in MPI_Barrier. All data is checked. The lengths differ between ranks and
+ * rounds.
  *
  * Rank 0 prints one line of JSON: the number of ranks, the seconds of three
  * calls, and the largest resident memory of a rank in bytes. The calls are the
@@ -81,7 +82,7 @@ static int check(const exchange_t *x, int round)
     return wrong;
 }
 
-/* Returns the seconds of one exchange. */
+/* Runs one exchange. Returns its time in seconds. */
 static double exchange(exchange_t *x, int round, int bytes, int *wrong)
 {
     double begin_s;

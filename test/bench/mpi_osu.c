@@ -5,11 +5,12 @@
  *
  * Usage: mpi_osu TEST,... SIZES MILLISECONDS [corrupt]
  *
- * Rank r of the lower half works with rank r + P/2, all pairs at once.
- * Collectives use all ranks. SIZES are as in `mrail bench`. A size takes about
- * MILLISECONDS: the number of iterations follows from the time of the first
- * ones. Data is checked before and after the timed iterations, not in between.
- * With "corrupt", one byte changes before the check, which then fails.
+ * Rank r of the lower half is paired with rank r + P/2. All pairs run at once.
+ * Collectives use all ranks. SIZES are as in `mrail bench`. Each size takes
+ * about MILLISECONDS: the program chooses the number of iterations from the
+ * time of the first ones. It checks data before and after the timed iterations,
+ * but not in between. With "corrupt", one byte changes before the check, which
+ * then fails.
  */
 #include "config.h"
 #include "base/json.h"
@@ -24,23 +25,23 @@
 #include <string.h>
 
 #define WINDOW 64
-#define BATCHES 5        /* of the timed iterations; the median counts */
-#define FEWEST_BATCHES 2 /* of iterations that take longer than a batch */
-#define RAMP_SHARE 8     /* the first iterations: 1/8 of the time of a size */
+#define BATCHES 5        /* batches of timed iterations; the median counts */
+#define FEWEST_BATCHES 2 /* if an iteration takes longer than one */
+#define RAMP_SHARE 8     /* first iterations: 1/8 of the time of a size */
 #define SMALL_ITERATION 65536u /* bytes; a few of them come before any timing */
 #define SMALL_RAMP 8u
 #define MAX_ITERATIONS 200000u
-#define STAGGER 64u /* bytes from a message of the window to the next one */
+#define STAGGER 64u /* bytes between the starts of two messages of a window */
 #define MAX_SIZE ((uint64_t)64 << 20)
 
 typedef struct task {
     int rank, ranks, peer;
-    int lower; /* 1: this rank starts, and its time counts */
+    int lower; /* 1: this rank is the initiator, and its time counts */
     size_t size;
     char *send, *recv;
-    int *counts, *places; /* of MPI_Alltoallv, one for each rank */
+    int *counts, *places; /* arguments of MPI_Alltoallv, one for each rank */
     MPI_Request requests[2 * WINDOW];
-    MPI_Win window; /* of one-sided tests: the memory of this rank */
+    MPI_Win window; /* in one-sided tests, the memory of this rank */
 } task_t;
 
 /* ---- one iteration of each test ---- */
@@ -94,7 +95,7 @@ static void post_receives(const task_t *task, MPI_Request *requests)
     }
 }
 
-/* The receiver answers a whole window. */
+/* The receiver answers once for each window. */
 static void stream(task_t *task)
 {
     char answer = 0;
@@ -179,11 +180,11 @@ typedef struct test {
     const char *name;
     void (*iterate)(task_t *task);
     unsigned slots;    /* messages that a rank receives from its peer */
-    unsigned messages; /* of a pair, in one iteration */
-    unsigned in_turn;  /* messages that follow each other */
+    unsigned messages; /* messages of a pair in one iteration */
+    unsigned in_turn;  /* messages that follow one another */
     int is_collective;
     receivers_t receivers;
-    exposed_t exposed; /* memory that others access */
+    exposed_t exposed; /* the memory that other ranks access */
 } test_t;
 
 static const test_t tests[] = {
@@ -210,7 +211,7 @@ static const test_t *find_test(const char *name, size_t length)
     return NULL;
 }
 
-/* Messages of all ranks in one iteration. */
+/* Returns the number of messages of all ranks in one iteration. */
 static double num_messages(const test_t *test, const task_t *task)
 {
     return test->is_collective ? (double)task->ranks * (task->ranks - 1)
@@ -229,8 +230,8 @@ static unsigned num_slots(const test_t *test, const task_t *task)
     return test->is_collective ? (unsigned)task->ranks : test->slots;
 }
 
-/* Messages of a window are overlapping parts of one buffer, so that each is
- * different and the sender needs little memory. */
+/* The messages of a window are overlapping parts of one buffer, so that each is
+ * different although the sender needs little memory. */
 static size_t send_bytes(const test_t *test, const task_t *task)
 {
     return test->is_collective ? (size_t)task->ranks * task->size
@@ -263,7 +264,7 @@ static int is_receiver(const test_t *test, const task_t *task)
            (test->receivers == RECEIVERS_LOWER) == task->lower;
 }
 
-/* 1: all messages that this rank received are right. */
+/* Returns 1 if all messages that this rank received are right. */
 static int check(const test_t *test, const task_t *task)
 {
     if (!is_receiver(test, task)) {
@@ -334,8 +335,8 @@ static void task_close(const test_t *test, task_t *task)
 
 /* ---- time ---- */
 
-/* Seconds of so many iterations, as the slowest rank of those that start them
- * sees it. Collective. */
+/* Returns the time in seconds of a batch of iterations, measured by the slowest
+ * of the ranks that start them. Collective. */
 static double batch(const test_t *test, task_t *task, unsigned iterations)
 {
     double time_s, slowest_s;
@@ -353,8 +354,8 @@ static double batch(const test_t *test, task_t *task, unsigned iterations)
     return slowest_s;
 }
 
-/* Seconds of one iteration, of enough to tell. They also open connections and
- * register the memory. */
+/* Returns the time in seconds of one iteration, from enough iterations to
+ * measure it. They also open connections and register the memory. */
 static double ramp(const test_t *test, task_t *task, double budget_s)
 {
     size_t bytes = num_slots(test, task) * task->size;
@@ -377,7 +378,7 @@ typedef struct result {
     int data_ok;
 } result_t;
 
-/* All ranks know the same times, and so agree on the number of iterations. */
+/* All ranks know the same times, so they agree on the number of iterations. */
 static void run_batches(const test_t *test, task_t *task, double budget_s,
                         result_t *result)
 {
@@ -452,7 +453,7 @@ static int run_size(const test_t *test, task_t *task, double budget_s,
     return result.data_ok;
 }
 
-/* Returns whether all data was right, or -1 for a wrong name. */
+/* Returns 1 if all data was right, 0 if not, or -1 if a name is wrong. */
 static int run_tests(const char *names, const char *list, double budget_s,
                      int corrupt, task_t *task)
 {

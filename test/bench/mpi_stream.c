@@ -1,14 +1,14 @@
 /*
- * A stream that shows when it stalls. For each received message or exchange, it
- * prints "TIME BYTES", with TIME in seconds since the epoch. It checks all
- * data. The script disturbs the rails in the meantime.
+ * Runs a stream that shows when it stalls. For each received message or
+ * exchange, the program prints "TIME BYTES", with TIME in seconds since the
+ * epoch. It checks all data. Meanwhile, the calling script disturbs the rails.
  *
  * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
  *
  * Rank 0 sends messages of BYTES to the last rank; with "alltoallv", all ranks
- * exchange BYTES with each other instead. The last rank creates FILE, empty, at
- * the first message. It writes FILE at the end, which comes after SECONDS or
- * when FILE.end exists.
+ * exchange BYTES with each other instead. The last rank creates an empty FILE
+ * at the first message, and writes the lines to it at the end. The end comes
+ * after SECONDS, or when FILE.end exists.
  */
 #include "config.h"
 
@@ -179,7 +179,7 @@ static void exchange(size_t words, points_t *points)
     counts = malloc((size_t)size * sizeof(int));
     places = malloc((size_t)size * sizeof(int));
     for (int i = 0; i < size; ++i) {
-        /* A message to itself uses no rail. */
+        /* A message from a rank to itself uses no rail. */
         counts[i] = (i == rank) ? 0 : (int)words;
         places[i] = i * (int)words;
     }

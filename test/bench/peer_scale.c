@@ -1,7 +1,8 @@
 /*
- * Memory and time of an engine with many peers, on fake verbs in virtual time.
- * Each figure is a line "NAME VALUE"; NAME begins with the number of peers. The
- * time is that of this thread's CPU clock, and includes the scripted peers.
+ * Measures the memory and time of an engine with many peers, on fake verbs in
+ * virtual time. Each figure is a line "NAME VALUE"; NAME begins with the number
+ * of peers. The time is that of this thread's CPU clock, and includes the
+ * scripted peers.
  *
  *   N.peer_bytes     a peer with one lane, without objects of the device and
  *                    receive buffers
@@ -50,7 +51,7 @@ static void measure_poll(unsigned count)
     print(count, "poll_ns", (now_us() - begin_us) * 1000 / POLLS);
 }
 
-/* Messages without an acknowledgement keep the stall detection at work. */
+/* Unacknowledged messages keep the stall detection busy. */
 static void measure_turn(unsigned count)
 {
     double spent_us = 0, begin_us;
@@ -81,7 +82,7 @@ static void measure_error(unsigned count)
     print(count, "error_us", spent_us / ERRORS);
 }
 
-/* All lanes of so many peers would exceed the largest number of QPs. */
+/* All lanes of this many peers would exceed the maximum number of QPs. */
 static int has_all_lanes(unsigned count)
 {
     return count * SCRIPT_RAILS <= 65535;

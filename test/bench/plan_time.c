@@ -1,22 +1,24 @@
 /*
- * Planning time on the CPU clock of this thread. Each figure is a line "NAME
- * VALUE": the median of many plans. Each plan is made from scratch, except for
- * "warm" (the same demands again) and "unchanged" (the same generation).
+ * Measures the planning time on the CPU clock of this thread. Each figure is a
+ * line "NAME VALUE": the median of many plans. Each plan is made from scratch,
+ * except for "warm" (the same demands again) and "unchanged" (the same
+ * generation).
  *
  * Topologies: rails of 50 GB/s. GPU links are pairwise with 100 GB/s ("narrow":
- * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between all
- * rails through the spine, without uplinks, as coll/mrail plans. "own" is the
- * time for listing the pieces that one rank sends and receives. In the large
- * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
- * four leaf groups carry 0.6 of the rate of their rails.
+ * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between
+ * all rails through the spine, without uplinks, as coll/mrail plans. "own" is
+ * the time for listing the pieces that one rank sends and receives. In the
+ * large topologies, one rail in twenty is dead, chosen at random, and the
+ * uplinks of four leaf groups carry 0.6 of the rate of their rails.
  *
- * "calibration" is the time of a fixed kernel of divisions and dependent reads. It
- * differs between machines, and between moments on a busy one, about as planning
- * times do.
+ * "calibration" is the time of a fixed kernel of divisions and dependent reads.
+ * It varies between machines, and from moment to moment on a busy one, about as
+ * much as planning times do.
  *
- * The choice of dead rails matters. Growth is therefore measured on several
- * topologies of each size, with seeds 1 to MACHINES. The figures are the median
- * ("cold") and the slowest. "first" is the topology of seed 1.
+ * The choice of dead rails affects the time. Growth with size is therefore
+ * measured on several topologies of each size, with seeds 1 to MACHINES. The
+ * figures are the median ("cold") and the slowest. "first" is the topology of
+ * seed 1.
  */
 #include "config.h"
 #include "orchestrator/plan.h"

@@ -1,11 +1,11 @@
 /*
  * Measures the machine's limit for UDP without a protocol on top. Two processes
  * exchange messages of 64 KB over loopback, sent as the software rails send
- * them. A message is two bursts of equal packets (UDP_SEGMENT), one of two
- * packets and one of fourteen, because the first packet of a WRITE is longer.
- * The receiver reads bursts (UDP_GRO), copies the data once more, and answers
- * with one small packet. As many messages are in flight as the default socket
- * buffer holds.
+ * them. Each message consists of two bursts of equal packets (UDP_SEGMENT), one
+ * of two packets and one of fourteen, because the first packet of a WRITE is
+ * longer. The receiver reads bursts (UDP_GRO), copies the data once more, and
+ * answers with one small packet. As many messages are in flight as the default
+ * socket buffer holds.
  *
  * Usage: udp_limit [SECONDS]
  *

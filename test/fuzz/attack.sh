@@ -1,7 +1,7 @@
 #!/bin/sh
-# A job on software rails and an attacker on the same network, in a separate
-# network namespace. attacker.c contains the attacks, and docs/security.md
-# describes their limits.
+# Runs a job on software rails, and an attacker on the same network, in a
+# separate network namespace. attacker.c contains the attacks, and
+# docs/security.md describes their limits.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -14,8 +14,9 @@ if [ "${1-}" != inside ]; then
     unshare -Urn "$0" inside || status=$?
     exit $status
 fi
-# The stack must not combine packets into runs that it splits later. The
-# attacker then captures and replays packets as they are on the wire.
+# The network stack must not combine packets into super-packets that it splits
+# later. The attacker then captures and replays packets in the form that they
+# have on the wire.
 ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30

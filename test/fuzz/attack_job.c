@@ -3,8 +3,8 @@
  * other, fence, send messages and check every byte for MRAIL_ATTACK_SECONDS,
  * while attacker.c attacks on the same network.
  *
- * Guard bytes surround the memory that peers may write to. A further region is
- * registered, but its key is never sent to a peer.
+ * Guard bytes surround the memory that peers may write to. Another region, the
+ * secret, is registered, but its key is never sent to a peer.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -36,11 +36,11 @@ typedef struct attacked {
     uint64_t address[RANKS];
     uint8_t *source;
     mrail_mem_t *source_mem;
-    uint32_t written[RANKS]; /* bytes written by the peer and not yet checked */
+    uint32_t written[RANKS]; /* written by the peer and not yet checked */
     uint32_t written_round[RANKS];
-    uint32_t answered; /* peers that confirmed this round */
+    uint32_t answered; /* peers that have confirmed this round */
     uint32_t round;
-    uint32_t wrong; /* wrong bytes of peers */
+    uint32_t wrong; /* number of wrong bytes from peers */
 } attacked_t;
 
 typedef struct note {
@@ -208,7 +208,8 @@ static int prepare(attacked_t *a)
     return 0;
 }
 
-/* Returns 1 if guard bytes, this rank's own slot or the secret have changed. */
+/* Returns 1 if guard bytes, this rank's own slot or the secret region have
+ * changed. */
 static int touched(const attacked_t *a)
 {
     const uint8_t *p = a->memory;
@@ -286,7 +287,7 @@ static int attacked_job(job_t *job)
     while (!failed && (mrail_clock_now() < end)) {
         failed = one_round(&a, &rng);
     }
-    /* Other ranks may not have finished their round. */
+    /* Other ranks may not have finished their round yet. */
     __atomic_add_fetch(&job->shared->word[63], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&job->shared->word[63], __ATOMIC_ACQUIRE) < RANKS) {
         mrail_iface_progress(job->iface);

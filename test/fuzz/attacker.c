@@ -5,8 +5,8 @@
  *
  * It knows only what an external host off the path can learn: old packets
  * (replayed, truncated, changed, from other addresses), queue pair numbers, and
- * guesses. It never forges a packet with the right queue pair, source and next
- * PSN, because RoCEv2 accepts such packets (docs/security.md).
+ * whatever it guesses. It never forges a packet with the right queue pair,
+ * source and next PSN, because RoCEv2 accepts such packets (docs/security.md).
  *
  * usage: attacker SECONDS [PACKETS-PER-MS]
  */
@@ -155,7 +155,7 @@ static void set_length(packet_t *p, uint32_t payload)
     p->length = (uint32_t)HEADERS + payload;
     ip->id = htons(OUR_ID);
     ip->tot_len = htons((uint16_t)p->length);
-    ip->check = 0; /* filled in by the kernel */
+    ip->check = 0; /* the kernel fills it in */
     udp->len = htons((uint16_t)(sizeof(*udp) + payload));
     udp->check = 0; /* no checksum */
 }
@@ -183,7 +183,7 @@ static void put_random(uint8_t *to, unsigned bytes)
 }
 
 /* Changes any field except the PSN, and never turns the packet into a response.
- * An attacker that could choose either one would not have to guess. */
+ * An attacker that could do either would not have to guess. */
 static void change(packet_t *p)
 {
     uint8_t *bth = p->data + HEADERS;
@@ -226,8 +226,8 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    /* If the packet is no control message, makes one for the same address and a
-     * QP with a low number. */
+    /* If the packet is not a control message, makes one that goes to the same
+     * address and to a QP with a low number. */
     if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;

@@ -79,8 +79,8 @@ static void env_open(void)
     config.lanes_per_rail = 2;
     FUZZ_CHECK(mrail_engine_open(&config, &env.engine) == 0, "engine");
     mrail_config_cleanup(&config);
-    /* Replaces random values, so that equal inputs have equal effects in every
-     * run. */
+    /* Replaces random values, so that equal inputs have the same effects in
+     * every run. */
     env.engine->id = 0x5e1f;
     env.engine->cookie = 0x600dc00c1e;
     FUZZ_CHECK(mrail_iface_create(env.engine, &params, &env.iface) == 0,

@@ -1,13 +1,13 @@
 /*
- * An engine on fake verbs, without its control thread. The input selects
- * commands: control messages, messages on lanes, operations of the program, and
- * device failures. fuzz_ctl and fuzz_am share this environment.
+ * An engine on fake verbs, without its control thread. The input selects the
+ * commands to execute: control messages, messages on lanes, operations of the
+ * program, and device failures. fuzz_ctl and fuzz_am share this environment.
  *
  * Invariants:
  * - A message without the cookie neither creates a peer nor changes a lane.
  * - Sequence numbers, credits and queues stay within their limits.
- * - A receive buffer is in only one place.
- * - An operation completes once.
+ * - A receive buffer is in only one place at a time.
+ * - An operation completes exactly once.
  */
 #ifndef MRAIL_TEST_ENGINE_ENV_H
 #define MRAIL_TEST_ENGINE_ENV_H
@@ -17,7 +17,7 @@
 
 #include <endian.h>
 
-#define ENV_PEERS 4 /* number of sender ids; the last is the engine's */
+#define ENV_PEERS 4 /* number of sender ids; the last is the engine's own */
 
 typedef struct engine_env {
     fuzz_in_t in;

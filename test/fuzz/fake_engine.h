@@ -1,7 +1,7 @@
 /*
- * An engine on fake verbs, with no control thread, virtual time, and control
- * messages as a peer would send them. The fuzz targets and the tests with a
- * simulated peer share it.
+ * An engine on fake verbs, without a control thread, in virtual time, with
+ * control messages as a peer would send them. The fuzz targets and the tests
+ * with a simulated peer share this code.
  */
 #ifndef MRAIL_TEST_FAKE_ENGINE_H
 #define MRAIL_TEST_FAKE_ENGINE_H
@@ -10,17 +10,17 @@
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
 
-/* The time that mrail_clock_now() returns. The test runs the timers itself. */
+/* The time that mrail_clock_now() returns. The test itself runs the timers. */
 extern mrail_ns_t fake_now_ns;
 
-/* Number of calls of mrail_control_thread_wake(). */
+/* Number of calls to mrail_control_thread_wake(). */
 extern unsigned fake_num_wakes;
 
 /* Silences the log, gives device i the address 10.0.i.1, and disables failing
  * calls. */
 void fake_engine_quiet(void);
 
-/* Fills in a rail as a peer's HELLO lists it, in the subnet of fake device
+/* Fills in a rail as a peer's HELLO would list it, in the subnet of fake device
  * `subnet`. */
 void fake_wire_rail(mrail_wire_rail_t *rail, unsigned index, unsigned subnet);
 

@@ -30,14 +30,14 @@ typedef struct fake_srq {
 typedef struct fake_send {
     uint64_t wr_id;
     uint32_t qp_num;
-    const struct ibv_ah *ah; /* of a datagram */
+    const struct ibv_ah *ah; /* for a datagram */
 } fake_send_t;
 
 typedef struct fake_cq {
     struct ibv_cq cq;
     struct ibv_wc ring[RING];
     uint32_t head, tail;
-    fake_send_t sends[RING]; /* signaled and not yet complete */
+    fake_send_t sends[RING]; /* signaled sends that are not yet complete */
     uint32_t send_head, send_tail;
 } fake_cq_t;
 
@@ -168,7 +168,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     for (; wr != NULL; wr = wr->next) {
         for (int i = 0; i < wr->num_sge; ++i) {
             /* A device would access the whole buffer, so a sanitizer must see
-             * an access at both ends. */
+             * an access at either end of it. */
             const volatile uint8_t *p =
                 (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
 
@@ -267,7 +267,7 @@ unsigned fake_num_completions(const struct ibv_qp *qp)
     return count;
 }
 
-/* Starts with the newest, for which a simulation asks most often. */
+/* Starts with the newest QP, for which a simulation asks most often. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num)
 {
     for (mrail_list_t *node = qps.prev; node != &qps; node = node->prev) {
@@ -352,8 +352,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return fails() ? EIO : 0;
 }
 
-/* Behaves as in an rdma-core without this function. The real one must not see
- * this context. */
+/* Behaves like an rdma-core without this function. The real function must not
+ * see this context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
@@ -407,8 +407,8 @@ static size_t object_bytes(void *p)
     return malloc_usable_size(p) + sizeof(size_t);
 }
 
-/* Does not call calloc(), which a test may replace to watch the engine's
- * memory. */
+/* Does not call calloc(), because a test may replace calloc() to watch the
+ * engine's memory. */
 static void *object(size_t size)
 {
     void *p = fails() ? NULL : malloc(size);

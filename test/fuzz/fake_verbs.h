@@ -1,7 +1,7 @@
 /*
- * Verbs without a device: the functions of libibverbs that src/rail calls, on
- * plain memory. Nothing is sent; a test completes sends and delivers receives.
- * There is one set of devices, for use by one thread.
+ * Verbs without a device: the functions of libibverbs that src/rail calls,
+ * implemented on plain memory. Nothing is sent. A test completes the sends and
+ * delivers the receives. There is one set of devices, for use by one thread.
  */
 #ifndef MRAIL_TEST_FAKE_VERBS_H
 #define MRAIL_TEST_FAKE_VERBS_H
@@ -25,7 +25,7 @@ typedef struct fake_port {
 /* Number of devices, and attributes of their ports. */
 extern int fake_num_devices;
 extern fake_port_t fake_ports[FAKE_DEVICES];
-/* Countdown to a failing call. 1 fails the next call; 0 fails none. */
+/* Countdown to a failing call: 1 makes the next call fail, and 0 none. */
 extern unsigned fake_fail_in;
 
 /* A CQ for which ibv_poll_cq() fails, and an event that ibv_get_async_event()
@@ -36,12 +36,12 @@ extern const struct ibv_async_event *fake_async_event;
 /* 1 if ibv_fork_init() was called before any registration. */
 extern int fake_fork_safe;
 
-/* Entries of a shared receive queue, at most 4096. */
+/* Number of entries in a shared receive queue, at most 4096. */
 extern int fake_max_srq_wr;
 /* If set, the device does not check that each receive buffer is posted once.
- * The check takes long if there are many. */
+ * The check takes long if there are many buffers. */
 extern int fake_srq_unchecked;
-/* Bytes of memory of all objects of the devices. */
+/* Bytes of memory that all objects of the devices use. */
 extern size_t fake_object_bytes;
 
 /* If set, the device keeps sent datagrams until the test completes them. */
@@ -50,15 +50,16 @@ extern int fake_ud_hold;
 /* If set, a QP in SQD reports that its send queue is not drained yet. */
 extern int fake_sq_draining;
 
-/* With the first, the device refuses requests to a QP in error. With the
- * second, it refuses the transition to the error state. */
+/* If fake_no_drain is set, the device refuses requests to a QP in the error
+ * state. If the second variable is set, the device refuses the transition to
+ * that state. */
 extern int fake_no_drain;
 extern int fake_no_error_state;
 
-/* Resets the ports: active, device i has address 10.0.i.1. */
+/* Resets the ports: all are active, and device i has the address 10.0.i.1. */
 void fake_ports_reset(void);
 
-/* Protection domains whose devices have no QP left; NULL: none. */
+/* Protection domains whose devices have no QP left. NULL means none. */
 extern const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
 
 /* Number of address handles. */
@@ -66,8 +67,8 @@ extern int fake_num_ahs;
 /* Returns the attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 
-/* Completes the oldest signaled send of the CQ (or one flushed by a QP in
- * error) with `status`. Returns 0 if there is none. */
+/* Completes the oldest signaled send of the CQ (or a send flushed by a QP in
+ * the error state) with `status`. Returns 0 if there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 
 /* Completes one send of `qp`. */
@@ -77,12 +78,12 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
 /* Completes the receive of a datagram. */
 void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
 
-/* The first returns the QP with that number, or NULL. The second returns the
- * number of the QP to which `qp` is connected, or 0. */
+/* fake_find_qp() returns the QP with that number, or NULL. The second function
+ * returns the number of the QP to which `qp` is connected, or 0. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
-/* The first returns how many READs the QP may have in flight. The second
- * returns how many it answers at a time. */
+/* The first function returns how many READs the QP may have in flight. The
+ * second one returns how many it answers at a time. */
 unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
 unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
 /* Returns the flow label of the QP's path. */
@@ -98,8 +99,8 @@ unsigned fake_num_receives(const struct ibv_srq *srq);
 extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
 /* Delivers a message on `qp` to the oldest receive of its SRQ. Returns 0 if
- * there is none. An oversized message is truncated, whereas a device would
- * refuse it. */
+ * there is no receive. An oversized message is truncated, whereas a device
+ * would refuse it. */
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
                  enum ibv_wc_status status);
 

@@ -1,5 +1,5 @@
 /*
- * Shared by the fuzz targets. A target is one file with one function,
+ * Code shared by the fuzz targets. A target is one file with one function,
  * LLVMFuzzerTestOneInput(), linked with libFuzzer (contrib/fuzz) or with
  * replay.c (make check). The input bytes control the target: fuzz_u8() and its
  * variants take bytes from the front, and return 0 when none are left.
@@ -17,8 +17,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Marks checks with many comparisons, which the fuzzer must not trace. They
- * would not guide it and would take half of the time. */
+/* Marks checks with many comparisons, which the fuzzer must not trace. Tracing
+ * them would not guide the fuzzer, and would take half of the time. */
 #ifdef __clang__
 #define FUZZ_UNTRACED __attribute__((no_sanitize("coverage")))
 #else
@@ -46,8 +46,8 @@ static inline size_t fuzz_left(const fuzz_in_t *in)
     return (size_t)(in->end - in->p);
 }
 
-/* Reads `length` bytes; if fewer are left, the rest is zero. Returns the number
- * of bytes read. */
+/* Reads `length` bytes. If fewer are left, sets the rest to zero. Returns the
+ * number of bytes read. */
 static inline size_t fuzz_bytes(fuzz_in_t *in, void *to, size_t length)
 {
     size_t n = MRAIL_MIN(length, fuzz_left(in));

@@ -2,9 +2,9 @@
  * Switch rule sets: the first byte chooses the dialect, and the rest is the
  * text.
  *
- * Invariants: on error, a reason is given and nothing is printed. Otherwise the
- * findings are one line each, as many as the report counts, and there are none
- * for a correct rule set.
+ * Invariants: on error, a reason is given and nothing is printed. Otherwise
+ * each finding is one line, their number is the number in the report, and a
+ * correct rule set has none.
  */
 #include "config.h"
 #include "fuzz.h"

@@ -1,12 +1,12 @@
 /*
  * User input: values of all parameters (UCX_MRAIL_*), unknown names, device
  * lists on a machine with arbitrary ports, and rates of software rails. The
- * input consists of lines; the first byte selects how they are read.
+ * input consists of lines, and its first byte selects how they are read.
  *
  * Also checked:
  * - A refused value leaves its field unchanged.
  * - A configuration that passes the check is within its ranges.
- * - A selected port can be a rail.
+ * - A selected port is suitable as a rail.
  * - An accepted rate is valid.
  */
 #include "config.h"

@@ -1,9 +1,9 @@
 /*
  * Input of `mrail lab` and `mrail simulate`: random bytes as a fabric.
  *
- * Invariants: an error gives the place and the reason, and nothing is returned.
- * In an accepted fabric, all indices are in range, each link leads one tier up,
- * addresses are unique, and both ends of a link agree about it.
+ * Invariants: an error gives the location and the reason, and nothing is
+ * returned. In an accepted fabric, all indices are in range, each link leads
+ * one tier up, addresses are unique, and both ends of a link agree about it.
  */
 #include "config.h"
 #include "fuzz.h"

@@ -2,9 +2,9 @@
  * Input of `mrail plan`: random bytes as a topology, as demands and as a
  * pattern.
  *
- * Invariants: an error gives the place and the reason, and nothing is returned.
- * Accepted input is in range and in order. Reading its text form back gives the
- * same result.
+ * Invariants: an error gives the location and the reason, and nothing is
+ * returned. Accepted input is in range and in order. Reading its text form back
+ * gives the same result.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -80,8 +80,8 @@ static void check_topo(const char *text, size_t size)
 
 /* ---- Demands ---- */
 
-/* Checks that the demands are in order, not empty, and not for the sender
- * itself. */
+/* Checks that the demands are ordered and not empty, and that none is from a
+ * rank to itself. */
 static void check_order(const mrail_plan_demand_t *demands, size_t num)
 {
     uint64_t total = 0;

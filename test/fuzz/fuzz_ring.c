@@ -1,9 +1,9 @@
 /*
- * The trace ring of another process: its header, its head at every moment, and
- * its records, which may be any bytes.
+ * The trace ring of another process. Its header, its records, and its head each
+ * time it is read may have any content.
  *
- * Also checked: no copy leaves the ring, each accepted record is in range, and
- * the table of mrail trace accepts it.
+ * Also checked: no copy reaches beyond the ring, each accepted record is in
+ * range, and the table of mrail trace accepts it.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -21,7 +21,8 @@ static uint64_t take_u64(fuzz_in_t *in)
     return hi << 32 | fuzz_u32(in);
 }
 
-/* Takes a head: a small step from the last one, or any number. */
+/* Takes a head from the input: a small step from the last one, or any
+ * number. */
 static uint64_t take_head(fuzz_in_t *in, uint64_t head)
 {
     uint8_t how = fuzz_u8(in);

@@ -3,8 +3,9 @@
  * with two rails each. The end of the input provides times and counters.
  *
  * Invariants: an error gives the file and the line, and nothing is returned.
- * Accepted input is in range and reads back the same. Every applied value comes
- * from a step or is the rail's own. At the end everything can be restored.
+ * Accepted input is in range, and is unchanged after writing and reading it
+ * back. Every applied value comes from a step or is the rail's original value.
+ * At the end, everything can be restored.
  */
 #include "config.h"
 #include "fuzz.h"

@@ -3,8 +3,8 @@
  * session file, addresses looked up in it, names, and messages to and from the
  * session daemon, with descriptors.
  *
- * Also checked: after a file passes the check, no access leaves it. A message
- * leaks no descriptor.
+ * Also checked: after a file has passed the check, no access reaches beyond it.
+ * A message leaks no descriptor.
  */
 #include "config.h"
 #include "fuzz.h"

@@ -6,10 +6,10 @@
  * PSN, key and ICRC are often right.
  *
  * Also checked:
- * - No byte outside the registered regions changes, and none in a region
- *   without write permission. Sent bytes come from registered memory.
- * - A work request completes at most once. Every signaled one completes when
- *   the queue pair goes to the error state.
+ * - No byte changes outside the registered regions, or in a region without
+ *   write permission. Sent bytes come from registered memory.
+ * - A work request completes at most once. Every signaled work request
+ *   completes when the queue pair enters the error state.
  * - A completion queue never has more entries than were posted.
  */
 #include "config.h"
@@ -267,7 +267,7 @@ static void net_init(const uint8_t *data, size_t size)
         };
 
         FUZZ_CHECK(sroce_qp_create(w.pd, &qpp, &w.qp[i]) == 0, "qp");
-        /* Mostly RTS; the settings byte selects others. */
+        /* Usually selects RTS. The settings byte can select other states. */
         qp_start(w.qp[i], (settings & (2 << i)) ? fuzz_u8(&w.in) % 7 : 3,
                  (settings & 0x20) ? fuzz_u8(&w.in) : 0);
     }
@@ -432,8 +432,8 @@ static uint32_t any_psn(fuzz_in_t *in, const sroce_qp_t *qp, int response)
     }
 }
 
-/* Writes the address and key of a region. Either may be wrong in one of many
- * ways. */
+/* Writes the address and key of a region. Either of them may be wrong in one of
+ * many ways. */
 static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
@@ -588,7 +588,7 @@ static int in_region(const uint8_t *p, size_t n)
     return 0;
 }
 
-/* Returns 1 if `p` is inline data in the ring of the queue pair. */
+/* Returns 1 if `p` points to inline data in the ring of the queue pair. */
 static int in_ring(const sroce_qp_t *qp, const uint8_t *p, size_t n)
 {
     return (p >= qp->req.ring) &&

@@ -2,8 +2,8 @@
  * Decoding of a peer's bytes: control messages, addresses and remote keys, and
  * their first uses (rail pairing, subnets).
  *
- * Also checked: every decoded number is in range. An accepted message encodes
- * to the same bytes, so no part of it was ignored.
+ * Also checked: every decoded number is in range. Encoding an accepted message
+ * gives the same bytes, so no part of it was ignored.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -13,8 +13,8 @@
 #include "rail/verbs/discovery.h"
 #include "fuzz.h"
 
-/* Returns a copy of exactly this size, so that reads past the end are
- * detected. */
+/* Returns a copy in an allocation of exactly this size, so that reads past the
+ * end are detected. */
 static uint8_t *alone(const fuzz_in_t *in, size_t size)
 {
     uint8_t *copy = calloc(1, MRAIL_MAX(size, (size_t)1));

@@ -1,5 +1,5 @@
-# Hostile input. Each target is one file. make check replays its corpus with
-# some mutations; contrib/fuzz links it with libFuzzer.
+# Tests with hostile input. Each fuzz target is one file. make check replays its
+# corpus with some mutations, and contrib/fuzz links it with libFuzzer.
 FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
     fuzz_ring fuzz_script fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)

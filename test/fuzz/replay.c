@@ -35,8 +35,8 @@ static const char *target;
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
-/* The sanitizers call `callback` before they end the process. Without them,
- * this function is absent. */
+/* The sanitizers call `callback` before they end the process. Without a
+ * sanitizer, this function does not exist. */
 void __sanitizer_set_death_callback(void (*callback)(void))
     __attribute__((weak));
 
@@ -104,8 +104,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Loads the files in the order of their names, so that the seed determines
- * everything. */
+/* Loads the files in the order of their names, so that the seed determines the
+ * whole run. */
 static int load_corpus(const char *dir)
 {
     struct dirent *entry;

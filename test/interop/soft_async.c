@@ -1,4 +1,4 @@
-/* Asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
+/* Tests of asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
 #include "soft_pair.h"
 
 static void events_of_a_queue_pair(void)
@@ -14,7 +14,7 @@ static void events_of_a_queue_pair(void)
     EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
-    /* already in ERR: no second event */
+    /* the QP is already in ERR, so no second event comes */
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(!readable(b.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
@@ -22,7 +22,7 @@ static void events_of_a_queue_pair(void)
     OK();
 }
 
-/* The peer sends to this end before it is in RTS. */
+/* The peer's message arrives before this end is in RTS. */
 static void communication_established(void)
 {
     struct ibv_qp_attr at = {.qp_state = IBV_QPS_INIT,
@@ -56,7 +56,7 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key. Only the event informs the owner of the memory. */
+/* A WRITE with a wrong key. Only the event tells the owner of the memory. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;
@@ -73,7 +73,7 @@ static void refused_access_is_an_event(void)
     EXPECT(ibv_post_send(a.qp, &wr, &bad_wr) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_ACCESS_ERR);
     EXPECT(async_comes(&b, IBV_EVENT_QP_ACCESS_ERR));
-    /* The completion reports the error. */
+    /* The completion reports the error, so no event comes. */
     EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     pair_close();
     OK();
@@ -100,7 +100,7 @@ static void unsupported_operation_is_an_event(void)
     OK();
 }
 
-/* A failed receive has a completion but no event. */
+/* A failed receive produces a completion but no event. */
 static void a_failed_receive_is_no_event(void)
 {
     struct ibv_sge sge;
@@ -108,7 +108,7 @@ static void a_failed_receive_is_no_event(void)
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
-    /* 8 bytes arrive. */
+    /* 8 bytes arrive, but the receive has room for only 4. */
     sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey};
     EXPECT(ibv_post_recv(b.qp, &wr, &bad_wr) == 0);
     EXPECT(post_send(&a, 1, 0) == 0);

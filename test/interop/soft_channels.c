@@ -21,7 +21,7 @@ static void nothing_to_read_is_eagain(void)
     errno = 0;
     EXPECT(ibv_get_async_event(b.ctx, &event) == -1);
     EXPECT(errno == EAGAIN);
-    EXPECT(carries(0)); /* not armed: no event */
+    EXPECT(carries(0)); /* the CQ is not armed, so no event comes */
     EXPECT(!readable(b.channel->fd, QUIET_MS));
     pair_close();
     OK();
@@ -77,7 +77,7 @@ static void solicited_only(void)
     EXPECT(readable(b.channel->fd, WAIT_MS));
     EXPECT(ibv_get_cq_event(b.channel, &cq, &context) == 0);
     ibv_ack_cq_events(cq, 1);
-    /* A failed completion also counts as solicited. */
+    /* The completion of a failed request also counts as solicited. */
     EXPECT(ibv_req_notify_cq(b.rcq, 1) == 0);
     EXPECT(post_recv(&b, 1) == 0);
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
@@ -156,7 +156,7 @@ static void armed_without_a_channel(void)
     a.qp = qp;
     EXPECT(ibv_req_notify_cq(cq, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_ERR) == 0);
-    EXPECT(post_recv(&a, 9) == 0); /* flushed later */
+    EXPECT(post_recv(&a, 9) == 0); /* a receive that is flushed later */
     EXPECT((wait_wc(cq, &wc) == IBV_WC_WR_FLUSH_ERR) && (wc.wr_id == 9));
     EXPECT(ibv_destroy_qp(qp) == 0);
     a.qp = NULL;
@@ -174,7 +174,7 @@ static void destroyed_with_requests_under_way(void)
 
     pair_open(IBV_QPT_RC, 0);
     for (int i = 0; i < 8; ++i) {
-        EXPECT(post_send(&a, 1, 0) == 0); /* no receive: RNR */
+        EXPECT(post_send(&a, 1, 0) == 0); /* the peer answers with RNR */
     }
     EXPECT(ibv_destroy_qp(a.qp) == 0);
     a.qp = NULL;

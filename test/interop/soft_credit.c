@@ -1,7 +1,7 @@
 /*
- * A stopped receiver, and senders of many single packets. Packets in flight
+ * Senders send many single packets to a stopped receiver. The packets in flight
  * must fit into the receiver's socket, however much memory the kernel uses for
- * each.
+ * each packet.
  *
  * usage: soft_credit (in a session)
  *
@@ -70,8 +70,8 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
                              .path_mtu = IBV_MTU_4096,
                              .dest_qp_num = peer,
                              .min_rnr_timer = 1,
-                             /* 4 s is longer than the receiver is stopped, so
-                              * nothing is retransmitted. */
+                             /* The timeout of 4 s is longer than the receiver
+                              * is stopped, so nothing is retransmitted. */
                              .timeout = 20,
                              .retry_cnt = 7,
                              .rnr_retry = 7};

@@ -1,6 +1,6 @@
-/* Sessions and their session daemon, without a device: sessions whose names
- * have equal hashes, lost descriptors, a daemon without free descriptors, and a
- * process that stops in the middle of a join. */
+/* Tests sessions and the session daemon without a device. The cases are
+ * sessions whose names have equal hashes, lost descriptors, a daemon without
+ * free descriptors, and a process that stops in the middle of a join. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -31,8 +31,8 @@
 #define WAIT_MS 2500 /* shorter than the time limit of a join */
 /* For a daemon without free descriptors. */
 #define FREE_DESCRIPTORS 6
-#define CLIENTS (FREE_DESCRIPTORS + 16) /* at least one is not accepted */
-#define RETRY_MS 100 /* shortest time between two tries to accept */
+#define CLIENTS (FREE_DESCRIPTORS + 16) /* one or more are not accepted */
+#define RETRY_MS 100 /* minimum time between two attempts to accept */
 
 typedef struct fixture {
     char name[SROCE_SESSION_NAME_MAX + 1];
@@ -140,9 +140,9 @@ static void test_base_comes_back(void **state)
     end(name, &hold);
 }
 
-/* A program, possibly of another user, occupies a base. A session that may
- * choose must take another base. A session with this base given must be
- * refused, and leave nothing behind. */
+/* A program, possibly of another user, occupies a base. A session without a
+ * given base must take another one. A session with this base must be refused,
+ * and must leave nothing behind. */
 static void test_base_is_taken(void **state)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -170,7 +170,7 @@ static void test_base_is_taken(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     close(fd);
     assert_int_equal(create(name, params.base_addr, &hold), addr);
-    /* The base is occupied by the session of this name, so that session may be
+    /* The session of this name occupies the base, so that session may be
      * opened. */
     assert_int_equal(sroce_session_create(&params, &hold), -EEXIST);
     end(name, &hold);
@@ -178,11 +178,12 @@ static void test_base_is_taken(void **state)
 
 /* ---- Session daemon ---- */
 
-/* Calls of accept4() by the daemon that found no free descriptor. Shared with
- * the daemon. */
+/* The number of accept4() calls in the daemon that found no free descriptor.
+ * The memory is shared with the daemon. */
 static _Atomic unsigned *num_refused;
 
-/* Replaces the function of libc in this program, and so in the daemon. */
+/* Replaces the function of libc in this program, and therefore also in the
+ * daemon. */
 int accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
 {
     int got = (int)syscall(SYS_accept4, fd, addr, length, flags);
@@ -273,7 +274,7 @@ static void request(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
     assert_int_equal(sroce_daemon_send(conn, &msg, -1), 0);
 }
 
-/* Returns the next reply of this kind, or one with op 0 if none comes. */
+/* Returns the next reply of this kind, or a message with op 0 if none comes. */
 static sroce_daemon_msg_t answer(int conn, sroce_daemon_op_t op, int *fd_p)
 {
     sroce_daemon_msg_t msg = {0};
@@ -296,7 +297,7 @@ static sroce_daemon_msg_t join(int conn, unsigned dev, int *fd_p)
     return answer(conn, SROCE_DAEMON_JOIN, fd_p);
 }
 
-/* Sends a descriptor for the slot. */
+/* Sends a socket's descriptor for the slot. */
 static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
 {
     sroce_daemon_msg_t msg = {
@@ -318,7 +319,8 @@ static void test_stopped_process(void **state)
 
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
-    /* The reply asks this process to make the socket, but it does not. */
+    /* The reply asks this process to make the socket, but the process does
+     * not. */
     assert_int_equal(fd, -1);
     msg = join(other, 1, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
@@ -330,8 +332,8 @@ static void test_stopped_process(void **state)
     request(other, SROCE_DAEMON_LEAVE, 1, 0);
     assert_int_equal(answer(other, SROCE_DAEMON_LEAVE, NULL).op,
                      SROCE_DAEMON_LEAVE);
-    /* A join of the same device must wait, because sockets have an order in the
-     * kernel's array. */
+    /* A join of the same device must wait, because the order of sockets in the
+     * kernel's array matters. */
     request(third, SROCE_DAEMON_JOIN, 0, 0);
     assert_int_equal(answer(third, SROCE_DAEMON_JOIN, &fd).op, 0);
     /* The wait ends when the first process continues. */
@@ -372,7 +374,7 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel drops a descriptor on its way to the daemon. Its sender must get
+/* The kernel drops a descriptor on its way to the daemon. The sender must get
  * an error, and later slots must still be assigned in the right order. */
 static void test_lost_descriptor(void **state)
 {
@@ -391,7 +393,7 @@ static void test_lost_descriptor(void **state)
     assert_int_equal(join(other, 0, &fd).status, -EMFILE);
     assert_int_equal(join(other, 1, &fd).status, 0);
     assert_int_equal(hand_in(other, 1, 0).status, 0);
-    /* A slot with a known socket is still available. */
+    /* A slot whose socket is already known is still available. */
     request(first, SROCE_DAEMON_LEAVE, 0, 0);
     assert_int_equal(answer(first, SROCE_DAEMON_LEAVE, NULL).status, 0);
     msg = join(other, 0, &fd);
@@ -450,7 +452,8 @@ static unsigned now_ms(void)
 }
 
 /* Connects until the daemon has no free descriptor. Returns the number of
- * accepted connections; conns[] of that index is not accepted. */
+ * accepted connections, which is also the index in conns[] of the connection
+ * that was not accepted. */
 static unsigned use_up_descriptors(const fixture_t *fixture, int *conns)
 {
     unsigned num = 0, begin_ms = now_ms();
@@ -469,8 +472,8 @@ static unsigned use_up_descriptors(const fixture_t *fixture, int *conns)
     }
 }
 
-/* The daemon polls again after every request. It must not try to accept each
- * time. */
+/* The daemon polls again after every request. It must not try to accept a
+ * connection each time. */
 static void test_no_descriptor(void **state)
 {
     enum { REQUESTS = 1000 };
@@ -487,7 +490,7 @@ static void test_no_descriptor(void **state)
     }
     tries = *num_refused - before;
     assert_in_range(tries, 0, (now_ms() - begin_ms) / RETRY_MS + 2);
-    /* A connection that closes lets the waiting one in. */
+    /* When a connection closes, the waiting one is accepted. */
     close(conns[1]);
     assert_int_equal(answer(conns[num], SROCE_DAEMON_HOLD, NULL).op,
                      SROCE_DAEMON_HOLD);

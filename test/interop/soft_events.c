@@ -1,7 +1,7 @@
 /*
  * Port events: `mrail soft ctl down` and `up` reach a process within
- * milliseconds, whether it waits or computes, and ibv_query_port() agrees with
- * them.
+ * milliseconds, whether it waits or computes, and ibv_query_port() reports the
+ * same state.
  *
  * usage: soft_events MRAIL_SOFT_PROGRAM (in a session)
  */

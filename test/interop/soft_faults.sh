@@ -1,6 +1,7 @@
 #!/bin/bash
-# Effects of `mrail soft ctl` on a running job: loss, delay, rates, and ports
-# that go down and up with events. In all cases, the data must be right.
+# Checks the effects of `mrail soft ctl` on a running job: loss, delay, rates,
+# and ports that go down and up with events. In all cases, the data must be
+# correct.
 . "$(dirname "$0")/soft_lib.sh"
 
 ctl() { $soft ctl --session $session "$@" || fail "ctl $*"; }
@@ -20,7 +21,7 @@ ctl loss=0 delay=2000
 stress --seconds 1
 ctl delay=0
 report 'delay: the data stays right'
-# Both ports are down for 0.4 s. All traffic stops, then continues.
+# Both ports are down for 0.4 s. All traffic stops, and then continues.
 soft ./soft_stress --procs 3 --rails 2 --seconds 3 >"$tmp/out" 2>&1 &
 job=$!
 sleep 1; ctl --rail 0 down; sleep 0.4; ctl --rail 0 up
@@ -28,8 +29,8 @@ wait $job || { fail "port down and up"; show "$tmp/out"; }
 [ "$(counter drop_down)" -gt 0 ] || fail "nothing was discarded while down"
 report 'ports down and up: the job goes on'
 
-# Two processes of a rail together stay below its rate. A change takes effect
-# while they run.
+# Two processes on one rail together stay below its rate. A change of the rate
+# takes effect while they run.
 ctl rate=40M
 before=$(counter rx_bytes) start=$(date +%s%N)
 stress --procs 3 --rails 1 --seconds 2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Invalid input. Each case must produce one clear sentence and the correct exit
-# status. Nothing may crash, and nothing may be left behind.
+# Checks invalid input. Each case must produce one clear sentence and the
+# correct exit status. Nothing may crash or be left behind.
 . "$(dirname "$0")/soft_lib.sh"
 
 s="--session $session"
@@ -28,8 +28,8 @@ gone
 gives 0 "" $soft $s --base 127.77 -- \
     sh -c "$soft $s --base 127.78 -- true; [ \$? = 1 ]"
 gone
-# A session whose command has just ended must not prevent a new one with
-# another topology.
+# A session whose command has just ended must not prevent a new session of the
+# same name with another topology.
 gives 0 "" $soft $s --rails 2 -- true
 gives 0 "" $soft $s --rails 1 --rate 5M -- true
 gives 0 "" $soft $s --rails 1 --rate 6M -- true
@@ -76,7 +76,7 @@ echo "# garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
 report 'garbage is dropped and counted, and a job continues'
 
-# Opens one device more often than it has slots for processes.
+# Opens one device in more processes than it has slots.
 soft ./soft_processes 129 >"$tmp/out" 2>&1 && fail "129 opens of one device"
 grep -q 'slots of the device are taken' "$tmp/out" ||
     { fail "no sentence about slots"; show "$tmp/out"; }
@@ -86,7 +86,7 @@ soft ./soft_processes 128 || fail "128 opens of one device"
 report 'as many processes as a device has slots, and one too many'
 
 # The session daemon runs out of descriptors. The process that it refuses must
-# print the remedy, and processes that have a slot must continue.
+# print the remedy, and processes that already have a slot must continue.
 full=$session-full
 (ulimit -n 24; exec timeout 30 $soft --session $full -- sleep 30) &
 filler=$!
@@ -101,7 +101,7 @@ kill $filler; wait $filler 2>/dev/null
     fail "100 opens with 40 descriptors"
 report 'too few descriptors in the session daemon, and in the process'
 
-# The session file is damaged, or has another version or another mode.
+# The session file is damaged, or comes from another version or another mode.
 file=/dev/shm/mrail-soft.$(id -u).$session
 cp "$file" "$tmp/good"
 printf 'X' | dd of="$file" bs=1 seek=0 conv=notrunc 2>/dev/null

@@ -10,7 +10,8 @@ hold
 soft ./soft_stress --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
     >"$tmp/out" 2>&1 || { fail "survivors"; show "$tmp/out"; }
 show "$tmp/out"
-# Joins, exits and kills next to a long job, which must not be affected.
+# Processes join, exit and are killed during a long job, which must not be
+# affected.
 soft ./soft_stress --procs 4 --nodes 2 --rails 2 --seconds 3 >"$tmp/long" 2>&1 &
 long=$!
 for _ in 1 2; do
@@ -24,7 +25,7 @@ show "$tmp/long"
 lost=$(counter drop_misrouted)
 [ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
 report 'processes are killed: the others continue and get their packets'
-# The session daemon reclaims the slots when it next runs.
+# The session daemon reclaims the slots the next time it runs.
 slots_free() { status >"$tmp/slots" && ! grep -q '"processes": [1-9]' "$tmp/slots"; }
 await 3 slots_free || fail "dead processes still have slots"
 release

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Helpers of the software-rail tests, in addition to those of test/lib.sh. Some
-# results depend on several conditions: `fail` names a condition that does not
-# hold, and `report` gives the result.
+# Helpers for the software-rail tests, in addition to those in test/lib.sh. Some
+# results depend on several conditions. `fail` names a condition that does not
+# hold, and `report` then prints the result.
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cd "$build" || bail_out "no directory $build"
@@ -23,8 +23,8 @@ report() {
     fi
 }
 
-# gives STATUS PATTERN COMMAND...: prints one result, with the name of the
-# command.
+# gives STATUS PATTERN COMMAND...: runs the command, and prints one result that
+# has the command's name.
 gives() {
     local want=$1 pattern=$2 name
     shift 2
@@ -45,15 +45,16 @@ status() { $soft status --session $session --json; }
 # Prints the sum of a counter over all devices of the session.
 counter() { status | sed 's/"protocol": {[^}]*}//' | json_sum "$1"; }
 
-# Prints a TCP port for this test alone.
+# Prints a TCP port that only this test uses.
 port() { echo $((20000 + $$ % 20000)); }
 p=$(port)
 
 # Waits until a process listens on the TCP port $p.
 await_listener() { await 5 listens "$p" || fail "nobody listens on port $p"; }
 
-# Prints the number of drops that the kernel counted at the session's receive
-# sockets (port 4791 = 12B7 of 127.S.x.y).
+# Prints the number of drops that the kernel counted at the receive sockets of
+# the session. In the kernel's table, port 4791 is 12B7, and the addresses are
+# 127.S.x.y.
 kernel_drops() {
     local s
     s=$(status | grep -o '127\.[0-9]*' | head -1)
@@ -85,6 +86,6 @@ hold() {
 is_there() { status >/dev/null 2>&1; }
 release() { kill $holder; wait $holder 2>/dev/null; }
 
-# The session must be gone shortly after its last process.
+# The session must disappear shortly after its last process has ended.
 gone() { await 10 is_gone || fail "session $session was left behind"; }
 is_gone() { ! ls /dev/shm/mrail-soft.*."$session"* >/dev/null 2>&1; }

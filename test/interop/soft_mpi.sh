@@ -1,6 +1,6 @@
 #!/bin/bash
-# Open MPI on stock UCX: checked data, one and four devices, one and two nodes,
-# and many ranks. The kernel must not drop any packet.
+# Runs Open MPI on stock UCX and checks the data: with one and four devices, one
+# and two nodes, and many ranks. The kernel must not drop any packet.
 . "$(dirname "$0")/soft_lib.sh"
 . ./test/ucx/env.sh
 [ "$HAVE_MPICC" = yes ] || skip_all "configure found no Open MPI to build with"
@@ -8,7 +8,7 @@ need mpirun
 need_built soft_alltoall
 export UCX_WARN_UNUSED_ENV_VARS=n
 
-job() { # ranks, soft options, devices, arguments
+job() { # job RANKS SOFT-OPTIONS DEVICES ARGUMENTS
     local np=$1 options=$2 devices=$3
     shift 3
     timeout 80 mpirun --oversubscribe -np "$np" --mca pml ucx \
@@ -24,8 +24,8 @@ four=soft0:1,soft1:1,soft2:1,soft3:1
 job 4 "--nodes 2 --rails 4" $four 200000 5
 gone
 report 'four ranks, four devices, two nodes'
-# With any transport, 32 ranks start slowly on two cores, so they belong to the
-# long tier.
+# With any transport, 32 ranks start slowly on two cores, so that case belongs
+# to the long tier.
 ranks=8
 [ -n "${MRAIL_TEST_FULL:-}" ] && ranks=32
 SOFT_OPTIONS="--rails 4"

@@ -1,7 +1,7 @@
 /*
- * Cases that pyverbs does not cover: destroying objects in use, lists of work
- * requests, the return path of a datagram, and fork. soft_channels.c covers
- * completion channels, and soft_async.c covers asynchronous events.
+ * Tests cases that pyverbs does not cover: destroying objects in use, lists of
+ * work requests, the return path of a datagram, and fork. soft_channels.c
+ * covers completion channels, and soft_async.c covers asynchronous events.
  *
  * usage: soft_objects (in a session); prints "ok - NAME" lines
  *
@@ -74,7 +74,7 @@ static void first_invalid_request_is_reported(void)
                                     &good, 1};
     }
     r[1].sg_list = s[1].sg_list = many;
-    r[1].num_sge = s[1].num_sge = 3; /* the maximum is 2 */
+    r[1].num_sge = s[1].num_sge = 3; /* the QP's maximum is 2 */
     EXPECT(ibv_post_recv(a.qp, r, &bad_recv_wr) == EINVAL);
     EXPECT(bad_recv_wr == &r[1]);
     r[0].sg_list = &good_b;
@@ -129,7 +129,7 @@ static void the_way_back_of_a_datagram(void)
     EXPECT(wait_wc(b.rcq, &wc) == IBV_WC_SUCCESS);
     EXPECT((wc.byte_len == 48) && (wc.wc_flags & IBV_WC_GRH));
     EXPECT(memcmp(b.mem + 4096 + 40, "thither", 8) == 0);
-    EXPECT(b.mem[4096 + 20 + 1] == 0x28); /* traffic class */
+    EXPECT(b.mem[4096 + 20 + 1] == 0x28); /* the traffic class */
     back =
         ibv_create_ah_from_wc(b.pd, &wc, (struct ibv_grh *)(b.mem + 4096), 1);
     EXPECT(back != NULL);
@@ -156,7 +156,7 @@ static int child_lives(void)
         (ibv_req_notify_cq(a.scq, 0) == 0) || (ibv_alloc_pd(a.ctx) != NULL)) {
         return 1;
     }
-    /* These are the calls of a library that cleans up when the child exits. */
+    /* A library that cleans up when the child exits makes these calls. */
     if ((ibv_destroy_qp(a.qp) != 0) || (ibv_dereg_mr(a.mr) != 0) ||
         (ibv_destroy_cq(a.scq) != 0) || (ibv_dealloc_pd(a.pd) != 0) ||
         (ibv_close_device(a.ctx) != 0)) {

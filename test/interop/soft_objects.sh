@@ -1,7 +1,7 @@
 #!/bin/bash
-# Objects, events, completion channels and fork, with one result line for each
-# test of soft_objects.c.
-# Word splitting is intended; some variables are for the library.
+# Checks objects, events, completion channels and fork. Each test of
+# soft_objects.c has one result line. Word splitting is intended; some variables
+# are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

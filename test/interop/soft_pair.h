@@ -1,6 +1,6 @@
 /*
- * Two ends of a queue pair in one process, for the files of soft_objects. A
- * test is a function that prints "ok - NAME" or an error.
+ * Two connected queue pairs in one process, for the source files of
+ * soft_objects. A test is a function that prints "ok - NAME" or an error.
  */
 #ifndef MRAIL_TEST_SOFT_PAIR_H
 #define MRAIL_TEST_SOFT_PAIR_H
@@ -21,7 +21,7 @@
 
 extern int failures;
 
-/* In a test function, prints the failed condition and returns. */
+/* In a test function: if the condition does not hold, prints it and returns. */
 #define EXPECT(_cond)                                                          \
     do {                                                                       \
         if (!(_cond)) {                                                        \
@@ -33,7 +33,7 @@ extern int failures;
     } while (0)
 #define OK() printf("ok - %s\n", __func__)
 
-/* One end, with its own context. */
+/* One end, with its own device context. */
 typedef struct end {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
@@ -54,7 +54,7 @@ void pair_close(void);
 int wait_wc(struct ibv_cq *cq, struct ibv_wc *wc);
 int post_recv(end_t *e, uint64_t wr_id);
 int post_send(end_t *e, uint64_t wr_id, unsigned flags);
-/* Sends from a to b. Returns 1 if the SEND completes at both ends. */
+/* Sends from a to b. Returns 1 if the message completes at both ends. */
 int carries(unsigned flags);
 void nonblocking(int fd);
 int readable(int fd, int ms);
@@ -63,7 +63,7 @@ int async_comes(end_t *e, enum ibv_event_type type);
 int to_state(end_t *e, enum ibv_qp_state state);
 int drain(end_t *e, int notify);
 
-/* These run all tests of soft_channels.c and soft_async.c. */
+/* These functions run all tests in soft_channels.c and soft_async.c. */
 void channel_tests(void);
 void async_tests(void);
 

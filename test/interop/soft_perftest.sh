@@ -1,9 +1,9 @@
 #!/bin/bash
-# The programs of perftest run unmodified, with one result line for each
-# combination. perftest does not check data. Both ends must therefore succeed
-# with one row of figures for each size, and the device must have carried the
-# bytes without a refused request or a lost packet.
-# Word splitting is intended; some variables are for the library.
+# Runs the programs of perftest unmodified, with one result line for each
+# combination. perftest does not check data. Both ends must therefore exit
+# successfully and print one row of figures for each size. The device must also
+# have carried the bytes without refusing a request or losing a packet. Word
+# splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -13,8 +13,8 @@ need ib_write_bw ib_send_bw ib_read_bw ib_atomic_bw \
 HOLD_S=1800
 LIMIT_S=120
 
-# The session's counters, summed over its devices, as lines "NAME=N". A device
-# also counts bytes below the protocol, which are left out.
+# Prints the session's counters, summed over its devices, as lines "NAME=N".
+# Leaves out the bytes that a device counts below the protocol.
 counters() {
     status | sed 's/"device"[^{]*"drop_kernel"/"drop_kernel"/' |
         grep -o '"[a-z_]*": [0-9]*' | tr -d '":' |
@@ -22,8 +22,8 @@ counters() {
             END {for (name in n) printf "%s=%.0f\n", name, n[name]}'
 }
 
-# Counters that stay unchanged without faults. Timeouts are not among them,
-# because on a loaded machine the peer may not have run.
+# Prints the counters that stay unchanged if there are no faults. Timeouts are
+# not among them, because on a loaded machine the peer may simply not have run.
 error_counts() {
     grep -E '^(nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
         grep -v drop_no_wqe | sort | tr '\n' ' '
@@ -33,8 +33,8 @@ value() { sed -n "s/^$2=//p" "$1"; }
 # Prints the rows of figures in a program's output: size and iterations.
 rows() { awk '/^ #bytes/ {n = 1; next} n && $1 ~ /^[0-9]+$/' "$1"; }
 
-# check_rows FILE SIZES N: checks that there is one row for each size, each with
-# a figure.
+# check_rows FILE SIZES N: checks that there is one row for each size, and that
+# each row contains a figure.
 check_rows() {
     rows "$1" | awk -v sizes="$2" -v n="$3" '
         { ++have[$1]; if ($2 % n || $2 == 0 || !($5 > 0)) invalid = $0 }
@@ -49,11 +49,12 @@ check_rows() {
         }'
 }
 
-# perftest first measures the rate of its clock. If the clock of the machine is
-# not steady, perftest prints a warning and all its figures are 0.
+# perftest first measures the rate of its clock. If the machine's clock is not
+# steady, perftest prints a warning, and all its figures are 0.
 has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
-# Prints the number of sizes that a command line measures, and the iterations.
+# Prints the number of sizes that a command line measures, and the number of
+# iterations.
 sizes_of() {
     local max=8388608 size
     case " $* " in
@@ -61,7 +62,7 @@ sizes_of() {
         case " $* " in *' -c UD '*) max=4096 ;; esac
         for ((size = 2; size <= max; size *= 2)); do printf '%s ' $size; done ;;
     *' -s '*) sed -E 's/.* -s ([0-9]+).*/\1/' <<<" $* " ;;
-    *) echo 8 ;; # atomics
+    *) echo 8 ;; # atomics have a single size
     esac
 }
 
@@ -87,7 +88,7 @@ try() {
     report "$*"
 }
 
-# refuse PROGRAM ARGUMENTS: for a feature that the device lacks. The program
+# refuse PROGRAM ARGUMENTS: tests a feature that the device lacks. The program
 # must end with a message and an exit status, and not by a signal.
 refuse() {
     soft "$@" -F -x 0 -p "$p" -d soft0 >"$tmp/server" 2>&1 &
@@ -143,7 +144,7 @@ ib_read_lat -s 8 -n 100
 ib_atomic_lat -n 100
 ib_atomic_lat -n 100 -A CMP_AND_SWAP
 END
-# Every size takes half a second, in which perftest measures the clock.
+# Each size takes half a second, in which perftest measures its clock.
 if [ "${MRAIL_TEST_FULL:-0}" = 1 ]; then
     each <<'END'
 ib_send_bw -s 512 -n 500 -I 512

@@ -1,5 +1,5 @@
-/* Opens device 0 as many times as the argument says. Exits with 0 if all
- * succeed. */
+/* Opens device 0 as many times as the argument says. Exits with 0 if every open
+ * succeeds. */
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 

@@ -1,11 +1,10 @@
 #!/bin/bash
-# Verbs conformance by pyverbs (test/interop/verbs), with one result line per
-# test.
-# Word splitting is intended; some variables are for the library.
+# Checks verbs conformance with pyverbs (test/interop/verbs), with one result
+# line per test. Word splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
-# Debian's package is for the system's interpreter.
+# Debian's pyverbs package works only with the system's interpreter.
 python=${PYTHON3:-/usr/bin/python3}
 [ -x "$python" ] || skip_all "$python is not installed"
 "$python" -c 'import pyverbs.qp' 2>/dev/null ||

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Fault scripts on live rails. The tests cover the effect of each action on
-# other processes (counters, programs that continue or fail), the end of `for`,
-# scripts that run with a command, invalid scripts, and cleaning up.
-# Word splitting is intended.
+# Checks fault scripts on live rails. The checks cover the effect of each action
+# on other processes (counters, programs that continue or fail), the end of
+# `for`, scripts that run with a command, invalid scripts, and cleaning up. Word
+# splitting is intended.
 # shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -20,13 +20,13 @@ protocol() { status | json_sum "$1"; }
 shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
-# Waits briefly until every rail is as it was created, or fails.
+# Waits briefly until every rail is in its initial state. Fails if one is not.
 ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bytes_per_s": [1-9]'
 ILL="$ILL|\"(pause|drop_acks|blackhole_[tr]x)\": true"
 is_healthy() { status >"$tmp/healthy" && ! grep -qE "$ILL" "$tmp/healthy"; }
 healthy() { await 3 is_healthy || fail "$1: $(grep -oE "$ILL" "$tmp/healthy")"; }
 
-# Waits until the job has sent more than at the time of the call.
+# Waits until the job has sent more packets than at the time of the call.
 sent=0
 await_traffic() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -38,8 +38,8 @@ await_traffic() {
 
 stress() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/stress" 2>&1; }
 
-# try_during ACTION COUNTER: runs a job with all data checked, of which 0.3 s
-# have the fault. Sets $moved to the change of the counter.
+# try_during ACTION COUNTER: runs a job that checks all data, with the fault
+# active for 0.3 s. Sets $moved to the change of the counter.
 try_during() {
     before=$(protocol "$2") sent=$(counter tx_packets)
     stress --seconds 1 &
@@ -52,8 +52,8 @@ try_during() {
 }
 
 # during ACTION COUNTER: checks that the job continues, that the counter
-# changes, and that everything is restored afterwards. On a busy machine the
-# job may end before the script begins, so it is tried again.
+# changes, and that everything is restored afterwards. On a busy machine the job
+# may end before the script begins, and is then repeated.
 during() {
     try_during "$@" || try_during "$@" || try_during "$@" ||
         fail "$1: $2 did not move"
@@ -81,7 +81,7 @@ during 'drop_acks' drop_response
 during 'delay 2ms' tx_packets
 during 'rate 30M' wait_rate
 
-# The other rail is unaffected and loses no packet.
+# The other rail must be unaffected and lose no packet.
 sent=$(counter tx_packets)
 soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/stress" 2>&1 &
 job=$!
@@ -96,22 +96,22 @@ status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
 cmp -s "$tmp/0" "$tmp/1" || fail "rail 0 lost something"
 report "only the target is affected"
 
-# Prints the losses so far, without short packets.
+# Prints the number of packets lost so far, not counting short packets.
 drops() {
     status | sed 's/"protocol": {[^}]*}//' |
         grep -oE '"drop_[a-z]*": [0-9]*' | grep -v short
 }
 
-# While a rail is paused, no packet moves and none is lost. Afterwards traffic
-# continues.
+# While a rail is paused, it must neither move nor lose a packet. Afterwards,
+# traffic must continue.
 sent=$(counter tx_packets)
 stress --seconds 2 &
 job=$!
 await_traffic
 run_script 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
 shows '"pause": true' || fail "no pause"
-sleep 0.3 # lets a round in progress end
-# A packet from another source must also wait.
+sleep 0.3 # lets a round in progress finish
+# A packet from another source must also wait until the pause ends.
 short=$(counter drop_short)
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
 echo x >"/dev/udp/$addr/4791"
@@ -140,8 +140,8 @@ run_script 'at 0s clear'
 healthy clear
 report "rate"
 
-# A delayed write is reported while it lasts. `for`, clear and the end of the
-# script undo it.
+# A delayed write must be reported while it lasts. The end of `for`, clear and
+# the end of the script must undo it.
 run_script 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
     { fail "write_delay"; show "$tmp/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
@@ -170,8 +170,9 @@ round_trip() {
     us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 }
 
-# below_delay TRIES: succeeds if a round trip is faster than the delay allows.
-# Sets $tries to the number of tries. A busy machine may need several.
+# below_delay TRIES: succeeds if one of TRIES round trips is shorter than the
+# delay allows. A busy machine may need several tries. Sets $tries to the number
+# that were made.
 DELAY_US=40000
 below_delay() {
     tries=0
@@ -184,8 +185,8 @@ below_delay() {
 }
 
 # A round trip takes 4 x 10 ms, because each packet is delayed at both ends. On
-# a busy machine it may take as long without a delay. After `clear`, the test
-# therefore tries more often than it needed to before the delay.
+# a busy machine, a round trip may take as long without a delay. After `clear`,
+# the test therefore allows more tries than it needed before the delay.
 below_delay 30 || bail_out "a round trip of ${us:-?} us without a delay"
 run_script 'at 0s rail 0 delay 10ms'
 round_trip
@@ -195,8 +196,8 @@ below_delay $((5 + 5 * tries)) ||
     fail "$tries round trips of ${us:-?} us or more after clear"
 report "delay"
 
-# The fault is permanent, so the program must fail with the error for a peer
-# that does not answer.
+# The fault is permanent, so the program must fail with the error for an
+# unresponsive peer.
 for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     run_script "at 0s rail 0 $action"
     timeout 20 $soft --session $session -- \
@@ -216,7 +217,7 @@ for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     report "permanent $action: programs fail, but not after clear"
 done
 
-# Queue pairs
+# Errors of queue pairs.
 echo 'at 0s node 0 rail 0 qp_error 3' >"$tmp/third"
 echo 'at 0s node 0 rail 0 qp_error' >"$tmp/all"
 soft ./soft_errqp 7 2 "$soft ctl --script $tmp/third >/dev/null" ||
@@ -226,7 +227,8 @@ soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
-# Triggers count packets and bytes from the start of this job.
+# Triggers that count packets or bytes must start counting at the beginning of
+# this job.
 stress --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
@@ -245,14 +247,14 @@ wait $injector || { fail "the script"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# A second script must be refused while one runs. An interrupt must leave the
-# rails unchanged and print a message.
+# A second script must be refused while one runs. An interrupt must restore the
+# rails and print a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
-busy() { # says only that another script runs
+busy() { # the message must say only that another script runs
     { grep -q "is already running a script: process $injector\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no sentence about the other one"; cat "$1"; }
@@ -272,7 +274,7 @@ grep -q 'the rails stay as they are' "$tmp/injector" ||
 status | grep -q '"up": false' || fail "the interrupt cleared the fault"
 $soft ctl --session $session clear
 healthy interrupt
-# A killed script must not block the next one.
+# A script process that was killed must not block the next script.
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
@@ -280,8 +282,8 @@ await 3 says '0s down' "$tmp/injector"
 run_script 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
 report "one script at a time, an interrupt, a kill"
 
-# Count only the script processes of this test's session, because other
-# sessions may run.
+# Counts only the script processes of this test's session, because other
+# sessions may run as well.
 no_injector() {
     for comm in $(grep -ls '^mrail-softfault' /proc/[0-9]*/comm); do
         grep -q "mrail-soft.$(id -u).$session\$" "${comm%comm}maps" \
@@ -290,8 +292,8 @@ no_injector() {
     return 0
 }
 
-# A script that runs with a command starts before it, ends with it, and keeps
-# its exit status.
+# A script given with a command starts before the command, ends with it, and
+# keeps its exit status.
 echo 'at 0s rail 1 down
 at 1s rail 0 drop 1%
 at 60s up' >"$tmp/long"
@@ -317,7 +319,7 @@ wait $job 2>/dev/null
 healthy "the command's kill"
 report "with a command"
 
-# If the session ends, so does the script.
+# If the session ends, the script must end as well.
 release
 gone
 hold
@@ -342,7 +344,7 @@ report "the session ends"
 # may be executed.
 SOFT_OPTIONS="--rails 2"
 hold
-invalid() { # words, line...
+invalid() { # invalid WORDS LINE...
     words=$1
     shift
     printf '%s\n' "$@" >"$tmp/invalid"

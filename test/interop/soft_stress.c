@@ -1,13 +1,13 @@
 /*
- * Load test of the software rails: many processes of one program exchange data
- * all-to-all. It forks N processes, connects each pair over every rail (one RC
+ * Tests the software rails under load: many processes exchange data all-to-all.
+ * The program forks N processes, connects each pair over every rail (one RC
  * queue pair per peer and rail) and sends for a while. The receiver checks the
- * data; the reader checks that of a READ.
+ * data of SENDs and WRITEs, and the requester that of READs.
  *
  * Prints one line: procs=.. ops=.. bytes=.. MBps=.. min=.. max=.. corrupt=..
- * err=.., where min and max are the fewest and the most bytes that a process
- * moved. The exit status is 0 on success, or 1 after wrong data, an error, or no
- * transfer.
+ * err=.., where min and max are the smallest and the largest number of bytes
+ * that a process moved. The exit status is 0 on success, or 1 if data was
+ * wrong, an operation failed, or nothing was transferred.
  *
  * --kill K: halfway through, K processes kill themselves with SIGKILL.
  * Operations to them fail, but all others must continue.
@@ -41,9 +41,9 @@ typedef struct shared {
     _Atomic int done;
     _Atomic uint64_t ops[MAX_PROCS];
     _Atomic uint64_t corrupt[MAX_PROCS];
-    /* failed operations to live processes */
+    /* failed operations whose peer was alive */
     _Atomic uint64_t err[MAX_PROCS];
-    _Atomic uint64_t late[MAX_PROCS];   /* operations after the kill */
+    _Atomic uint64_t late[MAX_PROCS];   /* completed after the kill */
     _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without a completion */
     union ibv_gid gid[MAX_PROCS][MAX_RAILS];
     entry_t entries[]; /* [proc][peer][rail] */
@@ -113,8 +113,8 @@ static size_t block(int peer, int rail)
     return (size_t)(peer * opt.rails + rail) * (size_t)opt.size;
 }
 
-/* Fills in the data that process `from` sends to `to` on a rail. Each byte is
- * checked. */
+/* Fills in the data that process `from` sends to `to` on a rail. Every byte can
+ * be checked. */
 static void fill(uint8_t *p, int from, int to, int rail)
 {
     for (int i = 0; i < opt.size; ++i) {
@@ -224,8 +224,8 @@ static void connect_qp(int r, int peer)
         die("to RTR");
     }
     attr.qp_state = IBV_QPS_RTS;
-    /* A long timeout, because a peer replies only when it gets a core, and many
-     * processes share a few. */
+    /* The timeout is long, because a peer replies only when it gets a core, and
+     * many processes share a few cores. */
     attr.timeout = opt.kill ? 16 : 18; /* 268 ms, 1.07 s */
     attr.retry_cnt = 6;
     attr.rnr_retry = 7;
@@ -279,7 +279,7 @@ static void complete(int r, const struct ibv_wc *wc)
     rail_t *rail = &rails[r];
     int peer = (int)(wc->wr_id % 1000);
 
-    if (wc->wr_id < 1000) { /* a receive request */
+    if (wc->wr_id < 1000) { /* a receive completed */
         if (wc->status == IBV_WC_SUCCESS) {
             if (!check(memory + half() + block(peer, r), peer, me, r)) {
                 atomic_fetch_add(&shared->corrupt[me], 1);
@@ -374,8 +374,8 @@ static void run(void)
                 me, outstanding());
         atomic_fetch_add(&shared->err[me], 1);
     }
-    /* A process that has finished stays, because it must still reply to the
-     * others. */
+    /* A process that has finished stays alive, because it must still reply to
+     * the others. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {
@@ -383,7 +383,7 @@ static void run(void)
     }
 }
 
-/* The data of WRITEs is checked when all writers have finished. */
+/* Checks the data of WRITEs once all writers have finished. */
 static void check_all(void)
 {
     for (int peer = 0; peer < opt.procs; ++peer) {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Many processes exchange data all-to-all with every operation, and check it.
-# The reservation of receive buffers keeps the kernel from dropping packets,
-# with and without rates.
+# Many processes exchange data all-to-all with every kind of operation, and
+# check it. Because receive buffers are reserved, the kernel must not drop
+# packets, with or without a limited rate.
 . "$(dirname "$0")/soft_lib.sh"
 
 stress() { soft ./soft_stress "$@" || fail "soft_stress $*"; }

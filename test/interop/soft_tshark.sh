@@ -1,8 +1,8 @@
 #!/bin/bash
-# Packets as tshark decodes them: all opcodes of RC and UD, NAKs and immediate
-# data, with ICRC on. They are captured on the loopback device of a separate
-# network namespace, where the kernel splits all super-packets.
-# Word splitting is intended; some variables are for the library.
+# Checks packets as tshark decodes them: all opcodes of RC and UD, NAKs and
+# immediate data, with ICRC enabled. They are captured on the loopback device of
+# a separate network namespace, where the kernel splits all super-packets. Word
+# splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -10,11 +10,11 @@
 python=${PYTHON3:-/usr/bin/python3}
 folder=$(dirname "$0")/verbs
 
-# Inside the namespace, captures until `run` has ended.
+# Inside the namespace, captures packets until `run` has ended.
 inside() {
     local i
-    # Limits each packet to one segment, so that the kernel splits runs before
-    # the tap captures them.
+    # Limits each packet to one segment, so that the kernel splits super-packets
+    # before the tap captures them.
     ip link set lo up gso_max_segs 1 || skip_all "ip link cannot set gso_max_segs"
     dumpcap -q -i lo -f 'udp port 4791' -w "$tmp/packets" 2>"$tmp/dumpcap" &
     capture=$!
@@ -38,13 +38,13 @@ inside() {
     finish
 }
 
-# The payload has no known protocol, but tshark would guess one.
+# The payload belongs to no known protocol, but tshark would guess one.
 dissect() {
     local args='' field
     for field in $("$python" "$folder/capture.py" fields); do
         args="$args -e $field"
     done
-    # HOME is changed so that the user's own settings of tshark have no effect.
+    # HOME is changed so that the user's tshark settings have no effect.
     HOME=$tmp XDG_CONFIG_HOME=$tmp \
         tshark -r "$tmp/packets" --disable-protocol rpcordma \
         --disable-protocol smb_direct --disable-protocol iser \

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Stock UCX on one and on four devices: rc_verbs and ud_verbs.
+# Runs stock UCX on one and on four devices, with rc_verbs and ud_verbs.
 . "$(dirname "$0")/soft_lib.sh"
 need ucx_perftest ucx_info
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The programs of rdma-core run unmodified: four devices, RC, UD and SRQ, with
-# polling and with completion channels, with and without ICRC.
-# Word splitting is intended; some variables are for the library.
+# Runs the programs of rdma-core unmodified, on four devices: RC, UD and SRQ,
+# with polling and with completion channels, with and without ICRC. Word
+# splitting is intended; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
@@ -37,14 +37,13 @@ n=$(soft ibv_devices | grep -cE '^ *soft[0-3][[:space:]]+02[0-9a-f]{14}$')
 [ "$n" = 4 ] || fail "ibv_devices shows $n devices, not 4"
 report ibv_devices
 
-# Features that the device lacks.
+# These features are missing from the device.
 refused ibv_uc_pingpong -d soft0 -g 0
 report "ibv_uc_pingpong is refused"
 refused ibv_xsrq_pingpong -d soft0 -g 0
 report "ibv_xsrq_pingpong is refused"
 
-# The program prints port events, and must print nothing else, until it is
-# killed.
+# The program must print port events and nothing else until it is killed.
 hold
 timeout 40 $soft --session $session -- stdbuf -o0 ibv_asyncwatch -d soft1 \
     >"$tmp/watch" 2>&1 &

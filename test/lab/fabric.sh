@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks mrail lab: links and rates, ECMP and port rules, failed links,
-# counters, and the errors that it reports.
+# counters, and error messages.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -11,7 +11,7 @@ lab=$build/mrail-lab
 need_lab
 spread_fabric
 export lab tmp build
-PORTS=64 # one in each 64th of the port range
+PORTS=64 # source ports, one in each 64th of the port range
 
 # ---- Scripts that run inside the lab ----
 
@@ -21,7 +21,7 @@ cat >"$tmp/send" <<'END'
 "$lab" exec "$1" -- "$build/udp_ports" "$2" 4791 0 49152 256 64 && sleep 0.1
 END
 
-# Prints the packets that each of the uplinks $2... has sent since $1 (a file)
+# Prints how many packets each of the uplinks $2... has sent since the file $1
 # was written.
 cat >"$tmp/packets" <<'END'
 "$lab" status >"$tmp/now"
@@ -35,8 +35,7 @@ cp "$tmp/now" "$before"
 echo
 END
 
-# The first round also resolves addresses, and its ARP packets would be
-# counted.
+# The first round also resolves addresses. Its ARP packets would be counted.
 cat >"$tmp/rounds" <<'END'
 up='l1-s1.0 l1-s2.0 l1-s3.0 l1-s4.0'
 back='l2-s1.0 l2-s2.0 l2-s3.0 l2-s4.0'
@@ -64,21 +63,21 @@ sh "$tmp/send" h1 10.0.1.2
 echo "returned $(sh "$tmp/packets" "$tmp/seen" $up)"
 END
 
-# sum LABEL: prints the sum of the packets of a round in $tmp/out.
+# sum LABEL: prints the sum of the packets in the round LABEL, from $tmp/out.
 sum()
 {
     awk -v label="$1" '$1 == label { for (i = 2; i <= NF; ++i) n += $i }
         END { print n + 0 }' "$tmp/out"
 }
 
-# line LABEL
+# line LABEL: prints the line of that round.
 line()
 {
     sed -n "s/^$1 //p" "$tmp/out" | sed 's/ *$//'
 }
 
-# near NAME GOT WANTED: checks the packets of each uplink. ARP may add one to
-# each.
+# near NAME GOT WANTED: compares the packets of each uplink. ARP may add one
+# packet per uplink.
 near()
 {
     if [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + 8)) ]; then
@@ -254,7 +253,8 @@ expect_run 'an unknown link' 2 "'h1:1' is not a link" \
 expect_run 'a link neither up nor down' 2 "expected down or up" \
     in_lab one.fabric ecmp "$lab" ctl h1:0 sideways
 
-# refused NAME PATTERN: reads the fabric from standard input.
+# refused NAME PATTERN: reads a fabric from standard input, which mrail lab must
+# refuse.
 refused()
 {
     cat >"$tmp/invalid.fabric"

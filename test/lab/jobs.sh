@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs MPI jobs in a lab, on software rails at the addresses of the hosts.
-# Tests that they use the right uplinks, that two jobs can run at the same
+# Checks that the jobs use the right uplinks, that two jobs can run at the same
 # time, and that a job survives the failure of a link.
 set -u
 # shellcheck source=test/mpi/lib.sh
@@ -15,7 +15,7 @@ need_lab
 spread_fabric
 export mrail tmp UCX_MRAIL_LANES_PER_RAIL=2
 
-# Ranks are in the namespaces of their hosts.
+# Ranks must be in the namespaces of their hosts.
 in_lab spread.fabric ecmp mpirun -np 4 sh -c \
     'echo "at $(hostname) $(ip -o -4 addr show dev rail0 | grep -o "10[0-9.]*/")"' \
     >"$tmp/out" 2>&1
@@ -23,8 +23,8 @@ is 'mpirun puts one rank on each host' \
     'at h1 10.0.0.2/ at h2 10.0.0.3/ at h3 10.0.1.2/ at h4 10.0.1.3/' \
     "$(grep '^at ' "$tmp/out" | sort | tr '\n' ' ' | sed 's/ $//')"
 
-# Run one exchange and print the counters, then two jobs at once, then a
-# failure.
+# Runs one exchange and prints the counters, then runs two jobs at once, and
+# then a job during which a link fails.
 cat >"$tmp/jobs" <<'END'
 bench()
 {
@@ -50,7 +50,8 @@ for routing in rules rules-drop; do
         expect "$routing: the data of job $job is right" "$tmp/$job" \
             '"data_ok": true'
     done
-    # Each of the two ranks below l1 sends 2/3 of 12 x 4 MiB to the other leaf.
+    # Each of the two ranks attached to l1 sends 2/3 of its 12 x 4 MiB to the
+    # other leaf.
     sent=$(for spine in 1 2 3 4; do
         bytes_of "l1-s$spine.0" up "$tmp/status"
     done | awk '{ n += $1 } END { print n }')
@@ -60,8 +61,8 @@ for routing in rules rules-drop; do
         not_ok "$routing: the uplinks carry the bytes between leaves and little else" \
             "$sent bytes" "$tmp/status"
     fi
-    # Two hosts of a leaf have two lanes each, so each uplink gets one lane of
-    # each host.
+    # The two hosts of a leaf have two lanes each, so each uplink gets one lane
+    # of each host.
     for leaf in l1 l2; do
         loads=$(for spine in 1 2 3 4; do
             bytes_of "$leaf-s$spine.0" up "$tmp/status"

@@ -14,11 +14,11 @@ spread_fabric
 export lab soft
 seed=${LAB_KILL_SEED:-$$}
 kills=${LAB_KILLS:-12}
-token=$tmp/spread.fabric # in the command line of each process of the lab
+token=$tmp/spread.fabric # occurs in the command line of each process in the lab
 end_s=5
 
-# A session of software rails with its daemon, and a process that no other
-# process waits for.
+# Starts a session of software rails with its daemon, and a process that no
+# other process waits for.
 cat >"$tmp/work" <<'END'
 "$lab" exec h1 -- "$soft" --addresses /dev/shm/mrail-lab/addresses \
     --session lab -- sleep 1000 &
@@ -43,8 +43,8 @@ is_clean()
     [ -z "$(left)" ]
 }
 
-# Prints the victim: the process that the user started, the first process of
-# the lab, or CMD.
+# Prints the process ID of the victim: the process that the user started, the
+# first process of the lab, or CMD.
 victim_of()
 {
     case $1 in
@@ -57,7 +57,7 @@ victim_of()
     esac
 }
 
-# The sleeps of this script are marked.
+# Marks the sleep processes of this script.
 sed -i "s/sleep 1000/sleep 1000 $$/" "$tmp/work"
 for kill in $(seq "$kills"); do
     awk -v seed="$((seed * 100 + kill))" 'BEGIN { srand(seed)
@@ -74,7 +74,7 @@ for kill in $(seq "$kills"); do
     sleep "$(awk -v ms="$delay_ms" 'BEGIN { print ms / 1000 }')"
     victim=$(victim_of "$whom" "$pid")
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
-    # Before the command has started, the lab has no such victim.
+    # Before the command has started, the lab has no process of that kind.
     [ -n "$victim" ] || kill -9 "$pid"
     wait "$pid" 2>/dev/null
     if await $end_s is_clean; then
@@ -86,7 +86,7 @@ for kill in $(seq "$kills"); do
     fi
 done
 
-# End the lab by a signal, as a terminal or a batch system does.
+# Ends the lab by a signal, as a terminal or a batch system does.
 env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
     -- sh "$tmp/work" "$token" "$tmp/term" >"$tmp/out" 2>&1 &
 pid=$!

@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2154
 # Sourced by the tests of mrail lab, after test/lib.sh.
 
-# in_lab FABRIC ROUTING COMMAND...: runs COMMAND in a lab of that file in $tmp,
-# without counters.
+# in_lab FABRIC ROUTING COMMAND...: runs COMMAND in a lab built from the file
+# FABRIC in $tmp, without counters.
 in_lab()
 {
     lab_fabric=$1 lab_routing=$2
@@ -30,7 +30,7 @@ END
     bail_out 'a lab of one host cannot be made'
 }
 
-# Two leaves, four spines, two hosts per leaf.
+# Writes a fabric with two leaves, four spines and two hosts per leaf.
 spread_fabric()
 {
     cat >"$tmp/spread.fabric" <<'END'
@@ -43,8 +43,8 @@ link l[1-2] s[1-4] 50MB
 END
 }
 
-# bytes_of LINK DIRECTION FILE: prints the bytes in the output of mrail lab
-# status. DIRECTION is up or down.
+# bytes_of LINK DIRECTION FILE: prints the bytes of LINK from FILE, the output
+# of mrail lab status. DIRECTION is up or down.
 bytes_of()
 {
     awk -v link="$1" -v column="$([ "$2" = up ] && echo 5 || echo 9)" \

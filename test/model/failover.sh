@@ -5,12 +5,12 @@ set -eu
 # shellcheck source=test/model/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 
-# A lane may break at any time, even while another one is being closed, and so
-# may its next epoch.
+# A lane may break at any time, even while another one is being closed, and its
+# next epoch may break, too.
 holds 'two lanes of two epochs, two break' -DBREAKS=2
 holds 'two lanes of two epochs, three break' -DBREAKS=3
 holds 'three lanes of two epochs, two break' -DLANES=3 -DBREAKS=2
-if [ -n "${MRAIL_TEST_FULL-}" ]; then # takes a minute and 2.5 GB
+if [ -n "${MRAIL_TEST_FULL-}" ]; then # this case takes a minute and 2.5 GB
     holds 'two lanes of three epochs, three break' -DEPOCHS=3 -DBREAKS=3
     holds 'two lanes of three epochs, four break' -DEPOCHS=3 -DBREAKS=4
 fi

@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of this directory, which check models exhaustively
-# with spin. NAME.sh checks NAME.pml.
+# Sourced by the scripts in this directory, which check models exhaustively with
+# spin. NAME.sh checks NAME.pml.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need spin
 model=$top/test/model/$(basename -- "$0" .sh).pml
 cc=${CC:-cc}
 
-# explore OPTION...: compiles the model with these options and runs it. The
-# report is in $tmp/out.
+# explore OPTION...: compiles the model with these options, and runs the check.
+# The report is in $tmp/out.
 explore()
 {
     rm -rf "$tmp/run"
@@ -21,7 +21,7 @@ explore()
     ) >"$tmp/out" 2>&1
 }
 
-# holds NAME OPTION...: the model must have no error.
+# holds NAME OPTION...: spin must find no error in the model.
 holds()
 {
     name=$1
@@ -36,7 +36,7 @@ holds()
     fi
 }
 
-# finds NAME OPTION...: the model must have an error.
+# finds NAME OPTION...: spin must find an error in the model.
 finds()
 {
     name=$1

@@ -8,7 +8,7 @@ set -eu
 holds 'three ranks, one out-slot, two in-slots'
 holds 'three ranks, two out-slots, two in-slots' -DOUT=2
 holds 'two senders, two receivers crosswise' -DCROSS
-if [ -n "${MRAIL_TEST_FULL-}" ]; then # takes a minute
+if [ -n "${MRAIL_TEST_FULL-}" ]; then # this case takes a minute
     holds 'three ranks, three chunks' -DCHUNKS=3
 fi
 finds 'a slot for each channel' -DCROSS -DNO_RESERVE

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Invalid input and failures that a user of an MPI job may encounter. Each must
-# produce a message that names the cause, and the correct exit status.
+# Checks invalid input and failures that a user of an MPI job may encounter.
+# Each must produce a message that names the cause, and the correct exit status.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ports go down and come up during a job, and rails lose packets silently. The
-# job must continue, with the right data.
+# job must continue, with correct data.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,7 +12,7 @@ ctl()
         not_ok "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
 }
 
-# Several kinds of failure. None of them takes down all rails of a node for
+# Several kinds of port failure. None of them takes down all rails of a node for
 # long.
 one_port()
 {
@@ -26,8 +26,8 @@ drop_all()
     sleep 1.5
     ctl --rail 2 loss=0
 }
-# A rail loses acknowledgements, without a port event. Requests do not
-# complete, but datagrams get through, so probes are answered.
+# A rail loses acknowledgements without a port event. Requests do not complete,
+# but datagrams get through, so probes are still answered.
 drop_acks()
 {
     ctl --node 1 --rail 2 drop_acks
@@ -73,7 +73,8 @@ all_pause()
     fi
 }
 
-# run_fault NAME COMMAND...: runs each command in its own job.
+# run_fault NAME COMMAND: runs COMMAND, which disturbs the rails, during a job.
+# The job must continue.
 seconds=5
 run_fault()
 {
@@ -140,7 +141,8 @@ fi
 run_fault 'all ports but one' all_but_one
 expect_lanes_closed
 run_fault 'a port that flaps' flap
-# All rails fail alike, so none may be given up in favour of another.
+# All rails fail in the same way, so no rail may be given up in favour of
+# another.
 run_fault 'all ports briefly' all_ports_briefly
 seconds=3
 # A busy machine may delay the fault injector, so that the rails stay down much

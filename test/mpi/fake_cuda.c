@@ -1,7 +1,7 @@
 /*
  * The functions of a CUDA driver that coll/mrail calls. Preload this library
- * with LD_PRELOAD as libcuda.so.1. FAKE_CUDA names a rank, or is "all". Every
- * pointer of that rank, or of all ranks, then counts as device memory.
+ * with LD_PRELOAD as libcuda.so.1. FAKE_CUDA is the number of a rank, or "all".
+ * Every pointer of that rank, or of all ranks, counts as device memory.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank dies. The other ranks must end within seconds, and nothing of the job
-# may remain.
+# A rank dies. The other ranks must end within seconds, and nothing that belongs
+# to the job may remain.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,8 +12,8 @@ no_orphans()
     [ -z "$orphans" ]
 }
 
-# after_death NAME BEGUN STATUS TOKEN: checks that the job ended soon after
-# BEGUN with a failure, and left no process with TOKEN.
+# after_death NAME BEGUN STATUS TOKEN: checks that the job ended with a failure
+# soon after BEGUN, and that no process with TOKEN remains.
 after_death()
 {
     took=$(seconds_since "$2")
@@ -51,7 +51,7 @@ signal_mpirun()
     token=mrail-$2-$$
     : >"$tmp/out"
     (
-        become="exec" # the launcher itself must get the signal, not a shell
+        become="exec" # the signal must reach the launcher itself, not a shell
         launch 4 -- "$build/mpi_exchange" --seconds 60 "$token" \
             >"$tmp/out" 2>&1
     ) &
@@ -69,8 +69,8 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish
 fi
-# A killed mpirun leaves Open MPI's session directory, so it is placed in a
-# directory of this script.
+# A killed mpirun leaves Open MPI's session directory behind, so that directory
+# is created in a directory of this script.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts in this directory.  Adds MPI jobs on software rails to
+# Sourced by the scripts in this directory. Adds MPI jobs on software rails to
 # test/lib.sh.
 #
 # MRAIL                 the command (default: build/stage/bin/mrail)
@@ -18,8 +18,8 @@ man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
 [ -x "$mrail" ] || bail_out "no $mrail: make install goes first"
 
-# launch NP [OPTION...] -- COMMAND...: with become=exec in a subshell, the
-# subshell becomes the launcher.
+# launch NP [OPTION...] -- COMMAND...: launches COMMAND on NP ranks. With
+# become=exec in a subshell, the subshell itself becomes the launcher.
 launch()
 {
     np=$1
@@ -36,9 +36,9 @@ launch()
     fi
 }
 
-# require_env PROGRAM...: MPI programs that the script needs. If configure
-# found no libraries for a program, the environment is absent. Any other
-# missing program is an error.
+# require_env PROGRAM...: checks for the MPI programs that the script needs. If
+# configure did not find the libraries of a program, the environment counts as
+# absent. Any other missing program is an error.
 require_env()
 {
     if [ -z "${MRAIL_TEST_MPIRUN-}" ] && [ ! -x "$libexec/mrail-soft" ]; then
@@ -55,8 +55,8 @@ require_env()
     done
 }
 
-# run NAME NP PROGRAM [ARGUMENT...]: runs a program that prints its own
-# results. Its stderr follows if it failed.
+# run NAME NP PROGRAM [ARGUMENT...]: runs a program that prints its own results.
+# If the program fails, prints its stderr afterwards.
 run()
 {
     name=$1
@@ -79,8 +79,8 @@ run()
     fi
 }
 
-# Open MPI silently falls back to its own transports. Every rank of the last
-# `run` must therefore have left the transport's counters.
+# carried_by_mrail: Open MPI silently falls back to its own transports. Checks
+# that every rank of the last `run` has written the transport's counters.
 carried_by_mrail()
 {
     case "${MRAIL_TEST_MPIRUN-} ${MRAIL_TEST_RUN-}" in
@@ -125,8 +125,8 @@ none_left()
     [ -z "$left" ]
 }
 
-# nothing_left NAME: within three seconds, no file of this script's jobs may be
-# left in /dev/shm.
+# nothing_left NAME: within three seconds, /dev/shm must contain no file from
+# this script's jobs.
 nothing_left()
 {
     if await 3 none_left; then

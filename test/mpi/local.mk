@@ -1,6 +1,6 @@
-# MPI programs and the scripts that run them on software rails.  `make check`
-# builds the programs; `make installcheck` runs the scripts, since they need an
-# installation.
+# MPI programs and the scripts that run them on software rails. `make check`
+# builds the programs; `make installcheck` runs the scripts, because they need
+# an installation.
 INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the other parts of one-sided communication and of MPI: see
+# Checks the remaining parts of one-sided communication and of MPI: see
 # mpi_epochs.c and mpi_misc.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -11,8 +11,8 @@ run 'MPI: other calls' 4 "$build/mpi_misc"
 run 'more than 2 GiB' 2 "$build/mpi_misc" big
 
 # Open MPI starts new processes in the environment of mpirun. mpirun itself
-# therefore runs on the software rails, with all processes on one emulated
-# node. Two processes start two more.
+# therefore runs on the software rails, with all processes on one emulated node.
+# Two processes spawn two more.
 if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     launch()
     {

@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* Returns the bytes from rank `from` to rank `to` in a round. Every rank knows
- * them. */
+/* Returns the number of bytes that rank `from` sends to rank `to` in a round.
+ * Every rank can compute it. */
 static int round_count(int from, int to, unsigned round)
 {
     uint64_t x = mt_seed(from, to, 1000 + round);
@@ -45,7 +45,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     for (int i = 0; i < size; ++i) {
         plan->send_counts[i] = round_count(rank, i, round);
         plan->recv_counts[i] = round_count(i, rank, round);
-        /* The offsets leave gaps, and their order is not that of the ranks. */
+        /* The offsets leave gaps, and do not follow the order of the ranks. */
         plan->send_offsets[size - 1 - i] = 0;
     }
     for (int i = size - 1; i >= 0; --i) {
@@ -65,7 +65,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     }
 }
 
-/* Returns 1 if the data is right and the gaps between are unchanged. */
+/* Returns 1 if the data is right and the gaps between blocks are unchanged. */
 static int plan_check(const plan_t *plan, MPI_Comm comm, unsigned round)
 {
     int rank = mt_rank(comm), size = mt_size(comm);
@@ -232,7 +232,8 @@ static MPI_Datatype particle_type(void)
     return whole;
 }
 
-/* Structs with gaps in alltoallv, where counts are in elements. */
+/* Sends structs with gaps by alltoallv, whose counts are numbers of
+ * elements. */
 static void test_struct_alltoallv(void)
 {
     enum { EACH = 2000 };
@@ -270,7 +271,7 @@ static void test_struct_alltoallv(void)
     mt_result("alltoallv of structs with holes", ok);
 }
 
-/* A distributed transpose with alltoallw and subarrays. */
+/* Transposes a distributed matrix with alltoallw and subarrays. */
 static void test_alltoallw(void)
 {
     enum { EDGE = 48 };
@@ -315,8 +316,8 @@ static void test_alltoallw(void)
     mt_result("alltoallw of subarrays", ok);
 }
 
-/* Concurrent exchanges on MPI_COMM_WORLD, on its halves and on a reversed copy,
- * with messages in between. */
+/* Runs concurrent exchanges on MPI_COMM_WORLD, on its halves and on a copy with
+ * reversed ranks, with messages in between. */
 static void test_communicators(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);

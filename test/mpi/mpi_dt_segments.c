@@ -1,6 +1,6 @@
 /*
- * Access to the bytes of datatypes from any offset. Packing and unpacking in
- * pieces gives the same result as in one call. The test runs in one process.
+ * Tests access to the bytes of datatypes from any offset. Packing and unpacking
+ * in pieces gives the same result as in one call. The test runs in one process.
  * Open MPI's convertor has limits that dt_segment.c works around.
  */
 #include "config.h"
@@ -30,9 +30,9 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     }
 }
 
-/* Returns 1 if the bytes from `at` onward are equal. With `padded`, ignores the
- * padding of a long double (ABI of x86-64), which Open MPI 5.0 does not
- * pack. */
+/* Returns 1 if the bytes are equal. The first one is byte `at` of the data.
+ * With `padded`, ignores the padding of a long double (ABI of x86-64), which
+ * Open MPI 5.0 does not pack. */
 static int is_same(const char *left, const char *right, size_t at,
                    size_t length, int padded)
 {
@@ -44,7 +44,7 @@ static int is_same(const char *left, const char *right, size_t at,
     return 1;
 }
 
-/* Returns 1 if all pieces match `whole`, the packed data. */
+/* Returns 1 if all packed pieces match `whole`, the data packed in one call. */
 static int check_pack(const mca_coll_mrail_dt_segment_t *segment,
                       const char *whole, int padded, mrail_rng_t *rng)
 {
@@ -124,7 +124,7 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     return ok;
 }
 
-/* Copies more than one piece from one type to another. */
+/* Copies in several pieces from one type to another. */
 static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
 {
     enum { ITEMS = 77 * 120 };

@@ -1,7 +1,7 @@
 /*
- * Further one-sided communication: post-start-complete-wait, exclusive and
- * shared locks, forms of accumulate, requests, derived datatypes, and all kinds
- * of windows.
+ * Tests further parts of one-sided communication: post-start-complete-wait,
+ * exclusive and shared locks, forms of accumulate, requests, derived datatypes,
+ * and all kinds of windows.
  */
 #include "config.h"
 #include "mpi_test.h"

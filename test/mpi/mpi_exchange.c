@@ -1,6 +1,6 @@
 /*
- * Starts, exchanges, finishes: a few rounds in which each rank sends to all
- * others.
+ * Starts, runs a few rounds in which each rank sends to all others, and
+ * finishes.
  *
  *   --die-at N    the last rank kills itself in round N of many
  *   --seconds N   the rounds continue for N seconds; rank 0 says "under way"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Runs one round with up to `most` bytes between two ranks. */
+/* Runs one round, in which each pair of ranks exchanges up to `most` bytes. */
 static int exchange(int round, int most)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);

@@ -1,7 +1,7 @@
 /*
- * A 3-D transform by FFTW-MPI, forward and back. It prints a checksum of every
- * bit of the spectrum and of the result, so that runs over different transports
- * can be compared. It also checks the result against the input. With
+ * Computes a 3-D transform with FFTW-MPI, forward and back. Prints a checksum
+ * of every bit of the spectrum and of the result, so that runs over different
+ * transports can be compared. Also checks the result against the input. With
  * FFTW_ESTIMATE, the plan does not depend on timing.
  */
 #include "config.h"

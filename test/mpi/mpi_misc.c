@@ -1,7 +1,8 @@
 /*
- * Further parts of MPI: split by node, persistent and partitioned requests,
- * matched probes, counts beyond 2^31 bytes, and dynamic processes. The argument
- * "big" runs only the large messages, and "spawn" only the dynamic processes.
+ * Tests further parts of MPI: communicators split by node, persistent and
+ * partitioned requests, matched probes, counts beyond 2^31 bytes, and dynamic
+ * processes. The argument "big" runs only the large messages, and "spawn" only
+ * the dynamic processes.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -126,8 +127,8 @@ static void test_probes(void)
     mt_result("matched probes, synchronous sends", ok);
 }
 
-/* Fills by words, because mt_fill() is slow for 2 GiB. The rest is as in
- * mt_fill(). */
+/* Fills the buffer by words, because mt_fill() is slow for 2 GiB, and the
+ * remaining bytes as mt_fill() does. */
 static void fill_big(char *buffer, size_t length, uint64_t seed)
 {
     uint64_t *words = (uint64_t *)buffer;

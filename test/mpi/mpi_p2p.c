@@ -1,7 +1,8 @@
 /*
- * Point-to-point semantics of MPI: sizes from 0 B to 256 MB, order, unexpected
- * messages and messages to self, wildcards, probes, synchronous and persistent
- * requests, and buffers that are unmapped and mapped again.
+ * Tests the point-to-point semantics of MPI. The tests cover sizes from 0 B to
+ * 256 MB, order, unexpected messages and messages to self, wildcards, probes,
+ * synchronous and persistent requests, and buffers that are unmapped and mapped
+ * again.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -19,8 +20,8 @@ static const size_t sizes[] = {
     262144, 262145, 1048575, 1048576, 1048579, 4194304, 16777216, 16777259,
 };
 
-/* Every rank sends to the rank halfway round, and receives from the rank
- * halfway round the other way. */
+/* Every rank sends to the rank half the job size ahead, and receives from the
+ * rank half the job size behind. */
 static void test_sizes(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -47,7 +48,7 @@ static void test_sizes(void)
     mt_result("messages of 0 B to 16 MB", ok);
 }
 
-/* Only one pair, because 256 MB per direction take much memory. */
+/* Uses only one pair, because 256 MB per direction take much memory. */
 static void test_huge(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -74,8 +75,9 @@ static void test_huge(void)
     mt_result("256 MB there and back", ok);
 }
 
-/* Messages arrive before their receives, with both protocols. Messages with the
- * same tag keep their order. Different tags may be received in any order. */
+/* Messages arrive before their receives are posted, with both protocols.
+ * Messages with the same tag keep their order. Different tags may be received
+ * in any order. */
 static void test_unexpected(void)
 {
     enum { COUNT = 120, MAX = 40000 };

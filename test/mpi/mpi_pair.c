@@ -1,19 +1,19 @@
 /*
  * A hot pair streams large messages in one direction while all other ranks
- * exchange data. The program shows how much bandwidth each of the two gets. In
- * the hot pair, the last rank of the first half sends to the very last rank.
- * The other ranks send to the opposite half, in both directions. With
- * "--no-others" or "--no-pair", one of the two is idle.
+ * exchange data. The program shows how much bandwidth the pair and the others
+ * get. In the hot pair, the last rank of the first half sends to the very last
+ * rank. The other ranks send to the opposite half, in both directions. With
+ * "--no-others", the others are idle, and with "--no-pair", the pair is.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *
- * Rank 0 says "under way". At the end, for each second in which both were
- * active, it prints
+ * Rank 0 says "under way". At the end, it prints one line for each second in
+ * which the pair and the others were active,
  *
  *     second N: pair MB/s, others MB/s
  *
  * and "start T", the time of day in seconds when second 0 began. The rates are
- * those of the receivers in the second half. Their data comes from the first
+ * measured at the receivers in the second half, whose data comes from the first
  * half.
  */
 #include "config.h"
@@ -144,8 +144,8 @@ static void receive_stream(job_t *job)
     }
 }
 
-/* Exchanges data with all other ranks of the opposite half at once. Each
- * complete message is followed by another. */
+/* Exchanges data with all ranks of the opposite half at once. When a message is
+ * complete, another follows. */
 static void exchange(job_t *job, MPI_Comm others)
 {
     int far = (job->rank < job->half) ? job->half : 0;

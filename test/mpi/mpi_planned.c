@@ -66,7 +66,7 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
 }
 
 /* Runs several exchanges, one after another or at the same time. Repeats each
- * of them with other data in the same buffers. */
+ * of them with different data in the same buffers. */
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
     planned_exchange_t all[MOST_AT_ONCE];

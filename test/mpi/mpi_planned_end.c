@@ -1,5 +1,5 @@
 /*
- * Planned exchanges during which a rail fails, temporarily or permanently. The
+ * Runs planned exchanges while a rail fails, temporarily or permanently. The
  * script takes the rail down once rank 0 has said "under way".
  *
  *   mpi_planned_end agree|exchange|relay
@@ -9,7 +9,7 @@
  *   relay      rank 0 sends to rank P/2, and all other ranks only relay
  *
  * The job has eight ranks, one per rail and node. If the program ends normally,
- * every byte was right. Otherwise the job has ended itself.
+ * every byte was right. Otherwise the job ends itself with an error.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -1,5 +1,5 @@
 /*
- * Planned exchanges under varying conditions: threads, short-lived
+ * Tests planned exchanges under varying conditions: threads, short-lived
  * communicators, leaks, ranks of very different sizes, small calls followed by
  * large ones, mismatched counts, the in-flight limit, and totals beyond 2 GiB.
  * Each run is one test: mpi_planned_life NAME [NUMBER]. NUMBER is the number of
@@ -21,7 +21,7 @@
 
 enum { TEST_S = 200 };
 
-/* An exchange with gaps in its buffers. Its buffers serve many calls. */
+/* An exchange with gaps in its buffers. The same buffers serve many calls. */
 typedef struct transfer {
     MPI_Comm comm;
     planned_side_t send, recv;
@@ -132,8 +132,8 @@ static void test_sizes(int number)
 
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
-/* All ranks have few bytes for each other, except that one rank has many for
- * rank 1 if `large` is set. */
+/* All ranks have few bytes for each other. If `large` is set, one rank has many
+ * bytes for rank 1. */
 static void transfer_backed_off(transfer_t *transfer, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
@@ -161,8 +161,9 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
     return counted(coll, MRAIL_BENCH_COLL_PLANNED_CALLS);
 }
 
-/* Only one rank has a large demand. The other ranks do not know of it and have
- * backed off, so they hold an agreement round only in some calls. */
+/* Only one rank has a large demand. The other ranks have backed off and do not
+ * know of the demand, so they take part in an agreement round only in some
+ * calls. */
 static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
@@ -277,8 +278,8 @@ static long count_lines(const char *path, const char *with)
     return num;
 }
 
-/* All ranks must call this together: operations that are still in flight use
- * memory, so it waits for all ranks. */
+/* All ranks must call this together. The function waits for all ranks, because
+ * operations that are still in flight use memory. */
 static resources_t resources(void)
 {
     struct mallinfo2 info;
@@ -329,8 +330,8 @@ static void growth_add(growth_t *growth, int is_last)
     const resources_t *before = &growth->before;
     resources_t now = resources();
 
-    /* These limits detect a leak of 5 KB per communicator after 12
-     * communicators, or of 136 bytes per call after 500 calls. */
+    /* These limits detect a leak of 5 KB per communicator over 12
+     * communicators, or of 136 bytes per call over 500 calls. */
     growth->grew &= now.heap - before->heap >= 60000 + 16L * growth->quarter ||
                     now.resident - before->resident >= 3000000 ||
                     now.maps - before->maps >= 8 ||
@@ -457,7 +458,7 @@ static int mismatched(int sent, int room, int others, int again)
         }
     }
     /* A rank may report an error if it receives more than its buffer holds, and
-     * other ranks may then report one, too. */
+     * other ranks may then also report one. */
     /* The class is MPI_ERR_OTHER if Open MPI's own exchange reports it. */
     if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
                                                   class != MPI_ERR_OTHER))) {
@@ -478,7 +479,8 @@ static int mismatched(int sent, int room, int others, int again)
     }
     if (worst == MPI_SUCCESS) {
         /* After an error, operations may still be in flight, because Open MPI's
-         * own exchange returns before they end. */
+         * own exchange returns before they end. The communicator and the
+         * buffers are then not freed. */
         MPI_Comm_free(&comm);
         free(counts);
         free(from);
@@ -504,7 +506,7 @@ static void test_mismatch(int number)
 /* ---- in-flight limit ---- */
 
 /* All pairs exchange equal bytes, with random differences of up to a half. Some
- * ranks have more, so that ranks differ in waiting and progress. */
+ * ranks have more bytes, so that the ranks do not wait and progress alike. */
 static void test_limited(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -596,7 +598,7 @@ static int exchange_megas(const int *megas)
     MPI_Type_contiguous(MEGA, MPI_BYTE, &mega);
     MPI_Type_commit(&mega);
     /* A rank does not poll while it touches new pages or checks data. The
-     * barriers keep that time out of the exchange. */
+     * barriers keep that time outside the exchange. */
     memset(recv, 0x5a, (size_t)recv_sum * MEGA);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Alltoallv(send, counts, displs, mega, recv, recv_counts, recv_displs,

@@ -1,15 +1,15 @@
 /*
  * One rank cannot get resources that coll/mrail needs: its own memory, the
- * node's shared memory, or a plan. All ranks learn of it. No rank then uses a
- * plan or relays, and every byte takes the direct path. Otherwise MPI at that
- * rank reports an out-of-memory error.
+ * node's shared memory, or a plan. Normally all ranks learn of the failure, no
+ * rank uses a plan or relays, and every byte takes the direct path. Otherwise
+ * MPI reports an out-of-memory error at that rank.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
  *
  * For n = FIRST, FIRST + 1, ..., the program runs exchanges on a new
  * communicator in which the rank's n-th request is refused. It stops when the
- * rank makes fewer than n requests. An error of MPI ends the job after a line
- * with n.
+ * rank makes fewer than n requests. An MPI error ends the job after a line that
+ * gives n.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -45,7 +45,8 @@ static inline void mt_on_timeout(int signal)
     _exit((written < 0) ? 2 : 1);
 }
 
-/* Ends this rank with "WHAT hangs" unless it is called again in time. */
+/* Ends this rank with the message "WHAT hangs" unless it is called again in
+ * time. */
 static inline void mt_hangs_after(unsigned seconds, const char *what)
 {
     snprintf(mt_timeout_text, sizeof(mt_timeout_text), "%s hangs\n", what);
@@ -64,7 +65,7 @@ static inline void *mt_alloc(size_t size)
     return memory;
 }
 
-/* Returns byte `i` of the message with this seed. */
+/* Returns byte `i` of the message that was generated from this seed. */
 static inline unsigned char mt_byte(uint64_t seed, size_t i)
 {
     uint64_t x = (seed + 1 + i / 8) * 0x9e3779b97f4a7c15ull;

@@ -1,5 +1,5 @@
 /*
- * MPI_THREAD_MULTIPLE with four threads per rank. Each thread has its own
+ * Tests MPI_THREAD_MULTIPLE with four threads per rank. Each thread has its own
  * communicator for collectives. All threads share one communicator for
  * messages, with different tags.
  */

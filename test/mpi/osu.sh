@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check mpi_osu, whose times contrib/bench shows: its data check sees a wrong byte in
-# every test, and one-sided operations use the rails.
+# Checks mpi_osu, whose times contrib/bench shows: its data check must find a
+# wrong byte in every test, and one-sided operations must use the rails.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,8 +9,8 @@ require_env mpi_osu
 tests=latency,bw,bibw,rate,put_latency,get_latency,put_bw,alltoall,alltoallv
 sizes=1,7,4099,300000
 
-# osu NAME EXIT DATA [ARGUMENT...]: every test and size prints DATA as the result of
-# its check.
+# osu NAME EXIT DATA [ARGUMENT...]: mpi_osu must exit with status EXIT, and
+# print DATA as the result of its data check for every test and size.
 osu()
 {
     name=$1 wanted=$2 data=$3

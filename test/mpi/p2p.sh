@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the semantics of point-to-point messages, 0 B to 256 MB: see
+# Checks the semantics of point-to-point messages from 0 B to 256 MB: see
 # mpi_p2p.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -9,7 +9,7 @@ require_env mpi_p2p
 run 'p2p succeeds' 4 "$build/mpi_p2p"
 
 # A message of 40 KB is sent as four active messages. If the rails are slower
-# than a copy in memory, these must use all rails.
+# than a memory copy, these four must use all rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
 name='messages of 40 KB in pieces use all rails'

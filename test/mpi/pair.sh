@@ -1,7 +1,7 @@
 #!/bin/sh
 # All ranks except a pair are limited to two rails, so the messages of the pair
-# should move to the idle rails (mpi_pair.c). Then one of these rails drops to
-# half its rate.
+# should move to the idle rails (see mpi_pair.c). Then one of the idle rails
+# drops to half its rate.
 #
 # The rates depend on the machine and its load. They are therefore compared with
 # those of a baseline job in the same run, whose pair is limited to the idle
@@ -92,9 +92,9 @@ measure()
     sed "s/^/# $1: /" "$tmp/$1.rates"
 }
 
-# Compares the job with the baseline and prints the bounds that it misses, as
-# PHASE WHAT RATE BOUND. The pair also gets a share of rails 0 and 1, which the
-# others then lack: a quarter for four senders per node.
+# Compares the job with the baseline and prints each bound that it misses, as
+# PHASE WHAT RATE BOUND. The pair also takes a share of rails 0 and 1 away from
+# the others: a quarter, because a node has four senders.
 misses()
 {
     awk 'function check(what, rate, bound) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The only rail of a single-rail rank fails: during the agreement round, while
 # bytes are relayed, or at a rank that only relays. If the rail recovers, the
-# job must continue, with the right data. Otherwise the job must end soon, name
+# job must continue, with correct data. Otherwise the job must end soon, name
 # the peer, the rails and the cause, and leave nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -9,7 +9,7 @@ set -eu
 require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
-soon_s=$((dead_s + 8)) # to start and end a job on a busy machine
+soon_s=$((dead_s + 8)) # time to start and end a job on a busy machine
 # At this rate, an exchange takes at least five seconds. The rail therefore
 # fails before the exchange ends, even on a busy machine.
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
@@ -50,7 +50,7 @@ no_orphans()
 }
 
 # ends NAME TITLE CAUSE LINE: runs LINE in the middle of test TITLE. The job
-# must end, and its message must give CAUSE.
+# must end, and its message must state CAUSE.
 ends()
 {
     name=$1
@@ -74,7 +74,7 @@ ends()
             "$tmp/out"
     fi
     await 3 no_orphans || not_ok "$name: no process is left" "$left"
-    nothing_left "$name" # the next job would remove what this one has left
+    nothing_left "$name" # files left behind would be removed by the next job
 }
 
 # goes_on NAME TITLE LINE: runs LINE in the middle of test TITLE. The job must
@@ -87,7 +87,7 @@ goes_on()
     status=0
     wait $job || status=$?
     if [ $status = 0 ] &&
-        grep -q ': over: ' "$tmp/ctl" && # the job ran all the time
+        grep -q ': over: ' "$tmp/ctl" && # the script ended during the job
         grep -q '^ok - every byte of it arrived' "$tmp/out"; then
         ok "$name: the job continues, every byte is right"
     else

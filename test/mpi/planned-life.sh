@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks planned exchanges of single-rail ranks: small calls followed by large
-# ones, threads, short-lived communicators, leaks and mismatched counts. Checks
-# exchanges of multi-rail ranks: the in-flight limit, and rails that fail
+# ones, threads, short-lived communicators, leaks and mismatched counts. Also
+# checks exchanges of multi-rail ranks: the in-flight limit, and rails that fail
 # during a call.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -15,9 +15,9 @@ full=${MRAIL_TEST_FULL-}
 rounds=10 calls=2000 comms=100 seeds=1-60
 [ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
 
-# tolerant NAME NP COMMAND...: as run, but lanes may fail and recover. They do
-# if a script disturbs the rails, or if ranks touch so much fresh memory that a
-# rail is silent for too long.
+# tolerant NAME NP COMMAND...: like run, but lanes may fail and recover. This
+# happens if a script disturbs the rails, or if ranks touch so much fresh memory
+# that a rail is silent for too long.
 tolerant()
 {
     name=$1
@@ -46,13 +46,13 @@ life freed $rounds
 life calls $calls
 life comms $comms
 life mismatch 20
-# Multi-rail ranks have an in-flight limit. Fast rails reach it only if it is
-# as low as a few microseconds.
+# Multi-rail ranks have an in-flight limit. Fast rails reach the limit only if
+# it is as low as a few microseconds.
 MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4"
 life mismatch 20
 life threads $rounds
-# Windows that grow take memory at any time, which would look like a leak. The
-# number of credits is therefore fixed.
+# A growing credit window allocates memory at any time, which would look like a
+# leak. The number of credits is therefore fixed.
 MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4 -x UCX_MRAIL_AM_CREDITS=128"
 life calls $calls
 life comms $comms
@@ -63,16 +63,16 @@ fi
 topology=2x2
 if [ -n "$full" ]; then
     MRAIL_TEST_RUN="$options --bind-rails"
-    # All ranks touch gigabytes of memory at the same time. A peer may
-    # therefore be silent for long.
+    # All ranks touch gigabytes of memory at the same time. A peer may therefore
+    # be silent for a long time.
     export UCX_MRAIL_PEER_TIMEOUT=60
     tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
     unset UCX_MRAIL_PEER_TIMEOUT
 fi
 topology=2x4
 
-# The faults are so short that ranks of the two nodes learn of them at
-# different times, and some ranks never do.
+# The faults are so short that the ranks of the two nodes learn of them at
+# different times, and some ranks never learn of them.
 cat >"$tmp/script" <<'END_SCRIPT'
 at 100ms for 150ms every 700ms node 0 rail 1 down
 at 300ms for 100ms every 900ms rail 2 down
@@ -89,7 +89,7 @@ else
         not_ok 'rails that fail: lanes were closed' 'no such line'
     fi
 fi
-# A stream of another job loads a rail of the node of rank 5, so the plan
+# A stream from another job loads a rail on the node of rank 5, so the plan
 # should use only the remaining bandwidth. The bandwidth of a rail is measured
 # only by READs. On rails as slow as these, UCX 1.18 would send large messages
 # as eager fragments instead.

@@ -18,8 +18,8 @@ relays='--bind-rails --mca coll_mrail_relay_threshold 1000 --mca coll_mrail_rela
 options=${MRAIL_TEST_RUN-}
 number=0
 
-# job FIRST: refuses one resource after another, from FIRST on, until a job
-# ends or there are no more.
+# job FIRST: refuses one resource after another, beginning with number FIRST,
+# until a job ends or no resources remain.
 job()
 {
     number=$((number + 1))
@@ -38,9 +38,9 @@ planned()
     grep -c " $1\$" "$tmp/requests" || true
 }
 
-# all_requests NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS resources
-# may end the job with an error, namely those that a call or a communicator
-# needs to start.
+# all_requests NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most ERRORS
+# resources may end the job with an error, namely those that a call or a
+# communicator needs to start.
 all_requests()
 {
     name=$1

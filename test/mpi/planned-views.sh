@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ranks have different views of the rails and of the settings. No rank may
+# Gives ranks different views of the rails and of the settings. No rank may
 # hang, and no byte may be wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -30,7 +30,7 @@ cat >"$tmp/views" <<'END_VIEWS'
 END_VIEWS
 cat >"$tmp/viewer" <<'END_VIEWER'
 #!/bin/sh
-# viewer capacities|all FILE COMMAND...
+# viewer capacities|all FILE COMMAND...: runs COMMAND with the rank's view.
 what=$1
 views=$2
 shift 2
@@ -80,9 +80,9 @@ MRAIL_TEST_RUN="$options"
 run 'settings that differ, multi-rail ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
     "$build/mpi_planned" --seeds 1-$last
 
-# A single-rail rank without its rail is silent for a while, until the rail
-# returns. The times are packet counts, because a rail that is down at the
-# start would never be selected.
+# A single-rail rank that loses its rail is silent until the rail returns. The
+# times are packet counts, because a rail that is down at the start would never
+# be selected.
 cat >"$tmp/script" <<'END_SCRIPT'
 at packet 1000 for 150ms every 1500 node 0 rail 1 down
 at packet 1500 for 100ms every 2000 rail 2 blackhole rx
@@ -90,8 +90,8 @@ at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
 # On a busy machine, the fault injector may be late, so a rail may stay down
-# longer than the script says. The time limit is so long that no peer is given
-# up.
+# longer than the script says. The peer timeout is long enough that no peer is
+# given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the previous session, without rates, may still exist
@@ -108,7 +108,8 @@ if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
 else
     not_ok 'rails that fail and return: lanes were closed' 'no such line' "$tmp/out"
 fi
-# For information only, because few calls begin while a rail is down.
+# This result is for information only, because few calls begin while a rail is
+# down.
 echo "# plans for a rail that was down:" \
     "$(grep -cE 'rank [0-7]: rail carries .* of 0\.0$' "$tmp/out" || :)"
 session=$base

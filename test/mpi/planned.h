@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Contiguous data bytes of an item: `length` bytes, `at` bytes after the item's
- * origin. */
+/* A run of contiguous data bytes in an item: `length` bytes, starting `at`
+ * bytes after the item's origin. */
 typedef struct planned_segment {
     long at, length;
 } planned_segment_t;
@@ -57,11 +57,11 @@ void planned_type_unpack(const planned_type_t *type, long count,
 
 /* Draws bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
  * total. With `symmetric`, both directions are equal; with `even`, all pairs
- * are. */
+ * have equal bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
 
-/* A rank's sends to all others, or its receives from them. */
+/* The sends of a rank to all others, or its receives from them. */
 typedef struct planned_side {
     int num; /* number of peers */
     /* One type for all peers, or one per peer if `each` is set. */
@@ -69,7 +69,7 @@ typedef struct planned_side {
     int each;
     MPI_Datatype *mpi_types; /* one per peer */
     int *counts, *displs;
-    long *starts; /* bytes from `base` to the first item's origin */
+    long *starts; /* offset in bytes from `base` to each peer's first item */
     char *memory, *base;
     char *wanted;  /* the expected content of `memory` */
     size_t length; /* length of both `memory` and `wanted` */
@@ -97,7 +97,7 @@ void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
 /* Returns 1 if every byte is right. Otherwise prints the first wrong one. */
 int planned_side_check(const planned_side_t *side, const char *what);
 
-/* Return the offset in `memory` of a data byte of peer i, or of a byte in a
+/* Return the offset in `memory` of a data byte of peer i, and of a byte in a
  * gap, or -1 if there is none. mpi_planned changes these bytes to prove that
  * the check finds wrong bytes. */
 long planned_side_data_at(const planned_side_t *side, int i);
@@ -118,9 +118,9 @@ typedef struct planned_exchange {
 } planned_exchange_t;
 
 /*
- * Draws an exchange. `rng` provides the values that the ranks share; a
- * generator of this rank provides the others. With `nonblocking`, only
- * nonblocking calls are drawn. With `large_self`, ranks also send large
+ * Draws an exchange. `rng` provides the values that all ranks share. A separate
+ * generator provides the values that differ between ranks. With `nonblocking`,
+ * only nonblocking calls are drawn. With `large_self`, ranks also send large
  * messages to themselves.
  */
 void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
@@ -137,7 +137,7 @@ void planned_exchange_start(planned_exchange_t *ex);
  * completed. */
 int planned_exchange_check(planned_exchange_t *ex);
 
-/* Returns the bytes from this rank to others. */
+/* Returns the number of bytes that this rank sends to others. */
 uint64_t planned_exchange_bytes(const planned_exchange_t *ex);
 
 /* Changes a byte of received data ("data"), of a gap ("gap"), or of sent data

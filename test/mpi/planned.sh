@@ -10,7 +10,7 @@ require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Let small messages take relays as well.
+# Lets small messages take relays as well.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 single_rail="$small --bind-rails"
@@ -19,7 +19,7 @@ relays=--relays limited=--limited
 [ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' limited=''
 options=${MRAIL_TEST_RUN-}
 
-# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...
+# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...: runs mpi_planned.
 exchanges()
 {
     name=$1
@@ -30,8 +30,8 @@ exchanges()
     run "$name" "$np" "$build/mpi_planned" "$@"
 }
 
-# The test program must find wrong bytes and name their position. It must end
-# normally, because mpirun may lose the output of a job that aborts.
+# The test program must find wrong bytes and name their position. Here it must
+# end normally, because mpirun may lose the output of a job that aborts.
 topology=2x1
 for where in data gap send; do
     status=0
@@ -65,7 +65,7 @@ exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
-# devices NAME RANKS: these ranks have only pointers to device memory. Sets
+# devices NAME RANKS: on these ranks, all pointers are to device memory. Sets
 # $planned to the number of calls that were still planned.
 devices()
 {

@@ -1,4 +1,4 @@
-/* Random demands, equal on all ranks that draw with the same seed. */
+/* Random demands, which are equal on all ranks that draw with the same seed. */
 #include "config.h"
 #include "planned.h"
 
@@ -46,7 +46,7 @@ static void fill_evenly(mrail_rng_t *rng, int ranks, uint64_t *bytes)
     }
 }
 
-/* Empties some rows or some columns. */
+/* Empties some rows or columns. */
 static void clear_some(mrail_rng_t *rng, int ranks, int columns,
                        uint64_t *bytes)
 {

@@ -42,7 +42,8 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
     *ex = (planned_exchange_t){.comm = comm, .request = MPI_REQUEST_NULL};
     ex->call = calls[mrail_rng_below(rng, 7)];
     if (size == 1 && ex->call == PLANNED_ALLTOALLW) {
-        /* Open MPI 4.1.4's coll/self takes displacements to be in items. */
+        /* coll/self of Open MPI 4.1.4 interprets displacements as numbers of
+         * items. */
         ex->call = PLANNED_ALLTOALLV;
     }
     ex->in_place = mrail_rng_hit(rng, 200000);

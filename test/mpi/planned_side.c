@@ -1,4 +1,5 @@
-/* Buffers of a rank: where each peer's data is, with guard bytes around it. */
+/* The buffers of a rank: the location of each peer's data, with guard bytes
+ * around it. */
 #include "config.h"
 #include "planned.h"
 
@@ -14,7 +15,7 @@ static const planned_type_t *type_of(const planned_side_t *side, int i)
     return &side->types[side->each ? i : 0];
 }
 
-/* Fills the bytes as mt_fill() does, but by words. */
+/* Fills the bytes as mt_fill() does, but a word at a time. */
 static void fill(char *bytes, size_t length, uint64_t seed)
 {
     for (size_t i = 0; i < length; i += 8) {
@@ -47,7 +48,7 @@ static long round_up(long value, long to)
     return (value + to - 1 + (value < 0 ? 1 - to : 0)) / to * to;
 }
 
-/* Places all peers' items as columns of one matrix. */
+/* Places the items of all peers as columns of one matrix. */
 static void place_columns(planned_side_t *side, mrail_rng_t *rng,
                           planned_base_t base, unsigned unit, const int *order)
 {

@@ -1,6 +1,5 @@
 /*
- * Datatypes in two forms: made with MPI's constructors, and as a list of their
- * bytes.
+ * Datatypes in two forms: as constructed by MPI, and as a list of their bytes.
  */
 #include "config.h"
 #include "planned.h"
@@ -63,8 +62,8 @@ static void bounds(planned_type_t *type, long lb, long ub)
     type->extent = ub - lb;
 }
 
-/* Commits the type. A different size or extent in MPI is an error, of the test
- * or of MPI. */
+/* Commits the type. If MPI reports a different size or extent, the test or MPI
+ * is wrong. */
 static void commit(planned_type_t *type)
 {
     MPI_Aint lb, extent;
@@ -140,8 +139,8 @@ static planned_type_t vector(mrail_rng_t *rng, const planned_type_t *base,
     return type;
 }
 
-/* Makes blocks of 1 to 5 elements, whose order in memory is not that of the
- * data. */
+/* Makes blocks of 1 to 5 elements. Their order in memory differs from their
+ * order in the data. */
 static planned_type_t indexed(mrail_rng_t *rng, const planned_type_t *base,
                               unsigned num)
 {

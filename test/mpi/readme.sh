@@ -8,7 +8,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env
 readme=$top/README.md
-iterations=50 # of 180
+iterations=50 # instead of 180
 
 # Prints the commands under the heading, one per line.
 awk '
@@ -44,7 +44,7 @@ sleep 1
 status=0
 wait $job || status=$?
 
-# says NAME FILE REGEX: a line of the file must match.
+# says NAME FILE REGEX: a line of FILE must match REGEX.
 says()
 {
     expect "$1" "$tmp/$2" "$3"

@@ -1,10 +1,10 @@
-/* Functions of the shim, which mpi_scarce finds with dlsym() if it is
+/* Functions of the shim. mpi_scarce finds them with dlsym() if the shim is
  * loaded. */
 #ifndef MRAIL_TEST_SCARCE_SHIM_H
 #define MRAIL_TEST_SCARCE_SHIM_H
 
-/* Restarts the count. The n-th request fails, counted from 1. Returns 0 if
- * coll/mrail is not loaded. */
+/* Restarts the count. The n-th request from now on fails; the first is number
+ * 1. Returns 0 if coll/mrail is not loaded. */
 int scarce_arm(unsigned n);
 
 /* Stops refusing and counting. Returns the number of requests. */

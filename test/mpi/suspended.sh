@@ -1,8 +1,9 @@
 #!/bin/sh
 # Stops the ranks of a job, one after another, for longer than a peer may be
-# out of reach, and then lets them continue. That happens if a batch system
-# suspends a job, or if a virtual machine is paused. No rank may mistake the
-# time in which it was stopped itself for silence of the others.
+# unreachable, and then lets them continue. This happens in practice if a batch
+# system suspends a job, or if a virtual machine is paused. After a stop, a rank
+# must not count the time for which it was itself stopped as silence of the
+# others.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -28,8 +29,8 @@ if [ $# = 4 ]; then
 else
     not_ok 'four ranks are under way' "$# processes"
 fi
-# each SIGNAL: signals one rank after another. The other ranks work for a
-# while, during which they miss those that are stopped.
+# each SIGNAL: signals one rank after another. The other ranks work for a while,
+# during which the stopped ranks do not answer.
 each()
 {
     for rank in $ranks; do
@@ -37,7 +38,7 @@ each()
         sleep 0.2
     done
 }
-trap 'each CONT; tap_cleanup' EXIT # leaves no rank stopped
+trap 'each CONT; tap_cleanup' EXIT # makes sure that no rank stays stopped
 each STOP
 sleep 7
 each CONT

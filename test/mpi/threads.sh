@@ -1,5 +1,5 @@
 #!/bin/sh
-# MPI_THREAD_MULTIPLE: see mpi_threads.c.
+# Checks MPI_THREAD_MULTIPLE: see mpi_threads.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

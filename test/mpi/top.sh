@@ -1,13 +1,14 @@
 #!/bin/sh
-# Checks mrail top, mrail trace and mrail info --events with two jobs: while both run, when
-# a port fails, and after one job was killed. The other job leaves nothing
-# behind.
+# Checks mrail top, mrail trace and mrail info --events with two jobs: while
+# both run, when a port fails, and after one job has been killed. The other job
+# leaves nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
-# of_ours FILE: prints the number of processes in FILE that run our program.
+# of_ours FILE: prints the number of processes in FILE that run the test's
+# program.
 of_ours()
 {
     tr '{' '\n' <"$1" | grep -c '"program": "mpi_exchange"' || true
@@ -59,7 +60,7 @@ is 'filters: no matching rail causes exit status 1' 1 $status
 expect 'filters: a message says that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 
-# Chunks and messages, as they complete.
+# Traces chunks and messages as they complete.
 "$mrail" trace "$name" >"$tmp/trace" 2>&1 || true
 is 'trace: chunks on each rail of each rank of the job' 8 \
     "$(grep -oE '^(rank [0-9]+)? +soft[0-3]:1 .* (get|put) ' "$tmp/trace" |

@@ -2,8 +2,9 @@
 """Usage: top_screen.py MRAIL
 
 Runs `mrail top` on a pseudoterminal of 14 lines while a job runs, presses keys
-and prints a result line for each expectation. Exit status 0: all hold; 1: at
-least one does not."""
+and prints a result line for each expectation. The exit status is 0 if all
+expectations hold, and 1 otherwise.
+"""
 import fcntl
 import os
 import pty
@@ -29,7 +30,8 @@ def result(name, holds, why):
 
 
 def last_screen(fd, seconds):
-    """The last complete screen that arrives within this many seconds."""
+    """Returns the last complete screen that arrives within this many
+    seconds."""
     data = b""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -6,7 +6,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
-# check_job NAME PROCESS OUTPUT
+# check_job NAME PROCESS OUTPUT: checks that the job of PROCESS succeeded.
 check_job()
 {
     status=0

@@ -1,17 +1,18 @@
 #!/bin/sh
-# A rank waits for a message from a peer that computes. The peer is alive but
-# becomes unreachable. The rank's own ports are up, it has no work in flight,
-# and mpirun notices nothing. The job must end with a message that names the
-# peer, the rail and the cause. If the rails return in time, the job must
-# continue.
+# A rank waits for a message from a peer that computes outside MPI. The peer
+# stays alive but becomes unreachable. The rank's own ports are up, it has no
+# work in flight, and mpirun notices nothing. The job must end with a message
+# that names the peer, the rail and the cause. If the rails return in time, the
+# job must continue.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_wait
 base=$session
 
-# start SECONDS: starts a job in which rank 1 computes for this time. Each job
-# gets its own session, because a session outlives its processes for a moment.
+# start SECONDS: starts a job in which rank 1 computes for this many seconds.
+# Each job gets its own session, because a session outlives its processes for a
+# moment.
 start()
 {
     : >"$tmp/out"
@@ -48,7 +49,7 @@ else
 fi
 # -a, because prterun of Open MPI 5.0 writes bytes that are not text.
 said=$(grep -a 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
-# The message names the rail that has the lane, and says that the other rails
+# The message must name the rail that has the lane, and say that the other rails
 # have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \

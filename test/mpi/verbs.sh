@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the mrail command and its subcommands ("verbs") as a user types them:
+# Checks the mrail command and its subcommands ("verbs") as a user runs them:
 # help, exit status, invalid input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -33,7 +33,7 @@ expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
 expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
-# A copy of mrail info next to a stand-in for mrail run that records its
+# A copy of mrail info, next to a stand-in for mrail run that records its
 # arguments.
 fake=$tmp/moved/libexec/mrail
 mkdir -p "$fake"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One-sided communication: see mpi_win.c.
+# Checks one-sided communication: see mpi_win.c.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -8,8 +8,8 @@ require_env mpi_win
 for threads in single multiple; do
     run "windows, $threads" 4 "$build/mpi_win" $threads
     [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ] || continue
-    # Four ranks put 300,000 bytes each. Open MPI's own shared memory would
-    # leave no trace of them.
+    # Four ranks put 300,000 bytes each. If Open MPI used its own shared memory,
+    # the rails' counters would not show these bytes.
     put=$(sed -n 's/.*"put_bytes": \([0-9]*\).*/\1/p' "$tmp/stats"/* |
         awk '{ sum += $1 } END { print sum + 0 }')
     if [ "$put" -ge 1200000 ]; then

@@ -22,7 +22,7 @@ test_ethereal_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ethereal_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
-# Readers of a trace ring while it is written.
+# Readers of a trace ring while it is being written.
 if HAVE_CMOCKA
 check_PROGRAMS += test_ring_readers
 TESTS += test_ring_readers

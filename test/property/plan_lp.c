@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* If the ends of a range differ by more than this, relatively, exact arithmetic
- * is used. */
+/* If the ends of a range differ by more than this fraction, exact arithmetic is
+ * used. */
 #define NEAR_ENOUGH 1e-6
-/* With more columns, exact arithmetic would take too long, so it is not
+/* With more columns than this, exact arithmetic would take too long and is not
  * used. */
 #define MAX_EXACT 1500
 
@@ -140,9 +140,9 @@ static double *equal_division(const lp_problem_t *p)
 
 /* ---- lower bounds, for any dual prices ---- */
 
-/* Returns the sum over the demands of bytes times the shortest path. The length
- * of a path is its number of relays times `relay`, plus the price per capacity
- * of its links. */
+/* Returns the sum over all demands of the bytes times the length of the
+ * shortest path. The length of a path is its number of relays times `relay`,
+ * plus, for each of its links, the price divided by the capacity. */
 static double shortest(const lp_problem_t *p, double relay,
                        const double *dual_price)
 {
@@ -275,7 +275,7 @@ static int is_wide(const lp_range_t *range, double unit)
 
 /* ---- the two programs ---- */
 
-/* Returns the best division that was found, which the caller frees. */
+/* Returns the best division that was found. The caller frees it. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->machine);

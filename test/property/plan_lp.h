@@ -1,11 +1,12 @@
 /*
- * The least congestion of an exchange, and the fewest relayed bytes within a
- * given congestion, as linear programs for GLPK.
+ * Computes the least congestion of an exchange, and the fewest relayed bytes
+ * within a given congestion, with linear programs for GLPK.
  *
- * GLPK's result is not trusted, because its floating-point simplex was off by
- * 0.1 %. The division that it returns is completed to a valid one, whose value
- * is never below the optimum. Its dual values give a lower bound. Both hold
- * whatever GLPK computed, and the distance between them shows its accuracy.
+ * GLPK's result is not trusted, because its floating-point simplex has been
+ * wrong by 0.1 %. The division that it returns is completed to a valid one,
+ * whose value is never below the optimum. Its dual values give a lower bound.
+ * Both hold whatever GLPK computed, and the distance between the two shows
+ * GLPK's accuracy.
  */
 #ifndef MRAIL_TEST_PLAN_LP_H
 #define MRAIL_TEST_PLAN_LP_H
@@ -18,7 +19,7 @@ typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
     double *bytes; /* for each flow */
-    /* index of each flow's first path; one entry more for the end */
+    /* index of each flow's first path, plus one entry for the end */
     unsigned *first;
     path_t *path;
 } lp_problem_t;
@@ -29,8 +30,8 @@ typedef struct lp_range {
     int exact; /* 1 if exact arithmetic was necessary */
 } lp_range_t;
 
-/* Returns NULL if there are more than max_columns paths. Each demand must have
- * a path, or need no plan. */
+/* Returns NULL if there are more than max_columns paths. Each demand must
+ * either have a path or need no plan. */
 lp_problem_t *lp_create(const machine_t *machine, unsigned max_columns);
 void lp_destroy(lp_problem_t *problem);
 

@@ -80,7 +80,7 @@ static int are_linked(const machine_t *w, unsigned from, unsigned to)
            ((w->link[from][to] > 0) || ((w->up[from] > 0) && (w->up[to] > 0)));
 }
 
-/* Adds the links from one GPU of a node to another. */
+/* Adds the links from one GPU in a node to another. */
 static int hop(const machine_t *w, path_t *path, unsigned from, unsigned to)
 {
     if (!are_linked(w, from, to)) {
@@ -101,7 +101,7 @@ static path_t no_path(void)
                     .rail_in = MRAIL_PLAN_NONE};
 }
 
-/* Returns the rank at the rail's port: this rank, a relay, or none. */
+/* Returns the rank at the rail's port, which is this rank, a relay, or none. */
 static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
 {
     if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {

@@ -3,8 +3,8 @@
  * was written from that text, independently of the planner that it checks.
  *
  * Where plan.h leaves a choice, this code assumes that two ranks at a switch
- * are linked. The paths with the fewest relays are numbered by rising rail (or
- * relay rank), and the path through the spine is last.
+ * are linked. The paths with the fewest relays are numbered in ascending order
+ * of the rail (or relay rank), and the path through the spine comes last.
  */
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H
@@ -21,7 +21,8 @@ typedef struct path {
     uint32_t link[PATH_MAX_LINKS]; /* numbers below paths_num_links() */
 } path_t;
 
-/* Returns the largest demand that may use only some of its paths. */
+/* Returns the size of the largest demand that is restricted to some of its
+ * paths. */
 uint64_t paths_relay_threshold(const machine_t *machine);
 
 /* Returns the number of paths, 0 if there is none, or PATHS_NOT_PLANNED if the
@@ -30,13 +31,13 @@ uint64_t paths_relay_threshold(const machine_t *machine);
 int paths_of(const machine_t *machine, const mrail_plan_demand_t *demand,
              path_t *paths);
 
-/* Returns the index of the path that the demand takes in the absence of others.
- * See mrail_plan_compare(). */
+/* Returns the index of the path that the demand would take if there were no
+ * others. See mrail_plan_compare(). */
 int paths_alone(const machine_t *machine, const mrail_plan_demand_t *demand,
                 const path_t *paths, int count);
 
-/* Returns the number of links. A link that is absent has a number and capacity
- * 0, whereas a link without a limit has no number. */
+/* Returns the number of links. An absent link has a number and capacity 0,
+ * whereas a link without a limit has no number. */
 uint32_t paths_num_links(const machine_t *machine);
 uint32_t paths_link(const machine_t *machine, mrail_plan_link_kind_t kind,
                     unsigned a, unsigned b);

@@ -54,8 +54,8 @@ static double any_speed(machine_t *w)
     return speed;
 }
 
-/* Returns the capacity of a port: equal for all, equal per rail, similar to
- * others, or random. */
+/* Returns the capacity of a port: equal for all ports, equal per rail, similar
+ * to others, or random. */
 static double port(machine_t *w, unsigned kind, unsigned rail)
 {
     static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
@@ -81,7 +81,7 @@ static void make_rails(machine_t *w)
     unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* percent */
 
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        /* All ports of the node are down, in one or both directions. */
+        /* Takes down all ports of the node, in one or both directions. */
         int lost = one_in(w, 60);
         unsigned ways = between(w, 1, 3);
 
@@ -251,7 +251,8 @@ static void add_any(machine_t *w, double bytes)
     add(w, from, to, bytes);
 }
 
-/* Returns a base size. Most demands of this size justify a relay. */
+/* Returns a base size. Most demands of this size are large enough to justify a
+ * relay. */
 static double any_size(machine_t *w)
 {
     switch (below(w, 12)) {
@@ -268,8 +269,8 @@ static double any_size(machine_t *w)
     }
 }
 
-/* All ranks send to all. Part of the bytes goes to one rank, either the rank
- * halfway round or rank 0. */
+/* All ranks send to all. Some of the bytes go to one rank: either rank 0 or the
+ * rank half the job size ahead. */
 static void want_hotspot(machine_t *w)
 {
     double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
@@ -319,7 +320,8 @@ static void want_moe(machine_t *w)
     }
 }
 
-/* Demands in a ring of rows. Those at the seam are many times larger. */
+/* Adds demands between neighbours in a ring of rows. Those at the seam are many
+ * times larger. */
 static void want_stencil(machine_t *w)
 {
     unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
@@ -360,8 +362,8 @@ static void want_any(machine_t *w)
     }
 }
 
-/* Empty demands, demands of a rank to itself, repeated ones, one byte, and the
- * largest demand that may not be relayed. */
+/* Adds unusual demands: empty ones, demands of a rank to itself, repeated ones,
+ * one byte, and the largest demand that may not be relayed. */
 static void want_odd(machine_t *w)
 {
     static const double odd[] = {0, 1, 2, 999999, 1e6, 1000001, 65536};

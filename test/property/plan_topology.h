@@ -50,9 +50,9 @@ typedef struct machine {
 /* Makes the topology of this seed. Some of its demands may have no path. */
 void machine_make(machine_t *machine, uint64_t seed);
 
-/* Returns the planner's topology. With `backwards`, builds it in reverse order,
- * where the numbers of ranks allow that. Ends the program if the planner
- * refuses anything. */
+/* Returns the planner's topology. With `backwards`, builds it in reverse order
+ * as far as the numbers of ranks allow. Ends the program if the planner refuses
+ * anything. */
 mrail_plan_topo_t *machine_build(const machine_t *machine, int backwards);
 
 /* The first function copies the demands, and the second one makes new ones.

@@ -58,7 +58,7 @@ static size_t bytes_length(const model_t *topology, size_t length)
 
 /* ---- the ranks ---- */
 
-/* Returns the number of the exchange that the rank is in. */
+/* Returns the number of the exchange that the rank is currently in. */
 static unsigned exchange_of(const model_t *topology, uint32_t rank)
 {
     return (topology->s.counts[rank].begun - 1) % topology->num_exchanges;
@@ -84,7 +84,7 @@ static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
     return take_error(&rank->fill_error);
 }
 
-/* Marks the bytes [offset, offset + length), which are a chunk of a flow, as
+/* Marks the bytes [offset, offset + length), which are one chunk of a flow, as
  * arrived. */
 static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
                        uint64_t offset, size_t length)

@@ -1,10 +1,11 @@
 /*
  * Ranks of several nodes in one process, with relays over shared-memory pools
  * in ordinary memory. The network has ordered channels and delivers only on
- * request. A send completes when its receive has been posted and has the bytes.
+ * request. A send completes when the matching receive has been posted and has
+ * the bytes.
  *
- * The model checks all data. Bytes are a function of sender, receiver and
- * exchange, and each chunk of a flow must arrive once.
+ * The model checks all data. The bytes are a function of sender, receiver and
+ * exchange. Each chunk of a flow must arrive exactly once.
  */
 #ifndef MRAIL_TEST_RELAY_MODEL_H
 #define MRAIL_TEST_RELAY_MODEL_H
@@ -46,19 +47,19 @@ typedef struct model_rank {
     struct topology *topology;
     uint32_t rank;
     mrail_relay_t *relay;
-    /* If not 0, the next operation of this kind returns this error and is not
-     * executed. */
+    /* If nonzero, the next operation of this kind returns this error instead of
+     * being executed. */
     int fill_error, drain_error, send_error, recv_error, test_error;
 } model_rank_t;
 
-/* Numbers of messages since the start. */
+/* Numbers of messages on a channel since the start. */
 typedef struct model_channel {
     uint32_t posted[MODEL_KINDS];
     uint32_t delivered;
     uint32_t none;
 } model_channel_t;
 
-/* Number of exchanges that a rank has begun and ended. */
+/* Numbers of exchanges that a rank has begun and ended. */
 typedef struct model_count {
     uint32_t begun, ended;
 } model_count_t;
@@ -88,7 +89,8 @@ typedef struct topology {
 } model_t;
 
 /* Must be the first call for a zeroed model. per_node[n] is the number of ranks
- * of node n, which have consecutive numbers. A 0 ends the list. */
+ * on node n. The ranks of a node have consecutive numbers. A 0 ends the
+ * list. */
 void model_place(model_t *topology, const unsigned *per_node);
 /* Creates pools and relays. */
 void model_init(model_t *topology, size_t chunk, unsigned out_slots,
@@ -98,7 +100,7 @@ void model_cleanup(model_t *topology);
 /* Begins the rank's next exchange. */
 int model_begin(model_t *topology, uint32_t rank);
 
-/* Returns 1 if the rank has completed its last exchange, with all bytes. */
+/* Returns 1 if the rank has completed its last exchange and has all bytes. */
 int model_end(model_t *topology, uint32_t rank);
 
 /* Returns 1 if the next message from `from` to `to` was delivered. */
@@ -114,7 +116,7 @@ void model_check_idle(const model_t *topology);
  * Fails the test if that does not happen. */
 void model_run(model_t *topology, uint32_t num);
 
-/* Returns the number of channels into the rank that have chunks to post but no
+/* Returns the number of channels to the rank that have chunks to post but no
  * posted receive. */
 unsigned model_num_bare(const model_t *topology, uint32_t rank);
 

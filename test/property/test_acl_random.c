@@ -1,7 +1,7 @@
 /*
- * Rule sets with random edits. The check in src/fabric/acl.h must find exactly
- * the faults that show in a map of all ports, in which the test marks every
- * port of every rule.
+ * Tests rule sets with random edits. The check in src/fabric/acl.h must find
+ * exactly the faults that appear in a map of all ports. The test makes this map
+ * by marking every port of every rule.
  *
  * MRAIL_SEED=N in the environment runs one seed.
  */
@@ -128,7 +128,7 @@ static int is_painted_twice(const rule_set_t *set, unsigned index)
 }
 
 /* Checks a segment as the lanes use it. All of its ports that have an uplink
- * must have the same one. The other segments of `uplink` must also have that
+ * must have the same uplink. The other segments of `uplink` must also have that
  * uplink, and the segments of other uplinks must not. */
 static int is_misplaced(const rule_set_t *set, const mrail_acl_t *acl,
                         unsigned uplink, unsigned segment, uint32_t *home)
@@ -231,7 +231,7 @@ static void write_sonic(const rule_set_t *set, FILE *stream)
     fputs("}}\n", stream);
 }
 
-/* Routes and rules are written before the marks. */
+/* Routes and rules must be written before the marks. */
 static void write_linux(const rule_set_t *set, FILE *stream)
 {
     for (unsigned i = 0; i < set->num; ++i) {

@@ -1,5 +1,6 @@
-/* Minimal splitting: src/orchestrator/ethereal.c. Tests [Ethereal], Theorem 1,
- * over all numbers of flows and uplinks, path states, order and start times. */
+/* Tests minimal splitting (src/orchestrator/ethereal.c): Theorem 1 of
+ * [Ethereal] over all numbers of flows and uplinks, path states, order and
+ * start times. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -31,8 +32,8 @@ static uint32_t gcd(uint32_t a, uint32_t b)
     return (b == 0) ? a : gcd(b, a % b);
 }
 
-/* Computes the load of an uplink, in 1/pieces of a flow, by adding up the
- * pieces. */
+/* Computes the load of an uplink, in units of 1/pieces of a flow, by adding up
+ * the pieces. */
 static void check_split(uint32_t flows, uint32_t uplinks)
 {
     mrail_ethereal_split_t split = mrail_ethereal_split(flows, uplinks);
@@ -69,8 +70,8 @@ static void test_every_load_is_that_of_spraying(void **state)
     }
 }
 
-/* Splitting each remaining flow into fewer pieces never gives equal loads,
- * because r c / s is not an integer for c below s/g. */
+/* Splitting each remaining flow into fewer pieces must never give equal loads,
+ * because r c / s is not an integer for any c below s/g. */
 static void test_split_is_minimal(void **state)
 {
     for (uint32_t flows = 1; flows < MAX_FLOWS; ++flows) {

@@ -1,6 +1,6 @@
 /*
- * Exchanges in flow-level simulation over random messages and fabrics:
- * src/fabric/simulate.c. The tests cover the bound, conservation of bytes,
+ * Tests src/fabric/simulate.c: exchanges in flow-level simulation, with random
+ * messages and fabrics. The tests cover the bound, conservation of bytes,
  * Ethereal against spraying, random ports against balls in bins, and failures.
  */
 #include "config.h"
@@ -136,8 +136,8 @@ static void test_single_flow(void **state)
     end();
 }
 
-/* No method is faster than the bound, and each method carries all bytes through
- * the NICs. */
+/* No method may be faster than the bound, and each method must carry all bytes
+ * through the NICs. */
 static void test_bound(void **state)
 {
     static const char *const texts[] = {leaf_spine, parallel, three_tiers};
@@ -180,8 +180,9 @@ static void test_bound(void **state)
     }
 }
 
-/* [Ethereal] Theorem 1: equal flows take the time of spraying, and every uplink
- * carries the same bytes. The same holds for DNLB with a lane for each path. */
+/* [Ethereal] Theorem 1: equal flows take as long as spraying, and every uplink
+ * carries the same number of bytes. The same holds for DNLB with a lane for
+ * each path. */
 static void check_equal(double spray_s, mrail_sim_method_t method,
                         unsigned lanes)
 {
@@ -203,7 +204,7 @@ static void test_ethereal(void **state)
         alltoall(RATE);
         check_equal(run(MRAIL_SIM_SPRAY, 1, 1), MRAIL_SIM_ETHEREAL, 1);
         check_equal(run(MRAIL_SIM_SPRAY, 1, 1), MRAIL_SIM_DNLB, lanes[t]);
-        /* Each NIC sends to the NIC halfway across the fabric. */
+        /* Each NIC sends to the NIC half the fabric away. */
         trial.num = 0;
         for (uint32_t i = 0; i < trial.num_nics; ++i) {
             message(i, (i + trial.num_nics / 2) % trial.num_nics, RATE);
@@ -216,8 +217,8 @@ static void test_ethereal(void **state)
 }
 
 /* N senders use N paths, with m equal flows each on random ports. The time must
- * be that of the fullest of N bins with N m balls. Lanes that pull must not be
- * slower. */
+ * match the fullest of N bins with N m balls. Lanes that pull their work must
+ * not be slower. */
 static void test_balls_in_bins(void **state)
 {
     static const struct {
@@ -270,8 +271,8 @@ static int run_failing(mrail_sim_method_t method, uint32_t link,
                          &trial.result);
 }
 
-/* If the link of a host fails, its messages have no path, with any method.
- * After the last message of that host, the failure changes nothing. */
+/* If the link of a host fails, its messages have no path, with any method. A
+ * failure after the last message of that host changes nothing. */
 static void test_host_fails(void **state)
 {
     begin(leaf_spine);
@@ -287,8 +288,8 @@ static void test_host_fails(void **state)
     end();
 }
 
-/* If any link between switches fails, nothing crosses it afterwards, and all
- * bytes arrive. */
+/* If any link between switches fails, nothing may cross it afterwards, and all
+ * bytes must still arrive. */
 static void test_link_fails(void **state)
 {
     static const char *const texts[] = {leaf_spine, parallel, three_tiers};

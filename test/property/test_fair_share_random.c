@@ -2,7 +2,7 @@
  * Peers that reach different rails, in virtual time. A process reads from all
  * peers at once, with the engine's scheduler, meters and fair shares, over
  * rails that divide equally among busy lanes. Each far node has its own rails,
- * which are as fast or slower; some of them are dead.
+ * which are as fast or slower. Some of them are dead.
  *
  *   by hand    the pair of `contrib/bench alltoallv` takes close to the lower
  *              bound
@@ -40,7 +40,7 @@
 /* Largest allowed time of any seed, relative to the time without fair
  * shares. */
 #define WORST 1.04
-#define WORSE 1.02 /* the same, for all but one seed in 200 */
+#define WORSE 1.02 /* the same limit, for all but one seed in 200 */
 
 typedef struct {
     mrail_sched_lane_t sched;
@@ -50,7 +50,7 @@ typedef struct {
         mrail_ns_t post_ns;
     } seg[MAX_SEGS]; /* ring buffer */
     unsigned first, count;
-    double rate; /* rate in this step */
+    double rate; /* rate of the lane in this step */
     uint16_t large;
 } lane_t;
 
@@ -68,8 +68,8 @@ typedef struct {
 typedef struct {
     unsigned num_rails, num_peers, num_nodes;
     double rate[MAX_RAILS];           /* bytes per second of the local rails */
-    double far[MAX_NODES][MAX_RAILS]; /* rails of the far node; 0 if down */
-    /* Other traffic has 2/3 of the local rails until this time. */
+    double far[MAX_NODES][MAX_RAILS]; /* rates at far nodes; 0 if down */
+    /* Other traffic uses 2/3 of the local rails until this time. */
     mrail_ns_t busy_ns;
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
@@ -128,8 +128,8 @@ static void fill_begin(scenario_t *w, fill_t *fill)
     }
 }
 
-/* Raises the rates of all lanes equally until a resource is full, which fixes
- * its lanes. Returns 0 if no lane is left. */
+/* Raises the rates of all lanes equally until a resource is full, and then
+ * fixes the rates of that resource's lanes. Returns 0 if no lane is left. */
 static int fill_round(scenario_t *w, fill_t *fill)
 {
     unsigned tight = NUM_RESOURCES;
@@ -293,7 +293,7 @@ static void pump(scenario_t *w, peer_t *peer)
     }
 }
 
-/* Returns 0 if everything is done. */
+/* Makes one progress call. Returns 0 if all work is done. */
 static int progress(scenario_t *w)
 {
     unsigned open = 0;
@@ -336,7 +336,7 @@ static void scenario_ready(scenario_t *w)
     }
 }
 
-/* Transfers `bytes` of each peer, which become available `late_ns` after the
+/* Transfers `bytes` for each peer, which become available `late_ns` after the
  * start. Returns the time in seconds. */
 static double transfer(scenario_t *w, const uint64_t *bytes,
                        const mrail_ns_t *late_ns)
@@ -435,7 +435,7 @@ static void draw(scenario_t *w, uint64_t seed, int shared)
 }
 
 /* Returns the total time of three transfers. The second one begins while others
- * are in progress. */
+ * are still in progress. */
 static double run_seed(uint64_t seed, int shared)
 {
     uint64_t bytes[MAX_PEERS];
@@ -497,7 +497,7 @@ static void test_seeds(void **state)
 
 /* ---- no idling ---- */
 
-/* Returns the bytes that the peers that reach all rails get in 2 s, next to a
+/* Returns how many bytes the peers that reach all rails get in 2 s, alongside a
  * peer with one rail whose far end has a tenth of the rate. */
 static double run_slow(int shared)
 {

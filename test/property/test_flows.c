@@ -1,7 +1,8 @@
 /*
- * src/orchestrator/flows.c: divisions are complete, bounds hold for any
- * division, and the two meet within the gap. Topologies have unequal and dead
- * rails, with and without GPU links. Results are equal for every compiler.
+ * Tests src/orchestrator/flows.c: divisions must be complete, bounds must hold
+ * for any division, and the two must meet within the gap. Topologies have
+ * unequal and dead rails, with and without GPU links. Results must be equal for
+ * every compiler.
  */
 #include "config.h"
 #include "orchestrator/flows_internal.h"
@@ -29,8 +30,8 @@
  * changes if the arithmetic changes. */
 #define GOLDEN 0xa84c901d388614a2ull
 
-/* Each demand has an out row of its own. All demands share row 0 as their in
- * row, which has no links. */
+/* Each demand has its own out row. All demands share row 0, which has no links,
+ * as their in row. */
 static struct {
     mrail_flows_links_t links;
     mrail_flows_problem_t problem;
@@ -135,8 +136,8 @@ static mrail_flows_t *created(void)
 
 typedef struct shape {
     unsigned nodes, rails;
-    int gpus;      /* as many per node as rails, one for each */
-    unsigned dead; /* dead rails in percent */
+    int gpus;      /* one GPU per rail in each node */
+    unsigned dead; /* percentage of dead rails */
     int unequal;
 } shape_t;
 
@@ -265,7 +266,7 @@ static int is_near(double a, double b)
     return off <= 1e-9 * MRAIL_MAX(a, b);
 }
 
-/* Checks that the division has all bytes, and that the reported loads are
+/* Checks that the division covers all bytes, and that the reported loads are
  * right. */
 static void check_division(const mrail_flows_t *flows)
 {
@@ -382,8 +383,8 @@ static void test_nodes_equal(void **state)
     }
 }
 
-/* One demand has a single path. Another one could share it, but should use its
- * other paths. */
+/* One demand has a single path. Another demand could share that path, but
+ * should use its other paths. */
 static void test_makes_room(void **state)
 {
     static const unsigned narrow[] = {0}, wide[] = {1};
@@ -430,7 +431,7 @@ static void test_random(void **state)
     }
 }
 
-/* A slightly changed exchange starts from the previous prices. */
+/* Planning of a slightly changed exchange starts from the previous prices. */
 static void test_again(void **state)
 {
     unsigned first = 0, again = 0;
@@ -529,7 +530,8 @@ static void test_paths_get_longer(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Makes the cut sets, which are the ports out of each node and into it. */
+/* Makes the cut sets, which consist of the ports out of each node and into
+ * it. */
 static void make_sets(const shape_t *s)
 {
     for (unsigned e = 0; e < w.links.num_links; ++e) {
@@ -542,9 +544,9 @@ static void make_sets(const shape_t *s)
     w.links.parent = w.parent;
 }
 
-/* A warm start is a valid division within its limit, and the limit is close to
- * a proved bound. If a warm start fails, the next division starts from
- * scratch. */
+/* A warm start must give a valid division within its limit, and the limit must
+ * be close to a proved bound. If a warm start fails, the next division starts
+ * from scratch. */
 static void test_warm_start(void **state)
 {
     unsigned count = 0, found = 0;
@@ -647,8 +649,8 @@ static void test_room_at_the_other_end(void **state)
 }
 
 /* As in the previous test, but all bytes of the second demand also cross
- * another link, which an earlier move has filled to the limit. Moves that stay
- * on that link do not raise its load. */
+ * another link, which an earlier move has filled to the limit. Moves between
+ * paths over that link do not raise its load. */
 static void test_full_and_shared(void **state)
 {
     enum { SHARED = 3, NARROW, WIDE, NUM_LINKS };
@@ -715,7 +717,7 @@ static double bound_of_two(const unsigned *left, const unsigned *right,
 }
 
 /* A set is a cut only if no path avoids it. If two sets cut a row, the narrower
- * one counts, whatever the order of the links. */
+ * one counts, regardless of the order of the links. */
 static void test_sets(void **state)
 {
     unsigned iterations;
@@ -768,7 +770,8 @@ static void test_rail_masks(void **state)
     }
 }
 
-/* Small pieces are merged, but a merge never pushes a link above the limit. */
+/* Small pieces are merged, but a merge must never push a link above the
+ * limit. */
 static void test_merge(void **state)
 {
     unsigned before = 0, after = 0;
@@ -812,7 +815,7 @@ static void test_merge(void **state)
     assert_true(after * 4 < before * 3);
 }
 
-/* A change of the unit of bytes and capacities has no effect. */
+/* A change of the unit of bytes and capacities must have no effect. */
 static void test_scale(void **state)
 {
     static double bytes[MAX_DEMANDS * MAX_LANES];
@@ -840,7 +843,7 @@ static void test_scale(void **state)
     }
 }
 
-/* FNV-1a over values, independent of the byte order. */
+/* Computes FNV-1a over values, independently of the byte order. */
 static uint64_t digest(uint64_t sum, double value)
 {
     uint64_t bits;

@@ -1,7 +1,7 @@
 /*
- * Max-min fair rates and routes, over seeds: src/fabric/fluid.c and route.c.
- * Rates are compared with the definition, and with a solver that raises all
- * rates in small exact steps. Routes are compared with the fabric.
+ * Tests src/fabric/fluid.c and route.c over seeds: max-min fair rates, and
+ * routes. Rates are compared with the definition, and with a solver that raises
+ * all rates in small exact steps. Routes are compared with the fabric.
  */
 #include "config.h"
 
@@ -79,9 +79,9 @@ static mrail_fluid_t *build(const network_t *net)
     return fluid;
 }
 
-/* Raises the rates of all flows that are not fixed together, up to the next
- * full link. It uses neither an order of links nor a heap, so that it is
- * independent of the code under test. */
+/* Raises the rates of all flows that are not fixed, in lockstep, until the next
+ * link is full. The function uses neither an order of links nor a heap, so it
+ * is independent of the code under test. */
 static void solve(const network_t *net, const int *is_there, double *rate)
 {
     int is_free[MAX_FLOWS];
@@ -218,8 +218,8 @@ static void test_ends_of_random_networks(void **state)
     }
 }
 
-/* If rates change only once per quantum, an exchange never ends sooner. Here it
- * ends later by at most one quantum for each group. */
+/* If rates change only once per quantum, an exchange must never end sooner.
+ * Here it may end later by at most one quantum for each group. */
 static void test_quantum(void **state)
 {
     for (uint64_t seed = 0; seed < num_seeds(1000); ++seed) {
@@ -247,8 +247,8 @@ static void test_quantum(void **state)
     }
 }
 
-/* Both lanes of a message pull from the same bytes, so the message ends when
- * they have carried them together. */
+/* Both lanes of a message take bytes from the same supply, so the message ends
+ * when together they have carried all of it. */
 static void test_lanes_pull(void **state)
 {
     static const double capacity[3] = {10, 30, 100};
@@ -300,8 +300,8 @@ static const char fat_tree[] = "host h[1-16]\nleaf l[1-2],x[1-2]\n"
                                "link x[1-2] s[3-4] 1MB x2\n"
                                "link s[1-4] c[1-3] 1MB\n";
 
-/* Consecutive links share a node. The path goes up, then down to the
- * destination. */
+/* Checks that consecutive links share a node, and that the path goes up, and
+ * then down to the destination. */
 static void check_path(const mrail_fabric_t *fabric, uint32_t from, uint32_t to,
                        const mrail_route_t *route)
 {
@@ -402,7 +402,7 @@ static void test_spine_pairs(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* A failed uplink with ECMP, fall-through and drop. */
+/* One uplink has failed, with ECMP, fall-through and drop. */
 static void test_failed_uplink(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(leaf_spine);

@@ -3,9 +3,9 @@
  * lost, duplicated, late and reordered. Lanes are evicted at any time. A
  * process computes, or dies silently. For every seed:
  *
- * - A request finds the QP that its own QP is connected to, with a buffer for
- *   it, and never a destroyed one. Nothing is posted to a released lane.
- * - No QP is destroyed while a request is in flight or a completion waits.
+ * - A request finds the QP to which its own QP is connected, with a buffer for
+ *   it, and never a destroyed QP. Nothing is posted to a released lane.
+ * - No QP is destroyed while a request is in flight or a completion is pending.
  * - No entry of the lane table is used twice.
  * - Messages arrive once and in order. Operations complete once, with all their
  *   bytes, and access no memory afterwards. A message behind a fence follows
@@ -36,13 +36,14 @@
 #else
 #define SEEDS_FULL 30000
 #endif
-#define ACTIVE_STEPS 6000 /* each of 0 to 4 ms */
+#define ACTIVE_STEPS 6000 /* steps of 0 to 4 ms each */
 #define RESERVE                                                                \
     (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
 #define AGAIN_STEPS 300
 /* After the failure of a lane, a sender repeats its requests even to a peer
- * that computes and does not poll. The peer has few buffers for them, so they
- * may run out. However, more than one such message in this many is an error. */
+ * that computes and does not poll. The peer has few buffers for them, so the
+ * buffers may run out. However, if more than one message in this many finds no
+ * buffer, that is an error. */
 #define RNR_RARE 10000
 #define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
@@ -121,8 +122,8 @@ static void take_back(side_t *side)
     }
 }
 
-/* Asks the peer for idle credits, as the engine does when another lane needs the
- * buffers. */
+/* Asks the peer for idle credits, as the engine does when another lane needs
+ * the buffers. */
 static void recall(side_t *side)
 {
     mrail_peer_t *peer = peer_of(side);
@@ -268,8 +269,8 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path that gets no replies is probed for ever, so its probes are no sign of
- * pending work. */
+/* A path that gets no replies is probed for ever, so its probes do not mean
+ * that work is pending. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
@@ -304,8 +305,8 @@ static int waits_for_peer(const side_t *side)
                               !mrail_list_empty(&peer->flushes_pending));
 }
 
-/* Checks that, for the peer's messages, the limit, the sent and the advertised
- * credits agree. */
+/* Checks that the limit, the sent credits and the advertised credits agree for
+ * messages from the peer. */
 static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
 {
     const mrail_engine_t *engine = lane->peer->engine;
@@ -456,7 +457,7 @@ static void run_until_idle(void)
 
         run_step(10 * MRAIL_NS_PER_MS);
         if (w.side[1].dead && waits_for_peer(left)) {
-            (void)mrail_ep_check(left->ep); /* UCX's keepalive does the same */
+            (void)mrail_ep_check(left->ep); /* as UCX's keepalive does */
         }
         for (unsigned i = 0; i < 2; ++i) {
             is &= w.side[i].dead || is_quiet(&w.side[i], &w.side[!i]);
@@ -467,7 +468,7 @@ static void run_until_idle(void)
 }
 
 /* Sends as many messages as the lanes have buffers, to a side that does not
- * poll. No lane fails any more, so no buffer may be missing. */
+ * poll. Lanes no longer fail, so no message may lack a buffer. */
 static void send_again(void)
 {
     w.breaks = 0;

@@ -1,8 +1,9 @@
 /*
- * src/orchestrator/levels.c and water_fill.c: plans in two levels. Every piece
- * uses an existing path, and the pieces of a demand cover it. Small demands use
- * the fewest relays, and loads are as reported. The congestion is within the
- * gap of its bound, and relayed bytes are close to those of an undivided plan.
+ * Tests plans in two levels (src/orchestrator/levels.c and water_fill.c). Every
+ * piece must use an existing path, and the pieces of a demand must cover it.
+ * Small demands use the fewest relays, and loads are as reported. The
+ * congestion is within the gap of its bound, and relayed bytes are close to
+ * those of an undivided plan.
  */
 #include "config.h"
 #include "orchestrator/water_fill.h"
@@ -26,7 +27,7 @@
 #define MAX_RANKS (MAX_NODES * MAX_RAILS)
 #define SMALL 1000000u /* the default of relay_threshold */
 #define ROUNDING 1e-5
-/* Fraction of all bytes below which relayed bytes do not count. */
+/* Relayed bytes below this fraction of all bytes do not count. */
 #define NOTHING 1e-4
 #define GAP 0.02 /* the default */
 
@@ -38,7 +39,7 @@ static struct {
     size_t num_demands;
     int is_paired;      /* pairwise GPU links within a node */
     int has_cross_rail; /* paths between rails through the spine */
-    /* The bytes on each link, as the test computes them. */
+    /* The bytes on each link, as computed by the test. */
     double link[MAX_RANKS * 4 + MAX_RAILS * MAX_NODES * 2];
     /* The bytes on each pairwise link, indexed by the sender and by the
      * receiver's place in its node. */
@@ -90,8 +91,8 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
 }
 
 /* Binds the ranks of a node to its rails in rotation. GPU links go to a switch
- * unless they are pairwise. `is_multi_rail` adds a multi-rail rank without demands,
- * so that the topology is planned undivided. */
+ * unless they are pairwise. `is_multi_rail` adds a multi-rail rank without
+ * demands, which makes the planner treat the topology as undivided. */
 static mrail_plan_topo_t *make_topo(unsigned dead, unsigned leaf_groups,
                                     int is_multi_rail)
 {
@@ -238,8 +239,8 @@ static void check_cross_rail(const mrail_plan_demand_t *d,
     *rail_bytes(to, piece->rail_in, 1) += (double)piece->bytes;
 }
 
-/* Returns the number of relays of a path over this rail. The path must
- * exist. */
+/* Returns the number of relays on the piece's path over this rail. The path
+ * must exist. */
 static unsigned check_piece(const mrail_plan_demand_t *d,
                             const mrail_plan_piece_t *piece)
 {
@@ -503,9 +504,9 @@ static void kill_rails(mrail_plan_topo_t *topo)
     }
 }
 
-/* Divides only contended demands around the others, which are fixed. The result
- * is within the gap, the reported loads are right, and as few bytes are relayed
- * as when all demands are divided. */
+/* Divides only the contended demands, and keeps the others fixed. The result
+ * must be within the gap, the reported loads must be right, and no more bytes
+ * may be relayed than when all demands are divided. */
 static double compare_contended(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
@@ -650,8 +651,8 @@ static void check_pairs(mrail_levels_t *levels)
 }
 
 /* Checks the bounds of level 1 by making each link in turn the only narrow one.
- * The actual load never exceeds the bound. Returns the largest ratio of relayed
- * load to bound. */
+ * The actual load must never exceed the bound. Returns the largest ratio of
+ * relayed load to bound. */
 static double check_bounds(mrail_levels_t *levels)
 {
     enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
@@ -745,8 +746,8 @@ static void test_missing_pair(void **state)
     w.is_paired = 0;
 }
 
-/* If links to the switch are too slow, the plan has one level and is within the
- * gap. */
+/* If the links to the switch are too slow, the plan must have one level and be
+ * within the gap. */
 static void test_full_switch(void **state)
 {
     mrail_plan_topo_t *topo;
@@ -765,7 +766,7 @@ static void test_full_switch(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* A refused plan leaves the previous one in place. */
+/* A refused plan must leave the previous one in place. */
 static void test_refused(void **state)
 {
     mrail_plan_summary_t before, after;

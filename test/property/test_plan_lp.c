@@ -3,7 +3,7 @@
  * topologies and exchanges (plan_topology.h), their paths (plan_paths.h) and
  * two linear programs (plan_lp.h). For every seed:
  *
- * - A demand without a path is refused by name, without effect.
+ * - A demand without a path is refused by name, and the refusal has no effect.
  * - The pieces of a demand cover it, each on an existing path of its own.
  * - The reported loads of the plan and its links are those of its pieces.
  * - The congestion is within the gap of the minimum, and its bound is not above
@@ -41,7 +41,7 @@
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
 /* The best division may be exactly at the limit. The search for the fewest
- * relayed bytes therefore allows this much above it. */
+ * relayed bytes therefore uses a limit that is higher by this fraction. */
 #define ABOVE_BEST 1e-5
 /* Relayed bytes below this fraction of all bytes do not count. */
 #define NEGLIGIBLE 1e-4
@@ -91,7 +91,7 @@ typedef struct stats {
     double *bytes, *before;
     unsigned *pieces;
     double congestion, congestion_before;
-    double rounding; /* in seconds: one byte per piece on a link */
+    double rounding; /* in seconds: the time of one byte per piece on a link */
     double relayed, total, direct;
     uint64_t num_pieces;
 } stats_t;
@@ -318,7 +318,7 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
 
 /* Rounding to whole bytes moves less than one byte per piece, over at most two
  * relays. If the minimum is tiny, the result need not be close to it, but must
- * be tiny as well. */
+ * also be tiny. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
@@ -422,7 +422,7 @@ static void check_plan(mrail_plan_t *plan)
     stats_close(&t);
 }
 
-/* Returns 1 if the message contains this number, other than as part of a longer
+/* Returns 1 if the message contains this number, but not as part of a longer
  * one. */
 static int has_number(const char *text, unsigned number)
 {
@@ -505,7 +505,7 @@ static int change_demands(mrail_rng_t *rng)
     return last != NULL;
 }
 
-/* Changes a few demands, and plans from the last plan. */
+/* Changes a few demands, and starts the new plan from the last one. */
 static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
 {
     uint64_t hash = summary_of(plan).hash;

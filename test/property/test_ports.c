@@ -1,5 +1,5 @@
-/* Source ports: src/orchestrator/ports.c. Examples, followed by properties over
- * every number of uplinks. */
+/* Tests source ports (src/orchestrator/ports.c): examples, followed by
+ * properties over every number of uplinks. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -68,8 +68,8 @@ static void test_segments_tile(void **state)
     }
 }
 
-/* If the number of lanes of a leaf is a multiple of the uplinks, they fill
- * every segment equally. Otherwise segments differ by at most one lane. */
+/* If the number of lanes of a leaf is a multiple of the uplinks, they must fill
+ * every segment equally. Otherwise, segments may differ by at most one lane. */
 static void test_equal_spread(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
@@ -95,8 +95,8 @@ static void test_equal_spread(void **state)
     }
 }
 
-/* With the automatic number of lanes, a single NIC loads all uplinks, or as many
- * of them as it has lanes. */
+/* With the automatic number of lanes, a single NIC must load all uplinks, or as
+ * many of them as it has lanes. */
 static void test_auto_lanes(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
@@ -119,7 +119,7 @@ static void test_auto_lanes(void **state)
     assert_int_equal(mrail_ports_auto_lanes(3, 16384 / 3), 8);
 }
 
-/* Large NIC indices (host parts of addresses) do not overflow. */
+/* Large NIC indices (host parts of addresses) must not overflow. */
 static void test_large_nic_index(void **state)
 {
     assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
@@ -177,8 +177,8 @@ static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
     return common;
 }
 
-/* Each end uses each of its lanes once. As many connections as possible have
- * the same path at both ends. */
+/* Each end must use each of its lanes once. As many connections as possible
+ * must have the same path at both ends. */
 static void check_connections(unsigned paths, unsigned lanes, unsigned a,
                               unsigned b)
 {
@@ -214,9 +214,9 @@ static void test_connections_share_paths(void **state)
     check_connections(7, 5, UINT32_MAX, 3);
 }
 
-/* The NICs of a leaf have one lane per peer, and peers at the same distance.
- * They must spread equally over all segments as soon as there are enough NICs
- * for that. */
+/* The NICs of a leaf have one lane per peer, and all send to a peer at the same
+ * distance. Their lanes must spread equally over all segments as soon as there
+ * are enough NICs for that. */
 static void check_single_lane_shift(unsigned paths, unsigned lanes,
                                     unsigned distance)
 {
@@ -251,7 +251,7 @@ static void test_single_lane_spread(void **state)
     }
 }
 
-/* A NIC that sends to all others uses all its lanes equally. */
+/* A NIC that sends to all others must use all its lanes equally. */
 static void test_single_lane_to_all(void **state)
 {
     enum { LANES = 8, UPLINKS = 8, NICS = 64 };

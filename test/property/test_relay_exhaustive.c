@@ -1,17 +1,17 @@
 /*
- * src/relay: all interleavings of the steps of a few ranks with few slots, and
- * of the deliveries of the network. While chunks are left, some step is
- * possible. At the end, all chunks have arrived once with their bytes, all
- * slots are free and all rings are empty. Every step advances an exchange, so
- * no sequence is endless.
+ * Tests src/relay with all interleavings of the steps of a few ranks with few
+ * slots, and of the network's deliveries. While chunks are left, some step must
+ * be possible. At the end, all chunks must have arrived once with the right
+ * bytes, all slots must be free and all rings empty. Every step advances an
+ * exchange, so no sequence is endless.
  *
- * The search is depth-first from new states. To go back, it copies a saved
- * state into place. Kinds of steps come in any order; mrail_relay_progress()
- * uses some of these orders.
+ * The search is depth-first and continues only from new states. To go back, it
+ * restores a saved copy of a state. It tries steps of all kinds in any order,
+ * and mrail_relay_progress() uses some of these orders.
  *
- * MRAIL_TEST_FULL=1 adds larger cases, which take minutes. Sanitizers skip
- * them, because there is only one thread, and TSan needs more than half an
- * hour.
+ * MRAIL_TEST_FULL=1 adds larger cases, which take minutes. They are skipped
+ * under sanitizers, because there is only one thread, and TSan would need more
+ * than half an hour.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -37,7 +37,7 @@
 
 static model_t w;
 
-/* Memory blocks of a state. */
+/* The memory blocks that make up a state. */
 static struct {
     char *at;
     size_t size;
@@ -268,7 +268,7 @@ static int act_rank(uint32_t rank, unsigned kind)
 }
 
 /* Returns 1 if the action was done. Returns 0 if it is impossible in this
- * state, and then only counters have changed. */
+ * state, in which case only counters have changed. */
 static int act(unsigned action)
 {
     unsigned of_ranks = w.num_ranks * NUM_RANK_ACTIONS;
@@ -346,7 +346,7 @@ static void check_end(void)
     model_check_idle(&w);
 }
 
-/* Searches from the current state, and restores it as often as necessary. */
+/* Searches from the current state, which it restores as often as necessary. */
 static void search(void)
 {
     push_level();
@@ -518,8 +518,8 @@ static const relay_case_t cases[] = {
       {2, NONE, NONE, 0, 2},
       {2, NONE, NONE, 1, 1}}},
     /* Each sender starts with the receiver that gets more from the other
-     * sender. A rank that gave both slots to that receiver would wait
-     * forever. */
+     * sender. If a sender gave both slots to that receiver, it would wait for
+     * ever. */
     {"two senders, two receivers crosswise",
      {1, 1, 1, 1},
      1,

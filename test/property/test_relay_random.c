@@ -1,8 +1,8 @@
 /*
- * src/relay: exchanges of random ranks of random nodes over random relays, in
- * random order. Ranks arrive late and leave early, receives are posted late,
- * and messages are slow. Every byte must be right, and three exchanges must end
- * within a bound.
+ * Tests src/relay with exchanges between random ranks on random nodes, over
+ * random relays and in random order. Ranks arrive late and leave early,
+ * receives are posted late, and messages are slow. Every byte must be right,
+ * and three exchanges must end within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
  * seeds, or four times as many under a sanitizer.
@@ -47,7 +47,7 @@ static uint32_t below(uint32_t bound)
     return mrail_rng_below(&rng, bound);
 }
 
-/* Returns a random other rank of the node of `rank`, or none. */
+/* Returns a random other rank on the node of `rank`, or none. */
 static uint32_t random_relay(uint32_t rank)
 {
     uint32_t node = w.node_of[rank];
@@ -70,7 +70,8 @@ static uint64_t random_bytes(void)
     }
 }
 
-/* The flows of a pair follow one another in the demand, with gaps. */
+/* The flows of a pair follow one another in the pair's demand, with gaps
+ * between them. */
 static void random_exchange(unsigned num, uint64_t hash)
 {
     uint64_t offset[MODEL_RANKS][MODEL_RANKS] = {{0}};

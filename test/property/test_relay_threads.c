@@ -1,9 +1,9 @@
 /*
- * src/relay with concurrent ranks: one thread for each rank, and one
+ * Tests src/relay with concurrent ranks: one thread for each rank, and one
  * shared-memory pool for each node. A rank must see all bytes of a buffer that
  * is handed to it. Threads share only buffers, rings and states, without a
- * lock; only the network has one. The test is for the thread sanitizer, and for
- * machines that reorder stores.
+ * lock. Only the network has a lock. The test is for the thread sanitizer, and
+ * for machines that reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -112,8 +112,8 @@ static void run_all(void)
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         assert_int_equal(pthread_join(threads[r], NULL), 0);
     }
-    /* A rank that finishes first does not reclaim buffers that others send for
-     * it later. */
+    /* A rank that finishes first must not reclaim buffers that others will
+     * still send for it. */
     model_check_idle(&w);
     model_cleanup(&w);
 }

@@ -1,5 +1,6 @@
-/* Ports by evidence: src/orchestrator/repath.c, on a model of ECMP over seeds.
- * The lanes of one rail hash onto uplinks, which they share equally. */
+/* Tests src/orchestrator/repath.c, which chooses ports by evidence, on a model
+ * of ECMP over seeds. The lanes of one rail hash onto uplinks, which they share
+ * equally. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -24,10 +25,11 @@
 typedef struct model {
     unsigned lanes, uplinks;
     unsigned
-        parallel; /* links between a spine and a leaf; 1: one hash decides */
+        parallel; /* links between spine and leaf; 1: one hash decides */
     uint64_t hash_seed;
-    uint32_t noise_ppm; /* of a lane's bytes in a window */
-    /* Bytes of a lane in a window, as limited by the lane's own window. */
+    uint32_t noise_ppm; /* noise in a lane's bytes per window */
+    /* The bytes that a lane can carry in a window, as limited by its own credit
+     * window. */
     uint64_t limit;
     uint64_t capacity; /* bytes of the rail */
     uint16_t sports[MRAIL_REPATH_MAX_LANES], before[MRAIL_REPATH_MAX_LANES];
@@ -52,8 +54,9 @@ static void hash_lanes(model_t *model)
     }
 }
 
-/* Computes the rate of each lane if all share their links max-min fairly. The
- * link with the least room for each of its lanes is decided first. */
+/* Computes the rate of each lane when all lanes share their links max-min
+ * fairly. The link with the least room for each of its lanes is decided
+ * first. */
 static void share_links(model_t *model)
 {
     double room[2 * MAX_LINKS];
@@ -108,7 +111,7 @@ static int is_balanced(const model_t *model)
     return 1;
 }
 
-/* The rail is `slow` times as fast as its uplinks together. */
+/* The rail is `slow` times as fast as all its uplinks together. */
 static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
                        unsigned parallel, unsigned slow, uint64_t seed,
                        uint32_t noise_ppm)
@@ -171,7 +174,8 @@ static uint64_t all_lanes(const model_t *model)
     return UINT64_MAX >> (64 - model->lanes);
 }
 
-/* Runs windows, and makes the moves. Returns the number of moves. */
+/* Runs windows, and makes the moves that result. Returns the number of
+ * moves. */
 static unsigned run_windows(model_t *model, mrail_repath_t *repath,
                             unsigned windows)
 {
@@ -210,8 +214,8 @@ static int compare_unsigned(const void *a, const void *b)
            (*(const unsigned *)a < *(const unsigned *)b);
 }
 
-/* The lanes are balanced after a bounded number of moves. No move follows for a
- * minute. */
+/* The lanes must be balanced after a bounded number of moves. After that, no
+ * move may follow for a minute. */
 static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
 {
     uint64_t seeds = num_seeds();
@@ -249,8 +253,8 @@ static void check_fabric(const fabric_t *fabric, uint32_t noise_ppm)
         fabric->lanes, fabric->uplinks, fabric->parallel, fabric->slow,
         noise_ppm / 10000, sum / (double)seeds, moves[seeds * 99 / 100],
         moves[seeds - 1], unbalanced, (unsigned long long)seeds);
-    /* An episode has at most eight moves for each lane, so the limit is two
-     * episodes. If lanes collide equally, eight trials may bring no gain. */
+    /* An episode has at most eight moves per lane, so the limit is two
+     * episodes. If lanes collide equally, eight attempts may bring no gain. */
     if (sum > fabric->mean * (double)seeds ||
         moves[seeds * 99 / 100] > 16 * fabric->lanes ||
         unbalanced * 100 > ((fabric->parallel == 1) ? 0 : seeds)) {
@@ -294,8 +298,8 @@ static void test_equal_collisions(void **state)
     assert_in_range(balanced, 450, 500);
 }
 
-/* No port can remove some differences, such as those of 5 lanes over 4 uplinks.
- * The episode then ends, and the back-off doubles. */
+/* No choice of ports can remove some differences, such as those of 5 lanes over
+ * 4 uplinks. The episode then ends, and the back-off doubles. */
 static void test_backs_off(void **state)
 {
     for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -314,8 +318,8 @@ static void test_backs_off(void **state)
     }
 }
 
-/* Equal lanes, idle lanes, a single lane, and a lane without a byte cause no
- * move. */
+/* Equal lanes, idle lanes, a single lane, and a lane without any bytes must
+ * cause no move. */
 static void test_leaves_alone(void **state)
 {
     static const uint64_t unequal[4] = {100, 100, 100, 10};
@@ -352,7 +356,7 @@ static void test_hysteresis(void **state)
     assert_false(mrail_repath_window(&repath, 102, unequal, 3, 0, &move));
     assert_true(mrail_repath_window(&repath, 103, unequal, 3, 0, &move));
     assert_int_equal(move.lane, 1);
-    /* The window in which the lane moved does not count. */
+    /* The window in which the lane moved must not count. */
     assert_false(mrail_repath_window(&repath, 104, unequal, 3, 0, &move));
     /* A difference between the two limits continues an episode, but does not
      * start a new one. */

@@ -1,11 +1,11 @@
 /*
- * Readers of a trace ring while its writer continues. Every record that a
+ * Tests readers of a trace ring while its writer continues. Every record that a
  * reader accepts must be one that was written, complete and in order. Each
  * record must be either read or counted as missed.
  *
- * First in steps, with the order of the writer's stores at its weakest: the
- * words of a record may appear in any order. Then with threads, over the
- * mapping and over the file.
+ * The first part runs in steps and assumes the weakest order of the writer's
+ * stores: the words of a record may appear in any order. The second part uses
+ * threads, which read through the mapping and through the file.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -44,8 +44,7 @@ static uint64_t word_of(uint64_t n, unsigned word)
     }
 }
 
-/* Checks the records that a reader got, and returns the number of the next
- * one. */
+/* Checks the records that a reader got. Returns the number of the next one. */
 static uint64_t check(const mrail_ring_record_t *records, int count,
                       uint64_t next)
 {
@@ -71,7 +70,7 @@ typedef struct stepper {
     uint64_t words[RECORDS][MRAIL_RING_WORDS];
 } stepper_t;
 
-/* One store of the writer. */
+/* Performs one store of the writer. */
 static void step(stepper_t *s)
 {
     unsigned word;
@@ -146,7 +145,7 @@ static void test_steps(void **state)
         missed += reader.missed;
         got += count;
     }
-    /* Both cases occurred often. */
+    /* Both cases must have occurred often. */
     assert_true(missed > SEEDS);
     assert_true(got > SEEDS);
 }

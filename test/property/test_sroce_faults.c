@@ -1,10 +1,10 @@
 /*
- * Random work over a faulty network, by seed.
+ * Tests random work over a faulty network, over seeds.
  *
  * Two nodes have up to four QP pairs, which carry all RC opcodes in both
  * directions at once. Whichever faults occur, each work request must complete
- * once and in order. A successful request must have its bytes in place. A
- * duplicate must not be executed twice, and nothing outside registered memory
+ * exactly once and in order. A successful request must have its bytes in place.
+ * A duplicate must not be executed twice, and nothing outside registered memory
  * may change.
  */
 #include "config.h"
@@ -49,7 +49,7 @@ typedef struct flow {
     unsigned qp;
     unsigned num_ops;
     op_t ops[MAX_OPS];
-    uint32_t base; /* offset of its slots, the same on both sides */
+    uint32_t base; /* offset of the flow's slots, the same on both sides */
     unsigned posted;
     unsigned done; /* operations known to be complete */
     unsigned recv_posted;
@@ -69,7 +69,7 @@ typedef struct trial {
     unsigned srq_total[2];
     uint32_t recv_base[2];
     int killed;
-    uint32_t mutate_ppm; /* END_GARBAGE */
+    uint32_t mutate_ppm; /* only with END_GARBAGE */
 } trial_t;
 
 /* ---- Random set-up ---- */
@@ -169,8 +169,8 @@ static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
             memset(far_mem + at, UNTOUCHED, SLOT);
         }
     }
-    /* The flow's counter for atomics is in the last 8 bytes of its first
-     * slot. */
+    /* The flow's counter for atomic operations is in the last 8 bytes of its
+     * first slot. */
     memset(far_mem + slot_of(f, 0) + SLOT - 8, 0, 8);
 }
 
@@ -279,7 +279,7 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
         assert_int_equal(net_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
         /* Overwrites the data. A second execution of the request would restore
-         * it and so be detected. */
+         * it and would therefore be detected. */
         memset(far_mem, OVERWRITTEN, op->length);
         break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -435,7 +435,7 @@ static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return 0;
 }
 
-/* An external host sends a packet that imitates one of the QPs. */
+/* An external host sends a packet that pretends to belong to one of the QPs. */
 static void inject_spoofed(trial_t *t)
 {
     unsigned side = below(t, 2), qp = below(t, t->w.p.num_qps);

@@ -1,6 +1,7 @@
 /*
- * Interposed before a verbs library, real or software. It turns completions of
- * a device into errors, as a NIC does when it gives up on a queue pair.
+ * A library interposed before a verbs library, real or software. It turns
+ * completions of one device into errors, as a NIC does when it gives up on a
+ * queue pair.
  *
  * MRAIL_TEST_ERROR_DEVICE   name of the device; if unset, nothing happens
  * MRAIL_TEST_ERROR_AFTER    number of the failing request, counted over the
@@ -11,7 +12,7 @@
  *                           "12,2" (12 is retry counter exceeded)
  * MRAIL_TEST_ERROR_LOG      file that receives a line per error
  *
- * The QP really enters the error state, so its peer gets no answer any more.
+ * The QP really enters the error state, so its peer no longer gets answers.
  * Later requests complete as flushed, even if they were executed. In a
  * completion with an error, only wr_id, status and qp_num are valid
  * (ibv_poll_cq(3)), so the rest is filled with random bytes. Receives are

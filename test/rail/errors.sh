@@ -1,19 +1,19 @@
 #!/bin/sh
 # Turns completions of a rail into errors during a stream of PUTs, GETs and
-# messages. Covers each error that another lane can repair, at one end and at
-# both ends.
+# messages. Covers each error from which the engine can recover on another lane,
+# at one end and at both ends.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft rail_errors
 export MRAIL_TEST_SOFT="$soft" MRAIL_TEST_ERROR_DEVICE=soft1
 export MRAIL_TEST_ERROR_LOG="$tmp/errors"
-# If the event of a QP in error arrives before its completion is read, the
-# engine reports the event.
+# If the event for a QP in the error state arrives before the QP's completion is
+# read, the engine reports the event.
 last='last WQE reached'
 
-# errors STATUS AFTER TIMES WORDS [both]: WORDS are those of
-# ibv_wc_status_str().
+# errors STATUS AFTER TIMES WORDS [both]: runs rail_errors with these settings
+# of the shim. WORDS is the text of ibv_wc_status_str().
 errors()
 {
     export MRAIL_TEST_ERROR_STATUS="$1" MRAIL_TEST_ERROR_AFTER="$2" \

@@ -1,12 +1,12 @@
 #!/bin/sh
-# If /dev/shm has no room for telemetry, the processes must report that in a
+# If /dev/shm has no room for telemetry, the processes must say so in one
 # sentence, and everything else must work.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft rail_goodbye
 rm -rf "$UCX_MRAIL_TELEMETRY_DIR"
-unset UCX_MRAIL_TELEMETRY_DIR # the default, /dev/shm
+unset UCX_MRAIL_TELEMETRY_DIR # use the default, /dev/shm
 if [ "${1-}" != inside ]; then
     need unshare
     unshare -Urm sh -c 'mount -t tmpfs -o size=1m none /dev/shm' 2>/dev/null ||
@@ -26,7 +26,8 @@ else
 fi
 mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
-# The session has its file. Another program then takes the rest of the space.
+# The session creates its file first. Then another program takes the remaining
+# space.
 # shellcheck disable=SC2016
 run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
     --node 0 -- sh -c '

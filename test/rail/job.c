@@ -143,7 +143,8 @@ int job_result(int ok, const char *name, const char *why, ...)
     return ok ? 0 : 1;
 }
 
-/* Writes the command line of `mrail soft VERB` for this session. */
+/* Writes the command line of `mrail soft VERB` for this session into
+ * `command`. */
 static void job_soft_command(char *command, size_t size, const char *verb,
                              const char *words)
 {

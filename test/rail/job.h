@@ -44,8 +44,8 @@ typedef int (*job_func_t)(job_t *job);
 int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
             job_func_t func);
 
-/* Called in a process. Opens the engine and an iface, and shares their
- * addresses. */
+/* Called in each process. Opens the engine and an iface, and shares their
+ * addresses with the other processes. */
 int job_open(job_t *job);
 void job_close(job_t *job);
 mrail_ep_t *job_ep(job_t *job, unsigned rank);
@@ -53,7 +53,8 @@ mrail_ep_t *job_ep(job_t *job, unsigned rank);
 /* Waits for all processes. With `progress`, polls the iface meanwhile. */
 void job_barrier(job_t *job, int progress);
 
-/* Polls until *counter >= wanted. Returns 0, or -1 at the deadline. */
+/* Polls until *counter >= wanted. Returns 0, or -1 if the deadline passes
+ * first. */
 int job_wait(job_t *job, const unsigned *counter, unsigned wanted,
              unsigned limit_s);
 

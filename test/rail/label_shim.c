@@ -1,10 +1,10 @@
 /*
- * An LD_PRELOAD shim over a verbs library. It gives a device the faults listed in
- * MRAIL_TEST_LABELS:
+ * An LD_PRELOAD shim over a verbs library that gives a device the faults listed
+ * in MRAIL_TEST_LABELS:
  * - "ignored": it stores no flow label.
  * - "fixed": it stores a fixed label instead.
  * - "no-sqd": it refuses the SQD state.
- * - "unknown": its firmware version is that of no known device.
+ * - "unknown": its firmware version matches no known device.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
-# Tests of the engine over software rails, several processes each.  A program that ends
-# in ".rail" is a test; on-rails.sh has a table of their sessions and settings.
+# Tests of the engine over software rails, each with several processes. A
+# program whose name ends in ".rail" is a test. on-rails.sh has a table of the
+# sessions and settings.
 RAIL_JOBS = test/rail/backlog.rail test/rail/callback.rail test/rail/cq.rail \
     test/rail/fence.rail test/rail/harden.rail test/rail/nested.rail \
     test/rail/spoof.rail test/rail/stale.rail test/rail/starve.rail \
@@ -55,7 +56,7 @@ rail_errors_SOURCES = test/rail/rail_errors.c
 rail_errors_LDADD = libtest-job.la
 rail_open_SOURCES = test/rail/rail_open.c
 rail_open_LDADD = libmrail-rail.la
-# A module: -rpath makes libtool build it shared.
+# A module. -rpath makes libtool build it as a shared library.
 check_LTLIBRARIES += libtest-memlock.la
 libtest_memlock_la_SOURCES = test/rail/memlock_shim.c
 libtest_memlock_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
@@ -69,8 +70,8 @@ check_LTLIBRARIES += libtest-events.la
 libtest_events_la_SOURCES = test/rail/event_shim.c
 libtest_events_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_events_la_LIBADD = -ldl
-# With libibverbs as a dependency, the shim finds it in any program as the next
-# library.
+# With libibverbs as a dependency, the shim finds libibverbs as the next library
+# in any program.
 check_LTLIBRARIES += libtest-errors.la
 libtest_errors_la_SOURCES = test/rail/error_shim.c
 libtest_errors_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)

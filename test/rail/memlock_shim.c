@@ -1,8 +1,8 @@
 /*
- * Interposed before a verbs library. Registrations count against RLIMIT_MEMLOCK
- * and fail with ENOMEM beyond it, as the kernel does for a user without
- * CAP_IPC_LOCK. The shim is needed because software rails pin no memory, and
- * root may pin any amount.
+ * A library interposed before a verbs library. Registrations count against
+ * RLIMIT_MEMLOCK and fail with ENOMEM beyond it, as the kernel does for a user
+ * without CAP_IPC_LOCK. The shim is needed because software rails pin no
+ * memory, and root may pin any amount.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a test program of test/rail or test/stress on software rails. automake's
-# LOG_COMPILER for tests that end in ".rail".
+# Runs a test program of test/rail or test/stress on software rails. automake
+# uses this script as the LOG_COMPILER of tests whose names end in ".rail".
 # usage: on-rails.sh PROGRAM
 set -eu
 # shellcheck source=test/lib.sh
@@ -10,7 +10,8 @@ export MRAIL_TEST_SOFT="$soft"
 program=$1
 session=t$$-$(basename -- "$program" .rail)
 
-# run PREFIX [OPTION of mrail soft...]
+# run PREFIX [OPTION of mrail soft...]: runs the program in a session with these
+# options.
 run()
 {
     prefix=$1
@@ -19,7 +20,8 @@ run()
         --node 0 "$@" -- "$program"
 }
 
-# Sessions other than 2 nodes x 4 rails, and settings other than the defaults.
+# Sessions other than the default of 2 nodes x 4 rails, and settings other than
+# the defaults.
 case $(basename -- "$program" .rail) in
 busy-flush)
     run ''

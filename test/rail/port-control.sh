@@ -1,13 +1,13 @@
 #!/bin/sh
-# Checks the source ports reported by `mrail info`: requested, stored by the
-# device, and changed on a connected QP. Faulty devices must be reported in
-# plain text.
+# Checks the source ports reported by `mrail info`: as requested, as stored by
+# the device, and as changed on a connected QP. Faulty devices must be reported
+# in plain text.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft mrail-info
 
-# info FAULT [OPTION]: writes the output of mrail info for a device with a
+# info FAULT [OPTION]: writes the output of mrail info for a device with this
 # fault.
 info()
 {

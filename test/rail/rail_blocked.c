@@ -1,7 +1,7 @@
 /*
- * If a rail to one peer loses everything for a while, only the stream of that
- * peer is delayed. The streams of other peers must continue, and they must not
- * run out of buffers. Afterwards the delayed stream must be complete and in
+ * If the rails to one peer lose everything for a while, only the stream of that
+ * peer may be delayed. The streams of other peers must continue, and they must
+ * not run out of buffers. Afterwards the delayed stream must be complete and in
  * order.
  */
 #include "config.h"
@@ -60,7 +60,7 @@ static unsigned stream(job_t *job)
     return words[1];
 }
 
-/* Polls the iface for `ms`. Returns in `gain` how many messages arrived from
+/* Polls the iface for `ms`. Stores in `gain` how many messages arrived from
  * each peer. */
 static void serve(job_t *job, unsigned ms, unsigned *gain)
 {

@@ -1,7 +1,7 @@
 /*
  * The callback of a message calls get_short while the send queue is full. The
  * completions that would make room have been polled but not processed. The GET
- * must complete nevertheless.
+ * must still complete.
  */
 #include "config.h"
 #include "job.h"
@@ -46,12 +46,12 @@ static int source(job_t *job)
     uint8_t byte = 0;
     unsigned sent = 0;
 
-    usleep(200000); /* lets the peer's message arrive, unpolled */
+    usleep(200000); /* lets the peer's message arrive without being polled */
     while (mrail_ep_am_short(job_ep(job, 1), 2, NULL, 0, &byte, 1) == 0) {
         ++sent;
     }
-    /* In the completion queue, the completions of the sends now come after the
-     * message. */
+    /* The completions of the sends now come after the message in the completion
+     * queue. */
     usleep(200000);
     while (!callback->called && (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);

@@ -48,7 +48,7 @@ static int source(job_t *job)
             posted += (ret == -EINPROGRESS);
         }
     }
-    sleep(2); /* the rails continue to work */
+    sleep(2); /* the rails continue to work meanwhile */
     ret = job_wait(job, &job->completed, wanted + posted, 20);
     printf("# %u writes accepted, %u complete, %u failed\n", posted,
            job->completed - wanted, job->failed);

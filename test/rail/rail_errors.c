@@ -1,7 +1,8 @@
 /*
  * A stream of PUTs, messages and GETs in both directions, with all data
  * checked, while error_shim.c turns completions of one process's rail into
- * errors. Nothing is lost, duplicated or reordered, and the lane recovers.
+ * errors. Nothing may be lost, duplicated or reordered, and the lane must
+ * recover.
  *
  * usage: rail_errors [both]
  *
@@ -20,12 +21,12 @@
 #include <string.h>
 
 #define BYTES (256u << 10)
-#define PUTS 8 /* in flight */
+#define PUTS 8 /* number of PUTs in flight */
 #define LIMIT_S 25
 
-/* Words of the shared page: the number of rounds, set when the first process
- * has decided it; the marks that each process has seen; and the address and key
- * of each process's memory. */
+/* Words of the shared page: the number of rounds, once the first process has
+ * decided it; the marks that each process has seen; and the address and key of
+ * each process's memory. */
 #define WORD_ITERATIONS 0
 #define WORD_SEEN(rank) (1 + (rank))
 #define WORD_MEMORY(rank) (8 + 24 * (rank))
@@ -47,7 +48,7 @@ typedef struct side {
     unsigned rounds; /* rounds of this process */
     unsigned marks;  /* the peer's marks that this process has seen */
     unsigned wrong;
-    int enough; /* 1 if lanes have failed and all are up again */
+    int enough; /* 1 if lanes have failed and are all up again */
 } side_t;
 
 static uint8_t byte_at(uint32_t value, size_t i)
@@ -186,8 +187,8 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
            (ep->peer->num_up != 0) && (ep->peer->num_up == ep->peer->num_slots);
 }
 
-/* Runs until enough errors have occurred. The first process decides when that
- * is, and announces the last round. The other process needs the first one's
+/* Runs until enough errors have occurred. The first process decides when to
+ * stop, and announces the last round. The other process needs the first one's
  * next mark to finish its own round. */
 static int stream(job_t *job)
 {

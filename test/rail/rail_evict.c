@@ -1,8 +1,9 @@
 /*
- * The budget of QPs. A process with 64 peers opens further lanes to the peers
- * that it sends to, and evicts those of idle peers. Both ends close them. After
- * that, eight processes with too few QPs send to each other in bursts. Lanes
- * come and go, some are refused, and every byte and message arrives in order.
+ * Tests the budget of QPs. A process with 64 peers opens further lanes to the
+ * peers that it sends to, and evicts lanes of idle peers. Both ends close an
+ * evicted lane. After that, eight processes with too few QPs send to each other
+ * in bursts. Lanes come and go, some are refused, and every byte and message
+ * must arrive in order.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -20,11 +21,11 @@
 
 #define PEERS 64
 #define TARGETS 8
-#define HUB_QPS 96 /* 64 first lanes, 8 further ones, 24 reserved */
+#define HUB_QPS 96 /* 64 first lanes, 8 further lanes, 24 reserved QPs */
 #define MIXED 8
-#define MIXED_QPS 14 /* 7 first lanes, 4 further ones, 3 reserved */
+#define MIXED_QPS 14 /* 7 first lanes, 4 further lanes, 3 reserved QPs */
 #define BYTES (1u << 20)
-#define BURST 60 /* messages of 4 KB */
+#define BURST 60 /* number of messages of 4 KB */
 #define PHASE_S 3
 
 static uint8_t pattern(uint32_t seed, size_t i)
@@ -34,7 +35,8 @@ static uint8_t pattern(uint32_t seed, size_t i)
 
 /* ---- memory that peers write to ---- */
 
-/* Words 8 + 6 * rank hold the address, then the packed key. */
+/* Words 8 + 6 * rank and following hold the rank's address, then the packed
+ * key. */
 static uint64_t *place(job_t *job, unsigned rank)
 {
     return &job->shared->word[8 + 6 * rank];
@@ -86,8 +88,8 @@ static unsigned num_qps(job_t *job)
 
 /* ---- one process with 64 peers ---- */
 
-/* Runs until `ep` has all its lanes, or for PHASE_S. Returns the largest number
- * of QPs. */
+/* Runs until `ep` has all its lanes, but at most PHASE_S. Returns the largest
+ * number of QPs in use. */
 static unsigned hub_phase(job_t *job, mrail_ep_t *ep, unsigned target,
                           const mrail_iov_t *iov)
 {
@@ -295,7 +297,7 @@ static void mixed_put(job_t *job, mrail_rng_t *rng, unsigned to,
     }
 }
 
-/* Sends to one random peer for a while, and then to another. */
+/* Sends to a random peer for a while, and then to another one. */
 static void mixed_send(job_t *job, mrail_rng_t *rng)
 {
     mrail_ns_t begun = mrail_clock_now(), now_ns = begun, turn_ns = 0;

@@ -1,8 +1,8 @@
 /*
- * PUTs on four rails, then an active message, while one rail of the target
- * makes WRITEs visible only 30 ms after their acknowledgement. With a fence or
- * a flush, the receiver never sees the message before the data. Without one it
- * does, which proves that the rail is late.
+ * Sends PUTs on four rails and then an active message, while one rail of the
+ * target makes WRITEs visible only 30 ms after acknowledging them. With a fence
+ * or a flush, the receiver must never see the message before the data. Without
+ * either, it does see the message first, which proves that the rail is late.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -77,7 +77,8 @@ static void one_round(job_t *job, mrail_ep_t *ep, const mrail_iov_t *iov,
     while (mrail_ep_am_short(ep, 1, NULL, 0, &mark, sizeof(mark)) == -EAGAIN) {
         mrail_iface_progress(job->iface);
     }
-    /* The receiver checks before the next round changes the data. */
+    /* The receiver must have checked the data before the next round changes
+     * it. */
     while (__atomic_load_n(&job->shared->word[2], __ATOMIC_ACQUIRE) != value) {
         if (mrail_iface_progress(job->iface) == 0) {
             sched_yield();
@@ -103,7 +104,7 @@ static int source(job_t *job)
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
     /* Delays a rail that does not carry the messages, because a message makes
-     * earlier WRITEs on its own rail visible. */
+     * earlier WRITEs on the same rail visible. */
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
@@ -113,8 +114,8 @@ static int source(job_t *job)
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
             value = 1 + (value % 200);
             one_round(job, ep, &iov, rkey, order, value);
-            /* Otherwise late WRITEs of this round could change the data of the
-             * next one. */
+            /* Otherwise, late WRITEs from this round could change the data of
+             * the next one. */
             job_flush(job, ep);
         }
     }

@@ -1,6 +1,6 @@
 /*
- * Peers leave while one process stays. Their lanes end while events of their
- * QPs are pending, or after the control thread has read such events.
+ * Peers leave while one process stays. Their lanes end while events for the
+ * lanes' QPs are pending, or after the control thread has read these events.
  */
 #include "config.h"
 #include "rail/engine/engine.h"

@@ -1,7 +1,7 @@
 /*
- * Two attacks by a peer or an external host. The first one puts the QP of the
- * control channel into the error state. The second one writes to the engine's
- * send buffers with a guessed key.
+ * Tests two attacks by a peer or an external host. The first one puts the QP of
+ * the control channel into the error state. The second one writes to the
+ * engine's send buffers with a guessed key.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -86,7 +86,7 @@ static int attacker(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    /* the failure of the lane would be logged */
+    /* otherwise, the failure of the lane would be logged */
     mrail_log_set(no_log, MRAIL_LOG_ERROR);
     iov.buffer = data;
     iov.length = 64;
@@ -108,7 +108,7 @@ static int harden_job(job_t *job)
     }
     failed = (job->rank == 0) ? victim(job) : attacker(job);
     fflush(NULL);
-    /* Both processes have declared each other failed, so an orderly close is
+    /* Each process has declared the other one failed, so an orderly close is
      * impossible. */
     _exit(failed);
 }

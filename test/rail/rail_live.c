@@ -1,7 +1,8 @@
 /*
- * Live bandwidth of a rail. Under load it is close to the rail's rate. While
- * another process uses the same rail, the bandwidth of that rail alone drops,
- * and it recovers afterwards. After a while without load, it is unknown.
+ * Tests the live bandwidth of a rail. Under load, it must be close to the
+ * rail's rate. While another process uses the same rail, the bandwidth of only
+ * that rail must drop, and recover afterwards. After some time without load, it
+ * must be unknown.
  *
  * Rank 0 writes to ranks 1 and 2 on another node, and reads from them. Rank 3
  * runs on the node of rank 0 and writes through the first rail to rank 4 on a
@@ -18,7 +19,7 @@
 
 #define RATE 40e6 /* bytes per second, as set by --rate in live.sh */
 #define BYTES (1u << 20)
-#define PUTS 4 /* in flight per peer */
+#define PUTS 4 /* number of PUTs in flight per peer */
 #define RANKS 5
 #define FOREIGN 3
 #define LIMIT_S 10
@@ -52,7 +53,7 @@ static void phase_set(job_t *job, phase_t phase)
     __atomic_store_n(&job->shared->word[0], (uint64_t)phase, __ATOMIC_RELEASE);
 }
 
-/* Waits asleep, so that the waiting processes leave the cores to those that
+/* Sleeps while waiting, which leaves the cores to the processes that
  * measure. */
 static void rest(void)
 {
@@ -101,8 +102,8 @@ static void stream_close(stream_t *s)
 }
 
 /* Loads the rails of rank 0 until the live bandwidth of each, relative to RATE,
- * stays between `low` and `high`, for at most LIMIT_S. Returns 0, with the last
- * values in `live`. */
+ * stays between `low` and `high`, but at most LIMIT_S. Returns 0 if they do.
+ * Stores the last values in `live`. */
 static int load(stream_t *streams, unsigned count, int is_read,
                 const double low[2], const double high[2], double live[2])
 {

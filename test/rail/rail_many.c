@@ -1,7 +1,8 @@
 /*
- * 64 senders send to one slow receiver. No message may be lost or out of order,
- * no sender may starve, and RNR must not occur. With MRAIL_TEST_RNR=some, the
- * receive queues are so small that RNR may occur, but it must be rare.
+ * 64 processes send to one slow receiver. No message may be lost or arrive out
+ * of order, no sender may starve, and RNR NAKs must not occur. With
+ * MRAIL_TEST_RNR=some, the receive queues are so small that RNR NAKs may occur,
+ * but they must be rare.
  */
 #include "config.h"
 #include "rail/engine/progress.h"
@@ -88,7 +89,7 @@ static int send_some(job_t *job, unsigned first, unsigned last)
 
         while ((ret = mrail_ep_am_bcopy(ep, 1, pack, &p)) == -EAGAIN) {
             if (mrail_iface_progress(job->iface) == 0) {
-                usleep(1000); /* 65 processes share the machine */
+                usleep(1000); /* lets the other 64 processes run */
             }
         }
         if (ret < 0) {
@@ -151,7 +152,7 @@ int main(void)
     failed =
         job_result(failed == 0, "65 processes succeed", "%d did not", failed);
     if ((expected != NULL) && (strcmp(expected, "some") == 0)) {
-        /* Some messages may find no buffer, but few. */
+        /* A few messages may find no buffer. */
         failed |=
             job_result((sent > SENDERS * MESSAGES) && (rnr < sent / 20),
                        "RNR is rare", "%ld RNR NAKs in %ld packets", rnr, sent);

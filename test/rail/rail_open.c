@@ -1,5 +1,5 @@
-/* Opens and closes the engine. Exits with 0, or with 3 if it cannot be
- * opened. */
+/* Opens and closes the engine. The exit status is 0, or 3 if the engine cannot
+ * be opened. */
 #include "config.h"
 #include "rail/mrail.h"
 

@@ -1,9 +1,9 @@
 /*
- * A peer that computes outside the library for ten seconds still answers
- * connection requests and probes within 10 ms (median). On a busy machine,
- * every process is slower. The test therefore alternates between a peer that
- * polls and one that computes. It also compares each probe with a thread that
- * only wakes up and answers. A probe may take a few times as long.
+ * A peer that computes outside the library for ten seconds must still answer
+ * connection requests and probes within 10 ms (median). Because a busy machine
+ * slows down every process, the test alternates between a peer that polls and
+ * one that computes. It also compares the time of each probe with that of a
+ * thread that only wakes up and answers. A probe may take a few times as long.
  */
 #include "config.h"
 #include "rail/engine/progress.h"
@@ -22,9 +22,9 @@
 #define LATE_MS 250.0
 #define CONNECTS 5
 #define PROBE_WAKES 5   /* thread wakeups of a probe; an echo needs two */
-#define CONNECT_TIMES 3 /* times as long as with a peer that polls */
+#define CONNECT_TIMES 3 /* limit relative to a peer that polls */
 
-static int echo_fds[2]; /* sockets to the thread that replies */
+static int echo_fds[2]; /* sockets to and from the thread that answers */
 static int peer_polls;  /* 1 if the peer polls, 0 if it computes */
 static double *took_ms; /* time of the last connection, in shared memory */
 
@@ -45,8 +45,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* Returns the time to wake a thread of the peer. Like the library, the process
- * that measures polls. */
+/* Returns the time that it takes to wake a thread of the peer. The measuring
+ * process polls, as the library does. */
 static double echo_ms(job_t *job)
 {
     mrail_ns_t start = mrail_clock_now();
@@ -112,7 +112,8 @@ static int connect_job(job_t *job)
     return 0;
 }
 
-/* Compares the medians with a peer that computes and with one that polls. */
+/* Compares the median for a peer that computes with the median for one that
+ * polls. */
 static int connect_both(void)
 {
     double ms[2][CONNECTS], limit;

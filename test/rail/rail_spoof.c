@@ -1,7 +1,7 @@
 /*
- * Control messages without the right cookie, truncated, corrupted or of another
- * version. The victim drops and counts them, and continues to serve its real
- * peer.
+ * Sends control messages that have a wrong cookie, are truncated or corrupted,
+ * or have another version. The victim must drop and count them, and continue to
+ * serve its real peer.
  */
 #include "config.h"
 #include "rail/engine/progress.h"
@@ -27,8 +27,8 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     ++received;
 }
 
-/* Sends through the first rail's UD QP, without the engine. The lock keeps the
- * control thread away from it. */
+/* Sends through the UD QP of the first rail, bypassing the engine. The lock
+ * keeps the control thread from using the QP. */
 static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
                     const void *data, size_t length)
 {
@@ -66,7 +66,7 @@ static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
         msg.lane.slot = (uint16_t)mrail_rng_next(rng);
     }
     if (kind == 0) {
-        msg.dst_cookie = mrail_rng_next(rng); /* a guess */
+        msg.dst_cookie = mrail_rng_next(rng); /* guesses the cookie */
     }
     length = (size_t)mrail_ctl_encode(&msg, buf, MRAIL_CTL_MAX_SIZE);
     switch (kind) {
@@ -202,7 +202,7 @@ static int spoof_job(job_t *job)
             failed |= (ret != 0);
             while ((i == 198) &&
                    !__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
-                usleep(1000); /* the last message comes after the attack */
+                usleep(1000); /* makes the last message come after the attack */
             }
         }
         break;

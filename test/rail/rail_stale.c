@@ -1,8 +1,8 @@
 /*
- * Late and unrequested input: messages for an iface whose slot has been taken
- * by another one, and replies to probes that were never sent. The test also
- * checks that the control thread releases a peer that the progress thread has
- * given up.
+ * Tests late and unrequested input: messages for an iface whose slot now
+ * belongs to another one, and replies to probes that were never sent. The test
+ * also checks that the control thread releases a peer that the progress thread
+ * has given up.
  */
 #include "config.h"
 #include "rail/conn/ctl_recv.h"
@@ -75,7 +75,8 @@ static int make_iface(job_t *job,
     return mrail_iface_create(job->engine, &params, iface_p);
 }
 
-/* Rank 0 creates an iface, replaces it by another, and checks the receivers. */
+/* Rank 0 creates an iface, replaces it with another, and checks which one
+ * receives messages. */
 static int target(job_t *job)
 {
     const mrail_counters_t *counters = &job->engine->counters;
@@ -86,7 +87,7 @@ static int target(job_t *job)
     if (make_iface(job, on_first, &iface) != 0) {
         return 1;
     }
-    /* Rank 2 does not exist. Its entry holds the address of this iface. */
+    /* Rank 2 does not exist. Its entry stores the address of this iface. */
     mrail_iface_addr_pack(iface, job->shared->iface_addr[2]);
     memcpy(job->shared->device_addr[2], job->shared->device_addr[0],
            sizeof(job->shared->device_addr[0]));

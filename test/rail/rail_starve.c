@@ -1,8 +1,8 @@
 /*
- * First lanes are needed while further lanes have used up the budget of QPs. A
- * process that sends to one peer over all its lanes without pause must still be
- * able to connect to other peers. So must a process whose peer has no QPs left
- * and computes for a long time.
+ * A process needs first lanes while further lanes have used up the budget of
+ * QPs. If it sends to one peer over all its lanes without pause, it must still
+ * be able to connect to other peers. The same must hold if its peer has no QPs
+ * left and computes for a long time.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* QPs of rank 0, one per peer */
+#define QPS 4 /* QPs of rank 0, which suffice for one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15

@@ -27,13 +27,14 @@ typedef struct worker {
     unsigned wrong;
     unsigned done; /* completions */
     unsigned failed;
-    /* BLOCK bytes for the peer's PUTs, then BLOCK bytes of this worker. */
+    /* BLOCK bytes for the peer's PUTs, followed by BLOCK bytes for this
+     * worker. */
     uint8_t *memory;
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
 } worker_t;
 
-/* The data that processes exchange, for each rank and worker. */
+/* The information that processes exchange, for each rank and worker. */
 typedef struct conn_info {
     uint8_t addr[MRAIL_IFACE_ADDR_MAX];
     uint8_t key[128];
@@ -77,7 +78,7 @@ static void wait_done(worker_t *w, unsigned wanted)
     }
 }
 
-/* Makes one PUT to the peer and one GET of the same data. */
+/* Makes one PUT to the peer, and one GET that reads the same data back. */
 static void round_trip(worker_t *w, unsigned round)
 {
     const conn_info_t *peer = &conn_infos[!w->job->rank][w->index];
@@ -129,7 +130,7 @@ static void *work(void *arg)
         progress(w);
     }
     /* The peer's last operations may need replies from this process, so it
-     * polls until all have finished. */
+     * polls until all processes have finished. */
     __atomic_add_fetch(&w->job->shared->word[0], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&w->job->shared->word[0], __ATOMIC_ACQUIRE) <
            2 * THREADS) {

@@ -1,8 +1,8 @@
 /*
- * An iface that is not polled must not block another iface of its process.
- * 5,000 messages are sent to it, and then one to the other iface, which must
- * arrive. Once the first iface is polled, it gets all its messages, once and in
- * order.
+ * An iface that is not polled must not block another iface of its process. The
+ * test sends 5,000 messages to it, and then one to the other iface, which must
+ * arrive. Once the first iface is polled, it must receive each of its messages
+ * once and in order.
  */
 #include "config.h"
 #include "job.h"

@@ -41,8 +41,8 @@ static int source(job_t *job)
             began = mrail_clock_now();
         }
     } while ((ret == -EAGAIN) || ((ret == -EINPROGRESS) && !job->failed));
-    /* If all operations had completed before the rails went down, the next one
-     * waits and is then refused. */
+    /* If all operations had completed before the rails went down, the next
+     * operation waits and is then refused. */
     refused = (ret != 0) && (ret != -EAGAIN) && (ret != -EINPROGRESS);
     job_wait(job, &job->completed, posted, 2);
     took = (mrail_clock_now() - began) / MRAIL_NS_PER_MS;
@@ -93,7 +93,7 @@ int main(void)
     int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try, with seven retries */
+    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try; there are eight */
     failed = job_run(2, node, 25, unreachable_job);
     return job_result(failed == 0, "both processes succeed", "%d did not",
                       failed);

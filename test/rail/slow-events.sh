@@ -1,7 +1,7 @@
 #!/bin/sh
 # Delays the handling of each asynchronous event by 20 ms. Peers leave in the
-# meantime, so their lanes end before their events are handled. A single run
-# seldom has such an event, so several runs are made.
+# meantime, so their lanes end before their events are handled. This seldom
+# happens in a single run, so the test runs several times.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -12,6 +12,6 @@ while [ $i -lt 16 ] && on_rails 2 4 0 sh -c "$before_device" \
     "$build/.libs/libtest-events.so" "$build/rail_goodbye" >"$tmp/out" 2>&1; do
     i=$((i + 1))
 done
-results "$tmp/out" # results of the last run, which is the failed one if any
+results "$tmp/out" # the results of the last run, or of the run that failed
 is 'every run succeeds' 16 $i
 finish

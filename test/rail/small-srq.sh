@@ -1,8 +1,8 @@
 #!/bin/sh
 # 16 senders use each rail of a device whose receive queues are small. With 256
-# buffers, windows are smaller than the senders request, but each message has its
-# buffer. With 40, the lanes share buffers, and the NIC retries messages that find
-# none.
+# buffers, the windows are smaller than requested, but every message finds a
+# buffer. With 40, the lanes share buffers, and the NIC retries messages that
+# find none.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 /*
- * An LD_PRELOAD shim over a verbs library. The shared receive queues of the device
- * hold at most MRAIL_TEST_SRQ_WR requests.
+ * An LD_PRELOAD shim over a verbs library. It limits the shared receive queues
+ * of the device to MRAIL_TEST_SRQ_WR requests.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the messages of an engine that cannot start.
+# Checks the messages that the engine logs when it cannot start.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -227,7 +227,7 @@ static void add_unseen(side_t *side, const struct ibv_qp *qp, uint32_t op)
     unseen->first = MRAIL_MIN(unseen->first, op);
 }
 
-/* Simulates the device, which writes to the peer's memory or reads from it. */
+/* Simulates the device: writes to the peer's memory, or reads from it. */
 static void carry(const request_t *r, side_t *from, side_t *to)
 {
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
@@ -279,7 +279,7 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 
         CHECK(there || w.breaks, "no buffer for a message");
         if (!there) {
-            /* Stands for a retry of the request, which the caller simulates. */
+            /* Represents a retry of the request, which the caller simulates. */
             return IBV_WC_RNR_RETRY_EXC_ERR;
         }
         discard_unseen(from, r->qp);

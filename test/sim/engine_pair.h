@@ -1,7 +1,7 @@
 /*
  * Two engines over fake verbs, and the network between them, in virtual time.
- * Datagrams may be lost, duplicated or late. Requests arrive in order, or find
- * the process dead. There is one pair at a time.
+ * Datagrams may be lost, duplicated or late. Requests arrive in order, unless
+ * the receiving process has died. Only one pair exists at a time.
  */
 #ifndef MRAIL_TEST_ENGINE_PAIR_H
 #define MRAIL_TEST_ENGINE_PAIR_H
@@ -14,7 +14,7 @@
 #define MAX_DATAGRAMS 8192
 #define MAX_REQUESTS 4096
 #define MAX_OPS 4096
-#define MAX_UNSEEN 64 /* QPs that have invisible WRITEs at the same time */
+#define MAX_UNSEEN 64 /* QPs that may have invisible WRITEs at the same time */
 #define PUT_SIZE (1u << 20)
 /* Remote address of a side's operation, which identifies the operation. */
 #define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op)*PUT_SIZE)
@@ -40,17 +40,17 @@ typedef struct side {
     uint8_t done[MAX_OPS];     /* completions of each operation */
     uint32_t length[MAX_OPS];  /* bytes of a PUT or GET */
     uint32_t carried[MAX_OPS]; /* bytes that a device has written or read */
-    /* For each operation, the number of operations before the fence that
+    /* For each operation, the number of operations before the last fence that
      * precedes it. */
     uint32_t behind[MAX_OPS];
     uint32_t fenced; /* operations before the last fence */
-    /* The number of the other side's operations before its last fence, as far
-     * as requests that have arrived show. */
+    /* The number of the other side's operations before its last fence, as known
+     * from the requests that have arrived. */
     uint32_t passed;
     /* For each operation that is a flush, the number of messages before it,
      * plus one. */
     uint32_t flush[MAX_OPS];
-    uint32_t flushed; /* operations before the latest completed flush */
+    uint32_t flushed; /* operations before the last completed flush */
     unseen_t unseen[MAX_UNSEEN];
     unsigned num_unseen;
 } side_t;
@@ -115,19 +115,19 @@ void pair_close(void);
 /* Advances the time and delivers the requests that are due. */
 void pair_advance(mrail_ns_t step_ns);
 
-/* Makes the lane's QP fail. The requests in flight arrive up to a random one,
- * but all of them complete with an error. If none is in flight, the device
- * raises an event instead. */
+/* Makes the lane's QP fail. Of the requests in flight, those up to a random one
+ * arrive, but all of them complete with an error. If none is in flight, the
+ * device raises an event instead. */
 void pair_break(mrail_lane_t *lane, side_t *from);
 
 /* Checks that all bytes of the operation have arrived. */
 void check_carried(const side_t *side, uint32_t op);
-/* As check_carried(), for the first `fenced` operations. Called when an
+/* Like check_carried(), but for the first `fenced` operations. Called when an
  * operation behind the fence becomes visible. */
 void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
-/* Checks that the WRITEs among the first `ops` operations are visible. They are
- * if a READ or a message followed on the same QP, or if the other end of the QP
- * is closed. */
+/* Checks that the WRITEs among the first `ops` operations are visible. A WRITE
+ * is visible if a READ or a message followed on the same QP, or if the other
+ * end of the QP is closed. */
 void check_seen(const side_t *from, uint32_t ops);
 /* Called when a flush after `ops` operations and `sent` messages has
  * completed. */

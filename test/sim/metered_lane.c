@@ -21,7 +21,7 @@ typedef struct {
     /* Post times of the chunks in flight, starting at `first`. */
     mrail_ns_t post_ns[METERED_DEPTH];
     unsigned first;
-    double end_ns; /* when the first one has been served */
+    double end_ns; /* when the service of the first chunk ends */
 } metered_lane_t;
 
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
@@ -45,7 +45,8 @@ double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
     return 1;
 }
 
-/* Returns when the service of a chunk ends that begins at from_ns. */
+/* Returns the time at which the service of a chunk ends if it begins at
+ * from_ns. */
 static double metered_serve(double from_ns)
 {
     double left = METERED_SEGMENT;
@@ -131,8 +132,8 @@ void metered_run(uint64_t seed, metered_point_t *points)
     }
 }
 
-/* Computes the largest distance from the truth and its mean square, in
- * (from_ns, to_ns]. */
+/* Computes the largest distance from the true rate and the mean square of the
+ * distance, in (from_ns, to_ns]. */
 static void metered_distance(const metered_point_t *points, unsigned window,
                              mrail_ns_t from_ns, mrail_ns_t to_ns,
                              double *worst_p, double *square_p)
@@ -155,7 +156,7 @@ static void metered_distance(const metered_point_t *points, unsigned window,
 }
 
 /* Returns the time from after_ns to the first sample on the given side of three
- * quarters. */
+ * quarters of the rate. */
 static mrail_ns_t metered_delay(const metered_point_t *points, unsigned window,
                                 mrail_ns_t after_ns, int below)
 {

@@ -5,8 +5,8 @@
  *
  * The paper gives the rate, the series (every 10 us), the windows, and the
  * arrival at 100 us. It says that the lane "converges to a lower and stable
- * throughput". It does not give the course before that, the message size, or
- * the spread of completion times. This test assumes:
+ * throughput". It does not give the rates before that, the message size, or the
+ * spread of completion times. This test assumes:
  *
  *   0 .. 100 us    the lane has the port to itself
  *   100 .. 260 us  the other flow sends in bursts: four times, the lane has a
@@ -66,15 +66,16 @@ void metered_run(uint64_t seed, metered_point_t *points);
 /* Results of one window. All except the delays are fractions of
  * METERED_RATE. */
 typedef struct metered_result {
-    /* Largest distance from the truth between 50 and 100 us. */
+    /* Largest distance from the true rate between 50 and 100 us. */
     double worst;
     double square;         /* mean square of this distance */
     unsigned false_alarms; /* samples in that period below three quarters */
     mrail_ns_t seen_ns; /* from the arrival to a sample below three quarters */
     mrail_ns_t gone_ns; /* from the end to a sample above three quarters */
-    /* Falls below 0.5 followed by a rise above 0.65, during the other flow. */
+    /* Number of falls below 0.5 followed by a rise above 0.65 while the other
+     * flow is present. */
     unsigned dips;
-    /* Largest rise above an earlier minimum, during the other flow. */
+    /* Largest rise above an earlier minimum while the other flow is present. */
     double rise;
     double stable_worst; /* largest distance between 350 and 400 us */
 } metered_result_t;

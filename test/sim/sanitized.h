@@ -1,5 +1,5 @@
-/* SANITIZED says that a sanitizer makes the program many times slower. gcc
- * defines macros for this, and clang has features. */
+/* TEST_SANITIZED is defined if a sanitizer makes the program many times slower.
+ * gcc defines macros for this, and clang has __has_feature. */
 #ifndef MRAIL_TEST_SANITIZED_H
 #define MRAIL_TEST_SANITIZED_H
 

@@ -38,7 +38,7 @@ typedef struct payload {
     uint32_t number;
 } payload_t;
 
-static script_lane_t **lane_of_qpn; /* by number of the engine's QP */
+static script_lane_t **lane_of_qpn; /* by the engine's QP number */
 static uint32_t first_qpn, num_qpns;
 static mrail_list_t busy_lanes = {&busy_lanes, &busy_lanes};
 static script_peer_t **owing;
@@ -290,7 +290,7 @@ static void take_message(script_lane_t *lane, const mrail_data_hdr_t *hdr,
     }
     if ((ahead >= SCRIPT_AHEAD) ||
         (*ahead_word(peer, seq) & (1ull << (seq % 64)))) {
-        ++script.wrong; /* a duplicate, or too far ahead */
+        ++script.wrong; /* a duplicate, or a message too far ahead */
         return;
     }
     *ahead_word(peer, seq) |= 1ull << (seq % 64);
@@ -492,7 +492,8 @@ static int can_deliver(const script_lane_t *lane)
            is_reachable(lane->peer, lane->rail);
 }
 
-/* Returns 0 if the engine has no receive buffer: the NIC tries again. */
+/* Returns 0 if the engine has no receive buffer, in which case the NIC tries
+ * again. */
 static int send_ack(script_lane_t *lane)
 {
     mrail_data_hdr_t hdr;
@@ -625,8 +626,8 @@ static size_t pack(void *dest, void *arg)
     return what->length;
 }
 
-/* Every message of an endpoint is in the peer's stream, so the number of the
- * next message is that of the stream. */
+/* Every message of an endpoint belongs to the peer's stream, so its number is
+ * the next number of that stream. */
 int script_send(script_peer_t *peer, size_t length)
 {
     pack_arg_t arg = {.payload = {peer->index, peer->ep->peer->tx_next},
@@ -703,7 +704,7 @@ static void configure(mrail_config_t *config, const script_params_t *params)
     config->max_qps = params->max_qps;
     config->rx_queue_len = params->rx_queue_len;
     config->lanes_per_rail = 1;
-    /* The scripted peers have no memory for larger ones. */
+    /* The scripted peers have no memory for larger segments. */
     config->seg_size = 4096;
 }
 

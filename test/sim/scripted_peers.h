@@ -3,10 +3,10 @@
  * virtual time.
  *
  * A scripted peer answers control messages and requests, acknowledges and
- * checks messages, and sends its own. It may vanish without a word. A rail may
+ * checks messages, and sends its own. It may vanish without notice. A rail may
  * lose everything without an event, or report that its port is down. Each
- * message carries its number, so both ends check order and content. There is
- * one engine at a time.
+ * message carries its number, so both ends check order and content. Only one
+ * engine exists at a time.
  */
 #ifndef MRAIL_TEST_SCRIPTED_PEERS_H
 #define MRAIL_TEST_SCRIPTED_PEERS_H
@@ -16,7 +16,7 @@
 
 #define SCRIPT_RAILS 4
 #define SCRIPT_SLOTS SCRIPT_RAILS /* one lane on each rail */
-/* Messages that the engine may send at first on a lane. */
+/* Number of messages that the engine may send on a new lane. */
 #define SCRIPT_CREDITS 8
 /* Messages of the engine that may arrive ahead of a missing one. */
 #define SCRIPT_AHEAD 512
@@ -24,7 +24,7 @@
 typedef struct script_peer script_peer_t;
 
 typedef struct script_lane {
-    struct ibv_qp *qp; /* the engine's end; NULL: there is no lane */
+    struct ibv_qp *qp; /* QP at the engine's end; NULL: there is no lane */
     script_peer_t *peer;
     uint32_t qpn;
     uint16_t slot;
@@ -33,10 +33,10 @@ typedef struct script_lane {
     uint8_t rail;
     uint8_t is_up;
     uint8_t owes_ack;
-    uint8_t must_answer; /* ACK_REQ */
-    uint8_t must_return; /* RECALL */
-    uint8_t closed;      /* after FAIL */
-    /* Active messages, modulo 2^16. */
+    uint8_t must_answer; /* ACK_REQ was received */
+    uint8_t must_return; /* RECALL was received */
+    uint8_t closed;      /* FAIL was received */
+    /* Counts of active messages, modulo 2^16. */
     uint16_t received, granted, advertised;
     uint16_t sent, limit;
     mrail_list_t requests; /* signalled requests that are not complete */
@@ -51,13 +51,13 @@ struct script_peer {
     uint8_t has_said_hello; /* a HELLO of the engine arrived */
     uint8_t owing;          /* entry in the list of peers that owe an ACK */
     unsigned num_failed;    /* calls of ep_failed() */
-    int status;             /* of the last one */
+    int status;             /* status of the last call */
     unsigned num_up;        /* lanes that are up */
     unsigned hellos;        /* HELLOs that arrived */
     unsigned lane_requests;
     uint32_t tx_next, tx_acked;        /* messages to the engine */
     uint32_t rx_next;                  /* messages of the engine */
-    uint64_t ahead[SCRIPT_AHEAD / 64]; /* those ahead of rx_next */
+    uint64_t ahead[SCRIPT_AHEAD / 64]; /* messages ahead of rx_next */
     uint32_t delivered;                /* messages that the engine delivered */
     uint64_t put_bytes;
     script_lane_t lanes[SCRIPT_SLOTS];
@@ -79,10 +79,10 @@ typedef struct script {
     int lost_rails; /* bit i: rail i loses everything */
     unsigned wrong; /* messages with a wrong number or content */
     unsigned num_control[MRAIL_CTL_LAST]; /* control messages of the engine */
-    unsigned lost_control[SCRIPT_RAILS];  /* of them on a lost rail */
+    unsigned lost_control[SCRIPT_RAILS];  /* those on a lost rail */
     uint64_t num_requests;   /* requests that the engine posted on lanes */
-    unsigned lost_requests;  /* those of them on a lost rail */
-    unsigned num_connecting; /* peers with a HELLO and without a lane */
+    unsigned lost_requests;  /* requests posted on a lost rail */
+    unsigned num_connecting; /* with a HELLO but without a lane */
     unsigned max_connecting;
     unsigned completed; /* operations */
     unsigned num_warnings;
@@ -98,8 +98,8 @@ void script_stop(void);
 /* Creates an endpoint to each of the peers [first, last). */
 void script_create_eps(unsigned first, unsigned last);
 void script_destroy_ep(script_peer_t *peer);
-/* Requests the lanes of the peers [first, last), the first one or all, and runs
- * until they are up. */
+/* Requests lanes of the peers [first, last), either the first one or all, and
+ * runs until they are up. */
 void script_connect(unsigned first, unsigned last, int all);
 
 /* Runs for a time, in steps of `step_ns`. */
@@ -108,17 +108,18 @@ void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns);
 void script_settle(void);
 /* Runs one turn of the control thread. */
 void script_run_control(void);
-/* Runs until the function returns 1, at most for `limit_ns`. Returns 1 if it
- * did. */
+/* Runs until the function returns 1, but at most for `limit_ns`. Returns 1 if
+ * it did. */
 int script_await(int (*is_done)(void), mrail_ns_t limit_ns, mrail_ns_t step_ns);
 
-/* The engine sends a message to the peer. Returns 1, or 0 if it cannot now. */
+/* The engine sends a message to the peer. Returns 1, or 0 if that is not
+ * possible now. */
 int script_send(script_peer_t *peer, size_t length);
 /* The peer sends a message to the engine. Returns 1, or 0 without a credit,
  * without a lane, or without a receive buffer. */
 int script_peer_send(script_peer_t *peer, size_t length);
-/* The engine PUTs `length` bytes, at most SCRIPT_PUT_MAX. Returns 1, or 0 if it
- * cannot now. script.completed counts. */
+/* The engine PUTs `length` bytes, at most SCRIPT_PUT_MAX. Returns 1, or 0 if
+ * that is not possible now. script.completed counts the completions. */
 #define SCRIPT_PUT_MAX (1u << 20)
 int script_put(script_peer_t *peer, size_t length);
 

@@ -84,7 +84,7 @@ static void *object(size_t size)
     return p;
 }
 
-/* Converts a result of the core, and sets errno as verbs do. */
+/* Converts a result of the core, and sets errno as verbs calls do. */
 static int made(void *p, int ret)
 {
     if (ret != 0) {
@@ -248,8 +248,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return 0;
 }
 
-/* Behaves as in an rdma-core without this function. The real one must not see
- * this context. */
+/* Behaves like an rdma-core without this function. The real function must not
+ * see this context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)

@@ -1,6 +1,6 @@
 /*
- * Shared by the softroce tests: two nodes on a virtual network, memory with
- * guard bytes, and connected QPs. A set-up failure fails the test.
+ * Code shared by the softroce tests: two nodes on a virtual network, memory
+ * with guard bytes, and connected QPs. A set-up failure fails the test.
  */
 #ifndef TEST_SIM_SROCE_NET_H
 #define TEST_SIM_SROCE_NET_H
@@ -81,7 +81,7 @@ sroce_qp_t *net_qp_create(net_t *w, int side);
 void net_qp_connect(net_t *w, int side, sroce_qp_t *qp, uint32_t dest);
 void net_qp_to(sroce_qp_t *qp, enum ibv_qp_state state);
 
-/* Posts a receive of one SGE in the side's memory. */
+/* Posts a receive with one SGE in the side's memory. */
 int net_recv(net_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
              uint32_t length);
 /* Posts a request. remote_off is an offset in the other side's memory. */
@@ -106,7 +106,8 @@ void net_fill(uint8_t *p, uint32_t tag, uint32_t length);
 /* Returns the offset of the first wrong byte, or `length` if all are right. */
 uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 
-/* The seeds to run are MRAIL_TEST_SEED=N alone, or 1..count. */
+/* The seeds to run are only N if MRAIL_TEST_SEED=N is set, or else 1 to
+ * count. */
 uint64_t net_first_seed(void);
 unsigned net_num_seeds(unsigned count);
 /* Prints how to replay a seed. Call it when the seed starts. */

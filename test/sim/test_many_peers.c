@@ -1,11 +1,11 @@
 /*
- * One process with thousands of peers over four rails. An idle peer is small,
- * and nothing visits it: not a poll, not a timer, not an error of another peer.
- * Connecting is lazy and paced. All messages arrive, in order, while peers
- * vanish and rails die.
+ * Tests one process with thousands of peers over four rails. An idle peer must
+ * be small, and nothing may visit it: no poll, no timer, and no error of
+ * another peer. Connecting must be lazy and paced. All messages must arrive in
+ * order while peers vanish and rails die.
  *
- * Visits are counted by touch_guard.h: the memory of idle peers is
- * inaccessible, and each access counts.
+ * Visits are counted by touch_guard.h: the memory of idle peers is made
+ * inaccessible, and each access to it counts.
  */
 #include "config.h"
 #include "scripted_peers.h"
@@ -32,7 +32,7 @@
 #define PEER_BYTES 4096u
 #define LANE_BYTES 1024u
 #define RX_QUEUE_LEN 4096u
-/* Limit of peers that connect at the same time. */
+/* Limit on the number of peers that connect at the same time. */
 #define CONNECTING 512u
 /* Blocks of idle peers that may be touched for each hot peer: neighbours in
  * lists and in a hash table. */
@@ -55,7 +55,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Connects all peers with all lanes, and waits until all is quiet. */
+/* Connects all peers with all lanes, and waits until no work is left. */
 static void connect_all(void)
 {
     script_create_eps(0, MANY);
@@ -87,7 +87,8 @@ static void add_traffic(unsigned first, unsigned last, unsigned each)
     }
 }
 
-/* Sends what can be sent now. Returns the number of messages that remain. */
+/* Sends as many messages as possible now. Returns the number of messages that
+ * remain. */
 static unsigned send_some(void)
 {
     unsigned left = 0;
@@ -294,7 +295,8 @@ static void test_a_lost_peer_touches_no_idle_peer(void **state)
     assert_int_equal(script.engine->num_peers, MANY - 1);
 }
 
-/* Above the budget of QPs, hot peers want lanes that idle peers have. */
+/* The budget of QPs is exhausted, and hot peers request lanes that idle peers
+ * have. */
 static void test_a_search_for_lanes_is_bounded(void **state)
 {
     connect_hot_and_idle(HOT, MANY + MANY / 2, 0);
@@ -307,8 +309,8 @@ static void test_a_search_for_lanes_is_bounded(void **state)
     }
     watch();
     script_run(500 * MS, MS);
-    /* The 128 peers that request lanes have blocks of their own. Each of up to
-     * six searches may touch 256 others. */
+    /* The 128 peers that request lanes have blocks of their own. In addition,
+     * each of up to six searches may touch 256 blocks. */
     assert_touched("searches for lanes", 2 * HOT * 4 + 6 * 256);
 }
 
@@ -325,8 +327,8 @@ static void test_connecting_is_lazy(void **state)
     assert_int_equal(script.engine->num_qps, 0);
 }
 
-/* All peers get a message at once. Each connects with one HELLO and one
- * LANE_REQ, and only so many connect at the same time. */
+/* All peers get a message at once. Each must connect with one HELLO and one
+ * LANE_REQ, and only a limited number may connect at the same time. */
 static void test_connecting_is_paced(void **state)
 {
     mrail_ns_t begin_ns;
@@ -343,7 +345,7 @@ static void test_connecting_is_paced(void **state)
     assert_true(script.max_connecting <= CONNECTING);
 }
 
-/* A peer that does not answer does not keep the others from connecting. */
+/* A peer that does not answer must not keep the others from connecting. */
 static void test_silent_peers_do_not_delay_others(void **state)
 {
     start(32768);
@@ -360,7 +362,8 @@ static void test_silent_peers_do_not_delay_others(void **state)
     assert_traffic_arrives(5 * SECOND);
 }
 
-/* Peers that fail while they wait to connect do not end the queue. */
+/* If peers fail while they wait to connect, the queue behind them must
+ * continue. */
 static void test_failed_peers_leave_the_queue(void **state)
 {
     start(32768);
@@ -455,7 +458,8 @@ static void test_a_tenth_vanishes(void **state)
     assert_traffic_arrives(10 * SECOND);
 }
 
-/* Every interval, each idle peer gets one request, and not all at once. */
+/* In every interval, each idle peer must get one request, but not all peers at
+ * once. */
 static void test_keepalives_are_spread(void **state)
 {
     uint64_t before, most = 0, total;
@@ -471,7 +475,8 @@ static void test_keepalives_are_spread(void **state)
     total = script.num_requests - total;
     printf("# %llu requests in 21 s, at most %llu in 10 ms\n",
            (unsigned long long)total, (unsigned long long)most);
-    /* At the first interval's end, the requests of the connection count. */
+    /* At the end of the first interval, the requests that set up the connection
+     * count. */
     assert_true(total >= MANY);
     assert_true(total <= 2 * MANY + MANY / 4);
     assert_true(most <= MANY / 4);
@@ -568,7 +573,7 @@ static void test_a_port_comes_back(void **state)
     check_mended_rail(script_port_down, script_port_up);
 }
 
-/* The peers whose paths probe the rail leave. Others take over. */
+/* The peers whose paths probe the rail leave, so others must take over. */
 static void test_probing_peers_leave(void **state)
 {
     const unsigned rail = 2;
@@ -609,8 +614,8 @@ static void test_probing_peers_leave(void **state)
     assert_int_equal(script.engine->num_qps, (MANY - gone) * SCRIPT_RAILS);
 }
 
-/* The fault is at the other end, of many peers at once. The rail still leads to
- * all others. */
+/* The fault is at the other end, and affects many peers at once. The rail still
+ * leads to all other peers. */
 static void test_a_working_rail_has_no_outage(void **state)
 {
     const unsigned rail = 2;

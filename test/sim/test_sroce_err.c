@@ -1,4 +1,4 @@
-/* Failing requests and dropped packets, in virtual time. */
+/* Tests failing requests and dropped packets, in virtual time. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -40,8 +40,7 @@ static void test_retry_exceeded(void **state)
     net_cleanup(&w);
 }
 
-/* While the owner of a device is paused, no retries of its QPs may be used
- * up. */
+/* While the owner of a device is paused, its QPs must not use up retries. */
 static void test_late_timers(void **state)
 {
     net_params_t p = {.timeout = 10,
@@ -156,7 +155,7 @@ static void test_remote_errors(void **state)
     }
 }
 
-/* A receive in unregistered memory causes a remote operation error. */
+/* A receive in unregistered memory must cause a remote operation error. */
 static void test_recv_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -170,7 +169,7 @@ static void test_recv_protection(void **state)
     net_cleanup(&w);
 }
 
-/* A request with an invalid lkey fails, but only after all earlier work. */
+/* A request with an invalid lkey must fail, but only after all earlier work. */
 static void test_local_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -189,7 +188,7 @@ static void test_local_protection(void **state)
     net_cleanup(&w);
 }
 
-/* Keys of destroyed regions are refused, and are not reused soon. */
+/* Keys of destroyed regions must be refused, and must not be reused soon. */
 static void test_stale_key(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

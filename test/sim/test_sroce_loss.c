@@ -1,4 +1,4 @@
-/* Goodput and fairness under loss, in virtual time. */
+/* Tests goodput and fairness under loss, in virtual time. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -7,7 +7,7 @@
 
 #define MSG 65536u
 
-/* Returns the bytes per virtual second of back-to-back messages. */
+/* Returns the goodput of back-to-back messages in bytes per virtual second. */
 static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
                       unsigned messages)
 {
@@ -75,7 +75,7 @@ static void test_read_goodput(void **state)
     check_goodput(IBV_WR_RDMA_READ, 10000, 100e6);
 }
 
-/* If the last packet of a message is lost, a probe must repair that, long
+/* If the last packet of a message is lost, a probe must repair the loss long
  * before the local ACK timeout. */
 static void test_probe_saves_the_timeout(void **state)
 {
@@ -97,7 +97,7 @@ static void test_probe_saves_the_timeout(void **state)
     net_cleanup(&w);
 }
 
-/* A message has so many PSNs that they wrap, and some of its packets are
+/* A message has so many packets that the PSNs wrap. Some of the packets are
  * lost. */
 static void test_large_messages(void **state)
 {
@@ -137,7 +137,7 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
     return (from == 1) && (++*count == 3);
 }
 
-/* A responder may process requests strictly in order, as rdma_rxe does. It
+/* A responder may process requests strictly in order, as rdma_rxe does. It then
  * sends all of a READ before it processes the request for the lost part. No
  * timeout may expire while responses arrive. */
 static void test_read_lost_early(void **state)

@@ -1,4 +1,4 @@
-/* RC in virtual time, one behaviour per test. */
+/* Tests RC in virtual time, one behaviour per test. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -408,7 +408,7 @@ static void test_every_single_loss(void **state)
 }
 
 /* The first request and a full batch are sent at once. Other requests may wait
- * for more. */
+ * for more to follow. */
 static void test_urgent(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

@@ -1,6 +1,6 @@
 /*
- * Fault scripts in virtual time: the effect of each action on traffic, the end
- * of `for`, triggers by packet and byte, and exact replay.
+ * Tests fault scripts in virtual time: the effect of each action on traffic,
+ * the end of `for`, triggers by packet and byte, and exact replay.
  */
 #include "config.h"
 
@@ -60,8 +60,8 @@ static void post(fault_run_t *run, int side, enum ibv_wr_opcode opcode,
                      0);
 }
 
-/* Executes one WRITE of `side`, and checks its status. Returns the time it
- * took. */
+/* Executes one WRITE from `side`, and checks its status. Returns the time that
+ * it took. */
 static mrail_ns_t write_takes(fault_run_t *run, int side, uint32_t length,
                               enum ibv_wc_status status)
 {
@@ -74,8 +74,8 @@ static mrail_ns_t write_takes(fault_run_t *run, int side, uint32_t length,
     return sroce_sim_now(run->w.sim) - begun;
 }
 
-/* Returns parameters with 10 us per direction, a timeout of 4.2 ms, 7 retries
- * and no probes. */
+/* Returns parameters for a delay of 10 us per direction, a timeout of 4.2 ms, 7
+ * retries and no probes. */
 static net_params_t lossless(void)
 {
     net_params_t params = {.seed = 3,
@@ -370,8 +370,8 @@ static void test_replays(void **state)
         net_announce("test_sroce_script", seed);
         trace = trace_of(7, seed);
         assert_true(trace_of(7, seed) == trace);
-        /* Another seed, of the script or of the simulation, gives another
-         * run. */
+        /* With another seed, of the script or of the simulation, the run must
+         * be different. */
         assert_true(trace != last);
         assert_true(trace_of(8, seed) != trace);
         last = trace;

@@ -1,4 +1,4 @@
-/* UD in virtual time, one behaviour per test. */
+/* Tests UD in virtual time, one behaviour per test. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -72,8 +72,8 @@ static void test_ud(void **state)
         assert_memory_equal(b->mem + 36, &dst_ip, 4);
     }
     assert_int_equal(ud_send(&w, &ah, NET_QKEY, 4097), EINVAL);
-    /* Dropped and counted: datagrams without a receive, with a wrong Q_Key, or
-     * too long. */
+    /* Datagrams without a receive, with a wrong Q_Key, or too long must be
+     * dropped and counted. */
     ud_send(&w, &ah, NET_QKEY, 8);
     net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_no_wqe, 1);

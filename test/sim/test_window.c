@@ -12,9 +12,9 @@
  *   noise     The relative error of a rate is at most J / (W * s - J). At the
  *             full rate (s = 1.31 us), that is 0.106 for W = 8 and 0.025 for
  *             W = 32; at half of that rate, it is 0.051 and 0.013. Noise is
- *             proportional to 1 / W. At W = 1 it is at least 8 times that of
- *             W = 8 (it is more, because 1 / x is convex), and W = 1 raises
- *             false alarms (below three quarters of the rate).
+ *             proportional to 1 / W. At W = 1, it is at least 8 times as large
+ *             as at W = 8 (it is more, because 1 / x is convex), and W = 1
+ *             raises false alarms (below three quarters of the rate).
  *   arrival   The last completion is at most s + J old. At a quarter of the
  *             rate, that is 6.3 us. In the second sample, at 20 us, a window
  *             of 8 contains 13.7 us of the new rate, and its own rate is below
@@ -106,7 +106,7 @@ static void test_steady(void **state)
     }
 }
 
-/* The window contains exactly the last W segments. */
+/* The window must contain exactly the last W segments. */
 static void test_size(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -169,8 +169,8 @@ static void test_stalled_gap(void **state)
     }
 }
 
-/* In one gap, idle time comes first and stalled time follows. Only the latter
- * counts. */
+/* A gap begins with idle time and continues with stalled time. Only the stalled
+ * time must count. */
 static void test_mixed_gap(void **state)
 {
     driver_t driver;

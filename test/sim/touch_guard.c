@@ -65,7 +65,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     block = block_of_page[offset / PAGE];
     num_touched += !is_touched[block];
     is_touched[block] = 1;
-    /* If too many mappings result, the whole range becomes accessible. */
+    /* If this would make too many mappings, the whole range becomes
+     * accessible. */
     if (mprotect(arena + offset, PAGE, PROT_READ | PROT_WRITE) != 0) {
         mprotect(arena + watch_from, watch_to - watch_from,
                  PROT_READ | PROT_WRITE);

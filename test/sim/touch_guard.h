@@ -1,10 +1,10 @@
 /*
  * Counts which blocks of memory a piece of code touches.
  *
- * While recording, calloc(3) returns blocks of whole pages. A watch makes pages
- * of recorded blocks inaccessible; the first access to each is counted, and the
- * page becomes accessible again. A program that uses this file is linked with
- * -Wl,--wrap=calloc -Wl,--wrap=free. One thread.
+ * While recording, calloc(3) returns blocks of whole pages. A watch makes the
+ * pages of recorded blocks inaccessible. The first access to each page is
+ * counted and makes the page accessible again. A program that uses this file is
+ * linked with -Wl,--wrap=calloc -Wl,--wrap=free. It may have only one thread.
  */
 #ifndef MRAIL_TEST_TOUCH_GUARD_H
 #define MRAIL_TEST_TOUCH_GUARD_H
@@ -14,8 +14,8 @@
 /* Starts to record blocks of at least `least` bytes. `size` limits the bytes of
  * all blocks, each rounded up to whole pages. */
 void touch_guard_record(size_t size, size_t least);
-/* Returns the bytes of the blocks recorded so far, a position for
- * touch_guard_watch(). */
+/* Returns the number of bytes in the blocks recorded so far, which is a
+ * position for touch_guard_watch(). */
 size_t touch_guard_position(void);
 /* Stops recording. */
 void touch_guard_stop(void);

@@ -1,6 +1,6 @@
 /*
- * Exchanges (transfer.h) between two processes on live software rails. Each
- * runs under its own random fault script (random_script.h).
+ * Runs exchanges (transfer.h) between two processes on live software rails,
+ * each under its own random fault script (random_script.h).
  *
  * MRAIL_TEST_SEED=N replays one exchange, as far as timing allows.
  * MRAIL_TEST_SEEDS=N sets the number of seeds.
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define SEEDS 20
-#define NUM_RAILS 4 /* as on-rails.sh creates them */
+#define NUM_RAILS 4 /* as on-rails.sh creates the session */
 #define LIMIT_S 60
 #define DRAIN_NS (30 * MRAIL_NS_PER_MS)
 
@@ -34,7 +34,7 @@ enum { ADDRESS = 0, OVER = 60 };
 
 typedef struct fault_counts {
     uint64_t lanes_failed;
-    uint64_t again; /* replayed requests */
+    uint64_t again; /* number of replayed requests */
 } fault_counts_t;
 
 static struct {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAX_LINES 12
-#define LASTING 10 /* maximum duration, in spans */
+#define LASTING 10 /* maximum duration of a fault, in spans */
 
 const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
     [RANDOM_SCRIPT_PASSES] = "passes",
@@ -19,7 +19,7 @@ const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
 };
 
 typedef struct line {
-    uint32_t at_us; /* 0: after a number of packets or bytes instead */
+    uint32_t at_us; /* 0: starts after a number of packets or bytes instead */
     unsigned order; /* preserves the order of lines with equal times */
     char text[128];
     size_t length;
@@ -33,7 +33,7 @@ typedef struct writer {
 
 static void add(writer_t *w, const char *format, ...) MRAIL_PRINTF(2, 3);
 
-/* Appends to the last line. */
+/* Appends text to the last line. */
 static void add(writer_t *w, const char *format, ...)
 {
     line_t *line = &w->lines[w->num_lines - 1];
@@ -82,7 +82,7 @@ static void degrade(writer_t *w)
     }
 }
 
-/* Stops a rail. */
+/* Stops a rail completely. */
 static void stop(writer_t *w)
 {
     static const char *const ways[] = {
@@ -130,7 +130,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
     unsigned what = below(w, 10);
 
     begin_random(w, span_us);
-    if (what == 0) { /* an event instead of a state */
+    if (what == 0) { /* this fault is an event instead of a state */
         where_random(w, num_rails);
         add(w, "qp_error %u", 1 + below(w, 3));
     } else {

@@ -1,5 +1,5 @@
 /*
- * Random fault scripts. Equal seeds give equal text.
+ * Random fault scripts. Equal seeds give equal scripts.
  */
 #ifndef MRAIL_TEST_RANDOM_SCRIPT_H
 #define MRAIL_TEST_RANDOM_SCRIPT_H
@@ -10,10 +10,10 @@
 #define RANDOM_SCRIPT_MAX 4096 /* bytes of the text */
 
 typedef enum random_script_kind {
-    /* Any fault may occur anywhere, but everything is restored in the end. */
+    /* Any fault may occur anywhere, but everything is restored at the end. */
     RANDOM_SCRIPT_PASSES,
-    /* All rails but one fail permanently. The remaining one is only
-     * disturbed. */
+    /* All rails but one fail permanently. The remaining one is only disturbed
+     * temporarily. */
     RANDOM_SCRIPT_SURVIVOR,
     RANDOM_SCRIPT_CUT, /* one node is cut off permanently */
     RANDOM_SCRIPT_KINDS

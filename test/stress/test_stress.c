@@ -1,6 +1,6 @@
 /*
- * Exchanges (transfer.h) between two whole engines on simulated rails, in
- * virtual time, under random fault scripts (random_script.h). No byte may be
+ * Runs exchanges (transfer.h) between two complete engines on simulated rails,
+ * in virtual time, under random fault scripts (random_script.h). No byte may be
  * lost, duplicated, changed or late, and nothing may hang.
  *
  * MRAIL_TEST_SEED=N replays one exchange. MRAIL_TEST_SEEDS=N and
@@ -30,7 +30,7 @@
 
 #define SEEDS 2000
 #ifdef TEST_SANITIZED
-#define SEEDS_FULL SEEDS /* a single thread makes it many times slower */
+#define SEEDS_FULL SEEDS /* many times slower with its single thread */
 #else
 #define SEEDS_FULL 100000
 #endif
@@ -64,7 +64,8 @@ static struct {
     process_t process[2];
 } s;
 
-/* Only numbers, because the sums over all workers are formed field by field. */
+/* Must contain only numbers, because the sums over all workers are formed field
+ * by field. */
 typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
@@ -198,8 +199,8 @@ static void open_process(unsigned side)
 }
 
 /* Stops both processes, one after the other, and lets them continue. If only
- * one were stopped, the other would give it up after a while. A separate
- * generator keeps the other random numbers unchanged. */
+ * one were stopped, the other one would give up the stopped process after a
+ * while. A separate generator keeps the other random numbers unchanged. */
 static void choose_stop(void)
 {
     mrail_ns_t from_ns = mrail_clock_now(), for_ns;
@@ -261,7 +262,8 @@ static void close_process(process_t *p)
     p->engine = NULL;
 }
 
-/* Schedules the control thread for pending events. It may handle them late. */
+/* Schedules the control thread for pending events. The thread may handle them
+ * late. */
 static void notice(process_t *p)
 {
     mrail_ns_t late_ns =
@@ -339,7 +341,7 @@ static void run_process(process_t *p, int had_events)
     }
 }
 
-/* Runs the next event, or stops at `until_ns` if that is earlier. */
+/* Runs the next event, or stops at `until_ns` if that comes first. */
 static void run_step(mrail_ns_t until_ns)
 {
     int had_events;
@@ -372,8 +374,8 @@ static int is_over(const process_t *p)
 }
 
 /* Returns 1 if at least one side has learned the rails of the other. An address
- * names only one rail. If that rail fails at either end before anything has
- * arrived, the others remain unknown. */
+ * names only one rail. If that rail fails at either end before any message has
+ * arrived, the other rails remain unknown. */
 static int are_connected(void)
 {
     int met = 0;
@@ -512,7 +514,7 @@ int main(void)
     totals_t *totals, sum;
 
     printf("1..1\n");
-    fflush(stdout); /* the workers write to it as well */
+    fflush(stdout); /* the workers also write to stdout */
     mrail_log_set(trace ? log_stdout : log_nothing,
                   trace ? MRAIL_LOG_TRACE : MRAIL_LOG_ERROR);
     totals = mmap(NULL, MAX_JOBS * sizeof(*totals), PROT_READ | PROT_WRITE,

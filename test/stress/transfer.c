@@ -54,8 +54,8 @@ typedef struct op {
 } op_t;
 
 typedef enum message_kind {
-    MESSAGE_DATA,  /* `op` and its pattern */
-    MESSAGE_THERE, /* report that the bytes of PUT `op` are visible */
+    MESSAGE_DATA,  /* the pattern of operation `op` */
+    MESSAGE_THERE, /* the bytes of PUT `op` are visible */
     MESSAGE_LAST   /* the last message; `op` messages came before it */
 } message_kind_t;
 
@@ -85,8 +85,8 @@ struct transfer {
     unsigned under_way;
     uint16_t report[MAX_OPS]; /* PUTs to report */
     unsigned num_report, next_report;
-    /* Number of data messages received from the peer. It tells which operation
-     * the next one belongs to. */
+    /* Number of data messages received from the peer, which determines the
+     * operation to which the next one belongs. */
     unsigned data_got;
     uint32_t sent;
     uint32_t received;
@@ -113,8 +113,8 @@ static void wrong(transfer_t *t, const char *format, ...)
 
 /* ---- bytes ---- */
 
-/* Returns the eight bytes at 8 * i of the pattern of `what` of a side. They
- * differ from painted bytes. */
+/* Returns the eight bytes at 8 * i in a side's pattern for `what`. They differ
+ * from painted bytes. */
 static uint64_t pattern8(const transfer_t *t, unsigned side, unsigned what,
                          uint64_t i)
 {

@@ -5,18 +5,19 @@
  *
  * Invariants under all faults:
  * - Messages arrive once, in order, with the right bytes.
- * - An operation completes once, and its bytes are then in place. A message
- *   that its sender sends afterwards, or behind a fence, finds them at the
- *   receiver.
- * - The result of a PUT or GET is never written again. The test overwrites it
- *   at once with a fixed value, and checks that value at the end.
- * - A released buffer is never read again. The test overwrites it as well, and
- *   the new bytes appear nowhere.
+ * - An operation completes once, and its bytes are then in place. When a
+ *   message that is sent afterwards, or behind a fence, arrives, the receiver
+ *   already has these bytes.
+ * - The result of a PUT or GET is never written again. The test overwrites the
+ *   result at once with a fixed value, and checks that value at the end.
+ * - A released buffer is never read again. The test also overwrites the buffer,
+ *   and the new bytes must appear nowhere.
  * - No other memory changes.
  * - The exchange ends, either complete or with a failure after the peer was
  *   given up.
  *
- * Single-threaded. Each process (in a simulation, each node) runs one exchange.
+ * The code is single-threaded. Each process (in a simulation, each node) runs
+ * one exchange.
  */
 #ifndef MRAIL_TEST_TRANSFER_H
 #define MRAIL_TEST_TRANSFER_H
@@ -41,20 +42,21 @@ typedef enum transfer_state {
 
 typedef struct transfer transfer_t;
 
-/* Both ends use the same seed; one is side 0 and the other side 1. Returns NULL
- * if memory runs out or the engine reports an error. */
+/* Both ends use the same seed. One end is side 0, and the other one is side 1.
+ * Returns NULL if memory runs out or the engine reports an error. */
 transfer_t *transfer_create(mrail_engine_t *engine, uint64_t seed,
                             unsigned side);
 void transfer_destroy(transfer_t *t);
 
 void transfer_address(const transfer_t *t, transfer_address_t *address);
-/* Returns the result of mrail_ep_create() or mrail_rkey_unpack(). */
+/* Connects to the peer. Returns the result of mrail_ep_create() or
+ * mrail_rkey_unpack(). */
 int transfer_connect(transfer_t *t, const transfer_address_t *peer);
 
 /* Polls, then starts as many operations as possible. */
 transfer_state_t transfer_step(transfer_t *t);
 
-/* Checks all memory at the end, when nothing can arrive any more. */
+/* Checks all memory at the end, when nothing more can arrive. */
 void transfer_look(transfer_t *t);
 
 /* Returns the first violation, or NULL if there is none. */

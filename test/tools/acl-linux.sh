@@ -1,15 +1,15 @@
 #!/bin/sh
-# Puts the Linux rules of `mrail acl` in force on a leaf in a network
-# namespace, with two hosts and a spine. Datagrams from chosen source ports
-# must take the uplinks of their segments. Also checks a failed uplink, DSCP,
-# undo, and a script that fails halfway.
+# Applies the Linux rules of `mrail acl` to a leaf switch in a network
+# namespace, with two hosts and a spine. Datagrams from chosen source ports must
+# take the uplinks of their segments. Also checks a failed uplink, DSCP, undo,
+# and a script that fails halfway.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
 UPLINKS=8
-REMOTE=10.99.0.2 # behind the spine
-DSCP_26=104      # as a TOS byte
+REMOTE=10.99.0.2 # an address behind the spine
+DSCP_26=104      # DSCP 26 as a TOS byte
 
 # The namespace of this script becomes the leaf.
 if [ "${1-}" != in-namespace ]; then
@@ -27,7 +27,8 @@ fi
 
 # ---- The fabric ----
 
-# namespace NAME: makes a network namespace. $holder is a process in it.
+# namespace NAME: makes a network namespace. Sets $holder to the ID of a process
+# in it.
 namespace()
 {
     # shellcheck disable=SC2016 # expanded by the inner shell
@@ -44,7 +45,8 @@ at()
     nsenter -t "$at_holder" -n -- "$@"
 }
 
-# counter HOLDER NAME MATCH...: counts datagrams to UDP port 4791 that match.
+# counter HOLDER NAME MATCH...: adds a counter of datagrams to UDP port 4791
+# that match.
 counter()
 {
     counter_holder=$1 counter_name=$2
@@ -55,7 +57,8 @@ counter()
         add rule ip count in $* udp dport 4791 counter name $counter_name"
 }
 
-# packets HOLDER NAME: prints this counter since the last call of reset.
+# packets HOLDER NAME: prints how many datagrams this counter has seen since the
+# last call of reset.
 packets()
 {
     at "$1" nft list counter ip count "$2" |
@@ -80,7 +83,8 @@ host()
     at "$2" ip route add default via "$3.1"
 }
 
-# uplink N: makes a link to the spine, which counts what arrives over it.
+# uplink N: makes a link to the spine. The spine counts the datagrams that
+# arrive over it.
 uplink()
 {
     ip link add "up$1" type veth peer name "link$1" netns "$spine"
@@ -101,7 +105,7 @@ set_up()
     spine=$holder
     ip link set lo up
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # Let the hash include the ports, as the ECMP of a switch does.
+    # Makes the multipath hash include the ports, as ECMP on a switch does.
     echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy
     host h1 "$host1" 10.10.1
     host h2 "$host2" 10.10.2
@@ -134,19 +138,20 @@ rules()
         "$@" >"$tmp/rules"
 }
 
-# apply OPTION...
+# apply OPTION...: applies the rules for these options to the leaf.
 apply()
 {
     rules "$@" && sh "$tmp/rules"
 }
 
-# send HOLDER ADDRESS TOS FIRST STEP COUNT
+# send HOLDER ADDRESS TOS FIRST STEP COUNT: sends datagrams with udp_ports.
 send()
 {
     at "$1" "$build/udp_ports" "$2" 4791 "$3" "$4" "$5" "$6"
 }
 
-# arrived: prints the datagrams of each link at the spine, in a row.
+# arrived: prints on one line how many datagrams arrived at the spine over each
+# link.
 arrived()
 {
     link=1
@@ -156,7 +161,7 @@ arrived()
     done
 }
 
-# Prints everything except the rules' own counters.
+# Prints the state of the leaf, except the rules' own counters.
 state()
 {
     ip rule

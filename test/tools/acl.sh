@@ -1,14 +1,14 @@
 #!/bin/sh
-# Checks mrail acl as a user types it: the rules of all dialects, the check of
-# rules, the list of segments, and invalid options and rule sets.
+# Checks mrail acl as a user runs it: the rules in all dialects, the check of
+# rules, the list of segments, and the refusal of invalid options and rule sets.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 acl=$build/mrail-acl
 unset UCX_MRAIL_UPLINKS
 
-# prints NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
-# output (stdout or stderr) must match.
+# prints NAME STATUS PATTERN ARGUMENT...: runs mrail acl, and checks its exit
+# status. A line of the output (stdout or stderr) must match.
 prints()
 {
     name=$1 want=$2 pattern=$3
@@ -16,8 +16,8 @@ prints()
     expect_run "$name" "$want" "$pattern" "$acl" "$@"
 }
 
-# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and no
-# rules.
+# refused NAME PATTERN ARGUMENT...: the command must exit with status 2, print a
+# matching message, and print no rules.
 refused()
 {
     name=$1 pattern=$2
@@ -31,7 +31,7 @@ refused()
     fi
 }
 
-# makes FILE ARGUMENT...
+# makes FILE ARGUMENT...: writes the output of mrail acl to FILE.
 makes()
 {
     file=$1
@@ -70,7 +70,8 @@ else
     skip 'sonic: the rules are JSON' 'python3 is not installed'
 fi
 
-# As in the paper, ports 51 to 54 lead to one spine, and 59 to 62 to the other.
+# As in the paper, ports 51 to 54 lead to one spine, and ports 59 to 62 to the
+# other.
 makes paper --dialect ios --uplinks 8 --as-printed \
     --next-hops 100.98.0.10+4x4,100.98.0.42+4x4
 is 'the paper: the first list' '  10 permit udp any range 49152 51199 any eq 4791' \

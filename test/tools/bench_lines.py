@@ -1,4 +1,5 @@
-"""Code shared by the tests of contrib/bench_tools: path, samples, output."""
+"""Code shared by the tests of contrib/bench_tools: search path, samples,
+output."""
 import os
 import pathlib
 import sys
@@ -19,7 +20,8 @@ def made(values, load=0.5):
 
 
 def evaluated(own, other=(), wanted=5, planned=(), **target):
-    """The result object for samples with the values `own` and `other`."""
+    """Returns evaluate()'s result for samples with the values `own` and
+    `other`."""
     spec = Figure('w', 'u', target.pop('better', 'more'), 'own',
                   'other' if other else None, 'p' if other else None, **target)
     return figure.evaluate(spec, made(own), made(other), wanted, planned)
@@ -31,7 +33,7 @@ TWENTY = tuple(range(11, 31))
 
 
 class Lines(unittest.TestResult):
-    """Prints one line per test."""
+    """Prints one line for each test."""
 
     def addSuccess(self, test):
         print(f'ok - {test.shortDescription()}', flush=True)

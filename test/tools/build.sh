@@ -1,13 +1,13 @@
 #!/bin/sh
 # Checks contrib/lib.sh. The tree must be configured again if, and only if, a
-# package that configure looks for has been installed since the last time.
+# package that configure looks for has been installed since the previous build.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL MRAIL_HOLDS_TREE
 
-# A stand-in for the tree. Its configure counts how often it runs, and its make
-# install installs only a command.
+# A stand-in for the tree. Its configure counts its own runs, and its "make
+# install" installs only a command.
 tree=$tmp/tree
 mkdir -p "$tree/src" "$tree/test" "$tree/m4" "$tree/docs" "$tmp/bin"
 cp -r "$top/contrib" "$tree/contrib"
@@ -49,7 +49,8 @@ sed -n "s/^lib\$module-dev //p" "$tmp/packages" | grep .
 END
 chmod +x "$tmp/bin/dpkg-query" "$tmp/bin/pkg-config"
 
-# builds NAME N: after this build, configure must have run N times in total.
+# builds NAME N: builds the tree, after which configure must have run N times in
+# total.
 builds()
 {
     if PATH=$tmp/bin:$PATH "$tree/contrib/user" >"$tmp/out" 2>&1 &&
@@ -72,7 +73,8 @@ builds 'a package was updated' 3
 installed 'libcmocka-dev 1.1.7'
 builds 'a package was removed' 4
 
-# Libraries that contrib/setup installs must also cause a new configure.
+# Installing any library that contrib/setup installs must also make configure
+# run again.
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=

@@ -1,14 +1,14 @@
 #!/bin/sh
 # This tree must follow the layering rules, and contrib/check-layers must find
-# every kind of violation.
+# every kind of violation in others.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
 check 'this tree' "$top/contrib/check-layers" "$top"
 
-# breach NAME FILE LINE: contrib/check-layers must refuse a tree that contains
-# this line.
+# breach NAME FILE LINE: contrib/check-layers must refuse a tree whose FILE
+# contains LINE.
 breach()
 {
     rm -rf "$tmp/src" "$tmp/test"
@@ -17,7 +17,8 @@ breach()
     expect_run "finds $1" 1 "^$2:2: " "$top/contrib/check-layers" "$tmp"
 }
 
-# harmless NAME FILE LINE: contrib/check-layers must accept it.
+# harmless NAME FILE LINE: contrib/check-layers must accept a tree whose FILE
+# contains LINE.
 harmless()
 {
     rm -rf "$tmp/src" "$tmp/test"
@@ -80,7 +81,8 @@ harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
 harmless 'edge rail/engine to rail/conn' src/rail/engine/a.c \
     '#include "rail/conn/lane.h"'
 
-# object NAME SOURCE: an object file of src/rail, as libtool builds it.
+# object NAME SOURCE: compiles SOURCE to an object file of src/rail, as libtool
+# builds it.
 object()
 {
     mkdir -p "$tmp/build/src/rail/$(dirname "$1")/.libs"

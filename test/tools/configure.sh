@@ -1,7 +1,7 @@
 #!/bin/sh
 # configure must accept a UCX that was configured for release, and refuse a UCX
-# without sources. Its summary must list the parts. make -j must run timing
-# tests alone.
+# without sources. Its summary must list the parts that will be built. make -j
+# must run each timing test alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -10,7 +10,7 @@ set -eu
 # The make that runs here is independent of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures DIRECTORY ARGUMENT...: runs configure. The cache keeps results
+# configures DIRECTORY ARGUMENT...: runs configure. The cache file keeps results
 # that do not depend on UCX.
 configures()
 {
@@ -23,7 +23,7 @@ configures()
     [ -f "$tmp/cache" ] || cp "$folder/config.cache" "$tmp/cache"
 }
 
-# refused SENTENCE DIRECTORY ARGUMENT...
+# refused SENTENCE DIRECTORY ARGUMENT...: configure must fail with SENTENCE.
 refused()
 {
     sentence=$1
@@ -31,8 +31,8 @@ refused()
     ! configures "$@" && grep -q "^configure: error: .*$sentence" "$tmp/out"
 }
 
-# says PART PATTERN: the summary of the last configure must have a matching
-# line.
+# says PART PATTERN: the summary of the last configure run must have a line
+# about PART that matches.
 says()
 {
     grep -q "^ *$1: *${2-}" "$tmp/out"
@@ -72,7 +72,7 @@ succeeded 'configure --quiet prints no summary'
 
 # ---- make -j ----
 
-# Stands in for a test. It fails if another one runs at the same time.
+# Stands in for a test. It fails if another test runs at the same time.
 cat >"$tmp/alone" <<'END'
 #!/bin/sh
 mkdir "$0.lock" || exit 99
@@ -100,8 +100,8 @@ refused 'needs private headers .*--without-ucx' nosource --with-ucx-src=no &&
     true
 succeeded 'configure without the sources of UCX'
 
-# fake_ucx FILTER: makes a ucx_info with the output of the real one, except
-# that the build configuration passes through the filter.
+# fake_ucx FILTER: makes a ucx_info that prints the output of the real one, with
+# the build configuration passed through FILTER.
 fake_ucx()
 {
     mkdir -p "$tmp/ucx/bin"
@@ -133,8 +133,8 @@ with_fake_ucx()
         --with-ucx-src="$UCX_SRC")
 }
 
-# asserts DIRECTORY N: UCX's headers must take N from the configuration in that
-# directory.
+# asserts DIRECTORY N: with the config.h in that directory, UCX's headers must
+# define UCS_ENABLE_ASSERT as N.
 asserts()
 {
     cat >"$tmp/asserts.c" <<END
@@ -147,8 +147,8 @@ END
         >"$tmp/out" 2>&1
 }
 
-# A release build prints only the macros that are defined, and this one is not
-# defined.
+# A release build of UCX prints only the macros that are defined, and
+# ENABLE_ASSERT is not.
 fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
 with_fake_ucx configures release && true
 succeeded 'configure with a UCX for release'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every tracked file must be in the tarball (make dist), except those that only
+# Every tracked file must be in the tarball (make dist), except files that only
 # a checkout needs. contrib/check runs this test if the tree is a checkout.
 set -eu
 # shellcheck source=test/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks contrib/bench_tools: statistics, samples, figures, pages and drawings.
-# Missing or wrong data never passes.
+# Missing or wrong data must never pass.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -5,8 +5,8 @@ set -u
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-lanes
 
-# lanes NAME STATUS OPTION...: the output is in $tmp/out, and messages are in
-# $tmp/err.
+# lanes NAME STATUS OPTION...: runs mrail lanes. Its output goes to $tmp/out,
+# and its messages to $tmp/err.
 lanes()
 {
     name=$1 wanted=$2
@@ -15,8 +15,8 @@ lanes()
     is "$name: exit status" "$wanted" $?
 }
 
-# refused NAME PATTERN OPTION...: must give status 2, one sentence, and no
-# output.
+# refused NAME PATTERN OPTION...: the command must exit with status 2, print one
+# matching sentence, and produce no output.
 refused()
 {
     name=$1 pattern=$2
@@ -27,7 +27,7 @@ refused()
 }
 
 # With one lane on each of two nodes, and two paths, both lanes take the same
-# path with probability 1/2. The mean of the fullest path is therefore 3/2.
+# path with probability 1/2. The mean load of the fullest path is therefore 3/2.
 lanes 'two nodes' 0 --nodes 2 --slowdown 1
 expect 'the exact value of two nodes' "$tmp/out" '^ +1 +1\.000 +1\.500 +-$'
 expect 'one lane is enough for twice the time' "$tmp/out" \

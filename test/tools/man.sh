@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks the manual pages. Each verb and file format must have one, with the
-# usual sections. References, options in examples, JSON members, variables, and
-# the words of the parsers must agree with the programs. The parsers must
+# Checks the manual pages. Each verb and each file format must have a page with
+# the usual sections. References, options in examples, JSON members, variables,
+# and the words of the parsers must agree with the programs. The parsers must
 # accept the samples.
 set -u
 # shellcheck source=test/lib.sh
@@ -9,7 +9,7 @@ set -u
 src=$top
 man=$top/src/tools/man
 
-# none NAME: passes if there are no findings in $tmp/findings.
+# none NAME: passes if $tmp/findings is empty.
 none()
 {
     findings=$(paste -sd ';' "$tmp/findings")
@@ -20,8 +20,8 @@ none()
     fi
 }
 
-# at_least NAME MINIMUM FILE: fails if FILE has fewer lines, because the test
-# would then have nothing to check.
+# at_least NAME MINIMUM FILE: fails if FILE has fewer lines than MINIMUM,
+# because the test would then check almost nothing.
 at_least()
 {
     lines=$(wc -l <"$3")
@@ -43,7 +43,7 @@ sections()
         section=$(echo "$section" | tr _ ' ')
         grep -qx ".Sh $section" "$1" || echo "no section $section"
     done
-    # The last section contains the references.
+    # The references must be in the last section.
     [ "$(grep '^\.Sh' "$1" | tail -n 1)" = '.Sh SEE ALSO' ] ||
         echo 'SEE ALSO is not the last section'
 }
@@ -60,8 +60,8 @@ title()
         "$1" || echo 'no date .Dd MONTH DAY, YEAR'
 }
 
-# Finds references to pages of this package that do not exist, and of a page to
-# itself.
+# Finds references to pages of this package that do not exist, and references
+# from a page to itself.
 broken_references()
 {
     sed -n 's/^\.\(It \)\{0,1\}Xr \(mrail[a-z-]*\) \([1-9]\).*/\2.\3/p' "$1" |
@@ -101,7 +101,7 @@ done
 
 if command -v mandoc >/dev/null 2>&1; then
     while read -r page; do
-        # Ignore findings about the index of installed pages.
+        # Ignore findings about the index of installed manual pages.
         mandoc -Tlint -Wstyle "$page" 2>&1 |
             grep -v 'mandoc\.db\|referenced manual not found' |
             head -n 3 >"$tmp/findings"
@@ -113,7 +113,8 @@ fi
 
 # ---- Samples ----
 
-# samples PAGE: writes each literal display of PAGE to a file $tmp/sample-N.
+# samples PAGE: writes each literal display of PAGE to its own file
+# $tmp/sample-N.
 samples()
 {
     rm -f "$tmp"/sample-*
@@ -123,8 +124,8 @@ samples()
         file != "" { gsub(/\\e/, "\\"); print >file }' "$man/$1"
 }
 
-# each PAGE MINIMUM COMMAND...: the command must accept every sample as its
-# last word.
+# each PAGE MINIMUM COMMAND...: COMMAND must accept every sample of PAGE as its
+# last argument.
 each()
 {
     page=$1
@@ -151,8 +152,8 @@ takes_demand()
     "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
 }
 
-# Each sample gets a session of its own, because the injector of the previous
-# one may still be clearing its faults.
+# Each sample gets its own session, because the fault injector of the previous
+# sample may still be clearing its faults.
 takes_script()
 {
     timeout 30 "$build/mrail-soft" --session "test-man-$$-${1##*/}" --nodes 2 --rails 4 \
@@ -171,7 +172,7 @@ done
 
 # ---- Words of the parsers ----
 
-# in_page PAGE: names each word on stdin that PAGE does not contain.
+# in_page PAGE: prints each word on stdin that PAGE does not contain.
 in_page()
 {
     while read -r word; do
@@ -180,8 +181,8 @@ in_page()
     done
 }
 
-# Extracts the known words from a message. They follow a colon, "there are" or
-# "there is".
+# Extracts the words that a parser accepts from its message. They follow a
+# colon, "there are" or "there is".
 words_of()
 {
     sed -n "s/^.*$1//p" | tr ',' '\n' | sed -e 's/=VALUE//' -e 's/ //g' |
@@ -222,7 +223,8 @@ none 'mrail-soft.1 has every action of ctl'
 
 # ---- Options of the examples ----
 
-# Prints the command lines of a page, one per row, up to the command that they start.
+# Prints the command lines of a page, one per row, each up to the command that
+# it starts.
 commands_of()
 {
     awk '/^\.Dl / { print substr($0, 5) }
@@ -264,7 +266,7 @@ done <"$tmp/pages"
 
 # ---- Members of JSON ----
 
-# members PAGE MINIMUM: checks that the page contains the names in $tmp/names.
+# members PAGE MINIMUM: PAGE must contain the names listed in $tmp/names.
 members()
 {
     sort -u "$tmp/names" >"$tmp/members"

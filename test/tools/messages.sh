@@ -1,19 +1,21 @@
 #!/bin/sh
-# docs/troubleshooting.md must quote only messages that the sources contain,
-# and contrib/check-messages must find one that they do not contain.
+# docs/troubleshooting.md must quote only messages that the sources contain, and
+# contrib/check-messages must report any other message.
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 need python3
 
-# finds STATUS NAME WORDS DIRECTORY: checks the exit status, and the words in the output.
+# finds STATUS NAME WORDS DIRECTORY: checks the exit status, and looks for WORDS
+# in the output.
 finds()
 {
     expect_run "$2" "$1" "$3" "$top/contrib/check-messages" "$4"
 }
 
-# tree ROW SOURCE: makes a tree with one row in the document, and one source.
+# tree ROW SOURCE: makes a tree with one row in the document and one source
+# file.
 tree()
 {
     rm -rf "$tmp/tree"

@@ -13,7 +13,7 @@ verb()
     timeout 20 "$program" "$@" </dev/null
 }
 
-# refused NAME PATTERN VERB WORD...
+# refused NAME PATTERN VERB WORD...: the verb must refuse the words.
 refused()
 {
     name=$1
@@ -34,7 +34,8 @@ refused()
     fi
 }
 
-# in_man NAME PAGE: the manual page must contain the options of $tmp/list.
+# in_man NAME PAGE: the manual page must contain the options listed in
+# $tmp/list.
 in_man()
 {
     grep -o 'Fl -[a-z-]*' "$2" | sed 's/^Fl -/--/' | sort -u >"$tmp/man"
@@ -93,7 +94,7 @@ for words in run bench info top trace plan acl soft 'soft ctl' 'soft status' \
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done
 
-# The parameters of the transport
+# Compare the parameters of the transport.
 UCX_MRAIL_TIMEOUT=2s verb info --config >"$tmp/config" 2>&1
 if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
     grep -q '; default 1s; set in the environment$' "$tmp/config"; then
@@ -149,7 +150,8 @@ completions_of()
         "$@" 2>&1 | sort
 }
 
-# completed NAME EXPECTED WORD...: EXPECTED must be among the offered words.
+# completed NAME EXPECTED WORD...: EXPECTED must be among the completions
+# offered for WORD...
 completed()
 {
     name=$1

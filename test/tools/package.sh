@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks the Debian package. It must build, unpack into its own root, contain
-# everything that a user needs, and leave nothing behind. Part of contrib/check
-# --full.
+# Checks the Debian package. The package must build, install into a separate
+# root, contain everything that a user needs, and leave nothing behind when it
+# is removed. contrib/check --full runs this test.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -13,7 +13,7 @@ root=$tmp/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
 : >"$root/var/lib/dpkg/status"
 
-# Dependencies are installed on this machine, but not in the root.
+# The package's dependencies are installed on this machine, but not in the root.
 into_root()
 {
     dpkg --root="$root" --log=/dev/null --force-depends --force-not-root \
@@ -32,19 +32,21 @@ hook_resolves()
         [ -f "$(dirname "$link")/$(basename "$(readlink -f "$link")")" ]
 }
 
-# depends_on PATTERN
+# depends_on PATTERN: succeeds if a dependency of the package matches.
 depends_on()
 {
     dpkg-deb -f "$package" Depends | grep "$1"
 }
 
-# holds FILE PATTERN: a control file of the package must have a matching line.
+# holds FILE PATTERN: control file FILE of the package must have a matching
+# line.
 holds()
 {
     dpkg-deb -I "$package" "$1" >"$tmp/control" && grep "$2" "$tmp/control"
 }
 
-# Each file of build/stage must be in the package, with manual pages as .gz.
+# Every file in build/stage must be in the package. Manual pages must be
+# compressed as .gz.
 complete()
 {
     (cd "$top/build/stage" && find . ! -type d ! -name '*.la' ! -name LICENSE) |

@@ -7,8 +7,8 @@ set -eu
 here=$top/test/tools
 plan=$build/mrail-plan
 
-# plans NAME STATUS PATTERN ARGUMENT...: checks the exit status. A line of the
-# output (stdout or stderr) must match.
+# plans NAME STATUS PATTERN ARGUMENT...: runs mrail plan, and checks its exit
+# status. A line of the output (stdout or stderr) must match.
 plans()
 {
     name=$1 want=$2 pattern=$3
@@ -22,7 +22,7 @@ says()
     expect "$1" "$tmp/out" "$2"
 }
 
-# checked NAME FILE...: runs the check of plan_check.py with that name.
+# checked NAME FILE...: runs the check of plan_check.py that has this name.
 checked()
 {
     if [ "$python" = no ]; then
@@ -140,13 +140,14 @@ json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
 checked 'JSON: a name with quotes is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
 checked 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
 
-# hash_of ARGUMENT...
+# hash_of ARGUMENT...: prints the hash of the plan for these arguments.
 hash_of()
 {
     "$plan" --json "$@" | sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p'
 }
 
-# A plan with many iterations, because another warm start gives another plan.
+# A plan that takes many iterations, because a different warm start then gives a
+# different plan.
 set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
 first=$(hash_of "$@" --seed 3)
 : >"$tmp/out"
@@ -186,8 +187,8 @@ fi
 
 plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
-# 14 rail ends (16 without the 2 dead ones), 8 + 8 links of ranks, all twice,
-# and the legend.
+# 14 rail ends (16 without the 2 dead ones) and 8 + 8 links of ranks, each
+# counted twice, and the legend.
 checked 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
 plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
@@ -198,7 +199,7 @@ plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 checked 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
-# If many ranks share a cell, each title must have the loads of the link that
+# When many ranks share a cell, each title must show the loads of the link that
 # it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
     >"$tmp/shared"
@@ -261,8 +262,8 @@ unset HWLOC_XMLFILE
 
 plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
 says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
-# refused NAME PATTERN ARGUMENT...: must give status 2, a sentence, and where
-# to look.
+# refused NAME PATTERN ARGUMENT...: the command must exit with status 2, print a
+# matching sentence, and say where to look.
 refused()
 {
     name=$1

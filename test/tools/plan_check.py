@@ -19,7 +19,8 @@ def check(right, sentence):
 
 
 def read_demands(path):
-    """Sums lines of FROM TO BYTES (format: see plan_text.h) by rank pair."""
+    """Returns the bytes for each pair of ranks, summed over lines FROM TO BYTES
+    (see plan_text.h)."""
     factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     sums = collections.Counter()
     for line in open(path, encoding="ascii"):
@@ -36,7 +37,7 @@ def read_demands(path):
 
 
 def links_of(piece, sender, receiver, node_ranks):
-    """The links that a piece crosses, by kind and ends."""
+    """Returns the links that a piece crosses, identified by kind and ends."""
     at = sender
     if piece["relay_out"] is not None:
         yield from hop(at, piece["relay_out"])
@@ -95,7 +96,7 @@ def check_pieces(plan, demands, node_ranks):
     check(sum(sums.values()) == plan["bytes"], "wrong sum of bytes")
     known = {link_key(link) for link in plan["links"]}
     for kind, a, b in carried:
-        # hop() yields both kinds of link; the one that does not exist is
+        # hop() yields both kinds of link; the kind that does not exist is
         # absent from plan["links"].
         if kind == "gpu_link":
             check((kind, a, b) in known or {("switch_up", a, None),
@@ -138,7 +139,8 @@ def check_name(plan, name):
 
 
 def check_svg(path, cells):
-    """Each cell has a title with both times; the legend has eleven colours."""
+    """Checks that each cell has a title with both times, and that the legend
+    has eleven colours."""
     space = "{http://www.w3.org/2000/svg}"
     root = xml.etree.ElementTree.parse(path).getroot()
     check(root.tag == space + "svg", "not an SVG drawing")

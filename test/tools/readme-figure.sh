@@ -1,5 +1,5 @@
 #!/bin/sh
-# docs/images/results.svg must be what contrib/figures.py draws from the
+# docs/images/results.svg must be exactly what contrib/figures.py draws from the
 # recorded data. Wrong or missing data must not produce a drawing.
 set -eu
 # shellcheck source=test/lib.sh
@@ -23,7 +23,8 @@ else
     not_ok 'other data gives another picture' 'it is the same'
 fi
 
-# refuses NAME SED-EXPRESSION [OPTION FILE WHY]
+# refuses NAME SED-EXPRESSION [OPTION FILE WHY]: figures.py must refuse data
+# edited with SED-EXPRESSION.
 refuses()
 {
     sed "$2" "$data/${4-readme-alltoallv.json}" >"$tmp/invalid.json"

@@ -7,8 +7,8 @@ set -u
 need_built mrail-simulate
 fabrics=$top/contrib/fabrics
 
-# simulate NAME STATUS OPTION...: the output is in $tmp/out, and messages are
-# in $tmp/err.
+# simulate NAME STATUS OPTION...: runs mrail simulate. Its output goes to
+# $tmp/out, and its messages to $tmp/err.
 simulate()
 {
     name=$1 wanted=$2
@@ -17,8 +17,8 @@ simulate()
     is "$name: exit status" "$wanted" $?
 }
 
-# refused NAME PATTERN OPTION...: must give status 2, one sentence, and no
-# output.
+# refused NAME PATTERN OPTION...: the command must exit with status 2, print one
+# matching sentence, and produce no output.
 refused()
 {
     name=$1 pattern=$2
@@ -54,8 +54,8 @@ else
     skip 'JSON and the drawing have every link and byte' 'no python3'
 fi
 
-# Demands between NICs. One leaf of four hosts with two rails, and an incast on
-# rail 0.
+# Demands between NICs: one leaf with four hosts of two rails each, and an
+# incast on rail 0.
 printf 'host h[1-4]\nleaf l[1-2]\nspine s1\nlink h[1-4] l1 1MB\n' >"$tmp/rails"
 printf 'link h[1-4] l2 1MB\nlink l[1-2] s1 8MB\n' >>"$tmp/rails"
 printf '2 0 2m\n4 0 2m\n6 0 1m # a comment\n6 0 1m\n2 3 1g\n' >"$tmp/incast"

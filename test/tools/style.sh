@@ -1,5 +1,5 @@
 #!/bin/sh
-# contrib/check-prose and contrib/check-links must find each planted fault, and
+# contrib/check-prose and contrib/check-links must find each planted fault and
 # nothing else.
 set -eu
 # shellcheck source=test/lib.sh

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Checks the counts of contrib/check. A crash, a failed set-up, a lost log or a
-# nonzero exit status must never count as passed, and a skip must count as a skip.
+# Checks how contrib/check counts results. A crash, a failed set-up, a lost log
+# or a nonzero exit status must never count as a pass, and a skip must count as
+# a skip.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 mkdir -p "$tmp/a/b"
 
-# counted NAME KINDS COMMAND...: checks the kinds of the results that
-# automake's driver and contrib/results.awk report.
+# counted NAME KINDS COMMAND...: checks which kinds of results automake's driver
+# and contrib/results.awk report for COMMAND.
 counted()
 {
     name=$1 want=$2
@@ -20,7 +21,8 @@ counted()
     is "$name" "$want" "$(cut -f 1 "$tmp/kinds" | paste -sd ' ')"
 }
 
-# reason NAME WORDS: checks the last result of the last command.
+# reason NAME WORDS: the last result of the last command must give WORDS as its
+# reason.
 reason()
 {
     is "$1" "$2" "$(tail -n 1 "$tmp/kinds" | cut -f 3)"
@@ -93,7 +95,7 @@ counted 'a program without results' fail \
 
 # ---- programs with a sanitizer ----
 
-# A program whose results are "ok", and a report of the sanitizer.
+# A program that reports "ok" for its tests, and a report of the sanitizer.
 mkdir "$tmp/reports"
 printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
     "$tmp/reports/report.1" >"$tmp/racing"

@@ -2,7 +2,7 @@
 
     python3 test/tools/test_bench_figures.py [CLASS.test_NAME ...]
 
-Prints one line "ok - NAME" or "not ok - NAME: WHY" per test.  The name of a
+Prints one line "ok - NAME" or "not ok - NAME: WHY" per test. The name of a
 test is the first line of its docstring.
 """
 import itertools
@@ -197,7 +197,7 @@ class Figures(unittest.TestCase):
         """planned share: mean of all samples"""
         got = evaluated(OWN, FULL, planned=(0.98, 0.99))[0]
         self.assertEqual(got['planned'], 0.985)
-        # A call without a plan has a planned share of 0, not none.
+        # A call without a plan has a planned share of 0 rather than no share.
         self.assertEqual(evaluated(OWN, FULL, planned=(0, 0))[0]['planned'], 0)
 
     def test_planned_row(self):
@@ -324,7 +324,8 @@ def picked(size, hotspot, to):
 
 
 def profile(own, device):
-    """A callgrind file with the costs of a library, a device and a call."""
+    """Returns a callgrind file with the costs of a library, a device and a
+    call."""
     return (f'ob=(1) lib.so\nfn=(1) f\n1 {own}\ncob=(2) dev.so\ncfn=(2) g\n'
             f'calls=1 1\n1 {device}\n\nob=(2)\nfn=(2)\n1 {device}\n')
 
@@ -433,7 +434,8 @@ class Samples(unittest.TestCase):
 
 
 def steady(until_s, step_s=0.01, size=1000, gaps=()):
-    """One point per step, with none inside a gap (start, end)."""
+    """Returns one point per step, with no points inside the gaps (start,
+    end)."""
     points, count = [], round(until_s / step_s)
     for i in range(1, count + 1):
         at_s = i * step_s
@@ -450,7 +452,7 @@ class Streams(unittest.TestCase):
         self.assertAlmostEqual(pause.value, 200, delta=0.01)
         self.assertAlmostEqual(pause.p50, 10, delta=0.01)
         self.assertAlmostEqual(after.value, 0.1, delta=0.002)
-        # Messages from 3.2 s on, without those of a 0.3 s gap.
+        # Messages arrive from 3.2 s on, except in a gap of 0.3 s.
         self.assertAlmostEqual(back.value, 0.1 * 1.5 / 1.79, delta=0.002)
 
     def test_earlier_pause(self):

@@ -2,7 +2,7 @@
 
     python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
 
-Prints one line "ok - NAME" or "not ok - NAME: WHY" per test.  The name of a
+Prints one line "ok - NAME" or "not ok - NAME: WHY" per test. The name of a
 test is the first line of its docstring.
 """
 import io
@@ -26,7 +26,7 @@ from bench_tools.figure import Figure, Sample
 
 
 def bench_in(folder):
-    """A Bench that keeps its files in `folder` and prints nothing."""
+    """Returns a Bench that keeps its files in `folder` and prints nothing."""
     bench = runner.Bench(5, out=io.StringIO())
     bench.area, bench.dir = 'area', pathlib.Path(folder)
     bench.progress = runner.Progress(out=io.StringIO())
@@ -282,7 +282,8 @@ class Command(unittest.TestCase):
 
 
 def compared_block(bench, folder):
-    """A block with a job, its baseline and a figure, compared with `folder`."""
+    """Returns a block with a job, its baseline and a figure, for a comparison
+    with `folder`."""
     def measure(at):
         stage = bench.installation.stage
         bench.add('own', Sample(6 if stage == folder else 3 + at), at)

@@ -33,8 +33,8 @@ static void test_one(void **state)
             assert_int_equal(row[d], (d == rank) ? 0 : (d == 0) ? 4200 : 300);
         }
     }
-    /* The hot receiver is rank 0. It cannot send more to itself, so it sends
-     * equally to all. */
+    /* The hot receiver is rank 0. It cannot send a larger part to itself, so it
+     * sends equally to all others. */
     mrail_demand_row(8, 0, 7000, 700000, MRAIL_DEMAND_SINGLE, row);
     for (unsigned d = 0; d < 8; ++d) {
         assert_int_equal(row[d], (d == 0) ? 0 : 1000);
@@ -68,8 +68,8 @@ static void test_extremes(void **state)
     assert_int_equal(row[2], 100);
 }
 
-/* Every row must sum to the size, have nothing for the rank itself, and be
- * equal except for one byte. */
+/* Every row must sum to the size, contain nothing for the rank itself, and have
+ * entries that differ by at most one byte. */
 static void test_rows_are_whole(void **state)
 {
     mrail_rng_t rng;

@@ -31,14 +31,14 @@ static void check_json(const char *text, const char *want)
     free(got);
 }
 
-/* Any bytes become a JSON string in valid UTF-8. */
+/* Any sequence of bytes becomes a JSON string in valid UTF-8. */
 static void test_json_strings(void **state)
 {
     check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");
     check_json("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80",
                "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
-    /* A stray byte, an incomplete sequence, an overlong one, a surrogate, and a
-     * value that is too large. */
+    /* A stray byte, an incomplete sequence, an overlong sequence, a surrogate,
+     * and a value that is too large. */
     check_json("\xff|\x80", "\"\\ufffd|\\ufffd\"");
     check_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
     check_json("\xc0\xaf", "\"\\ufffd\\ufffd\"");

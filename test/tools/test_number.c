@@ -1,5 +1,6 @@
-/* Numbers as users write them: src/base/number.c; and a rank's place from the
- * launcher's variables: src/base/launch.h. */
+/* Tests of src/base/number.c, which parses numbers as users write them, and of
+ * src/base/launch.h, which finds a rank's place from the launcher's
+ * variables. */
 #include "config.h"
 
 #include <setjmp.h>

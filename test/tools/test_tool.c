@@ -24,7 +24,7 @@ static char *fake_getenv(const char *name)
                                                                    : NULL;
 }
 
-static const char *no_components; /* a component of Open MPI 5.0 */
+static const char *no_components; /* lists the components of Open MPI 5.0 */
 
 /* Returns the command as one string. */
 static char *plan_of(const mrail_run_options_t *options)
@@ -106,8 +106,8 @@ static void test_run_on_software_rails(void **state)
                " -- app -np 7");
 }
 
-/* In Open MPI 5.0, PMIx has its own path, and processes that the job spawns
- * inherit mpirun's environment. */
+/* In Open MPI 5.0, PMIx has its own search path, and processes that the job
+ * spawns inherit the environment of mpirun. */
 static void test_run_on_prrte(void **state)
 {
     mrail_run_options_t options = {
@@ -214,7 +214,8 @@ static void test_moved_trees(void **state)
                 "/new/lib/x86_64-linux-gnu/mrail/none");
     check_moved("/stage/usr/libexec/mrail", "/usr/libexec/mrail",
                 "/usr/bin/mrail", "/stage/usr/bin/mrail");
-    /* Only the same directory matches, not another directory of that name. */
+    /* Only the same directory matches, not another directory with the same
+     * name. */
     check_moved("/new/libexec/mrail", "/usr/libexec/mrail",
                 "/usr/libexec/mrail/mrail-run", "/new/libexec/mrail/mrail-run");
     check_moved("/home/build", "/usr/libexec/mrail",

@@ -25,8 +25,8 @@ typedef struct fixture {
     pages_t before, now;
 } fixture_t;
 
-/* Fills in the page of rank r in two jobs of three ranks. Each rank has two
- * rails with one lane each. */
+/* Fills in the page of rank r. There are two jobs of three ranks, and each rank
+ * has two rails with one lane each. */
 static void fill(mrail_page_t *page, unsigned r, int later)
 {
     page->head.pid = 100 + r;
@@ -144,7 +144,7 @@ static void test_figures(void **state)
     assert_true(figures.bytes_per_s == 0 && figures.stalled == 0);
 }
 
-/* On a small screen, all pages together have all rows once, and no page is too
+/* On a small screen, the pages together show every row once, and no page is too
  * long. */
 static void test_screens(void **state)
 {

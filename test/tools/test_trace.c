@@ -123,7 +123,7 @@ static void test_rows(void **state)
     assert_int_equal(table.count, 0);
 }
 
-/* Rows stay apart, whatever their number, and come sorted. */
+/* Rows remain separate, however many there are, and are returned sorted. */
 static void test_many_rows(void **state)
 {
     mrail_rng_t rng;
@@ -154,8 +154,8 @@ static void test_many_rows(void **state)
     assert_int_equal(sum, 20000);
 }
 
-/* 64 KiB every 100 us, and eight chunks at a quarter of the rate: the mean
- * hides them, the lowest rate shows them. */
+/* 64 KiB complete every 100 us, except eight chunks at a quarter of that rate.
+ * The mean hides these chunks, and the lowest rate shows them. */
 static void test_lowest_rate(void **state)
 {
     uint64_t now_ns = US;
@@ -260,7 +260,7 @@ static void test_table_without_records(void **state)
     has("rank 3: 2 records are not valid\n");
 }
 
-/* A rail beyond those of the page, as in a damaged file. */
+/* A rail beyond the rails of the page, as a damaged file may contain. */
 static void test_unknown_rail(void **state)
 {
     const mrail_ring_record_t record = {

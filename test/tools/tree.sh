@@ -1,12 +1,11 @@
 #!/bin/sh
-# Only one script of contrib/ at a time may work in the build/ of a tree. If
-# the path of a tree is one in which the autotools cannot build, it must be
-# refused before anything starts.
+# Only one script of contrib/ at a time may work in the build/ of a tree. A tree
+# whose path the autotools cannot handle must be refused before anything starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
-# refused SENTENCE COMMAND...
+# refused SENTENCE COMMAND...: COMMAND must fail with SENTENCE.
 refused()
 {
     sentence=$1
@@ -32,8 +31,8 @@ tree=$tmp/tree
 mkdir -p "$tree"
 cp -r "$top/contrib" "$tree/contrib"
 mkfifo "$tmp/end" "$tmp/begun"
-# Holds the tree, starts another script that may work in it, and waits for the
-# end.
+# Holds the tree, starts another script that may use it, and waits for that
+# script to end.
 cat >"$tree/contrib/holder" <<'END'
 #!/bin/sh
 set -eu
@@ -79,8 +78,8 @@ holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
 succeeded 'a script works after the previous one was killed'
 
-# The processes that a killed script has started may still write, so they must
-# keep the lock.
+# The processes that a killed script has started may still be writing, so they
+# must keep the lock.
 cat >"$tree/contrib/parent" <<'END'
 #!/bin/sh
 set -eu

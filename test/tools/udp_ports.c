@@ -4,8 +4,8 @@
  * usage: udp_ports ADDRESS PORT TOS FIRST STEP COUNT
  *
  * The datagrams go to PORT at ADDRESS with that TOS byte. Their source ports
- * are FIRST, FIRST + STEP, and so on. The exit status is 1 if one cannot be
- * sent.
+ * are FIRST, FIRST + STEP, and so on. The exit status is 1 if a datagram cannot
+ * be sent.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of this directory. Provides test/lib.sh, the results
-# of configure, and checks of UCX's log output.
+# Sourced by the scripts in this directory. Provides test/lib.sh, the results of
+# configure, and checks of UCX's log.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091
@@ -27,7 +27,8 @@ complaints()
         grep -vF -f "$tmp/stock-complaints"
 }
 
-# expect_quiet NAME LOG: checks that UCX reports neither errors nor warnings.
+# expect_quiet NAME LOG: checks that the log contains neither errors nor
+# warnings.
 expect_quiet()
 {
     if complaints "$2" >"$tmp/complaints"; then

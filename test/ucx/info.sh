@@ -1,6 +1,6 @@
 #!/bin/sh
-# The transport in the output of ucx_info, and its message when it will not be
-# used.
+# Checks how the transport appears in the output of ucx_info, and its message
+# when it will not be used.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
@@ -59,8 +59,8 @@ else
 fi
 
 # rendezvous PROCESSES: prints the size from which UCP would send by rendezvous
-# if that many processes shared a node. $tmp/tag has its protocols for smaller
-# messages.
+# if that many processes shared a node. Writes the protocols for smaller
+# messages to $tmp/tag.
 rendezvous()
 {
     UCX_TLS=mrail UCX_PROTO_ENABLE=y info "$tmp/e" -e -u t -P inter -n "$1" -N "$1"
@@ -71,9 +71,9 @@ rendezvous()
         awk '{ print ($2 == "K") ? $1 * 1024 : $1 }'
 }
 
-# Four rails together are faster than a copy in memory if one process uses
-# them, but slower if many processes share them. UCX must start rendezvous at
-# about the same size in either case.
+# Four rails together are faster than a memory copy if one process uses them,
+# but slower if many processes share them. UCX must start rendezvous at about
+# the same size in either case.
 for processes in 1 8 32; do
     from=$(rendezvous $processes)
     name="processes of a node: $processes"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make install: checks the directories of all files, the printed commands, and
-# pkg-config. make uninstall must remove every file.
+# Checks make install: the directories of all files, the commands that it
+# prints, and pkg-config. make uninstall must remove every file.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
@@ -41,7 +41,7 @@ if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
 fi
 
 
-# Documents keep their relative places, so that links between them remain
+# Documents keep their relative locations, so that links between them remain
 # valid.
 docs=$(dirname "$(find "$dest" -path '*/doc/*' -name LICENSE)")
 absent=
@@ -67,7 +67,7 @@ if command -v pkg-config >/dev/null; then
             "it says $(pkg-config --variable=ucx_version mrail)"
     fi
 
-    # A program outside this tree, which plans with the library alone.
+    # A program outside this tree that uses only the planner library.
     cat >"$tmp/planner.c" <<'END'
 #include <mrail/plan.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ END
             LD_LIBRARY_PATH=$libdir "$tmp/planner" >>"$tmp/out" 2>&1
         expect "a program made by ${compiler%% *} plans" "$tmp/out" '^6.0$'
     done
-    # The example of the manual page
+    # The example from the manual page.
     find "$dest" -name mrail-plan.3 -exec \
         sed -n '/^\.Bd -literal/,/^\.Ed/p' {} + | sed -e '/^\./d' -e 's/\\e/\\/g' >"$tmp/example.c"
     # shellcheck disable=SC2046 # word splitting is intended
@@ -119,7 +119,7 @@ else
     skip 'pkg-config' 'it is not installed'
 fi
 
-# Directories that belong to this package alone
+# Directories that belong only to this package.
 find "$dest" ! -type d \( -name mrail-uct.so -o -name mca_hook_mrail.so -o -name plan.h \
     -o -name mrail-soft -o -path '*/doc/*' \) -exec dirname {} + |
     sort -u >"$tmp/folders"

@@ -112,7 +112,7 @@ seconds=40
 job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
 # The rails must not go down before the job uses them. A busy machine may be
-# slow to start a job, so the number of its packets shows when that is.
+# slow to start a job, so the number of packets shows when the job uses them.
 is_under_way()
 {
     "$soft" status --session "$session-mpi" --json 2>&1 |

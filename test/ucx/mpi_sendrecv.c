@@ -1,6 +1,6 @@
 /*
- * Messages of many sizes travel around all ranks, once or for SECONDS. Rank 0
- * then prints "ring ok".
+ * Sends messages of many sizes around a ring of all ranks, once or for SECONDS.
+ * Rank 0 then prints "ring ok".
  *
  *     mpi_sendrecv [SECONDS]
  */

@@ -1,5 +1,6 @@
 /*
- * Interposed before UCX. It makes a process believe that another UCX is loaded.
+ * A library interposed before UCX. It makes a process believe that another
+ * version of UCX is loaded.
  */
 #include "config.h"
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# ucx_perftest between two emulated nodes with four rails: every kind of
-# operation of UCP, with mrail as the only transport.
+# Runs ucx_perftest between two emulated nodes with four rails. Covers every
+# kind of UCP operation, with mrail as the only transport.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
-port=$((10000 + $$ % 20000)) # the kernel itself assigns ports from 32768 on
+port=$((10000 + $$ % 20000)) # the kernel assigns ports from 32768 on itself
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
 # A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
@@ -36,7 +36,7 @@ next_port()
     done
 }
 
-# pair NAME ARGS...
+# pair NAME ARGS...: runs both ends of a test, and prints the result.
 pair()
 {
     name=$1
@@ -78,8 +78,8 @@ refused()
     done
 }
 
-# alone NAME ARGS...: a process communicates with itself, over mrail and not
-# over "self".
+# alone NAME ARGS...: a process communicates with itself, over mrail instead of
+# "self".
 alone()
 {
     name=$1
@@ -123,7 +123,7 @@ pair 'stream, data as it arrives' -t stream_bw -r recv_data -s 4096 -n 500
 pair 'error handling' -t tag_bw -e -s 65536 -n 300
 pair 'sleeping: tag latency' -t tag_lat -E sleep -s 8 -n 300
 pair 'sleeping: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
-# "put" is left out: with every transport, its target sleeps for ever.
+# "put" is left out, because its target sleeps for ever with every transport.
 for layout in short shortiov bcopy zcopy; do
     uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300
     uct "UCT AM bandwidth, $layout" -t am_bw -D $layout -s 128 -n 1000
@@ -135,7 +135,7 @@ done
 uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
 uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
 refused add_lat add_mr fadd swap cswap
-# UCX 1.13 has one option for this, and later versions have another.
+# UCX 1.13 uses one option for this, and later versions use another.
 UCX_WARN_UNUSED_ENV_VARS=n UCX_MRAIL_RCACHE=n
 export UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE
 pair 'registered at each use: UCX_MRAIL_RCACHE=n' -t tag_bw -s 1048576 -n 50

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The list of rails for another library of the process, and mrail info.
+# Checks the list of rails that another library in the process can query, and
+# mrail info.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 

@@ -1,5 +1,5 @@
 /*
- * The transport through public UCT, between two processes.
+ * Tests the transport through the public UCT API, between two processes.
  *
  *     MRAIL_UCT_PATH=.../libuct_mrail.so.0 \
  *         mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
@@ -132,8 +132,8 @@ static void test_attributes(void **state)
     assert_true(side.md_attr.rkey_packed_size > 0);
 }
 
-/* UCP's address version 1 has six bits for the length of an iface address, and
- * five for that of a device address. */
+/* Version 1 of UCP's address format has six bits for the length of an iface
+ * address, and five for that of a device address. */
 static void test_addresses_fit(void **state)
 {
     print_message("interface address %zu bytes, device address %zu bytes\n",
@@ -166,7 +166,8 @@ static void test_key_of_another_version(void **state)
     assert_true(uct_rkey_unpack(side.component, key, &bundle) < 0);
 }
 
-/* An address of another version is unreachable, and does not cause a crash. */
+/* An address of another version must be unreachable, and must not cause a
+ * crash. */
 static void test_address_of_another_version(void **state)
 {
     uint8_t device[SIDE_ADDR_MAX], iface[SIDE_ADDR_MAX];
@@ -178,7 +179,7 @@ static void test_address_of_another_version(void **state)
         uct_iface_get_address(side.iface, (uct_iface_addr_t *)iface), UCS_OK);
     assert_true(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
                                        (uct_iface_addr_t *)iface));
-    device[0] ^= 0xff; /* every address starts with its version */
+    device[0] ^= 0xff; /* every address starts with its version number */
     assert_false(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
                                         (uct_iface_addr_t *)iface));
 }
@@ -198,8 +199,8 @@ static int tear_down(void **state)
     return ret;
 }
 
-/* Sends a message without counting it, because these peers are never asked what
- * has arrived. */
+/* Sends a message without counting it, because the test never asks these peers
+ * which messages arrived. */
 static void send_uncounted(void)
 {
     ucs_status_t status;
@@ -229,12 +230,13 @@ static void test_cancel_with_stopped_peer(void **state)
     assert_int_equal(tear_down(NULL), 0);
     memset(&side, 0, sizeof(side));
     assert_int_equal(set_up(NULL), 0);
-    send_uncounted(); /* connects */
+    send_uncounted(); /* establishes the connection */
     flush_ep();
 }
 
-/* The last test: the peer is killed. The error handler is called once,
- * operations in flight end with an error, later ones fail. */
+/* The last test kills the peer. The error handler must be called once,
+ * operations in flight must end with an error, and later operations must
+ * fail. */
 static void test_peer_killed(void **state)
 {
     enum { SIZE = 4 << 20, PUTS = 8 };

@@ -1,5 +1,5 @@
 /*
- * Active messages and pending requests through UCT.
+ * Tests active messages and pending requests through UCT.
  */
 #include "config.h"
 #include "uct_tests.h"
@@ -192,7 +192,7 @@ static void count_purged(uct_pending_req_t *req, void *arg)
 
 typedef struct passing {
     uct_pending_req_t super;
-    uct_ep_h ep; /* another endpoint, which has a request of its own */
+    uct_ep_h ep; /* another endpoint with its own pending request */
     ucs_status_t status;
     int ran;
 } passing_t;

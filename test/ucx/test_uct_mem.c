@@ -1,5 +1,6 @@
 /*
- * Registered memory that is unmapped and mapped again at the same address.
+ * Tests registered memory that is unmapped, and mapped again at the same
+ * address.
  */
 #include "config.h"
 #include "uct_tests.h"
@@ -12,7 +13,7 @@
  * A software device reads memory by its virtual address. It would therefore
  * deliver the new bytes even through a stale registration, whereas a NIC would
  * not. These tests also compare the packed key, which identifies the
- * registration. After an unmap, it must differ.
+ * registration. After an unmap, that key must differ.
  */
 typedef struct packed_key {
     uint8_t bytes[SIDE_RKEY_MAX];

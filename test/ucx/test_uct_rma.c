@@ -1,5 +1,5 @@
 /*
- * PUT, GET, fence and flush through UCT.
+ * Tests PUT, GET, fence and flush through UCT.
  */
 #include "config.h"
 #include "uct_tests.h"
@@ -198,7 +198,8 @@ void test_invalid_parameters(void **state)
 
 #endif
 
-/* The blocks of an iov, some of them empty, are stored as one remote range. */
+/* The blocks of an iov, some of which are empty, must be stored as one remote
+ * range. */
 void test_iov_with_stride(void **state)
 {
     enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 3 };
@@ -238,7 +239,7 @@ void test_iov_with_stride(void **state)
 
 /* ---- order and completion ---- */
 
-/* PUTs on all rails, a fence, and a message. A process that receives the
+/* Sends PUTs on all rails, a fence, and a message. A process that receives the
  * message must see the data. */
 void test_fence_orders_visibility(void **state)
 {
@@ -303,7 +304,7 @@ void test_iface_flush(void **state)
     RETRY(status, uct_iface_flush(side.iface, 0, &done.super));
     finish(status, &done);
     assert_int_equal(call_side(SIDE_OP_CHECK, 77, 0, SIZE), 1);
-    /* A flush without a completion is repeated until it is done. */
+    /* A flush without a completion is repeated until it has finished. */
     PROGRESS_UNTIL(uct_iface_flush(side.iface, 0, NULL) == UCS_OK);
     PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
     uct_md_mem_dereg(side.md, memh);

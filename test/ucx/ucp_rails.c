@@ -1,8 +1,8 @@
 /*
- * The list of rails for another library of a UCX process. The test looks up the
- * symbol uct_mrail_rails of libuct_mrail.so.0 as a collective component does.
- * There are four software rails of 100, 200, 300 and 400 MB/s. Prints "ok -
- * NAME" lines.
+ * Tests the list of rails that another library in a UCX process can query. The
+ * test looks up the symbol uct_mrail_rails of libuct_mrail.so.0 as a collective
+ * component does. There are four software rails of 100, 200, 300 and 400 MB/s.
+ * Prints "ok - NAME" lines.
  */
 #include "config.h"
 #include "uct/mrail_rails.h"
@@ -74,8 +74,8 @@ static void pause_ms(long ms)
     nanosleep(&ts, NULL);
 }
 
-/* Waits until the rail has these values. Returns 0 if it does not reach
- * them. */
+/* Waits until the rail has these values. Returns 0 if it does not get them in
+ * time. */
 static int becomes(unsigned index, double speed, int is_up)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];

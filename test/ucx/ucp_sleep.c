@@ -1,7 +1,7 @@
 /*
- * Two processes whose UCX workers sleep until an event, with two UCX contexts
- * in each. No process polls, no event is missed, and all contexts of a process
- * share its lanes. Prints "ok - NAME" lines.
+ * Tests two processes whose UCX workers sleep until an event, with two UCX
+ * contexts in each. No process may poll, no event may be missed, and both
+ * contexts of a process must share its lanes. Prints "ok - NAME" lines.
  */
 #include "config.h"
 
@@ -165,7 +165,7 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
     return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
 }
 
-/* A barrier of both processes, which sleep while they wait. */
+/* A barrier between the two processes, which sleep while they wait. */
 static void barrier(port_t *port)
 {
     char in, out = 1;
@@ -229,8 +229,7 @@ static void test_large(port_t *port)
     free(want);
 }
 
-/* Sends more small messages than the peer has buffers for, while the peer
- * sleeps. */
+/* Sends more small messages than the sleeping peer has buffers for. */
 static void test_many(port_t *port)
 {
     enum { COUNT = 2000 };
@@ -259,7 +258,7 @@ static void test_many(port_t *port)
            "%u out of order", wrong);
 }
 
-/* Progresses until no work is left, arms, and sleeps. */
+/* Progresses until no work is left, arms the worker, and sleeps. */
 static void arm_idle(port_t *port)
 {
     do {
@@ -345,7 +344,8 @@ static void test_event_consumed_by_arm(void)
     }
 }
 
-/* As in the previous test, but the second context waits for send resources. */
+/* As in the previous test, but the second context waits for room in the send
+ * queue. */
 static void test_room_stolen(void)
 {
     enum { COUNT = 2000 };
@@ -387,8 +387,8 @@ static void test_room_stolen(void)
     }
 }
 
-/* A process leaves only when the other one knows that all data has arrived.
- * Until then it continues to reply. */
+/* A process may leave only when the other one knows that all data has arrived.
+ * Until then, it continues to reply. */
 static void leave_together(int fd)
 {
     struct pollfd event = {.fd = fd, .events = POLLIN};

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_uct on 1, 4, 8 and 16 rails.
+# Runs test_uct on 1, 4, 8 and 16 rails.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
@@ -7,8 +7,8 @@
 need_built test_uct
 export CMOCKA_MESSAGE_OUTPUT=TAP MRAIL_UCT_PATH="$shim"
 
-# uct WHAT RAILS [FILTER]: prints the results of cmocka. WHAT names the
-# settings.
+# uct WHAT RAILS [FILTER]: runs test_uct, and prints cmocka's results. WHAT
+# names the settings.
 uct()
 {
     what=$1 rails=$2
@@ -25,7 +25,7 @@ uct ', no registration cache' 4 'test_*re*ed'
 unset UCX_MRAIL_RCACHE
 uct '' 1
 
-# The send queue is so short that it is full before the credits are used up.
+# The send queue is so short that it fills before the credits are used up.
 UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_QUEUE_LEN=16
 export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 uct ', a short send queue' 2 'test_am_in_order'

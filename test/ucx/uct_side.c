@@ -1,5 +1,5 @@
 /*
- * The two processes of a UCT test.
+ * The two processes of a UCT test, and the socket between them.
  */
 #include "config.h"
 #include "uct_side.h"
@@ -86,9 +86,9 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
-    /* Loads the library here instead of with LD_PRELOAD. The latter would load
-     * it into every helper process as well, without the sanitizer runtime that
-     * it may need. */
+    /* Loads the library here instead of with LD_PRELOAD. LD_PRELOAD would also
+     * load it into every helper process, without the sanitizer runtime that it
+     * may need. */
     if (getenv("MRAIL_UCT_PATH") != NULL &&
         dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
         fprintf(stderr, "%s\n", dlerror());

@@ -1,6 +1,6 @@
 /*
  * One side of a UCT test: the opened transport, and the peer process, which
- * executes commands from a socket. It uses public UCT only.
+ * executes commands from a socket. It uses only public UCT functions.
  */
 #ifndef TEST_UCX_UCT_SIDE_H
 #define TEST_UCX_UCT_SIDE_H
@@ -14,8 +14,8 @@
 #define SIDE_RKEY_MAX 1024
 #define SIDE_ADDR_MAX 256
 
-/* AM id of a message with a sequence number, followed by the pattern with that
- * number as seed. */
+/* AM id of a message that consists of a sequence number and the pattern with
+ * that number as its seed. */
 #define SIDE_AM_SEQ 1
 /* AM id of a side_check_t, which asks whether the pattern is in the receiver's
  * buffer. */
@@ -32,7 +32,7 @@ typedef struct side {
     uct_iface_attr_t attr;
     uct_ep_h ep;
     int fd;       /* socket to the other process */
-    int pid;      /* pid of the peer */
+    int pid;      /* process ID of the peer */
     int num_lost; /* calls of the error handler */
     ucs_status_t lost_status;
 

@@ -1,6 +1,6 @@
 /*
- * Shared by the UCT tests: the opened side, commands to the peer, and
- * completions.
+ * Declarations shared by the UCT tests: the opened side, commands to the peer,
+ * and completions.
  */
 #ifndef TEST_UCX_UCT_TESTS_H
 #define TEST_UCX_UCT_TESTS_H
@@ -62,7 +62,7 @@ void done_init(done_t *done, int count);
 #define RETRY(_status, _operation)                                             \
     PROGRESS_UNTIL(((_status) = (_operation)) != UCS_ERR_NO_RESOURCE)
 
-/* Sets `done` when an operation has ended, either at once or by its
+/* Sets `done` when an operation has ended, either at once or with its
  * completion. */
 void finish(ucs_status_t status, done_t *done);
 void flush_ep(void);

@@ -1,5 +1,5 @@
-/* Helpers of the tests of switch rules: options, and texts that are written and
- * read back. The caller frees the texts. */
+/* Helpers for the tests of switch rules: options, and functions that write
+ * texts and read them back. The caller frees the texts. */
 #ifndef MRAIL_TEST_ACL_TEXTS_H
 #define MRAIL_TEST_ACL_TEXTS_H
 
@@ -7,7 +7,7 @@
 
 #define ACL_TEST_UPLINKS 256
 
-/* The uplinks of acl_test_options(). */
+/* The uplinks that acl_test_options() uses. */
 extern mrail_acl_uplink_t acl_test_uplinks[ACL_TEST_UPLINKS];
 extern char acl_test_next_hops[ACL_TEST_UPLINKS][16];
 
@@ -23,7 +23,7 @@ typedef struct acl_test_check {
     int ret;
     mrail_acl_report_t report;
     char why[256];
-    char found[4096]; /* the findings */
+    char found[4096]; /* text of the findings */
 } acl_test_check_t;
 
 acl_test_check_t acl_test_check(mrail_acl_dialect_t dialect, const char *text,

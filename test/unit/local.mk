@@ -1,5 +1,5 @@
-# Unit tests: one file per source file, no I/O (but test_page: its subject is a
-# file), no sleep.
+# Unit tests: one file per source file, without sleep and without I/O. The
+# exception is test_page, whose subject is a file.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
 TESTS += test_base
@@ -115,8 +115,8 @@ test_health_SOURCES = test/unit/test_health.c
 test_health_LDADD = $(RAIL_TEST_LIBS)
 endif
 
-# mrail plan. It is linked with the planner itself, so that the planner's
-# allocations also fail.
+# Tests of mrail plan. They are linked with the planner itself, so that
+# allocations of the planner can also be made to fail.
 if HAVE_CMOCKA
 PLAN_TEXT_TESTS = test_plan_text test_plan_demand
 check_PROGRAMS += $(PLAN_TEXT_TESTS)
@@ -134,7 +134,7 @@ test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
-# Relays. test_shm_pool tests a file.
+# Tests of relays. test_shm_pool tests a file.
 if HAVE_CMOCKA
 check_PROGRAMS += test_shm_pool
 TESTS += test_shm_pool
@@ -161,7 +161,7 @@ test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 endif
 
-# Switch rules.
+# Tests of switch rules.
 if HAVE_CMOCKA
 ACL_TESTS = test_acl test_acl_check
 check_PROGRAMS += $(ACL_TESTS)
@@ -179,7 +179,7 @@ test_acl_check_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_acl_check_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
-# Fabrics, and how many flowlets a flow needs.
+# Tests of fabrics, and of the number of flowlets that a flow needs.
 if HAVE_CMOCKA
 check_PROGRAMS += test_fabric test_flowlets test_simulate
 TESTS += test_fabric test_flowlets test_simulate

@@ -10,7 +10,7 @@
 
 #define PEER 0x1000ull /* id of the first peer */
 #define COOKIE 0xc00c1eull
-#define LANES 4 /* per peer: two rails x two */
+#define LANES 4 /* per peer: two rails x two lanes */
 #define SENT_MAX 4096
 
 #define COMPLETIONS_MAX 256
@@ -24,7 +24,7 @@ typedef struct completions {
 typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
     unsigned num_msgs;
-    uint16_t credit[64]; /* of the last header, by lane index */
+    uint16_t credit[64]; /* of the last header, indexed by the lane's number */
     unsigned num_reads;
     const struct ibv_qp *read_qp; /* QP of the last READ */
     int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -47,8 +47,8 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned peer_index);
 void deliver(unsigned peer_index, mrail_ctl_msg_t *msg);
-/* The peer sends the message on the rail of this number, and the engine
- * receives it on the same one. deliver_on() then runs the timers that are due,
+/* The peer sends the message on the rail with this number, and the engine
+ * receives it on the same rail. deliver_on() then runs the timers that are due,
  * whereas deliver_only() does not. */
 void deliver_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void deliver_only(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
@@ -56,7 +56,7 @@ void deliver_hello(unsigned peer_index);
 void deliver_lane(unsigned peer_index, mrail_ctl_type_t type, unsigned slot,
                   uint32_t seq, uint16_t epoch);
 void refuse(unsigned peer_index, unsigned slot, uint32_t seq, unsigned reason);
-/* Delivers a message of the peer on the lane of a slot, for an iface. */
+/* Delivers a message from the peer on the lane of a slot, for an iface. */
 void message(unsigned peer_index, unsigned slot, unsigned iface);
 
 /* Returns the last message of this type that the engine sent, or NULL. */
@@ -68,9 +68,9 @@ unsigned count_sent(mrail_ctl_type_t type);
 void want(unsigned peer_index, unsigned count);
 mrail_ep_t *ep_to(unsigned peer_index);
 void ep_close(mrail_ep_t *ep);
-/* As ep_to(), but the test must destroy the endpoint. */
+/* Like ep_to(), but the test must destroy the endpoint. */
 mrail_ep_t *own_ep_to(unsigned peer_index);
-/* As ep_to(), with an address that names only the first `named` rails of the
+/* Like ep_to(), with an address that names only the first `named` rails of the
  * peer. */
 mrail_ep_t *ep_to_rails(unsigned peer_index, unsigned named);
 

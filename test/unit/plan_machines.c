@@ -20,8 +20,8 @@ void set_rails(mrail_plan_topo_t *topo, double capacity)
     }
 }
 
-/* Makes one rank per rail of each node, node by node, and pairwise links of
- * `gpu` if that is positive. */
+/* Makes one rank per rail of each node, node by node. If `gpu` is positive,
+ * adds pairwise links of that capacity. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
 {
     mrail_plan_topo_t *topo;
@@ -41,7 +41,7 @@ mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
     return topo;
 }
 
-/* As bound(), but with a switch in each node. */
+/* Like bound(), but with a switch in each node. */
 mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up)
 {
     mrail_plan_topo_t *topo = bound(nodes, rails, 0);
@@ -120,7 +120,7 @@ mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least)
     mrail_plan_summary_t s = summary_of(plan);
 
     assert_true(s.congestion_bound <= least * (1 + 1e-9));
-    /* 1e-6 allows for pieces rounded to whole bytes. */
+    /* The factor 1e-6 allows for pieces that are rounded to whole bytes. */
     assert_true(s.congestion >= least * (1 - 1e-6));
     assert_true(s.congestion <= least * (1 + GAP) * (1 + 1e-6));
     return s;

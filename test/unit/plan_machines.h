@@ -1,5 +1,5 @@
-/* Small topologies for the planner's unit tests, and checks of their plans. A
- * topology that cannot be created fails the test. */
+/* Small topologies for the planner's unit tests, and checks of their plans. If
+ * a topology cannot be created, the test fails. */
 #ifndef MRAIL_TEST_PLAN_MACHINES_H
 #define MRAIL_TEST_PLAN_MACHINES_H
 
@@ -10,11 +10,11 @@
 #define G 1e9
 
 void set_rails(mrail_plan_topo_t *topo, double capacity);
-/* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s. If
- * `gpu` is positive, the ranks of a node have pairwise links of that
+/* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s.
+ * If `gpu` is positive, the ranks of a node have pairwise links of that
  * capacity. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu);
-/* As bound(), but with a switch in each node, with 100 GB/s down. */
+/* Like bound(), but with a switch in each node that has 100 GB/s downwards. */
 mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up);
 /* Makes one rank per node, which reaches all rails of 1 GB/s. */
 mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails);
@@ -22,7 +22,7 @@ mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails);
 /* Creates a plan and destroys the topology. */
 mrail_plan_t *plan_of(mrail_plan_topo_t *topo);
 void make(mrail_plan_t *plan, const mrail_plan_demand_t *demands, size_t count);
-/* As plan_of(), and also plans one demand. */
+/* Like plan_of(), but also plans one demand. */
 mrail_plan_t *plan_one(mrail_plan_topo_t *topo, uint32_t from, uint32_t to,
                        uint64_t bytes);
 
@@ -32,7 +32,7 @@ double load_of(const mrail_plan_t *plan, mrail_plan_link_kind_t kind,
                unsigned a, unsigned b);
 
 void assert_near(double is, double wanted, double part);
-/* Checks the plan against the known minimum. */
+/* Checks the plan against the known minimum congestion. */
 mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least);
 
 #endif

@@ -1,4 +1,5 @@
-/* Switch rules: the texts that src/fabric/acl.h writes, and refused options. */
+/* Tests of switch rules: the texts that src/fabric/acl.h writes, and refused
+ * options. */
 #include "config.h"
 #include "acl_texts.h"
 
@@ -17,8 +18,8 @@
 /* ---- The paper ---- */
 
 /* The listing of [CTCCL] 4.1. The paper prints the first two and the last of
- * its eight parts. Its next hops leave out four addresses, because the leaf has
- * ports 51 to 54 to one spine and 59 to 62 to the other. */
+ * its eight parts. Its next hops leave out four addresses, because the leaf's
+ * ports 51 to 54 lead to one spine, and ports 59 to 62 to the other. */
 static const char printed[] =
     "ip access-list extended udf1\n"
     "  10 permit udp any range 49152 51199 any eq 4791\n"
@@ -100,8 +101,8 @@ static void test_paper_as_printed(void **state)
     free(text);
 }
 
-/* By default, the text has the same lines without the blank, between
- * comments. */
+/* By default, the text has the same lines without the blank. Comments stand
+ * between them. */
 static void test_paper_by_default(void **state)
 {
     mrail_acl_t acl = paper_options();
@@ -149,7 +150,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     assert_int_equal(check.report.num_rules,
                      acl->num_uplinks * acl->leaf_uplinks);
     assert_int_equal(check.report.num_targets, acl->num_uplinks);
-    /* With 0, the check counts the next hops itself, so the result is the
+    /* With 0, the check counts the next hops itself. The result must be the
      * same. */
     assert_int_equal(acl_test_check(dialect, text, 0, acl->leaf_uplinks).ret,
                      0);
@@ -228,8 +229,9 @@ static void test_ranges_have_the_lanes(void **state)
     }
 }
 
-/* The rules divide the ports into other segments than the lanes do, because
- * they were written for a fabric with other uplinks. */
+/* The rules divide the ports into segments that differ from those of the lanes,
+ * because the rules were written for a fabric with another number of
+ * uplinks. */
 static void test_other_uplinks(void **state)
 {
     mrail_acl_t acl = acl_test_options(6);
@@ -271,7 +273,7 @@ static void test_dscp(void **state)
     }
 }
 
-/* The lines that implement drop mode; in fall-through mode they are absent. */
+/* Some lines implement drop mode, and must be absent in fall-through mode. */
 static void test_failure_modes(void **state)
 {
     static const char *const words[] = {
@@ -375,8 +377,8 @@ static void test_undo(void **state)
     }
 }
 
-/* Two leaves have two links each. Links 1 of both share a VRF, and so do links
- * 2. */
+/* Two leaves have two links each. The first links of both leaves share a VRF,
+ * and so do the second links. */
 static void test_vrfs(void **state)
 {
     static const char *const ports[] = {"p1", "p2", "p3", "p4"};
@@ -413,7 +415,8 @@ static void test_vrfs(void **state)
     acl_test_has(why, "3 ports, 2 links to each leaf");
 }
 
-/* A switch refuses the placeholder. The check treats it as a missing uplink. */
+/* A switch refuses the placeholder, so the check must treat it as a missing
+ * uplink. */
 static void test_placeholders(void **state)
 {
     mrail_acl_t acl = acl_test_options(3);

@@ -1,5 +1,5 @@
-/* Rule sets that mrail_acl_check() reads back: correct ones, faulty ones, and
- * texts that it cannot read. */
+/* Tests of mrail_acl_check() with correct rule sets, faulty ones, and texts
+ * that it cannot read. */
 #include "config.h"
 #include "acl_texts.h"
 
@@ -30,7 +30,7 @@ static char *without_line(const char *text, const char *part)
     return copy;
 }
 
-/* Replaces `from` by `to`, which has the same length. */
+/* Replaces `from` with `to`, which has the same length. */
 static char *replaced(const char *text, const char *from, const char *to)
 {
     char *copy = strdup(text), *at = strstr(copy, from);
@@ -41,7 +41,7 @@ static char *replaced(const char *text, const char *from, const char *to)
     return copy;
 }
 
-/* For each dialect, the line of the third of four segments, and its ports. */
+/* For each dialect, the line of the third of four segments with its ports. */
 static const char *const third[] = {
     [MRAIL_ACL_IOS] = "range 57344 61439",
     [MRAIL_ACL_EOS] = "range 57344 61439",
@@ -63,8 +63,8 @@ static const char *const shorter[] = {
     [MRAIL_ACL_NVUE] = "source-port 57344-61429",
     [MRAIL_ACL_LINUX] = "sport 57344-61429",
 };
-/* The third segment has no uplink without this line. For SONiC there is none,
- * because one line has both the ports and the uplink. */
+/* Without this line, the third segment has no uplink. SONiC has no such line,
+ * because one line holds both the ports and the uplink. */
 static const char *const way[] = {
     [MRAIL_ACL_IOS] = "set ip next-hop 10.9.2.1",
     [MRAIL_ACL_EOS] = "set nexthop 10.9.2.1",
@@ -196,8 +196,8 @@ static void is_valid(mrail_acl_dialect_t dialect, unsigned uplinks_num,
     }
 }
 
-/* A running configuration has another order, other lists, and no sequence
- * numbers. */
+/* A running configuration has a different order, different lists, and no
+ * sequence numbers. */
 static void test_hand_written_ios(void **state)
 {
     (void)state;
@@ -333,7 +333,7 @@ static void test_listed_linux(void **state)
              "local 10.20.1.1 dev up1 table local proto kernel\n");
 }
 
-/* Marks, and rules that match the ports themselves. */
+/* Rules that set marks, and rules that match the ports themselves. */
 static void test_hand_written_linux(void **state)
 {
     (void)state;
@@ -421,7 +421,7 @@ static void test_malformed_others(void **state)
               "mark: '$m' is not a number");
 }
 
-/* Rules of one dialect are not valid in another one. */
+/* Rules in one dialect must not be valid in another one. */
 static void test_wrong_dialect(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -434,8 +434,8 @@ static void test_wrong_dialect(void **state)
             acl_test_check_t check =
                 acl_test_check((mrail_acl_dialect_t)e, text, 4, 1);
 
-            /* The lists of IOS and EOS are alike, but without a map there is no
-             * uplink. */
+            /* The lists of IOS and EOS are the same, but without a map there is
+             * no uplink. */
             if (d == e) {
                 assert_int_equal(check.ret, 0);
             } else if (d <= MRAIL_ACL_EOS && e <= MRAIL_ACL_EOS) {
@@ -526,9 +526,9 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once. The check must report that and leak nothing. 80
- * uplinks make each array grow a second time, but NVUE has marks for only 32,
- * so it gets 30. */
+/* Every allocation fails once. The check must report the failure and leak
+ * nothing. 80 uplinks make each array grow a second time, but NVUE has only 32
+ * marks, so it gets 30 uplinks. */
 static void test_every_allocation(void **state)
 {
     (void)state;
@@ -553,8 +553,8 @@ static void test_every_allocation(void **state)
             }
         }
         assert_int_equal(ret, 0);
-        /* At least one allocation each for the copy of the text, the matches,
-         * the owners and the targets, and for the edges except in SONiC. */
+        /* The copy of the text, the matches, the owners and the targets need at
+         * least one allocation each. So do the edges, except in SONiC. */
         assert_true(n - 1 > ((d == MRAIL_ACL_SONIC) ? 5u : 6u));
         fclose(stream);
         free(text);

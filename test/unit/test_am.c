@@ -1,6 +1,6 @@
 /*
- * The lane of an active message: during a fence, and while the first lane is being
- * evicted.
+ * Tests which lane an active message takes: during a fence, and while the first
+ * lane is being evicted.
  */
 #include "config.h"
 #include "rail/conn/paths.h"
@@ -78,7 +78,7 @@ static void test_fence_on_a_suspect_path(void **state)
 
 /* Slot 0 is down, and the first of the remaining lanes is being evicted for
  * another peer's first lane. Small messages must therefore take the last
- * one. */
+ * lane. */
 static void test_first_lane_leaves(void **state)
 {
     mrail_ctl_msg_t hello;

@@ -1,4 +1,4 @@
-/* Sequence arithmetic, codec, pool and random numbers: src/base. */
+/* Tests of src/base: sequence arithmetic, codec, pool and random numbers. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -123,7 +123,8 @@ static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
     line_level = level;
 }
 
-/* The level of a line may be an expression with an effect. */
+/* The argument for the level of a log line may be an expression with a side
+ * effect. */
 static void test_log_evaluates_the_level_once(void **state)
 {
     int count = 0;

@@ -1,7 +1,7 @@
 /*
- * Lanes are closed while other peers keep the completion queues full. The queue
- * is then never seen empty, but that must not delay the close for ever, and no
- * completion of the lane may be lost.
+ * Lanes are closed while other peers keep the completion queues full. The
+ * engine then never finds a queue empty. That must not delay the close for
+ * ever, and no completion of the lane may be lost.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
@@ -20,7 +20,7 @@
 
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 static int busy;
-/* completions of other QPs ahead of the lane's */
+/* number of completions of other QPs ahead of the lane's completions */
 static unsigned num_before[2];
 
 /* Fills the queue with completions of QPs that no longer exist, which the
@@ -59,8 +59,9 @@ static int setup(void **state)
     return 0;
 }
 
-/* Each turn polls every queue at least once: first up to the last completion of
- * a lane, then as many as a queue holds. */
+/* Makes enough progress calls to poll every queue twice over: first up to the
+ * last completion of a lane, and then as many completions as a queue holds.
+ * Each call polls every queue at least once. */
 static void progress_long(void)
 {
     for (unsigned i = 0; i < 2 * BATCHES + 8; ++i) {
@@ -79,7 +80,7 @@ static void test_failed_lane_is_closed(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
 }
 
-/* The message arrived before the lane failed, so the answer to the peer must
+/* The message arrived before the lane failed, so the reply to the peer must
  * count it. */
 static void test_failed_lane_takes_all_messages(void **state)
 {
@@ -116,8 +117,8 @@ static void test_departed_peer_ends(void **state)
     assert_int_equal(engine->num_qps, 0);
 }
 
-/* The peer has no lane on the other rail. Completions there must not delay its
- * end, although that queue is never empty. */
+/* The peer has no lane on the other rail. Completions on the other rail must
+ * not delay the peer's removal, although that rail's queue is never empty. */
 static void test_departed_peer_with_one_rail(void **state)
 {
     (void)ep_to(1);

@@ -1,7 +1,7 @@
 /*
- * Cancels an endpoint. Its operations and flushes must end with -ECANCELED, but
- * those of other endpoints to the same peer must not. An operation does not end
- * while a device may still access its memory.
+ * Tests the cancellation of an endpoint. Its operations and flushes must end
+ * with -ECANCELED, but those of other endpoints to the same peer must not. An
+ * operation must not end while a device may still access its memory.
  */
 #include "config.h"
 #include "rail/conn/ctl_work.h"
@@ -160,9 +160,9 @@ static void test_memory_at_the_device(void **state)
     assert_int_equal(cancel(NULL), 0);
 }
 
-/* The lane's window is full, so the rest of the first operation and all of
- * the second one have not reached the device. After the cancellation they
- * never do. */
+/* The lane's window is full, so the rest of the first operation and all of the
+ * second one have not reached the device. After the cancellation, they must
+ * never reach it. */
 static void test_unposted_work_ends(void **state)
 {
     unsigned pending;
@@ -195,7 +195,7 @@ static void reconnect(void)
 }
 
 /* The lane has failed and its device has returned the requests, but the peer
- * has not said what arrived. */
+ * has not yet reported what arrived. */
 static void test_lost_work_ends(void **state)
 {
     put(ep, SMALL);
@@ -207,7 +207,7 @@ static void test_lost_work_ends(void **state)
     assert_int_equal(cancel(&completions), -EINPROGRESS);
     progress_engine();
     assert_completions(2, (int[]){-ECANCELED, 0});
-    assert_int_equal(engine->chunks.num_used, 1); /* is replayed */
+    assert_int_equal(engine->chunks.num_used, 1); /* it is replayed later */
     reconnect();
     assert_int_equal(engine->counters.rma_replayed, 1);
     assert_completions(3, (int[]){-ECANCELED, 0, 0});

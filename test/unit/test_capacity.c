@@ -1,6 +1,7 @@
 /*
- * Live bandwidth of a rail: the estimate for values set by hand, and flows over
- * a link in virtual time. The test chooses the rate, the peers and the polls.
+ * Tests of the live bandwidth of a rail: the estimate for values that the test
+ * sets, and flows over a link in virtual time. The test chooses the rate, the
+ * peers and the polls.
  */
 #include "config.h"
 #include "telemetry/capacity.h"
@@ -63,7 +64,7 @@ static void test_noise(void **state)
 }
 
 /* Three consecutive windows with a lower rate lower the estimate, provided that
- * they are of several peers or of the peer with the highest sample. */
+ * they come from several peers or from the peer with the highest sample. */
 static void test_down(void **state)
 {
     see(100, 1, 0);
@@ -79,7 +80,7 @@ static void test_down(void **state)
 }
 
 /* For a quarter of a second, a low rate may be due to a slow peer, so the
- * estimate stays. */
+ * estimate does not change. */
 static void test_confirm(void **state)
 {
     see(100, 1, 0);
@@ -97,7 +98,7 @@ static void test_confirm(void **state)
 }
 
 /* Peer 2 comes close to the rate of peer 1, so the highest sample now counts as
- * its own. */
+ * peer 2's own. */
 static void test_peer_of_highest_sample(void **state)
 {
     see(100, 1, 0);
@@ -131,11 +132,11 @@ static void test_expires(void **state)
 
 typedef struct lane {
     uint64_t peer;
-    double limit;        /* limit of the peer in bytes per second; 0: none */
-    unsigned depth;      /* segments kept in flight; 0: none */
-    double served;       /* bytes served of the oldest segment */
-    unsigned num_posted; /* segments in flight */
-    /* Segments in flight that are complete but not polled. */
+    double limit;        /* rate limit of the peer in bytes/s; 0: none */
+    unsigned depth;      /* number of segments kept in flight; 0: none */
+    double served;       /* bytes of the oldest segment that have been served */
+    unsigned num_posted; /* number of segments in flight */
+    /* Number of segments in flight that are complete but not polled. */
     unsigned num_ready;
     uint16_t count;
 } lane_t;
@@ -146,7 +147,7 @@ typedef struct link {
     uint16_t peers[LANES_MAX + 1]; /* chunks in flight of each peer */
     unsigned num_lanes;
     double rate;
-    double segment;     /* bytes */
+    double segment;     /* bytes in a segment */
     mrail_ns_t look_ns; /* time between polls */
     mrail_ns_t next_ns;
     mrail_ns_t now_ns;
@@ -176,8 +177,8 @@ static int link_start(void **state)
     return 0;
 }
 
-/* The link divides its rate equally among the lanes. If a lane is limited, the
- * others share what it leaves. */
+/* The link divides its rate equally among the lanes. If a lane is limited to
+ * less, the others share the rest. */
 static void link_serve(void)
 {
     double left = l.rate * STEP / MRAIL_NS_PER_SEC;
@@ -356,7 +357,7 @@ static void test_idle(void **state)
 }
 
 /* A slow peer does not lower the estimate while another peer gets more, or did
- * so recently. If the slow peer remains alone for long, it does lower the
+ * so recently. If only the slow peer remains for a long time, it does lower the
  * estimate. */
 static void test_slow_peer(void **state)
 {
@@ -378,8 +379,8 @@ static void test_slow_peer(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* The only peer slows down. It also had the highest sample, so its lower rate
- * lowers the estimate. */
+/* The only peer slows down. Because that peer also had the highest sample, its
+ * lower rate lowers the estimate. */
 static void test_peer_slows_down(void **state)
 {
     lanes(1, 4);
@@ -395,7 +396,7 @@ static void test_late_polls(void **state)
 {
     for (unsigned i = 0; i < 3; ++i) {
         link_start(NULL);
-        lanes(2, 8); /* 4 MB: 4 ms */
+        lanes(2, 8); /* 4 MB, which take 4 ms */
         l.posts_first = (i == 1);
         l.batch = (i == 2) ? 4 : 16;
         l.look_ns = 20 * MS;
@@ -410,14 +411,14 @@ static void test_late_polls(void **state)
 /* The polls are rare, but the link is never idle between two of them. */
 static void test_rare_polls(void **state)
 {
-    lanes(1, 12); /* 3 MB: 3 ms */
+    lanes(1, 12); /* 3 MB, which take 3 ms */
     l.look_ns = 2 * MS;
     run(100 * MS);
     assert_near(run(200 * MS).low, 1, 0.08);
 }
 
-/* With few bytes in flight, latency limits the rate, not the rail. The reduced
- * rate of the link stands for latency here. */
+/* With few bytes in flight, the latency limits the rate, and not the rail.
+ * Here, a reduced rate of the link simulates latency. */
 static void test_latency(void **state)
 {
     l.segment = 8192;
@@ -465,8 +466,8 @@ static void stop_unseen(void)
     run(10 * MS);
 }
 
-/* One peer first gets the whole rate. If other peers then get less, that may be
- * because they are slow. */
+/* One peer first gets the full rate. If other peers then get less, the reason
+ * may be that they are slow. */
 static void begin_confirm(unsigned peer)
 {
     lanes(3, 0);
@@ -477,7 +478,7 @@ static void begin_confirm(unsigned peer)
     run(6 * MS);
 }
 
-/* The lanes are not saturated at the same time, because the first one runs dry
+/* The lanes are not saturated at the same time, because the first lane runs dry
  * after each segment. */
 static void test_not_all_the_time(void **state)
 {
@@ -510,8 +511,8 @@ static void test_lanes_of_one_peer(void **state)
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A low window that consists of several runs does not lower the estimate if one
- * run has several peers and the other has one, or if the runs have different
+/* A low window that consists of several runs must not lower the estimate if one
+ * run has several peers and another has one, or if the runs have different
  * peers. */
 static void test_runs_of_others(void **state)
 {
@@ -540,7 +541,7 @@ static void test_runs_of_others(void **state)
     }
 }
 
-/* Different peers in one run, without a pause. */
+/* Different peers transfer in one run, without a pause. */
 static void test_one_after_the_other(void **state)
 {
     begin_confirm(1);
@@ -601,7 +602,7 @@ static void test_long_segments(void **state)
     assert_near(live(), 0.1, 0.05);
 }
 
-/* All work was posted at the start, so the lane only drains. */
+/* All work was posted at the start, so afterwards the lane only drains. */
 static void test_only_drains(void **state)
 {
     lanes(1, 60);
@@ -611,7 +612,7 @@ static void test_only_drains(void **state)
     assert_near(live(), 1, 0.05);
 }
 
-/* Steps of an exchange, with pauses between them. */
+/* An exchange has several steps with pauses between them. */
 static void test_bursts(void **state)
 {
     for (unsigned i = 0; i < 100; ++i) {
@@ -625,8 +626,8 @@ static void test_bursts(void **state)
     }
 }
 
-/* One segment is posted on each of many lanes. All complete together, which
- * yields no rate. */
+/* One segment is posted on each of many lanes. All segments complete together,
+ * which yields no rate. */
 static void test_all_at_once(void **state)
 {
     for (unsigned i = 0; i < 100; ++i) {
@@ -644,7 +645,7 @@ static void test_failures(void **state)
 
     lanes(2, 4);
     run(100 * MS);
-    /* Segments of a lane that fails carry no bytes. */
+    /* The segments of a lane that fails carry no bytes. */
     for (unsigned i = 0; i < 100; ++i) {
         mrail_tele_flow_post(&l.flow, &count, &peer, 1000000, l.now_ns);
     }

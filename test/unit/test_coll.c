@@ -1,5 +1,5 @@
-/* Decisions that all ranks of a planned exchange must make identically:
- * agreement rounds, topology, and the path of each byte. */
+/* Tests of decisions that all ranks of a planned exchange must make
+ * identically: agreement rounds, topology, and the path of each byte. */
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
@@ -21,8 +21,8 @@
 
 /* ---- mode ---- */
 
-/* Makes `calls` calls, all with or all without a large demand of this rank.
- * Returns the number of agreement rounds. */
+/* Makes `calls` calls. In all of them, or in none, this rank has a large
+ * demand. Returns the number of agreement rounds. */
 static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
                                  int is_large)
 {
@@ -42,7 +42,7 @@ static void test_small_calls_seldom_agree(void **state)
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
-    /* Rounds take place in calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
+    /* Agreement rounds take place in calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
     assert_int_equal(agreement_rounds(&mode, 135, 0), 8);
     assert_int_equal(agreement_rounds(&mode, 65 * 100, 0), 100);
     assert_true(mca_coll_mrail_mode_is_backed_off(&mode));
@@ -54,7 +54,7 @@ static void test_large_calls_agree(void **state)
 
     mca_coll_mrail_mode_init(&mode);
     assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
-    /* Small calls in between do not stop the agreement rounds. */
+    /* Small calls between large ones must not stop the agreement rounds. */
     for (unsigned i = 0; i < 100; ++i) {
         assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_GRACE_CALLS, 0),
                          MCA_COLL_MRAIL_GRACE_CALLS);
@@ -105,7 +105,7 @@ static void test_states_stay_equal(void **state)
 
 /* ---- topology ---- */
 
-/* Ranks are placed on nodes in blocks, and take rails round-robin. */
+/* Ranks are placed on nodes in blocks, and get rails round-robin. */
 static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
@@ -150,7 +150,7 @@ static void test_rank_places(void **state)
     const char *why;
 
     fill_rank_entries(entries, 3, 4, 3);
-    entries[11].leaf[0] = 20; /* its own leaf */
+    entries[11].leaf[0] = 20; /* a leaf of its own */
     entries[1].node = entries[11].node;
     assert_int_equal(
         mca_coll_mrail_topology_create(entries, 12, 1, &topology, &why), 0);
@@ -180,7 +180,7 @@ static void test_unsupported_topologies(void **state)
     entries[5].version = 6;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
-    /* The versions are equal to each other, but version 0 is not valid. */
+    /* The versions are equal, but version 0 is not valid. */
     entries[7].version = entries[6].version = 0;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
@@ -231,7 +231,7 @@ static void test_share_of_the_rails(void **state)
     entries[7].speed = 200000000;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 0), 200000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 7), 100000);
-    /* Five ranks are on that node and three on the other. */
+    /* Node 0 now has five ranks, and the other node three. */
     entries[6].node = entries[0].node;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 6), 160000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 4), 266666);
@@ -283,18 +283,18 @@ static void test_inflight_limit(void **state)
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
     /* Long exchanges, here of 2.1 MB, need no window. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
-    /* An exchange needs none either if one message is much larger than the
+    /* An exchange also needs no window if one message is much larger than the
      * others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
     assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
-    /* The same applies if one direction has much more than the other. */
+    /* The same applies if one direction carries much more than the other. */
     assert_int_equal(window_of(100000, 100000, 60000), 200000);
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
 
 /* ---- schedule ---- */
 
-/* All ranks of a job. */
+/* All ranks of a job, simulated in one process. */
 typedef struct job {
     unsigned num_ranks;
     mca_coll_mrail_topology_t *topologies[MAX_RANKS];
@@ -448,8 +448,8 @@ static void check_job(job_t *job)
     }
 }
 
-/* Each rank computes its plan several times, each time starting from the
- * previous plan. */
+/* Each rank computes its plan several times, starting from the previous plan
+ * each time. */
 static uint64_t run_seed(uint64_t seed)
 {
     mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
@@ -495,8 +495,8 @@ static void test_all_bytes_are_sent_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* After the records have changed, there is no plan until one is made
- * successfully. */
+/* After the records have changed, there is no plan until planning succeeds
+ * again. */
 static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -530,7 +530,7 @@ static void test_no_plan(void **state)
     job_cleanup(&job);
 }
 
-/* If ranks have different views of a rail, the lowest one counts. */
+/* If ranks report different states of a rail, the lowest capacity counts. */
 static void test_views_of_a_rail(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -563,8 +563,8 @@ static void test_views_of_a_rail(void **state)
     job_cleanup(&job);
 }
 
-/* Returns the bytes on the direct path from rank 0 to rank 4, for a single
- * demand of 40 MB. */
+/* Returns the number of bytes on the direct path from rank 0 to rank 4, for a
+ * single demand of 40 MB. */
 static uint64_t direct_of(job_t *job)
 {
     const mca_coll_mrail_schedule_entry_t *send;
@@ -578,8 +578,8 @@ static uint64_t direct_of(job_t *job)
     return (send != NULL) ? send->bytes : 0;
 }
 
-/* A rail is planned with its live capacity, summed over the ranks that share
- * it. */
+/* A rail is planned with its live capacity, which is the sum over the ranks
+ * that share it. */
 static void test_live_capacities(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -599,8 +599,8 @@ static void test_live_capacities(void **state)
     record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
     record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Each gets a quarter, because other traffic has the other half. The ratio
-     * is 33 : 67. */
+    /* Each rank gets a quarter, because other traffic uses half of the rail.
+     * The ratio is 33 : 67. */
     record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
@@ -608,7 +608,7 @@ static void test_live_capacities(void **state)
     record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* At the receiving rail, the bytes that arrive do count. */
+    /* At the receiving rail, the incoming bytes do count. */
     record_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     record_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);

@@ -1,6 +1,6 @@
 /*
- * Windows of lanes: growth, credits that idle lanes return (RECALL, RETURN), and
- * shared receive queues that are too small for all lanes.
+ * Tests of lane windows: growth, credits that idle lanes return (RECALL,
+ * RETURN), and shared receive queues that are too small for all lanes.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -14,10 +14,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The last data header that the engine sent, and the lane's QP. */
+/* The last data header that the engine sent, and the QP of its lane. */
 static mrail_data_hdr_t last_hdr;
 static const struct ibv_qp *last_qp;
-static unsigned num_recalls[64]; /* by index of the lane */
+static unsigned num_recalls[64]; /* indexed by the lane's number */
 static int (*next_post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
                         struct ibv_send_wr **bad);
 
@@ -56,7 +56,7 @@ static mrail_lane_t *lane_of(unsigned peer)
     return peer_of(peer)->lanes[0];
 }
 
-/* A header of the peer without a message, on its first lane. */
+/* Delivers a header without a message from the peer, on its first lane. */
 static void header(unsigned peer, uint8_t flags, uint16_t returned)
 {
     mrail_lane_t *lane = lane_of(peer);
@@ -89,7 +89,7 @@ static void blocked_message(unsigned peer)
     progress();
 }
 
-/* The peers' first lanes, all on one rail. */
+/* Connects the peers' first lanes, all on one rail. */
 static void connect_peers(unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
@@ -98,8 +98,8 @@ static void connect_peers(unsigned count)
     }
 }
 
-/* Checks the three counters of the pool: buffers that lanes count on, buffers
- * that no lane counts on, and buffers that the lanes together lack. */
+/* Checks the three counters of the pool: buffers reserved for lanes, unreserved
+ * buffers, and buffers that the lanes together lack. */
 static void check_pool(unsigned count)
 {
     mrail_rail_t *rail = lane_of(0)->rail;
@@ -133,7 +133,8 @@ static void test_a_window_doubles(void **state)
     check_pool(2);
 }
 
-/* The windows of four lanes grow to an equal part of half of the queue each. */
+/* The windows of four lanes each grow to the same fraction of half of the
+ * queue. */
 static void test_windows_have_equal_limits(void **state)
 {
     start_with_queue(512);
@@ -145,7 +146,7 @@ static void test_windows_have_equal_limits(void **state)
     check_pool(4);
 }
 
-/* The engine returns the credits that it does not need, and must not use them
+/* The engine returns the credits that it does not need. It must not use them
  * afterwards. */
 static void test_recall_is_answered(void **state)
 {
@@ -168,7 +169,7 @@ static void test_recall_is_answered(void **state)
     assert_int_equal(mrail_lane_credits(lane), MRAIL_AM_CREDITS_FLOOR);
     assert_int_equal(lane->am_limit, limit);
 
-    /* The last credit is reserved for replays, unless all messages are on the
+    /* The last credit is reserved for replays, unless all messages are on this
      * lane. */
     ep = ep_to(0);
     for (unsigned i = 0; i < MRAIL_AM_CREDITS_FLOOR; ++i) {
@@ -176,7 +177,7 @@ static void test_recall_is_answered(void **state)
     }
     assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0), -EAGAIN);
 
-    /* There is nothing left to return. */
+    /* No credits are left that could be returned. */
     last_qp = NULL;
     header(0, MRAIL_DATA_RECALL, 0);
     assert_true((last_qp == NULL) || !(last_hdr.flags & MRAIL_DATA_RETURN));
@@ -213,7 +214,7 @@ static void test_idle_lane_returns_credits(void **state)
     assert_int_equal(lane_of(2)->credits, 256 / 9);
     check_pool(9);
 
-    /* The lane works with what it has left, and may grow again. */
+    /* The lane works with its remaining credits, and may grow again. */
     blocked_message(0);
     assert_int_equal(lane_of(0)->credits, 2 * MRAIL_AM_CREDITS_FLOOR);
     assert_int_equal(peer_of(0)->failed, 0);
@@ -240,9 +241,9 @@ static void test_busy_lane_keeps_credits(void **state)
     assert_int_equal(lane_of(0)->credits, 128);
 }
 
-/* A peer returns more credits than it has, or all of them. Either is a
- * protocol violation that affects no lane but the peer's own, so only this
- * peer fails. */
+/* A peer returns more credits than it has, or all of them. Either is a protocol
+ * violation that affects only the peer's own lanes, so only this peer must
+ * fail. */
 static void test_wrong_return(void **state)
 {
     start_with_queue(512);
@@ -256,7 +257,7 @@ static void test_wrong_return(void **state)
 }
 
 /* The queue has too few buffers for all lanes, but the lanes are connected
- * nevertheless. */
+ * anyway. */
 static void test_more_lanes_than_buffers(void **state)
 {
     mrail_rail_t *rail;

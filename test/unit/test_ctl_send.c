@@ -1,7 +1,7 @@
 /*
- * Control messages on a rail without a free send buffer. They leave later or
- * over another rail. Until they have left, they count neither as tries nor as
- * lost probes.
+ * Tests of control messages on a rail without a free send buffer. The engine
+ * sends them later or over another rail. Until then, they must count neither as
+ * tries nor as lost probes.
  */
 #include "config.h"
 #include "rail/conn/ctl_run.h"
@@ -43,8 +43,7 @@ static void send_all(void)
     }
 }
 
-/* Takes all send buffers of the rail, because the device keeps the
- * datagrams. */
+/* Takes all send buffers of the rail: the device keeps the datagrams. */
 static void fill(unsigned index)
 {
     mrail_rail_t *rail = &engine->rails[index];
@@ -104,8 +103,8 @@ static unsigned answer(unsigned *seen)
 }
 
 /* A pause of the process makes all lanes suspect at once, but the device sends
- * only two datagrams per rail and round. Probes that have not left yet must not
- * count against a path. */
+ * only two datagrams per rail and round. A probe that has not been sent yet
+ * must not count against its path. */
 static void test_slow_device_retires_no_path(void **state)
 {
     unsigned seen, answered = 0;
@@ -136,7 +135,8 @@ static void test_slow_device_retires_no_path(void **state)
 }
 
 /* A fast device frees its send buffers at once, so no probe has to wait. The
- * first suspicion of a peer also probes its other lanes, for comparison. */
+ * first time that one of its lanes becomes suspect, a peer's other lanes are
+ * also probed, for comparison. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;
@@ -165,7 +165,7 @@ static unsigned probes(unsigned slot)
     return count;
 }
 
-/* The time limit of a probe starts when the probe leaves. */
+/* The time limit of a probe starts when the device sends the probe. */
 static void test_probe_waits_for_a_buffer(void **state)
 {
     start(64);
@@ -190,8 +190,9 @@ static void test_probe_waits_for_a_buffer(void **state)
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
 
-/* The rail that delivers a PROBE has a send buffer for the reply. The liveness check
- * names no path, and its repeats rotate over the rails: path 0 may be dead. */
+/* The rail that delivers a PROBE has a send buffer for the reply. The liveness
+ * check names no path, and its repetitions rotate over the rails, because path
+ * 0 may be dead. */
 static void test_reply_takes_the_rail_of_the_probe(void **state)
 {
     start(64);
@@ -211,7 +212,8 @@ static void test_reply_takes_the_rail_of_the_probe(void **state)
     }
 }
 
-/* Its datagram may still wait in the device when a handle is no longer needed. */
+/* The datagram of an address handle may still wait in the device when the
+ * handle is no longer needed. */
 static void test_handle_outlives_its_datagrams(void **state)
 {
     mrail_path_t *path;
@@ -236,7 +238,8 @@ static void test_handle_outlives_its_datagrams(void **state)
     assert_int_equal(fake_num_ahs, before);
 }
 
-/* The end of a peer, and of the engine. */
+/* Datagrams are still at the device when the peer leaves, and when the engine
+ * closes. */
 static void test_end_with_datagrams(void **state)
 {
     int before = fake_num_ahs;
@@ -255,7 +258,8 @@ static void test_end_with_datagrams(void **state)
     start(64);
 }
 
-/* The lane progresses in the meantime: the probe is not needed any more. */
+/* The lane progresses while its probe waits, so the probe is no longer
+ * needed. */
 static void test_unneeded_probe(void **state)
 {
     start(64);
@@ -270,7 +274,7 @@ static void test_unneeded_probe(void **state)
     assert_int_equal(probes(1), 0);
 }
 
-/* The engine does not wait for a device that completes nothing for some time.
+/* The engine must not wait for a device that completes nothing for some time.
  * The other device works. */
 static void test_failed_device_retires_paths(void **state)
 {
@@ -399,7 +403,7 @@ static void test_fail_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* The reply to the peer is late, but it is neither lost nor repeated. */
+/* The reply to the peer is delayed, but must be neither lost nor repeated. */
 static void test_confirm_waits_for_a_buffer(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -456,8 +460,8 @@ static void test_keepalive_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
 }
 
-/* A flush of a peer that computes: POLL leaves with the next free buffer, and only
- * then its time starts. */
+/* A flush waits for a peer that computes. POLL is sent with the next free
+ * buffer, and its time starts only then. */
 static void test_poll_waits_for_a_buffer(void **state)
 {
     mrail_ep_t *ep;
@@ -496,7 +500,7 @@ static void start_without_rules(void)
     }
 }
 
-/* READs are equally slow on both lanes of a pair of rails. */
+/* READs are equally slow on both lanes of one pair of rails. */
 static void slow_window(void)
 {
     for (unsigned slot = 0; slot < 4; slot += 2) {
@@ -512,7 +516,7 @@ static void slow_window(void)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Until a request to the peer is due: a lane tries another path. */
+/* Runs until a request to the peer is due: a lane tries another path. */
 static void slow_reads(void)
 {
     mrail_peer_t *peer = peer_of(0);
@@ -526,8 +530,8 @@ static void slow_reads(void)
     run_control(ROUND);
 }
 
-/* A MOVE_BACK that gets lost leaves the lane on the worse path, and the next
- * evidence may take minutes. */
+/* If MOVE_BACK is lost, the lane stays on the worse path, and the next evidence
+ * may take minutes. */
 static void test_move_waits_for_a_buffer(void **state)
 {
     const mrail_ctl_msg_t *move;
@@ -545,7 +549,7 @@ static void test_move_waits_for_a_buffer(void **state)
     run_control(ROUND);
     assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
 
-    /* No gain. */
+    /* The move brings no gain. */
     for (unsigned i = 0; i < 4; ++i) {
         slow_window();
     }
@@ -560,7 +564,7 @@ static void test_move_waits_for_a_buffer(void **state)
     assert_int_equal(last(MRAIL_CTL_MOVE_BACK)->seq, move->seq);
 }
 
-/* A MOVE that never left has nothing to undo. */
+/* A MOVE that was never sent leaves nothing to undo. */
 static void test_move_back_replaces_move(void **state)
 {
     unsigned seen;
@@ -569,7 +573,7 @@ static void test_move_back_replaces_move(void **state)
     slow_window();
     fill_all();
     slow_reads();
-    /* Until MOVE_BACK is due. */
+    /* Wait until MOVE_BACK is due. */
     mrail_list_del(&peer_of(0)->work);
     mrail_heap_del(&engine->timers, &peer_of(0)->timer);
     for (unsigned i = 0; i < 5; ++i) {
@@ -585,7 +589,7 @@ static void test_move_back_replaces_move(void **state)
 /* ---- the end ---- */
 
 static int
-    yields_complete; /* each sched_yield() completes one send of rail 1 */
+    yields_complete; /* 1 if each sched_yield() completes one send of rail 1 */
 
 /* The engine calls sched_yield() only where it waits, so time passes only
  * there. */

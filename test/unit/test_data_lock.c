@@ -1,6 +1,7 @@
-/* The data-path lock: the owner alone, with a thread that borrows the lock, and
- * with a second caller that shares it. Every holder increments a counter that
- * is not atomic, so a lost update shows a missing exclusion. */
+/* Tests of the data-path lock: with the owner alone, with a thread that borrows
+ * the lock, and with a second caller that shares it. Every holder increments a
+ * counter that is not atomic, so a lost update reveals a failure of mutual
+ * exclusion. */
 #include "config.h"
 #include "rail/state/data_lock.h"
 
@@ -16,10 +17,10 @@
 typedef struct shared {
     mrail_data_lock_t data_lock;
     uint64_t count;
-    int holders; /* threads that hold the lock; at most 1 */
+    int holders; /* number of threads that hold the lock; at most 1 */
     int overlaps;
     int stop;       /* atomic */
-    uint64_t calls; /* calls of the first caller; atomic */
+    uint64_t calls; /* number of calls of the first caller; atomic */
 } shared_t;
 
 static void count_one(shared_t *shared)
@@ -32,8 +33,8 @@ static void count_one(shared_t *shared)
     --shared->holders;
 }
 
-/* Waits until the first caller has left and entered again, so that the other
- * thread meets it at every point of its loop. */
+/* Waits until the first caller has released the lock and taken it again, so
+ * that the other thread meets it at every point of its loop. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
@@ -46,8 +47,8 @@ static void let_call(const shared_t *shared)
 static void *call(void *arg)
 {
     shared_t *shared = arg;
-    /* Counted per thread. If there are two callers, a call of either one is
-     * progress. */
+    /* Counts the calls of each thread. If there are two callers, a call of
+     * either one counts as progress. */
     uint64_t calls = 0;
 
     while (!__atomic_load_n(&shared->stop, __ATOMIC_RELAXED)) {

@@ -17,7 +17,7 @@
 
 #define LENGTH 64
 #define MANY 10000
-#define WARM_UP 2000 /* peers after which pools and tables no longer grow */
+#define WARM_UP 2000 /* peers until pools and tables stop growing */
 
 static uint8_t memory[LENGTH];
 
@@ -32,8 +32,8 @@ static void bye(unsigned peer_index)
     deliver_only(peer_index, 0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
 }
 
-/* Lets the device return its datagrams, and lets progress free what is no
- * longer used. */
+/* Lets the device return its datagrams, and lets progress calls free unused
+ * memory. */
 static void settle(void)
 {
     run_control(2 * MRAIL_NS_PER_MS);
@@ -48,7 +48,7 @@ static void assert_freed(unsigned peer_index)
     assert_null(peer_of(peer_index));
 }
 
-/* A peer connects, both ends send a message, and it leaves. */
+/* A peer connects, both ends send a message, and the peer leaves. */
 static void visit(unsigned peer_index)
 {
     mrail_ep_t *ep;
@@ -115,7 +115,7 @@ static void test_endpoint_keeps_its_peer(void **state)
 }
 
 /* The engine has given up the peer, which may still be alive. It must get no
- * BYE, because it would take that for a regular end. */
+ * BYE, because it would mistake that for a regular close. */
 static void test_given_up_peer_gets_no_bye(void **state)
 {
     mrail_ep_t *ep;
@@ -146,8 +146,8 @@ static void test_late_datagrams(void **state)
     }
     assert_int_equal(engine->num_peers, 0);
     assert_int_equal(engine->num_qps, 0);
-    /* A message of a new process must not be dropped as a late datagram of an
-     * old one. */
+    /* A message from a new process must not be dropped as a late datagram from
+     * an old one. */
     deliver_hello(1);
     assert_non_null(peer_of(1));
 }
@@ -172,7 +172,7 @@ static void test_endpoint_to_departed_peer(void **state)
     assert_int_equal(engine->num_dead, 0);
 }
 
-/* The device may still read the address handle. */
+/* The device may still be reading the address handle. */
 static void test_datagram_in_flight(void **state)
 {
     start(64);
@@ -233,8 +233,8 @@ static void test_messages_outlive_their_peer(void **state)
                      engine->rails[0].srq_used);
 }
 
-/* The operation fails while a different iface polls. The iface of the operation
- * learns of the failure only after the peer is gone. */
+/* The operation fails while a different iface polls. The operation's own iface
+ * learns of the failure only after the peer has been freed. */
 static void test_completions_outlive_their_peer(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];

@@ -1,4 +1,4 @@
-/* Eviction of lanes, step by step. */
+/* Tests of the eviction of lanes, step by step. */
 #include "config.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/qp_budget.h"
@@ -27,7 +27,8 @@ static void test_agreed(void **state)
 }
 
 /* The peer used the lane until it confirmed the eviction. A copy of its message
- * waits for an iface that does not poll, but a copy does not keep the lane. */
+ * waits for an iface that does not poll. A copy must not keep the lane
+ * alive. */
 static void test_inbox_keeps_no_lane(void **state)
 {
     uint32_t seq;
@@ -48,7 +49,7 @@ static void test_inbox_keeps_no_lane(void **state)
 }
 
 /* If the inbox has no room for a copy, the message stays in its receive buffer,
- * which keeps the lane. */
+ * which keeps the lane alive. */
 static void test_full_inbox_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -70,8 +71,8 @@ static void test_full_inbox_keeps_lane(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* The receive buffer waits to be reposted together with others. Until then it
- * keeps the lane. */
+/* The receive buffer is waiting to be reposted together with others. Until
+ * then, it keeps the lane alive. */
 static void test_batch_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -95,7 +96,7 @@ static void test_batch_keeps_lane(void **state)
 }
 
 /* The lane is restored, and its eviction is requested again before the data
- * path has run. Because it has been in use, the lane stays. */
+ * path has run. Because the lane has been in use, it must stay. */
 static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;
@@ -191,7 +192,8 @@ static void test_used_is_not_idle(void **state)
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 
-/* A process that connects to itself gets an idle lane, like any other peer. */
+/* A process that connects to itself gets an idle lane, as any other peer
+ * does. */
 static void test_self(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -238,7 +240,7 @@ static void test_departed_peer_frees_lanes(void **state)
     }
 }
 
-/* Lets time pass. If `lives` is set, the peer answers the liveness check. */
+/* Lets time pass. If `lives` is set, the peer answers liveness checks. */
 static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -258,7 +260,7 @@ static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
     }
 }
 
-/* The engine does not ask a silent peer for ever: the peer fails, and its QPs
+/* The engine must not ask a silent peer for ever. The peer fails, and its QPs
  * become available. */
 static void test_silent_peer(void **state)
 {
@@ -342,7 +344,7 @@ static void leave_lane_2(void)
     assert_int_equal(peer_of(0)->up_mask, 1u << 2);
 }
 
-/* Forces eviction of the lane, for a first lane of another peer. */
+/* Forces the eviction of a lane in favour of another peer's first lane. */
 static mrail_lane_t *must_go(unsigned slot)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
@@ -398,7 +400,7 @@ static void test_only_lane_leaves(void **state)
     drop_key();
 }
 
-/* The work that failed lanes left for replay does not fit on the only lane. */
+/* The only lane has no room for the work that failed lanes left for replay. */
 static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
@@ -543,8 +545,8 @@ static void test_last_for_messages_is_refused(void **state)
                      MRAIL_REASON_IN_USE);
 }
 
-/* The eviction of both lanes is requested at once. Once the first one has gone,
- * the other one is the last for messages and must stay. */
+/* The eviction of both lanes is requested at once. Once the first lane has
+ * gone, the other one is the last that carries messages, and must stay. */
 static void test_one_of_two_for_messages_stays(void **state)
 {
     mrail_peer_t *peer;

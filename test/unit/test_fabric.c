@@ -1,5 +1,5 @@
-/* Fabrics as text: src/fabric/fabric*.c. Tests accepted and refused text, and
- * failing allocations. */
+/* Tests of fabrics as text (src/fabric/fabric*.c): accepted and refused text,
+ * and failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"
 
@@ -117,8 +117,9 @@ static void test_three_tiers(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* In two tiers, an index is the host part of the address, as the transport
- * finds it by itself. Below cores, the NICs of a pod are counted. */
+/* With two tiers, an index is the host part of the address, which is also what
+ * the transport derives by itself. Below core switches, the NICs of a pod are
+ * counted. */
 static void test_indices(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(ctccl);
@@ -202,7 +203,7 @@ static void test_addresses(void **state)
 #define HEAD "host h1 h2\nleaf l1 l2\nspine s1 s2\n"
 #define EDGE "link h1 l1 1MB\nlink h2 l2 1MB\n"
 
-/* Each refusal, with its line and reason. */
+/* All refusals, each with its line and reason. */
 static void test_refusals(void **state)
 {
     static const struct {
@@ -333,7 +334,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails_now() ? NULL : __real_realloc(old, size);
 }
 
-/* Every n-th allocation fails once, and nothing leaks (under ASan). */
+/* Every n-th allocation fails once, and nothing may leak (checked by ASan). */
 static void test_out_of_memory(void **state)
 {
     int n = 0, ret;

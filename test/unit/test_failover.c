@@ -1,6 +1,6 @@
 /*
- * The work of a failed lane. The completions of its chunks run without a lock,
- * so the peer may leave meanwhile.
+ * Tests the handling of a failed lane's work. The completion callbacks of its
+ * chunks run without a lock, so the peer may leave meanwhile.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
@@ -84,7 +84,7 @@ static void create_endpoint(void)
 }
 
 /* The peer confirms the message. The PUT was sent before it and has therefore
- * arrived, too. */
+ * also arrived. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -140,7 +140,7 @@ static void test_completion_ends_the_peer(void **state)
 
 /* ---- devices that refuse a step of the end of a QP ---- */
 
-/* Two lanes, and two PUTs on each. */
+/* Connects two lanes, and starts two PUTs on each. */
 static void start_puts(void)
 {
     mrail_ep_t *ep;
@@ -183,8 +183,8 @@ static void complete_all(enum ibv_wc_status status)
     poll_only();
 }
 
-/* If the device cannot drain the QP, the chunks stay at the device until they
- * come back one by one. */
+/* If the device cannot drain the QP, the device keeps the chunks until it
+ * returns them one by one. */
 static void test_refused_drain_waits_for_chunks(void **state)
 {
     const mrail_lane_t *lane;
@@ -249,8 +249,8 @@ static void count_posts(void)
 }
 
 /* If the QP cannot enter the error state, the drain request itself would reach
- * the peer, and the QP would still receive. It is therefore destroyed.
- * Completions from before that count. */
+ * the peer, and the QP would still receive. The QP is therefore destroyed.
+ * Completions from before that still count. */
 static void test_qp_without_error_state(void **state)
 {
     const mrail_lane_t *lane;
@@ -281,8 +281,8 @@ static void test_qp_without_error_state(void **state)
     release_memory();
 }
 
-/* A message that waits for an earlier one keeps its receive buffer. The buffer
- * must return to the rail exactly once. */
+/* A message that waits for an earlier one keeps its receive buffer, which must
+ * return to the rail exactly once. */
 static void test_qp_without_error_state_has_messages(void **state)
 {
     mrail_rail_t *rail;
@@ -293,7 +293,7 @@ static void test_qp_without_error_state_has_messages(void **state)
     (void)mrail_peer_num_up(peer_of(0));
     rail = peer_of(0)->lanes[0]->rail;
     receives = fake_num_receives(rail->srq);
-    ++peer_of(0)->rx_next; /* the message before it is on its way */
+    ++peer_of(0)->rx_next; /* the preceding message is still in flight */
     message(0, 0, 0);
     --peer_of(0)->rx_next;
     poll_only();
@@ -335,8 +335,8 @@ static void test_lost_peer_without_error_state(void **state)
 /* The endpoint failure, which carries the reason, is reported before the first
  * failed operation. */
 
-static mrail_ep_t *failing_ep; /* of ifaces[0] */
-static mrail_ep_t *working_ep; /* of ifaces[1], to the same peer */
+static mrail_ep_t *failing_ep; /* an endpoint of ifaces[0] */
+static mrail_ep_t *working_ep; /* an endpoint of ifaces[1] to the same peer */
 static unsigned num_ep_failures;
 
 static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
@@ -348,7 +348,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
     ++num_ep_failures;
 }
 
-/* Requests of both endpoints are on one lane, that of failing_ep first. */
+/* Requests of both endpoints are on one lane. The request of failing_ep comes
+ * first. */
 static void start_failing(unsigned lanes)
 {
     mrail_iface_t *first;
@@ -420,9 +421,9 @@ static void test_invalid_key_fails_one_endpoint(void **state)
     end_failing();
 }
 
-/* The parts that were on other lanes are not replayed, and the rest is not
- * sent. A flush of the iface must also fail, because a PUT need not have a
- * completion of its own. */
+/* The parts that were on other lanes must not be replayed, and the rest must
+ * not be sent. A flush of the iface must also fail, because a PUT need not have
+ * a completion of its own. */
 static void test_invalid_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};

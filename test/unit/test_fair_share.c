@@ -1,4 +1,5 @@
-/* Throttling on rails: periods, and the division compared with the optimum. */
+/* Tests of throttling on rails: periods, and the shares compared with the
+ * optimum. */
 #include "config.h"
 #include "rail/proto/fair_share.h"
 
@@ -41,9 +42,9 @@ static void draw(case_t *c, uint64_t seed)
     }
 }
 
-/* Returns the minimum time. Each subset of rails limits the peers that reach no
- * other rails. The maximum over the subsets is the minimum time (Gale's
- * condition for a flow). */
+/* Returns the minimum time. Each subset of rails limits the peers that reach
+ * only rails of that subset. The largest of these limits is the minimum time
+ * (Gale's condition for a flow). */
 static double least(const case_t *c)
 {
     double worst_s = 0;
@@ -114,7 +115,7 @@ typedef struct {
     mrail_fair_share_t fair_share;
     mrail_fair_share_rail_t rails[4];
     mrail_ns_t now_ns;
-    unsigned all, some; /* classes */
+    unsigned all, some; /* indices of the classes */
 } sharing_t;
 
 static const uint64_t rates[] = {200000000, 100000000, 50000000, 50000000};
@@ -194,9 +195,10 @@ static void test_unknown(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* 44.8 MB are for the three rails without rail 1, and 33.6 MB for all four. The
- * class that reaches rail 1 gets 14 of the 58.8 MB of each other rail, so it
- * gets 14 bytes for 44.8 of the bottleneck class. */
+/* The class that reaches all rails except rail 1 has 44.8 MB, and the class
+ * that reaches all four has 33.6 MB. On each rail other than rail 1, the latter
+ * gets 14 of 58.8 MB, and therefore 14 bytes for every 44.8 bytes of the
+ * bottleneck class. */
 static void test_held(void **state)
 {
     sharing_t t;
@@ -232,8 +234,8 @@ static void test_incast(void **state)
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A class is no longer throttled if the rail would otherwise idle. Each time,
- * the pause before the next attempt is longer. */
+/* A class is no longer throttled if throttling would leave the rail idle. Each
+ * time, the pause before the next attempt is longer. */
 static void test_release(void **state)
 {
     unsigned held = 0;
@@ -261,7 +263,7 @@ static void test_release(void **state)
     assert_int_equal(held, 100);
 }
 
-/* The bottleneck class posts nothing, but the other class still gets a
+/* The bottleneck class posts nothing. The other class must still get a
  * minimum. */
 static void test_least(void **state)
 {
@@ -281,8 +283,8 @@ static void test_least(void **state)
     assert_true(posted < 2 * MRAIL_FAIR_SHARE_LEAST * 200e6 * 1.0);
 }
 
-/* With more classes than entries, no class is throttled and nothing is written
- * out of bounds. With fewer classes, throttling works again. */
+/* With more classes than table entries, no class may be throttled and nothing
+ * may be written out of bounds. With fewer classes, throttling works again. */
 static void test_too_many(void **state)
 {
     sharing_t t;

@@ -1,7 +1,8 @@
 /*
- * A lost device (IBV_EVENT_DEVICE_FATAL) returns no request. The other rails
- * take over the work, and no further call uses the device. A rail whose
- * completion queue or shared receive queue fails is treated as lost.
+ * Tests the loss of a device (IBV_EVENT_DEVICE_FATAL), which then returns no
+ * request. The other rails take over the work, and no further call may use the
+ * device. A rail whose completion queue or shared receive queue fails is
+ * treated as lost.
  */
 #include "config.h"
 #include "rail/conn/rail_error.h"
@@ -111,8 +112,8 @@ static void test_others_take_its_work(void **state)
     others_work(peer);
 }
 
-/* Treats the device as lost if ibv_poll_cq() returns a negative value, because
- * no posted request will then complete. */
+/* A negative result of ibv_poll_cq() must count as the loss of the device,
+ * because no posted request will then complete. */
 static void test_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
@@ -217,7 +218,7 @@ static void test_not_requested_again(void **state)
     end();
 }
 
-/* With the last lane lost, operations in flight fail at once. */
+/* When the last lane is lost, operations in flight must fail at once. */
 static void test_last_one(void **state)
 {
     mrail_peer_t *peer = busy();

@@ -1,4 +1,4 @@
-/* Fault scripts: accepted and refused text, and the timeline. */
+/* Tests of fault scripts: accepted and refused text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 
@@ -225,7 +225,7 @@ static void expect_error(const char *text, size_t length, const char *why)
     assert_int_equal(
         sroce_fault_script_parse("t", text, length, &script, got, sizeof(got)),
         -EINVAL);
-    assert_ptr_equal(script, &script); /* nothing is returned */
+    assert_ptr_equal(script, &script); /* the pointer was not changed */
     if (strncmp(got, why, strlen(why)) != 0) {
         fail_msg("'%s': says '%s', not '%s'", text, got, why);
     }
@@ -396,8 +396,8 @@ static void test_for_is_undone(void **state)
     rails_stop(&r);
 }
 
-/* If steps overlap, the latest one wins. When it ends, the one before it
- * reappears. */
+/* If steps overlap, the latest one wins. When it ends, the previous one takes
+ * effect again. */
 static void test_overlap(void **state)
 {
     rails_t r = {0};
@@ -438,7 +438,7 @@ static void test_every(void **state)
     assert_true(sroce_fault_timeline_done(r.tl));
     rails_stop(&r);
 
-    /* Late calls lose no step. */
+    /* Calls that come late must not lose a step. */
     memset(&r, 0, sizeof(r));
     rails_start(&r, "at 1ms for 1ms every 4ms rail 1 down");
     assert_int_equal(sroce_fault_timeline_run(r.tl, 9 * MS), 10 * MS);
@@ -475,8 +475,8 @@ static void test_counts(void **state)
     assert_int_equal(r.errors[2], 1);
     sroce_fault_timeline_sent(r.tl, 2, 0, 2047, 7 * MS);
     assert_int_equal(r.errors[2], 1);
-    /* Two thresholds that are reached at once cause one action, and both
-     * count. */
+    /* Two thresholds that are reached at the same time cause one action, but
+     * both count. */
     sroce_fault_timeline_sent(r.tl, 2, 0, 3072, 7 * MS);
     assert_int_equal(r.errors[2], 2);
     sroce_fault_timeline_sent(r.tl, 2, 0, 4095, 7 * MS);
@@ -508,7 +508,7 @@ static void test_clear(void **state)
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP], 0);
-    /* The value at creation. */
+    /* The value from the creation of the rail. */
     assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP], 1000000);
     /* The action `clear` has also ended the `for`. */
@@ -574,7 +574,8 @@ char *__wrap_strdup(const char *text)
     return fails() ? NULL : __real_strdup(text);
 }
 
-/* Every allocation fails once. Parsing reports it and returns nothing. */
+/* Every allocation fails once. The parser must report the failure and return
+ * nothing. */
 static void test_no_memory(void **state)
 {
     static const char text[] = "at 1ms down\nat 2ms up\nat 3ms clear\n";

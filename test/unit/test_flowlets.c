@@ -1,5 +1,5 @@
-/* Numbers of flowlets: src/orchestrator/flowlets.c, compared with the tables of
- * [ParaLet], enumeration, and random throws. */
+/* Tests of the numbers of flowlets (src/orchestrator/flowlets.c) against the
+ * tables of [ParaLet], enumeration, and random throws. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -25,9 +25,9 @@
 
 /*
  * [ParaLet], Table 3. The paper's last two rows lose digits because they
- * subtract Phi from 1: at 8 it prints 1.501e15, which is 2^53/6, the next
- * double below 1. The right value is 1.607e15. At 7 it prints 7.813e11 for
- * 7.81364e11.
+ * subtract Phi from 1. For 8, the paper prints 1.501e15, which is 2^53/6 and
+ * belongs to the largest double below 1. The correct value is 1.607e15. For 7,
+ * the paper prints 7.813e11 instead of 7.81364e11.
  */
 static void test_table_3(void **state)
 {
@@ -71,8 +71,8 @@ static void test_quantile(void **state)
 
 /*
  * [ParaLet] 5.2: a slowdown of 2 needs 36 flowlets with 10^9 nodes, as the
- * paper says. For 10^5 nodes the paper prints "about 25", which is the row z =
- * 5 of Table 3. The value of z is 4.265 there, so 19 are enough.
+ * paper says. For 10^5 nodes, the paper prints "about 25", which is the row z =
+ * 5 of Table 3. The actual value of z is 4.265, so 19 flowlets are enough.
  */
 static void test_count(void **state)
 {
@@ -138,7 +138,8 @@ static void test_exact_is_the_enumeration(void **state)
     }
 }
 
-/* Random throws with a seed. Four standard errors of the mean are below 1 %. */
+/* Throws balls at random from a seed. Four standard errors of the mean are
+ * below 1 %. */
 static void test_exact_is_the_mean_of_throws(void **state)
 {
     static const struct {
@@ -167,8 +168,9 @@ static void test_exact_is_the_mean_of_throws(void **state)
     }
 }
 
-/* Equation (1) uses a quantile of one path for the mean of the fullest path. It
- * is too low by 13 % with 4 flowlets, and by less with more. */
+/* Equation (1) uses a quantile of one path's load as the mean load of the
+ * fullest path. The result is 13 % too low with 4 flowlets, and closer with
+ * more. */
 static void test_equation_1_is_near(void **state)
 {
     double before = 1;

@@ -15,12 +15,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define POLLS_MAX 1000 /* at most, in one call */
+#define POLLS_MAX 1000 /* limit for a single call */
 #define POLL_NS (1 * MRAIL_NS_PER_MS)
 
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 static enum ibv_wc_status read_status;
-static int completes;   /* 1 if READs complete, with read_status */
+static int completes;   /* 1 if READs complete, with the status read_status */
 static int is_borrowed; /* 1 if the control thread waits for the lock */
 static unsigned num_polls;
 static mrail_mem_t *mem;
@@ -156,8 +156,8 @@ static void test_lane_stalls(void **state)
     assert_int_equal(engine->chunks.num_used, 0);
 }
 
-/* The control thread often waits for the lock. That is no reason to give up,
- * because it can wait for one round trip. */
+/* The control thread often waits for the lock. That is no reason to give up the
+ * call, because the control thread can wait for one round trip. */
 static void test_borrower_waits(void **state)
 {
     is_borrowed = completes = 1;

@@ -1,4 +1,5 @@
-/* The hash table and the priority queue of src/base, against plain arrays. */
+/* Tests of the hash table and the priority queue of src/base against plain
+ * arrays. */
 #include "config.h"
 
 #include <errno.h>
@@ -117,9 +118,9 @@ static void test_heap_against_an_array(void **state)
         unsigned i = (unsigned)mrail_rng_below(&rng, NODES);
 
         if (mrail_rng_below(&rng, 3) == 0) {
-            mrail_heap_del(&heap, &heap_nodes[i]); /* also one not in it */
+            mrail_heap_del(&heap, &heap_nodes[i]); /* even one not in it */
             is_in[i] = 0;
-        } else { /* also one in it, with any other key */
+        } else { /* even one that is in it, with any other key */
             mrail_heap_set(&heap, &heap_nodes[i], mrail_rng_below(&rng, 500));
             is_in[i] = 1;
         }

@@ -1,5 +1,5 @@
-/* The transition table of src/rail/proto/health.c, and invariants of all sequences of
- * events. */
+/* Tests of the transition table of src/rail/proto/health.c, and of invariants
+ * over arbitrary sequences of events. */
 #include "config.h"
 #include "rail/proto/health.h"
 
@@ -55,7 +55,7 @@ static void test_error_retires(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
-    /* Further flushed requests, and the peer's notice, change nothing. */
+    /* Further flushed requests and the peer's notice must change nothing. */
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6), MRAIL_HEALTH_NOTHING);
@@ -91,7 +91,7 @@ static void test_port_down_retires(void **state)
 }
 
 /* A completion may date from before the port failed, so it proves nothing. Only
- * a port event or the answer to a later probe does. */
+ * a port event or the answer to a later probe proves that the path works. */
 static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
@@ -107,7 +107,8 @@ static void test_port_down_persists(void **state)
     assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
 }
 
-/* No path answers, so this one is not retired. It is probed and may recover. */
+/* No path answers, so this one is not retired. It is probed again and may
+ * recover. */
 static void test_port_down_alone(void **state)
 {
     mrail_health_t health;
@@ -196,8 +197,8 @@ static void test_comes_back(void **state)
     assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
 }
 
-/* A port that was down for an hour is used again soon after it returns. Until
- * then, probes become rare. */
+/* A port that returns after an hour must be used again soon. Until then, probes
+ * become rare. */
 static void test_returning_port_is_not_kept_waiting(void **state)
 {
     mrail_health_t health;
@@ -207,8 +208,7 @@ static void test_returning_port_is_not_kept_waiting(void **state)
     at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     wait(&health, 3600000, 1, &count);
     assert_true(count < 3600000 / 1600 * 4 + 100);
-    /* The event of the port also takes effect while the path is being
-     * probed. */
+    /* A port event must also take effect while the path is being probed. */
     at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000);
     assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 3600100),
                      MRAIL_HEALTH_NOTHING);
@@ -262,7 +262,7 @@ static void test_single_path_backs_off_less(void **state)
 }
 
 /* An outage of the rail retires the path without its own probes. A parked path
- * waits until it hears of the rail. */
+ * waits for a report about the rail. */
 static void test_outage_of_the_rail(void **state)
 {
     mrail_health_t health;
@@ -315,8 +315,8 @@ static void test_random_walks(void **state)
                 connected = 1;
             }
             assert_true(connected == (health.state <= MRAIL_HEALTH_DOWN));
-            /* Lanes take new work only on a path that is up, so a change from
-             * or to that state must be reported as an action. */
+            /* Lanes take new work only on a path that is up, so each change to
+             * or from that state must be reported as an action. */
             if ((before == MRAIL_HEALTH_UP) !=
                 (health.state == MRAIL_HEALTH_UP)) {
                 assert_true(action != MRAIL_HEALTH_NOTHING);

@@ -1,6 +1,6 @@
 /*
- * Callbacks of an iface: what they may do, and that none runs when the iface is
- * gone.
+ * Tests of an iface's callbacks: their permitted actions, and that none runs
+ * after the iface has been destroyed.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
@@ -75,7 +75,8 @@ static void unpack(void *arg, const void *data, size_t length)
 }
 
 /* A GET that completes while another iface polls is kept for its own iface. If
- * that iface is destroyed, the data must not be written to memory any more. */
+ * that iface has been destroyed, the data must no longer be written to
+ * memory. */
 static void test_destroyed_iface_gets_no_data(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS], memory[LENGTH];

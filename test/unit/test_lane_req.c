@@ -1,4 +1,4 @@
-/* Late, repeated and abandoned requests for lanes. */
+/* Tests of late, repeated and abandoned requests for lanes. */
 #include "config.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/data/peer_lanes.h"
@@ -57,8 +57,8 @@ static void test_abandoned_request(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
-/* A peer with more lanes on a rail does without those that this end has no place
- * for, and does not ask again. */
+/* A peer that has more lanes on a rail must do without the lanes for which this
+ * end has no slot, and must not ask again. */
 static void test_more_lanes_than_here(void **state)
 {
     start(64);
@@ -92,8 +92,8 @@ static void test_repeated_epoch(void **state)
 }
 
 /* A peer requests further lanes only after it has had a first lane. However,
- * that first lane may have failed, and the lane that is pending here may be
- * another one. Only LANE_READY proves that this lane is up. */
+ * that first lane may have failed, and the lane pending at this end may be a
+ * different one. Only LANE_READY proves that this lane is up. */
 static void test_first_is_not_ready(void **state)
 {
     start(64);
@@ -113,8 +113,8 @@ static void test_first_is_not_ready(void **state)
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* The peer requests a lane and then falls silent. It must not fail, because
- * this end does not need the lane. */
+/* The peer requests a lane and then falls silent. The peer must not be failed,
+ * because this end does not need the lane. */
 static void test_lane_not_wanted(void **state)
 {
     start(64);
@@ -133,7 +133,7 @@ static void test_lane_not_wanted(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A request of an earlier epoch arrives late. The peer uses the current
+/* A request from an earlier epoch arrives late, while the peer uses the current
  * epoch. */
 static void test_earlier_epoch(void **state)
 {
@@ -150,7 +150,7 @@ static void test_earlier_epoch(void **state)
     progress();
     lane = peer_of(0)->lanes[1];
     seq = start_eviction(0);
-    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* this request is late */
     progress();
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);

@@ -1,5 +1,5 @@
 /*
- * Lane requests that do not succeed at once. The tests cover the rails of
+ * Tests of lane requests that do not succeed at once. They cover the rails of
  * requests and replies, a device that does not connect a QP, a peer that
  * refuses, and time limits. Two rails make two pairs; src_rail is the rail of a
  * message.
@@ -26,11 +26,11 @@
 #include "rail/proto/wire.h"
 #include "rail/verbs/rail.h"
 
-/* The calls that a connection makes: ibv_modify_qp() to RTR, then to RTS. */
+/* The calls that connect a QP: ibv_modify_qp() to RTR, then to RTS. */
 #define FAIL_RTR 1
 #define FAIL_RTS 2
 
-/* Makes the peer known, and requests a first lane. */
+/* Makes the peer known to the engine, and requests a first lane. */
 static const mrail_ctl_msg_t *request_first(void)
 {
     start(64);
@@ -81,7 +81,7 @@ static void test_ready_uses_pair_of_request(void **state)
     answer(req, 0);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
     assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 0);
-    answer(req, 1); /* a repetition, over the other rail */
+    answer(req, 1); /* a repetition over the other rail */
     assert_int_equal(count_sent(MRAIL_CTL_LANE_READY), 2);
     assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 1);
     answer(req, 0);
@@ -106,8 +106,8 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     }
 }
 
-/* The request sets the order of rails before it is refused, whichever call of
- * the device fails. */
+/* The request must set the order of rails before it is refused, whichever call
+ * fails on the device. */
 static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
@@ -134,7 +134,7 @@ static void test_refusal_uses_pair_of_request(void **state)
         rebased += (peer_of(0)->base != base);
     }
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
-    assert_int_equal(rebased, 2); /* in RTR and in RTS */
+    assert_int_equal(rebased, 2); /* once in RTR and once in RTS */
     assert_true(refused >= 4);
 }
 
@@ -167,7 +167,8 @@ static void test_down_port_accepts_no_lane(void **state)
 }
 
 /* An end that has had a lane keeps its base pair. If it accepted a request that
- * counts from another pair, two slots would use the same pair of rails. */
+ * counts its slots from another base pair, two slots would use the same pair of
+ * rails. */
 static void test_agreed_base_pair_stays(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -224,8 +225,8 @@ static void test_hello_reply_uses_same_rail(void **state)
     }
 }
 
-/* The peer's receive buffers have another size. No lane is opened, but the peer
- * gets a reply, so that it also detects the difference. */
+/* The peer's receive buffers have a different size. No lane may be opened, but
+ * the peer must get a reply, so that it also detects the difference. */
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
@@ -244,7 +245,7 @@ static void test_hello_with_other_segment_size(void **state)
 
 /* ---- HELLO ---- */
 
-/* The peer does not know this end if the reply to its HELLO was lost. Each
+/* If the reply to its HELLO was lost, the peer does not know this end. Each
  * repetition of LANE_REQ therefore carries a HELLO. */
 static void test_hello_with_repeated_request(void **state)
 {
@@ -290,8 +291,8 @@ static void test_hello_tries_any_rail(void **state)
     assert_int_equal(seen, 3);
 }
 
-/* The first rail of a peer's address may be down. The others are tried as soon
- * as a reply is late. */
+/* The first rail in a peer's address may be down. The other rails are tried as
+ * soon as a reply is late. */
 static void test_hello_takes_each_rail_of_the_address(void **state)
 {
     start(64);
@@ -316,14 +317,14 @@ static void first_not_connected(unsigned fail_in)
     deliver(0, &old);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(peer_of(0)->failed, 0);
-    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* at once */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated at once */
     req = last(MRAIL_CTL_LANE_REQ);
     assert_int_not_equal(req->seq, old.seq);
     assert_int_not_equal(req->lane.epoch, old.lane.epoch);
     assert_int_equal(req->lane.src_rail, 1);
     assert_int_equal(req->src_rail, 1);
 
-    deliver(0, &old); /* late */
+    deliver(0, &old); /* this reply is late */
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
     answer(req, 1);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
@@ -396,7 +397,7 @@ static void test_refused_first_lane_is_requested_again(void **state)
 
     refuse(0, 0, seq, MRAIL_REASON_RESOURCES);
     assert_int_equal(peer_of(0)->failed, 0);
-    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* at once */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated at once */
     req = last(MRAIL_CTL_LANE_REQ);
     assert_int_not_equal(req->seq, seq);
     assert_int_equal(req->src_rail, 1);
@@ -437,7 +438,8 @@ static void reply_no_resources(const mrail_ctl_msg_t *req)
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
 }
 
-/* The peer refuses for half a minute, without a flood of requests. */
+/* The peer refuses for half a minute, which must not cause a flood of
+ * requests. */
 static void test_first_lane_refused_for_long(void **state)
 {
     unsigned count;
@@ -451,8 +453,8 @@ static void test_first_lane_refused_for_long(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* The peer reaps the lane that it had accepted, and reports so. The connection
- * of this end then fails again. */
+/* The peer reaps the lane that it had accepted, and reports this. The
+ * connection then fails again at this end. */
 static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t rep = answer_to(req);
@@ -500,7 +502,7 @@ static void test_refused_further_lane_is_requested_later(void **state)
     sent.num_msgs = 0;
     run_control(500 * MRAIL_NS_PER_MS);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
-    want(0, 2); /* the next large transfer */
+    want(0, 2); /* requested for the next large transfer */
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
 }
@@ -516,7 +518,7 @@ static void assert_reported(uint16_t epoch, unsigned rail)
     sent.num_msgs = 0;
 }
 
-/* The peer accepts an abandoned request. */
+/* The peer accepts a request that this end has abandoned. */
 static void test_reply_to_abandoned_request(void **state)
 {
     mrail_ctl_msg_t rep;
@@ -566,9 +568,9 @@ static int put_something(mrail_ep_t *ep)
     return ret;
 }
 
-/* The failure is not reported while a peer's lanes are being drained. An MPI
- * library would end the job if operations that it starts meanwhile returned an
- * error. */
+/* The failure is reported only after the peer's lanes are drained. Operations
+ * that start meanwhile must not return an error, because an MPI library would
+ * then end the job. */
 static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
@@ -665,7 +667,7 @@ static void test_liveness_check_has_full_timeout(void **state)
     connect_lanes(0, 1);
     ep = ep_to(0);
     assert_int_equal(mrail_ep_check(ep), 0);
-    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 s */
+    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* the time limit is 10 s */
     assert_int_equal(peer_of(0)->failed, 0);
     deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                                   .seq = peer_of(0)->probe_request});
@@ -678,13 +680,13 @@ static void test_liveness_check_has_full_timeout(void **state)
 
 /* A device answers only a limited number of READs at a time, and ends the QP if
  * there are more. Each end therefore respects the limit of the other one. This
- * device may have four READs in flight and answers six. */
+ * device can have four READs in flight, and answers up to six. */
 static void check_reads(unsigned remote, unsigned expected)
 {
     mrail_ctl_msg_t rep = answer_to(request_second()), req;
     const mrail_lane_t *lane;
 
-    /* The peer's request */
+    /* This is the peer's request, */
     fake_lane_msg(&req, MRAIL_CTL_LANE_REQ, 2, 70, 9);
     req.lane.max_dest_rd_atomic = (uint8_t)remote;
     deliver(0, &req);
@@ -693,7 +695,7 @@ static void check_reads(unsigned remote, unsigned expected)
     assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
     assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->lane.max_dest_rd_atomic, 6);
-    /* ... and our own. */
+    /* and this is the engine's own request. */
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.max_dest_rd_atomic, 6);
     rep.lane.max_dest_rd_atomic = (uint8_t)remote;
     deliver(0, &rep);
@@ -718,9 +720,9 @@ static void test_reads_fit_both_devices(void **state)
 
 #define REQUESTS 6
 
-/* threads that waited for the lock at a yield */
+/* number of threads that waited for the lock at a yield */
 static int wanted_at_yield;
-static unsigned lanes_at_yield; /* lanes accepted by that time */
+static unsigned lanes_at_yield; /* number of lanes accepted by then */
 
 static unsigned num_accepted(void)
 {
@@ -732,7 +734,7 @@ static unsigned num_accepted(void)
     return count;
 }
 
-/* The waiting thread gets the lock. */
+/* The waiting thread gets the lock here. */
 int sched_yield(void)
 {
     assert_int_equal(pthread_mutex_trylock(&engine->ctl_lock), 0);
@@ -743,8 +745,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* The device takes a while for each QP. A thread that wants the control lock
- * waits for one QP, not for those of all peers. */
+/* The device takes some time for each QP. A thread that wants the control lock
+ * must have to wait for only one QP, and not for those of all peers. */
 static void test_lock_is_free_between_requests(void **state)
 {
     mrail_control_timers_t timers;
@@ -814,7 +816,7 @@ static void test_first_lane_takes_rail_with_room(void **state)
     start(64);
 }
 
-/* The same holds for a lane of the process to itself. */
+/* The same holds for a lane between the process and itself. */
 static void test_own_lane_takes_rail_with_room(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -858,7 +860,7 @@ static void test_no_rail_has_room(void **state)
     free_up(1);
 }
 
-/* The rail with room has no link at the moment. */
+/* The rail with room for QPs has no link at the moment. */
 static void test_rail_with_room_is_down(void **state)
 {
     start(64);
@@ -893,7 +895,7 @@ static void test_rail_with_room_is_down(void **state)
     free_up(0);
 }
 
-/* The rail stays down, so the wait must be limited. */
+/* The rail with room for QPs stays down, so the wait must be limited. */
 static void test_rail_with_room_stays_down(void **state)
 {
     start(64);
@@ -911,8 +913,8 @@ static void test_rail_with_room_stays_down(void **state)
     free_up(0);
 }
 
-/* BYE has no reply and any rail may be down, so BYE is sent over every pair of
- * rails. */
+/* BYE gets no reply and any rail may be down, so BYE must be sent over every
+ * pair of rails. */
 static void test_bye_uses_every_pair(void **state)
 {
     unsigned rails = 0;

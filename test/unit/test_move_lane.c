@@ -1,6 +1,7 @@
 /*
- * Lanes that share an uplink move to other source ports (move_lane.c): the
- * evidence that starts a move, the steps of the QP, and the requests of a peer.
+ * Tests of move_lane.c, which moves lanes that share an uplink to other source
+ * ports. They cover the evidence that starts a move, the steps of the QP, and
+ * the requests of a peer.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -20,7 +21,7 @@
 #include "rail/state/engine.h"
 
 #define WINDOW (250 * MRAIL_NS_PER_MS)
-#define FAST (12ull << 20) /* bytes in a window */
+#define FAST (12ull << 20) /* bytes carried in a window */
 
 static mrail_lane_t *lane_of(unsigned slot)
 {
@@ -93,7 +94,8 @@ static void test_slow_lane_moves(void **state)
     for (unsigned slot = 0; slot < LANES; ++slot) {
         before[slot] = lane_of(slot)->sport;
     }
-    /* The first windows only confirm the difference. The move follows. */
+    /* The first windows only confirm the difference. The move comes
+     * afterwards. */
     assert_in_range(
         windows_until(MRAIL_OP_PUT, &engine->counters.lanes_moved, 6), 3, 5);
     assert_int_not_equal(lane_of(2)->sport, before[2]);
@@ -114,7 +116,8 @@ static void test_rules_keep_ports(void **state)
     assert_null(peer_of(0)->moves);
 }
 
-/* The data of a READ comes from the peer, so the peer must move the lane. */
+/* The data of a READ comes from the peer, so it is the peer that must move the
+ * lane. */
 static void slow_read(uint64_t slow, uint64_t others, unsigned like)
 {
     unsigned before = 0;
@@ -145,8 +148,8 @@ static void test_very_slow_read_requests_copy(void **state)
     slow_read(FAST / 3, FAST, 0);
 }
 
-/* Only these lanes use the rail and they do not fill it, so another path may be
- * unused. */
+/* Only these lanes use the rail, and they do not fill it. Another path may
+ * therefore be unused. */
 static void test_very_slow_read_of_an_idle_rail(void **state)
 {
     slow_read(FAST / 3, 0, MRAIL_MOVE_RANDOM);
@@ -172,8 +175,8 @@ static void tick(mrail_ns_t after_ns)
     unlock();
 }
 
-/* Data of a READ must not arrive over two paths: the request waits for the READs
- * of the lane, and the lane takes no others meanwhile. */
+/* Data of READs must not arrive over two paths. The request therefore waits for
+ * the READs of the lane, and the lane takes no other READs meanwhile. */
 static void test_request_waits_for_reads(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
@@ -227,14 +230,14 @@ static void test_peer_requests_move(void **state)
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 1);
     assert_int_not_equal(lane_of(1)->sport, before);
-    /* A second request in the same window has no effect. */
+    /* A second request in the same window must have no effect. */
     before = lane_of(1)->sport;
     ask(1);
     assert_int_equal(lane_of(1)->sport, before);
     fake_now_ns += WINDOW;
     ask(1);
     assert_int_equal(engine->counters.lanes_moved, 2);
-    /* These slots have no lane. */
+    /* No lane exists in these slots. */
     ask(LANES);
     ask(MRAIL_MAX_SLOTS);
     ask(UINT16_MAX);
@@ -280,8 +283,8 @@ static void request_seq(mrail_ctl_type_t type, uint32_t seq)
     deliver(0, &msg);
 }
 
-/* The peer has seen no gain, so the lane moves back. A MOVE_BACK has nothing to
- * undo if its MOVE was lost or is not the latest. */
+/* The peer has seen no gain, so the lane moves back. If the corresponding MOVE
+ * was lost or is not the latest, MOVE_BACK has nothing to undo. */
 static void test_peer_takes_it_back(void **state)
 {
     uint16_t first, second;
@@ -311,7 +314,7 @@ static void test_rules_ignore_the_peer(void **state)
     assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
 }
 
-/* The path changes once the send queue is drained, and not before. */
+/* The path must change once the send queue is drained, and no earlier. */
 static void test_drains_first(void **state)
 {
     uint16_t before;
@@ -355,7 +358,7 @@ static void test_device_refuses(void **state)
         begin(MRAIL_SIZE_AUTO);
         before = lane_of(1)->sport;
         lock();
-        fake_fail_in = step + 1; /* after the query of the device */
+        fake_fail_in = step + 1; /* the query of the device comes first */
         mrail_move_on_request(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
         if (step == 2) {
             mrail_move_run(lane_of(1), fake_now_ns);

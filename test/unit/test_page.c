@@ -1,7 +1,7 @@
 /*
- * The telemetry page. Readers get consistent copies, both during writes and
- * after the process was killed. Any other file in the directory is recognised,
- * and harms neither readers nor the writer.
+ * Tests of the telemetry page. Readers must get consistent copies, both during
+ * writes and after the process has been killed. Any other file in the directory
+ * must be recognised, and must harm neither readers nor the writer.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -133,8 +133,8 @@ static void test_text(void **state)
 
 /* ---- processes ---- */
 
-/* Starts a child that creates a page, updates it `writes` times (0: forever)
- * and waits. */
+/* Starts a child that creates a page, updates it `writes` times (0 means for
+ * ever), and waits. */
 static pid_t child(unsigned writes, char *name, size_t size)
 {
     int ready[2];
@@ -195,7 +195,7 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process ends, but its child from fork() lives on. The child does not use
+/* A process ends, but a child that it forked lives on. The child does not use
  * mrail, so it must not keep the page alive. */
 static void test_child_of_the_ended(void **state)
 {
@@ -216,7 +216,7 @@ static void test_child_of_the_ended(void **state)
             close(stay[1]);
             (void)!write(ready[1], &byte, 1);
             (void)!read(stay[0], &byte, 1); /* waits until the test ends */
-            /* no effect: the file is the parent's */
+            /* This has no effect, because the file belongs to the parent. */
             mrail_page_remove(file);
             (void)!write(ready[1], &byte, 1);
             _exit(0);
@@ -238,7 +238,7 @@ static void test_child_of_the_ended(void **state)
     close(ready[1]);
 }
 
-/* If a copy mixed two updates, its lanes would have different values. */
+/* If a copy mixed two updates, the lanes in it would have different values. */
 static void test_copies_hold_together(void **state)
 {
     char name[128], text[32];
@@ -255,7 +255,7 @@ static void test_copies_hold_together(void **state)
         assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
         k = got.counters[0].value;
         if (got.head.begun != got.head.done) {
-            ++torn; /* every try overlapped with a write */
+            ++torn; /* every attempt overlapped with a write */
             continue;
         }
         for (unsigned lane = 0; lane < MRAIL_PAGE_LANES; ++lane) {
@@ -296,7 +296,7 @@ static void test_clean(void **state)
     assert_int_equal(mrail_page_clean("/nonexistent", 0), -ENOENT);
 }
 
-/* A process that crashes repeatedly does not fill the file system. */
+/* A process that crashes repeatedly must not fill the file system. */
 static void test_keeps_few(void **state)
 {
     mrail_page_file_t *file = create();
@@ -422,7 +422,8 @@ static void test_foreign(void **state)
     assert_int_equal(WEXITSTATUS(status), MRAIL_PAGE_FOREIGN);
 }
 
-/* In random bytes, numbers stay in range and text has no control characters. */
+/* When a page holds random bytes, numbers must stay in range and text must
+ * contain no control characters. */
 static void test_any_bytes(void **state)
 {
     static mrail_page_t page;
@@ -460,15 +461,15 @@ static void test_any_bytes(void **state)
 
 /* ---- the ring ---- */
 
-/* Truncates a page, which its mode permits only to root. */
+/* Truncates a page. The file's mode permits that only to root. */
 static void cut(off_t size)
 {
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(truncate(path, size), 0);
 }
 
-/* In a process without privileges: returns 0 if it cannot truncate its own
- * page, because that would end it at the next record. */
+/* Runs in a process without privileges. Returns 0 if the process cannot
+ * truncate its own page. If it could, its next record would kill it. */
 static int try_to_truncate(void)
 {
     mrail_page_file_t *file;
@@ -554,15 +555,16 @@ static void test_no_ring(void **state)
 
     assert_int_equal(mrail_page_create(dir, SUFFIX, 0, &file), 0);
     ring = mrail_page_ring(file);
-    write_record(&ring, 0); /* no effect */
+    write_record(&ring, 0); /* this must have no effect */
     assert_int_equal(ring.head, 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ALIVE);
     assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_NO_RING);
     mrail_page_remove(file);
 }
 
-/* The ring is in its file even after an update of the page, and the file stays
- * valid while it is followed. A file that becomes shorter ends the reading. */
+/* The ring is still in its file after an update of the page, and the file stays
+ * valid while a reader follows it. If the file becomes shorter, reading must
+ * end. */
 static void test_ring_that_shrinks(void **state)
 {
     static mrail_page_t page;
@@ -587,8 +589,7 @@ static void test_ring_that_shrinks(void **state)
     assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_BROKEN);
 }
 
-/* A child from fork() has the same addresses, but writes to memory of its
- * own. */
+/* A forked child has the same addresses, but writes to its own memory. */
 static void test_ring_of_a_child(void **state)
 {
     mrail_page_file_t *file = create();

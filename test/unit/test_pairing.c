@@ -1,4 +1,5 @@
-/* Rail pairing, subnets and parameters: the pure parts of src/rail. */
+/* Tests of rail pairing, subnets and parameters, which are the pure parts of
+ * src/rail. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/params.h"
@@ -51,8 +52,8 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
 }
 
-/* Rail 0 of the address is tried first. Each other rail follows once, before
- * any repeats. */
+/* Rail 0 of the address is tried first. Every other rail follows once before
+ * any rail is repeated. */
 static void test_first_tries(void **state)
 {
     const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
@@ -158,7 +159,7 @@ static void test_subnets(void **state)
     ipv4_gid(other, 127, 9, 4, 2);
     mrail_discovery_subnet(other, -1, 8, &subnet2, &host);
     assert_true(subnet != subnet2);
-    /* A prefix from the system is used. */
+    /* A prefix that the system reports is used. */
     mrail_discovery_subnet(gid, -1, 16, &subnet, &host);
     mrail_discovery_subnet(other, -1, 16, &subnet2, &host);
     assert_true(subnet == subnet2);
@@ -189,8 +190,7 @@ static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
     strncpy(last_line, text, sizeof(last_line) - 1);
 }
 
-/* Times have the format of UCX. The exponent of the verbs timeout is rounded
- * up. */
+/* Times have UCX's format. The exponent of the verbs timeout is rounded up. */
 static void check_times(void)
 {
     static const struct {
@@ -241,8 +241,8 @@ static unsigned lanes_with(const char *uplinks, const char *spine_uplinks,
     return result;
 }
 
-/* One lane without port rules; with rules as many as uplinks, at most 8, and no
- * more than a peer has slots. */
+/* Without port rules, there is one lane. With rules, there are as many lanes as
+ * uplinks, but at most 8, and no more than a peer has slots. */
 static void check_lanes(void)
 {
     assert_int_equal(lanes_with("auto", "1", "auto", 4), 1);
@@ -303,7 +303,7 @@ static void test_params(void **state)
         setenv(bad[i].name, bad[i].value, 1);
         assert_int_equal(mrail_config_from_env(&config), -EINVAL);
         unsetenv(bad[i].name);
-        /* The message names the variable and a valid value. */
+        /* The message must name the variable and a valid value. */
         assert_non_null(strstr(last_line, bad[i].name));
         assert_non_null(strstr(last_line, "expected"));
     }
@@ -329,7 +329,7 @@ static void test_unknown_params(void **state)
 {
     static const struct {
         char text[96];
-        const char *name, *nearest; /* NULL: the name is known */
+        const char *name, *nearest; /* NULL if the name is known */
     } cases[] = {
         {"UCX_MRAIL_LANES_PER_RAIL=2", NULL, NULL},
         {"UCX_MRAIL_RCACHE_MAX_SIZE=1", NULL, NULL},

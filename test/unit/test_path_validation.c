@@ -19,14 +19,14 @@
 #include "rail/engine/progress.h"
 #include "rail/state/engine.h"
 
-#define VALIDATION_NS (1 * MRAIL_NS_PER_SEC) /* time limit of the READ */
+#define VALIDATION_NS (1 * MRAIL_NS_PER_SEC) /* time limit for the READ */
 
 static mrail_health_state_t health(unsigned slot)
 {
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Runs the data path. The device completes nothing meanwhile. */
+/* Runs the data path while the device completes nothing. */
 static void look(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -83,7 +83,8 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
 
-/* The READ delays only the use of its lane. A flush need not wait for it. */
+/* The READ delays only the use of its own lane. A flush need not wait for the
+ * READ. */
 static void test_flush_does_not_wait_for_it(void **state)
 {
     (void)connect_anew();
@@ -105,7 +106,7 @@ static void test_read_fails(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* The READ never returns, as on a device whose timeout is late or absent. */
+/* The READ never completes, as on a device whose timeout is late or missing. */
 static void test_read_does_not_come_back(void **state)
 {
     mrail_lane_t *lane = connect_anew();
@@ -190,7 +191,7 @@ static void test_other_pair_is_requested_first(void **state)
     confirm_broken(0, 0, 0);
     before = count_sent(MRAIL_CTL_LANE_REQ);
     peer->requested_slots = 2;
-    peer->no_room_mask = 0;     /* no lane was available until now */
+    peer->no_room_mask = 0;     /* no lane has been available so far */
     peer->paths[0].restore = 1; /* its probes are answered */
     mrail_ctl_work(peer);
     run_control(0);

@@ -1,7 +1,7 @@
 /*
- * Paths to a peer. Probes use the same route as the lanes, and a port may
- * return with another GID table. Paths exist before the first lane, and also
- * beside a single lane.
+ * Tests of the paths to a peer. Probes must use the same route as the lanes,
+ * and a port may come back with another GID table. Paths exist before the first
+ * lane, and also in addition to a single lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -63,7 +63,7 @@ static void ask(uint16_t slot, uint32_t seq)
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_PROBE, .seq = seq, .path = {.slot = slot}};
 
-    deliver_on(0, slot % 2, &msg); /* over that path */
+    deliver_on(0, slot % 2, &msg); /* delivered over that path */
     assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, seq);
 }
 
@@ -103,7 +103,7 @@ static void test_gid_has_moved(void **state)
     pair = peer_of(0)->pair_ah[peer_of(0)->base];
     assert_non_null(pair);
 
-    /* The rail keeps its GID index while the GID is missing. */
+    /* The rail keeps its GID index although the GID is missing. */
     fake_ports[0].num_gids = 0;
     mrail_paths_readdress(engine, &engine->rails[0]);
     assert_int_equal(engine->rails[0].attr.gid_index, 0);
@@ -139,7 +139,7 @@ static void port_down(unsigned rail)
 /* ---- the first lane ---- */
 
 /* Health belongs to a pair of rails, not to a slot. If the peer's choice of the
- * base pair prevails, the same rails get another slot. */
+ * base pair prevails, the same rails move to another slot. */
 static void test_health_goes_with_the_rails(void **state)
 {
     struct ibv_ah *ah;
@@ -185,7 +185,7 @@ static void test_stale_probe_reply(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-/* The description of the rails of a lost peer shows their current state. */
+/* The description of a lost peer's rails must show their current state. */
 static void test_describes_rails(void **state)
 {
     char text[512];
@@ -211,8 +211,8 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(port down)"));
 }
 
-/* A first lane does not wait until this path recovers, because any other path
- * will do. */
+/* A first lane must not wait until this path recovers, because it can use any
+ * other path. */
 static void test_first_lane_takes_an_open_path(void **state)
 {
     start(64);
@@ -230,7 +230,7 @@ static void test_first_lane_takes_an_open_path(void **state)
 
 /* ---- a single lane ---- */
 
-/* Lets time pass. Probes of the slots in the mask are answered. */
+/* Lets time pass. Only probes of the slots in the mask are answered. */
 static void answer_probes(mrail_ns_t how_long, unsigned slots)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -275,8 +275,8 @@ static void alone_and_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* The reply over the other rail shows that the peer is alive, so the path is
- * the cause. */
+/* The reply over the other rail shows that the peer is alive, so the path must
+ * be the cause. */
 static void test_single_lane_other_rail_replies(void **state)
 {
     alone_and_stalled();
@@ -288,13 +288,13 @@ static void test_single_lane_other_rail_replies(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
 }
 
-/* The peer may be silent, in which case no path is to blame. */
+/* The peer itself may be silent, in which case no path is to blame. */
 static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();
     answer_probes(2 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
-    assert_in_range(probes(1), 50, 110); /* probed every time */
+    assert_in_range(probes(1), 50, 110); /* the path is probed every time */
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 0);
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     progress();

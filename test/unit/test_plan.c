@@ -1,7 +1,8 @@
 /*
- * src/orchestrator/plan.h: small examples with known results, and properties
- * that must not influence a plan. test/property/test_plan_lp.c checks random
- * topologies, and test_plan_refusals.c checks that invalid input is refused.
+ * Tests of src/orchestrator/plan.h: small examples with known results, and
+ * properties of the input that must not influence a plan.
+ * test/property/test_plan_lp.c checks random topologies, and
+ * test_plan_refusals.c checks that invalid input is refused.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -16,8 +17,8 @@
 
 /* ---- known results ---- */
 
-/* 4 GB over four rails of 1 GB/s. All bytes except those on the own rail cross
- * two relays. */
+/* 4 GB over four rails of 1 GB/s. All bytes except those on the ranks' own rail
+ * cross two relays. */
 static void test_hot_pair(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 4, 4000000000ull);
@@ -33,7 +34,7 @@ static void test_hot_pair(void **state)
         assert_int_equal(pieces[i].rail_in, rail);
         assert_int_equal(pieces[i].relay_out, (rail == 0) ? NONE : rail);
         assert_int_equal(pieces[i].relay_in, (rail == 0) ? NONE : 4 + rail);
-        /* 3 x 2 % may go elsewhere. */
+        /* Up to 3 x 2 % of the bytes may take other paths. */
         assert_near((double)pieces[i].bytes, G, 0.07);
     }
     assert_near(s.relayed, 6 * G, 0.03);
@@ -44,7 +45,7 @@ static void test_hot_pair(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The example of docs/planner.md. */
+/* The example from docs/planner.md. */
 static void test_page(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 2, 12000000}, {1, 3, 4000000}};
@@ -91,8 +92,8 @@ static void test_dead_rail(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The own rail is down at the other end, so each path has one relay, at either
- * end. */
+/* The sender's own rail is down at the other end, so each path has one relay,
+ * at one end or the other. */
 static void test_own_rail_dead(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 100 * G);
@@ -110,8 +111,8 @@ static void test_own_rail_dead(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* From rail 0 to rail 1, there is one relay at either end. Over rails 2 and 3,
- * there are two. */
+/* Between rail 0 and rail 1, the path has one relay, at one end or the other. A
+ * path over rail 2 or 3 has two relays. */
 static void test_relay_at_an_end(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 5, 4000000000ull);
@@ -146,8 +147,8 @@ static void test_switch(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Within a node, 1 GB/s is direct, and 1 GB/s goes over each of two other
- * ranks. */
+/* Within a node, 1 GB/s takes the direct path, and 1 GB/s goes through each of
+ * two other ranks. */
 static void test_within_a_node(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(1, 4, G), 0, 1, 3000000000ull);
@@ -198,8 +199,8 @@ static void test_uplinks(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The reverse direction uses the uplinks of the other leaf group, which were
- * not set and so have no limit. */
+/* The reverse direction uses the uplinks of the other leaf group. Their
+ * capacity was not set, so they have no limit. */
 static void test_uplinks_not_set(void **state)
 {
     mrail_plan_topo_t *topo = multi_rail_ranks(2, 4);
@@ -286,7 +287,7 @@ static void test_unequal_rails(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* 1 MB stays on the direct path, but one byte more does not. */
+/* A demand of 1 MB stays on the direct path. One byte more is split. */
 static void test_small_demand(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 4, 1000000);

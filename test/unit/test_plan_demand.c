@@ -1,4 +1,5 @@
-/* Demand patterns: sums, shapes, and equal results on every machine. */
+/* Tests of demand patterns: sums, shapes, and equal results on every
+ * machine. */
 #include "config.h"
 #include "tools/plan_demand.h"
 
@@ -49,8 +50,8 @@ static size_t make(const char *spec, unsigned num_ranks, uint64_t seed,
     return num;
 }
 
-/* Checks that demands are ordered, unique, not empty, and never for the sender
- * itself. */
+/* Makes a matrix from the demands. Checks that they are ordered, unique and not
+ * empty, and that none is from a rank to itself. */
 static void make_matrix(matrix_t *matrix, const char *spec, unsigned num_ranks,
                         uint64_t seed)
 {
@@ -95,7 +96,7 @@ static uint64_t column_sum(const matrix_t *matrix, unsigned to)
     return sum;
 }
 
-/* Returns the bytes of the rank that receives most, in thousandths of the
+/* Returns the bytes of the rank that receives most, as thousandths of the
  * mean. */
 static uint64_t peak(const matrix_t *matrix)
 {
@@ -110,7 +111,7 @@ static uint64_t peak(const matrix_t *matrix)
 
 /* ---- Patterns ---- */
 
-/* Each rank sends exactly its size, and rounding loses nothing. */
+/* Each rank must send exactly its size, so rounding must lose nothing. */
 static void test_sums(void **state)
 {
     static const char *const specs[] = {
@@ -136,7 +137,7 @@ static void test_sums(void **state)
     }
 }
 
-/* Compares with the rows of `mrail bench`. */
+/* Compares the demands with the rows of `mrail bench`. */
 static void test_hotspot(void **state)
 {
     for (unsigned one = 0; one < 2; ++one) {
@@ -171,7 +172,7 @@ static void test_one_rank(void **state)
     }
 }
 
-/* Powers with integer and half-integer exponents are known. Weights
+/* Powers with integer and half-integer exponents are known. Weights must
  * decrease. */
 static void test_zipf_weights(void **state)
 {
@@ -191,7 +192,7 @@ static void test_zipf_weights(void **state)
                 power *= i + 1;
             }
             off = (double)w[i] * power / (double)one - 1;
-            /* Beyond this index, the next weight is cut off as well. */
+            /* Beyond this index, the next weight would also be cut off. */
             assert_true(w[i] >= 1);
             assert_true(w[i] < (1u << 20) || (off < 1e-6 && off > -1e-6));
         }
@@ -211,7 +212,7 @@ static void test_zipf_weights(void **state)
     }
 }
 
-/* A larger exponent gives more to the most popular rank, which the seed
+/* A larger exponent gives more bytes to the most popular rank, which the seed
  * selects. */
 static void test_skew(void **state)
 {
@@ -245,7 +246,8 @@ static void test_moe(void **state)
 {
     matrix_t m;
 
-    /* With as many experts as a token uses, each rank gets each token once. */
+    /* If a token uses as many experts as there are, each rank gets each token
+     * once. */
     make_matrix(&m, "moe:k=8,experts=8,tokens=10,hidden=100,skew=3", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         for (unsigned to = 0; to < 8; ++to) {
@@ -264,7 +266,8 @@ static void test_moe(void **state)
         assert_int_equal(sum % 1024, 0);
         assert_true(sum < 1000 * 1024 && sum > 750 * 1024);
         for (unsigned to = 0; to < 8; ++to) {
-            /* The mean is 125 of 1000, and six standard deviations are 63. */
+            /* The mean is 125 of 1000 tokens, and six standard deviations are
+             * 63. */
             assert_true(from == to || (m.bytes[from][to] > 62 * 1024 &&
                                        m.bytes[from][to] < 188 * 1024));
         }
@@ -511,8 +514,8 @@ static void test_make_refused(void **state)
     }
 }
 
-/* The help text has each pattern and parameter. Its defaults are those of the
- * pattern without parameters. */
+/* The help text must contain each pattern and parameter. The defaults in it
+ * must be those of the pattern without parameters. */
 static void check_help(void *arg, const char *line)
 {
     unsigned *kinds = arg;

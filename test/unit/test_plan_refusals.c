@@ -1,6 +1,6 @@
 /*
- * src/orchestrator/plan.h: refused input and its effects, generations, and
- * failures of every allocation.
+ * Tests of src/orchestrator/plan.h: refused input and its effects, generations,
+ * and the failure of every allocation.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Linked with --wrap, so that only calls of the planner and of this test come
- * here. */
+/* The test is linked with --wrap, so that only calls from the planner and from
+ * this test come here. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -149,7 +149,7 @@ static void test_topo_refuses(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* The refused calls changed nothing. */
+/* The refused calls must have changed nothing. */
 static void test_refusals_leave_no_trace(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 4, 3 * G);
@@ -169,8 +169,8 @@ static void test_refusals_leave_no_trace(void **state)
     mrail_plan_destroy(other);
 }
 
-/* A node has pairwise links or a switch, but not both, up to the maximum
- * number. */
+/* A node has pairwise links or a switch, but not both. Their number is
+ * limited. */
 static void test_limits(void **state)
 {
     mrail_plan_topo_t *topo = switched(1, 4, G);
@@ -264,7 +264,7 @@ static void test_make_refuses(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* A demand of a rank to itself needs no path, but the rank must exist. */
+/* A demand from a rank to itself needs no path, but the rank must exist. */
 static void test_self_needs_no_path(void **state)
 {
     static const mrail_plan_demand_t self[] = {{1, 1, 5}, {1, 6, 0}};
@@ -309,7 +309,7 @@ static mrail_plan_topo_t *create_topo(void)
     return topo;
 }
 
-/* Returns the hash of the last plan, on which an earlier failure has no
+/* Returns the hash of the last plan, which an earlier failure must not
  * influence. */
 static uint64_t plan_all(unsigned fail_at)
 {

@@ -1,4 +1,4 @@
-/* Topologies and demands as text: accepted and refused. */
+/* Tests of topologies and demands as text, accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -27,7 +27,7 @@ static mrail_plan_topo_t *topo_of(const char *text)
 
 /* ---- Topologies ---- */
 
-/* Returns a link, which must exist once. */
+/* Returns a link, which must exist exactly once. */
 static mrail_plan_link_t link_of(const mrail_plan_t *plan,
                                  mrail_plan_link_kind_t kind, unsigned a,
                                  unsigned b)
@@ -146,7 +146,7 @@ static void test_ranks(void **state)
                 {1, 2},
                 {1, 0},
                 {1, 2},
-                /* The fifth rank of its node, so rails repeat. */
+                /* This is the fifth rank of its node, so rails repeat. */
                 {1, 1},
                 {1, 2}};
     mrail_plan_topo_t *topo = topo_of("nodes 3\nrails 3\n"
@@ -200,13 +200,13 @@ static void test_leaf_groups(void **state)
     ASSERT_CAPACITY(topo, UPLINK_UP, 0, 1, 400e9);
     ASSERT_CAPACITY(topo, UPLINK_DOWN, 9, 0, 400e9);
     ASSERT_CAPACITY(topo, UPLINK_UP, 9, 1, 0);
-    /* There is no such leaf group. */
+    /* No such leaf group exists. */
     ASSERT_CAPACITY(topo, UPLINK_UP, 5, 0, 0);
     mrail_plan_topo_destroy(topo);
 }
 
-/* Plans rank 0 to rank 1. Returns 0 or an error. bytes_p receives the planned
- * bytes. */
+/* Plans a demand from rank 0 to rank 1. Returns 0 or an error. bytes_p receives
+ * the number of planned bytes. */
 static int plan_one(const char *text, double *bytes_p)
 {
     mrail_plan_demand_t demand = {0, 1, 1000};
@@ -420,7 +420,7 @@ static void refuse_topo(const char *text, size_t length, const char *why)
 
     assert_int_equal(plan_text_topo("t", text, length, &topo, got, sizeof(got)),
                      -EINVAL);
-    assert_ptr_equal(topo, &topo); /* nothing is returned */
+    assert_ptr_equal(topo, &topo); /* the pointer was not changed */
     if (strncmp(got, why, strlen(why)) != 0) {
         fail_msg("'%s': says '%s', not '%s'", text, got, why);
     }
@@ -536,7 +536,7 @@ static void same_links(const mrail_plan_topo_t *a, const mrail_plan_topo_t *b)
     mrail_plan_destroy(plan_b);
 }
 
-/* Random topologies of one leaf group are read, written, and read again. */
+/* Random topologies of one leaf group are read, written and read again. */
 static void test_there_and_back(void **state)
 {
     mrail_rng_t rng;
@@ -691,14 +691,15 @@ static void test_demands_refused(void **state)
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_demands); ++i) {
         refuse_demands(invalid_demands[i].text, 4, invalid_demands[i].why);
     }
-    /* The largest possible sum. */
+    /* The largest sum that is allowed. */
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
                      2);
     free(demands);
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Demands in any order and in parts give sums, in rising order of pairs. */
+/* Demands may come in any order and in several parts. The result holds their
+ * sums, in ascending order of pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;
@@ -768,8 +769,8 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once. Reading reports it, returns nothing and leaks
- * nothing. */
+/* Every allocation fails once. The reader must report it, return nothing and
+ * leak nothing. */
 static void test_every_allocation(void **state)
 {
     static const char topo_text[] = RANKED "rail * * 1GB\nleaf_group 1 1\n"

@@ -1,5 +1,5 @@
 /*
- * The receive loop of the control channel on a device that always has
+ * Tests of the control channel: its receive loop on a device that always has
  * datagrams, and its send buffers on a device that keeps them.
  */
 #include "config.h"
@@ -17,7 +17,7 @@
 static unsigned polled;
 
 /* Simulates a flood, in which another batch is always ready. The receive loop
- * must return nevertheless. */
+ * must still return. */
 static int flood_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     for (int i = 0; i < n; ++i) {
@@ -63,7 +63,7 @@ static void test_flood(void **state)
 static struct ibv_wc ready[MRAIL_UD_RX + MRAIL_UD_TX]; /* completions */
 static unsigned num_ready, first_ready;
 static unsigned num_sent, num_posted;
-static unsigned answers; /* replies to each datagram */
+static unsigned answers; /* number of replies to each datagram */
 
 static int ready_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -142,8 +142,8 @@ static void on_request(void *arg, mrail_rail_t *rail, const void *data,
     }
 }
 
-/* A datagram that is ahead in the queue must be neither lost nor processed
- * twice. */
+/* A datagram ahead of the completion in the queue must be neither lost nor
+ * processed twice. */
 static void test_send_takes_a_buffer_back(void **state)
 {
     static fixture_t fixture;
@@ -181,7 +181,7 @@ static void test_requests_wait(void **state)
     assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 3);
     assert_int_equal(num_posted, 3);
     assert_int_equal(num_sent, MRAIL_UD_TX + 3);
-    /* The rail is closing, so the remaining requests get no reply. */
+    /* The rail is being closed, so the remaining requests get no reply. */
     mrail_rail_ud_reap(rail);
     assert_int_equal(num_posted, MRAIL_UD_RX);
     assert_int_equal(count, 3);

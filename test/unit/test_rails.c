@@ -1,6 +1,6 @@
 /*
- * The list of rails of this process: order, speeds and states. The counters
- * must include every large chunk, whatever its result.
+ * Tests the list of rails of this process: order, speeds and states. The
+ * counters must include every large chunk, whatever its result.
  */
 #include "config.h"
 #include "rail/conn/paths.h"
@@ -31,7 +31,7 @@ static void ask(void)
     assert_int_equal(mrail_rails_now(rails), NUM_RAILS);
 }
 
-/* The first test, which runs in the state of a new process. */
+/* This test comes first, because it needs the state of a new process. */
 static void test_no_engine(void **state)
 {
     assert_int_equal(mrail_rails_now(rails), 0);
@@ -65,7 +65,7 @@ static void test_order(void **state)
     engine->rails[0].attr.subnet = 1ull << 40;
     engine->rails[1].attr.subnet = 7;
     assert_order(1);
-    engine->rails[0].attr.subnet = 7; /* found by address */
+    engine->rails[0].attr.subnet = 7; /* the rail is found by its address */
     assert_order(0);
     engine->rails[1].attr.gid[0] = 0;
     engine->rails[0].attr.gid[0] = 1;
@@ -107,7 +107,7 @@ static void test_speed(void **state)
     fake_ports[0].active_width = 1;
     ask();
     assert_int_equal(rails[0].speed, 10 * GBPS);
-    fake_ports[0].active_speed = 1; /* 2.5 */
+    fake_ports[0].active_speed = 1; /* 2.5 Gb/s per lane */
     fake_now_ns += 99 * MRAIL_NS_PER_MS;
     ask();
     assert_int_equal(rails[0].speed, 10 * GBPS);
@@ -120,7 +120,7 @@ static void test_speed(void **state)
     ask();
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(rails[0].speed, 5 * GBPS / 2);
-    /* UCX and the scheduler use another rate. */
+    /* UCX and the scheduler keep using a different rate. */
     assert_int_equal(engine->rails[0].attr.rate_bps, rate_bps);
     assert_int_not_equal(rate_bps, 10 * 8 * GBPS);
     fake_ports_reset();
@@ -228,7 +228,7 @@ static void test_broken_lane(void **state)
     finish();
 }
 
-/* One segment completes every half millisecond, on each rail alternately. */
+/* One segment completes every half millisecond, alternately on each rail. */
 static void test_live(void **state)
 {
     uint64_t bytes = 0, before;

@@ -1,7 +1,7 @@
 /*
- * Records of the trace ring: each chunk of a PUT or GET makes one when its
- * completion is polled, also if it failed. Active messages make one for each
- * completion that the engine requested.
+ * Tests of the records in the trace ring. Each chunk of a PUT or GET produces a
+ * record when its completion is polled, even if it failed. Active messages
+ * produce one for each completion that the engine requested.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define RECORDS 64u
-#define LENGTH 100u /* of an active message, without its header */
+#define LENGTH 100u /* length of an active message without its header */
 
 static union {
     mrail_ring_header_t header;
@@ -109,7 +109,8 @@ static void test_put_and_get(void **state)
     finish();
 }
 
-/* Every chunk has a record with its own lane, and the bytes are complete. */
+/* Every chunk must have a record with its own lane, and the records must
+ * account for all bytes. */
 static void test_chunks_of_two_lanes(void **state)
 {
     uint64_t bytes = 0;
@@ -164,7 +165,7 @@ static void acknowledge(mrail_lane_t *lane)
     mrail_iface_progress(ifaces[0]);
 }
 
-/* Sends messages one by one, each 10 ns after the one before. */
+/* Sends messages one by one, 10 ns apart. */
 static void send_messages(unsigned count)
 {
     uint8_t payload[LENGTH] = {0};
@@ -176,7 +177,8 @@ static void send_messages(unsigned count)
     }
 }
 
-/* The record has the times of the last message, and the bytes of all. */
+/* The record has the times of the last message, and the bytes of all
+ * messages. */
 static void test_batch_of_messages(void **state)
 {
     const mrail_lane_t *lane;
@@ -206,7 +208,7 @@ static void test_batch_of_messages(void **state)
 }
 
 /* While the completion of one batch is missing, further messages extend the
- * next record. No message is counted twice, or not at all. */
+ * next record. Every message must be counted exactly once. */
 static void test_late_completion_of_messages(void **state)
 {
     unsigned batch, total = 0;
@@ -259,7 +261,7 @@ static void test_failed_batch(void **state)
     finish();
 }
 
-/* Without a ring, nothing is written. */
+/* Without a ring, nothing may be written. */
 static void test_off(void **state)
 {
     begin(1);

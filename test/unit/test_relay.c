@@ -1,7 +1,7 @@
 /*
- * src/relay: each role separately, refused chunks (which must not be written),
- * early chunks of the next exchange, reuse of slots, errors of every operation,
- * and corrupt shared memory.
+ * Tests of src/relay: each role separately, refused chunks (which must not be
+ * written), early chunks of the next exchange, reuse of slots, errors of every
+ * operation, and corrupt shared memory.
  */
 #include "config.h"
 #include "../property/relay_model.h"
@@ -63,7 +63,7 @@ static void begin_all(void)
     }
 }
 
-/* Runs until the rank needs another rank in order to continue. */
+/* Runs until the rank cannot continue without another rank. */
 static void progress(uint32_t rank)
 {
     for (unsigned i = 0; i < ENOUGH; ++i) {
@@ -117,8 +117,8 @@ static void test_to_oneself(void **state)
     model_cleanup(&w);
 }
 
-/* The last chunk is also shorter on the network. The end of a send frees its
- * slot. */
+/* The last chunk is also shorter on the network. When a send ends, its slot
+ * becomes free. */
 static void test_direct(void **state)
 {
     const model_request_t *sends = w.s.requests[0];
@@ -146,8 +146,8 @@ static void test_direct(void **state)
     model_cleanup(&w);
 }
 
-/* The sender is done when all slots are handed over. The slots become free
- * later. */
+/* The sender has finished when it has handed over all slots. The slots become
+ * free later. */
 static void test_relay_out(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -215,7 +215,7 @@ static void test_both_relays(void **state)
     model_cleanup(&w);
 }
 
-/* Each receiver in turn gets one chunk, starting with the next rank. */
+/* The receivers get one chunk each in turn, starting with the next rank. */
 static void test_turns(void **state)
 {
     static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
@@ -267,7 +267,7 @@ static void test_fair_share(void **state)
     model_cleanup(&w);
 }
 
-/* A channel's reserved slot does not go to another channel. */
+/* The slot reserved for one channel must not go to another channel. */
 static void test_reserve(void **state)
 {
     mrail_relay_t *relay;
@@ -288,7 +288,7 @@ static void test_reserve(void **state)
     assert_int_equal(model_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
-    /* The chunk for rank 4 is in the other buffer, so it can arrive. */
+    /* The chunk for rank 4 is in the other buffer, so it can be received. */
     assert_int_equal(relay->num_posted, 1);
     assert_int_equal(model_num_bare(&w, 3), 1);
     progress(4);
@@ -342,7 +342,7 @@ static const corruption_t corruptions[] = {
     CORRUPT(length, -5 - (int)MRAIL_RELAY_HEADER),
 };
 
-/* Writes the wrong value into the header before a payload. */
+/* Writes the wrong value into the header of a payload. */
 static void corrupt(char *payload, const corruption_t *corruption)
 {
     char *at = payload - MRAIL_RELAY_HEADER + corruption->at;
@@ -430,7 +430,7 @@ static void test_corrupt_header_relay_in(void **state)
     }
 }
 
-/* The second chunk arrives twice, but a chunk must not repeat. */
+/* The second chunk arrives twice, which must be refused. */
 static void test_chunk_twice(void **state)
 {
     static const corruption_t again = CORRUPT(offset, -(int)CHUNK);
@@ -444,7 +444,7 @@ static void test_chunk_twice(void **state)
     model_cleanup(&w);
 }
 
-/* A chunk after the last one of a flow arrives in place of another flow's
+/* An extra chunk of a finished flow arrives in place of another flow's
  * chunk. */
 static void test_chunk_too_many(void **state)
 {
@@ -465,7 +465,7 @@ static void test_chunk_too_many(void **state)
     model_cleanup(&w);
 }
 
-/* Message and header have different lengths, or there is no header. */
+/* The lengths of message and header differ, or there is no header. */
 static void test_message_lengths(void **state)
 {
     static const uint32_t lengths[] = {0, 1, 63, 64, 64 + CHUNK - 1};
@@ -482,7 +482,7 @@ static void test_message_lengths(void **state)
     }
 }
 
-/* The header is valid, but for a flow that takes another path. */
+/* The header is valid, but belongs to a flow that takes another path. */
 static void test_wrong_way(void **state)
 {
     mrail_relay_header_t *headers[2];
@@ -585,7 +585,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(0, 5, NONE, NONE, 0, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 5, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 5, 3, 0, 1), -EINVAL);
-    /* The relay is an end of the flow, or is on the other node. */
+    /* The relay is an end of the flow, or is on the wrong node. */
     assert_int_equal(begin_flow(0, 0, 0, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(3, 0, NONE, 3, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 4, NONE, 3, 0, 1), -EINVAL);
@@ -698,7 +698,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 
-static unsigned fail_at; /* 0: none */
+static unsigned fail_at; /* number of the failing allocation; 0: none fails */
 
 static int fails(void)
 {
@@ -720,7 +720,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails() ? NULL : __real_realloc(old, size);
 }
 
-/* Each allocation fails once, without any effect. */
+/* Each allocation fails once, which must have no effect. */
 static void test_no_memory(void **state)
 {
     mrail_relay_t *relay = NULL;
@@ -767,7 +767,7 @@ static void test_no_memory(void **state)
 
 /* ---- errors of operations ---- */
 
-/* Checks that rank `rank` fails at once, with the error of its operation. */
+/* Checks that the rank fails at once, with the error of its operation. */
 static void fails_with(uint32_t rank, int error)
 {
     int ret = 0;
@@ -857,7 +857,7 @@ static void test_hostile_in_slot(void **state)
     model_cleanup(&w);
 }
 
-/* The slot is corrupted during its send, with the header of the next chunk. */
+/* During the send, the header of the next chunk is written into the slot. */
 static void test_hostile_slot_twice(void **state)
 {
     static const corruption_t next = CORRUPT(offset, CHUNK);
@@ -872,8 +872,8 @@ static void test_hostile_slot_twice(void **state)
     model_cleanup(&w);
 }
 
-/* Slots in use are marked as free. This rank still knows its own sends and
- * receives. */
+/* Slots in use are marked as free. This rank still knows about its own sends
+ * and receives. */
 static void test_hostile_states(void **state)
 {
     mrail_relay_t *relay;
@@ -901,7 +901,7 @@ static void test_hostile_states(void **state)
 
 static unsigned num_garbage;
 
-/* Some random bytes may look valid, so only their position matters. */
+/* Some random bytes may look valid, so only the position is checked. */
 static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
                 size_t length)
 {
@@ -914,7 +914,8 @@ static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
     return 0;
 }
 
-/* Writes random bytes anywhere, except to the private memory of other ranks. */
+/* Writes random bytes to a random place, except to the private memory of other
+ * ranks. */
 static void write_random(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);

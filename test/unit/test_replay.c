@@ -1,7 +1,7 @@
 /*
- * Replay after lanes have failed, and the credit that is reserved for replay.
- * Most tests send two messages, the first one on lane 0 and the second one on
- * lane 1.
+ * Tests of the replay after lanes have failed, and of the credit that is
+ * reserved for replay. Most tests send two messages, the first one on lane 0
+ * and the second one on lane 1.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
@@ -66,8 +66,8 @@ static void send_two(uint16_t credits)
     progress();
 }
 
-/* Delivers a message of the peer that acknowledges the first `ack` messages and
- * grants credits on a lane. */
+/* Delivers a message from the peer that acknowledges the first `ack` messages
+ * and grants credits on a lane. */
 static void deliver_ack(unsigned slot, uint32_t ack, uint16_t credit)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
@@ -156,9 +156,9 @@ static void test_last_credit_behind_an_arrival(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
-/* Few buffers are set aside for messages without credit. The buffer must be
- * reposted at once, because the next one may come when the peer has used all
- * its credits. */
+/* Few buffers are set aside for messages without credit. Such a buffer must be
+ * reposted at once, because the next message without credit may come when the
+ * peer has used all its credits. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
 {
     unsigned rail;
@@ -168,7 +168,7 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     rail = peer_of(0)->lanes[0]->rail->index;
     message(0, 0, 0);
     mrail_iface_progress(ifaces[0]);
-    /* The buffer waits to be reposted together with others. */
+    /* The buffer is waiting to be reposted together with others. */
     assert_int_equal(engine->num_repost[rail], 1);
     deliver_ack(0, 0, 8);
     mrail_iface_progress(ifaces[0]);
@@ -203,7 +203,7 @@ static void test_credit_blocked_on_smallest_window(void **state)
     assert_int_equal(second->am_sent, 4 - MRAIL_REPLAY_CREDITS);
     assert_true(second->credit_blocked);
     assert_false(first->credit_blocked);
-    /* A lane reports only once that it was blocked, with its next message. */
+    /* With its next message, a lane reports only once that it was blocked. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_false(second->credit_blocked);

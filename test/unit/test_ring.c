@@ -1,6 +1,6 @@
 /*
- * The trace ring without concurrency: records, wrap-around, overruns, and
- * headers and records that no writer of this version makes.
+ * Tests of the trace ring without concurrency: records, wrap-around, overruns,
+ * and headers and records that no writer of this version produces.
  */
 #include "config.h"
 #include "telemetry/ring.h"
@@ -48,7 +48,8 @@ static const mrail_ring_record_t *place(uint32_t at)
            at;
 }
 
-/* Reads one span. `late`: records that are written while it is copied. */
+/* Reads one span. `late` is the number of records that are written while it is
+ * being copied. */
 static int read_span(uint32_t max, uint64_t late)
 {
     mrail_ring_span_t span;
@@ -94,7 +95,7 @@ static void test_fields(void **state)
     assert_int_equal(read_span(RECORDS, 0), 0);
 }
 
-/* A reader that keeps up gets every record once, in order. */
+/* A reader that keeps up must get every record once, in order. */
 static void test_keeps_up(void **state)
 {
     uint64_t next = 0;
@@ -113,8 +114,8 @@ static void test_keeps_up(void **state)
     assert_int_equal(reader.invalid, 0);
 }
 
-/* The place of the next record is never read, because the writer may be in the
- * middle of it. */
+/* The slot of the next record is never read, because the writer may be writing
+ * it. */
 static void test_first_read(void **state)
 {
     write_records(0, 3 * RECORDS);
@@ -140,7 +141,8 @@ static void test_overrun_before_a_read(void **state)
 static void test_overrun_during_a_read(void **state)
 {
     write_records(0, 40);
-    /* 40 records are copied, while 30 others come: 0 to 6 may be new. */
+    /* 40 records are copied while 30 others are written, so 0 to 6 may be
+     * overwritten. */
     assert_int_equal(read_span(RECORDS, 30), 33);
     assert_int_equal(records[0].post_ns, 7);
     assert_int_equal(reader.missed, 7);
@@ -188,7 +190,7 @@ static void test_headers(void **state)
     refused(-EINVAL);
     memory.header.num_records = RECORDS - 1;
     refused(-EINVAL);
-    memory.header.num_records = 2 * RECORDS; /* more than the file has */
+    memory.header.num_records = 2 * RECORDS; /* more than the file holds */
     refused(-EINVAL);
     memory.header.num_records = 1u << 31;
     refused(-EINVAL);

@@ -1,4 +1,5 @@
-/* The chunk scheduler in virtual time, compared with the ideal time. */
+/* Tests of the chunk scheduler in virtual time, compared with the ideal
+ * time. */
 #include "config.h"
 #include "rail/proto/sched.h"
 
@@ -19,7 +20,7 @@
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
-    double rate[MAX_LANES]; /* bytes/s; 0 if stalled */
+    double rate[MAX_LANES]; /* bytes per second; 0 if the lane stalls */
     struct {
         size_t length;
         mrail_ns_t post_ns, done_ns;
@@ -159,7 +160,7 @@ static void check_efficiency(const double *rates, unsigned count, size_t total,
     for (unsigned i = 0; i < count; ++i) {
         sum += rates[i];
     }
-    model_transfer(&m, 8 << 20); /* measures the rates */
+    model_transfer(&m, 8 << 20); /* this transfer measures the rates */
     ideal = (double)total / sum * 1e9;
     reached = ideal / (double)model_transfer(&m, total);
     if (reached < wanted) {
@@ -202,7 +203,7 @@ static void test_random_rates(void **state)
     }
 }
 
-/* Checks the mean over seeds, relative to the sum of the rates. */
+/* Compares the mean rate over seeds with the sum of the lanes' rates. */
 static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
 {
     const double rates[] = {200e6, 100e6, 50e6, 50e6};
@@ -228,7 +229,8 @@ static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
 }
 
 /* After a pause of the process, a poll finds more completions than the window
- * has samples. Lanes had work for about as long, so little is lost. */
+ * has samples. The lanes had work for nearly all of the pause, so little time
+ * is lost. */
 static void test_stalls(void **state)
 {
     check_polls(100000, 1000, 0.98);
@@ -251,8 +253,8 @@ static void test_rare_polls(void **state)
 }
 
 /* Splits an operation of `length` bytes on idle lanes with measured rates. Each
- * lane gets one chunk, with its size in part[]. Returns 0 if the split is
- * different. */
+ * lane gets one chunk, with its size in part[]. Returns 0 if the operation is
+ * split in any other way. */
 static int cut(const double *rates, unsigned count, size_t length,
                int has_rules, size_t *part)
 {
@@ -286,8 +288,9 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
     return cut(rates, count, length, 0, part);
 }
 
-/* Random differences of measured rates do not change the equal split. Larger
- * differences do, and a faster lane gets its part in several chunks. */
+/* Random differences between measured rates must not change the equal split.
+ * Larger differences must do so, and a faster lane then gets its part in
+ * several chunks. */
 static void test_equal_parts(void **state)
 {
     const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
@@ -334,7 +337,7 @@ static void test_equal_parts_with_rules(void **state)
     assert_false(cut(slower, 4, 2 << 20, 1, part));
 }
 
-/* A lane stops. The others take all that it has not started. */
+/* A lane stops. The others must take all work that it has not started. */
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
@@ -359,12 +362,12 @@ static void test_lagging_lane(void **state)
         }
     }
     stuck = m.sent[2];
-    /* At most a window at the earlier rate. */
+    /* At most one window at the earlier rate remains on the lane. */
     assert_true(stuck <=
                 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
 
-/* For a single lane, splitting is useless. */
+/* With a single lane, splitting is useless. */
 static void test_only_lane(void **state)
 {
     const double rate = 1e9;

@@ -1,6 +1,7 @@
 /*
- * src/relay/shm_pool.c: pools of all valid shapes, and refusal of invalid ones.
- * Any other file in place of a pool is refused, and nothing is left behind.
+ * Tests of src/relay/shm_pool.c: pools of all valid shapes, and the refusal of
+ * invalid ones. Any other file in place of a pool must be refused, and nothing
+ * may be left behind.
  */
 #include "config.h"
 #include "relay/shm_pool.h"
@@ -34,7 +35,7 @@ static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* A mask that no other process uses. It marks the pools of this test. */
+/* A mode that no other process uses, which marks the pools of this test. */
 #define MASK 0200
 
 static int count(void)
@@ -109,8 +110,8 @@ static void test_shapes_out_of_range(void **state)
     refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095});
 }
 
-/* Each buffer of each rank is page-aligned, within the pool, and separate. Its
- * header does not overlap the buffer before it. */
+/* Each buffer of each rank must be page-aligned, lie within the pool, and
+ * overlap no other buffer. Its header must not overlap the preceding buffer. */
 static void test_layout(void **state)
 {
     mrail_relay_shape_t shape = {3, 5, 7, 12288};
@@ -141,7 +142,7 @@ static void test_layout(void **state)
     free(base);
 }
 
-/* The largest shape has a valid size on 64 bits. */
+/* The size of the largest shape must be valid in 64 bits. */
 static void test_largest(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -267,7 +268,7 @@ static void test_other_length(void **state)
     destroy();
 }
 
-/* The other shape has the same length. */
+/* A pool of another shape may have the same length. */
 static void test_other_shape(void **state)
 {
     mrail_relay_shape_t shape = small;
@@ -350,8 +351,8 @@ static void test_too_large(void **state)
     assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);
 }
 
-/* A process was killed before it unlinked its pool. The next creator unlinks
- * it. Pools of live processes stay. */
+/* A process was killed before it unlinked its pool. The next process that
+ * creates a pool must unlink it. Pools of live processes must stay. */
 static void test_killed(void **state)
 {
     mrail_relay_shm_pool_t kept;

@@ -1,7 +1,7 @@
 /*
- * Exchanges in flow-level simulation: src/fabric/simulate.c, pattern.c and
- * bundle.c. The tests cover known results, the figures of the papers at their
- * scale, and determinism.
+ * Tests of exchanges in flow-level simulation (src/fabric/simulate.c, pattern.c
+ * and bundle.c): known results, the figures of the papers at their scale, and
+ * determinism.
  */
 #include "config.h"
 
@@ -131,7 +131,7 @@ static mrail_sim_params_t params_of(mrail_sim_method_t method, unsigned lanes,
 
 /* ---- Known results ---- */
 
-/* Seven hosts send to one, so the receiver's link is the limit. */
+/* Seven hosts send to one, so the receiver's link is the bottleneck. */
 static void test_incast(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 2, 8);
@@ -163,8 +163,8 @@ static void test_rack_local(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Two flows with the same source port are on one uplink, at half the rate
- * each. */
+/* Two flows with the same source port take the same uplink, and each gets half
+ * of its rate. */
 static void test_stock_ports_collide(void **state)
 {
     mrail_fabric_t *fabric =
@@ -180,8 +180,8 @@ static void test_stock_ports_collide(void **state)
 
 /* ---- The papers' scale ---- */
 
-/* [Ethereal], 256 hosts: Ethereal takes the time of ideal spraying, and ECMP is
- * slower. */
+/* [Ethereal], 256 hosts: Ethereal takes as long as ideal spraying, and ECMP
+ * takes longer. */
 static void test_ethereal_is_spraying(void **state)
 {
     static const char *const patterns[] = {"alltoall", "shift:16", "shift:100",
@@ -218,8 +218,8 @@ static void test_dnlb_loads_equally(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* [CTCCL], Fig. 7: if an uplink fails, rules that drop keep the others
- * equal. */
+/* [CTCCL], Fig. 7: if an uplink fails, rules that drop packets keep the other
+ * uplinks equal. */
 static void test_failed_uplink(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
@@ -238,7 +238,7 @@ static void test_failed_uplink(void **state)
     assert_true(drop.after.mean > 0.8);
     ASSERT_NEAR(drop.sum_bytes, 16 * 64 * MB, 1e-9);
     ASSERT_NEAR(through.sum_bytes, 16 * 64 * MB, 1e-9);
-    /* Both are slower than without the failure, but by no more than one
+    /* Both modes are slower than without the failure, but by no more than one
      * seventh. */
     assert_true(drop.time_s > drop.bound_s);
     assert_true(drop.time_s < drop.bound_s * 8 / 7. * 1.01);
@@ -247,8 +247,9 @@ static void test_failed_uplink(void **state)
 }
 
 /* [ParaLet] 4.1: n hosts of a leaf choose among n uplinks for each of m flows.
- * The fullest uplink is that of balls in bins. One leaf sends to as many leaves
- * as it has hosts, so that no other link is full. */
+ * The load of the fullest uplink is that of the fullest bin when balls are
+ * thrown into bins. One leaf sends to as many leaves as it has hosts, so no
+ * other link is full. */
 static void test_slowdown_is_balls_in_bins(void **state)
 {
     enum { N = 16, SEEDS = 400 };

@@ -1,5 +1,5 @@
-/* Replacements of libc's open(), which pass the mode on only if a file may be
- * created. dlsym() is wrapped and returns functions of this test. */
+/* Replacements of libc's open(), which pass on the mode only if the call may
+ * create a file. dlsym() is wrapped and returns functions of this test. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -55,7 +55,8 @@ void *__wrap_dlsym(void *handle, const char *name)
                                            : __real_dlsym(handle, name);
 }
 
-/* Calls open() with another value in the third argument register. */
+/* Calls open() with an arbitrary value in the register of the third
+ * argument. */
 static mode_t mode_of(int flags)
 {
     int (*volatile plain)(const char *, int, ...) = open;
@@ -84,7 +85,7 @@ static mode_t mode_of(int flags)
 static void test_mode(void **state)
 {
     assert_int_equal(mode_of(O_RDWR | O_TMPFILE), 0640);
-    /* A directory, which is refused. */
+    /* The path is a directory, so the call is refused. */
     assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640);
 }
 

@@ -1,5 +1,5 @@
-/* Every allocation of the core fails once. There must be no leak and no partial
- * object. */
+/* Tests that make every allocation of the core fail once. There must be no leak
+ * and no partial object. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 
 #include "softroce/core/sroce.h"
 
-/* Linked with --wrap, so that only calls of the core and of this test come
- * here. */
+/* The test is linked with --wrap, so that only calls from the core and from
+ * this test come here. */
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
@@ -61,8 +61,9 @@ static const sroce_dev_params_t params = {
     .max_mtu = IBV_MTU_1024,
     .ops = {no_cq_event, no_async_event, no_qp_active, NULL}};
 
-/* Returns 0 if all objects were created. Returns ENOMEM if one was not. In that
- * case nothing of it is left, and the others can be destroyed. */
+/* Returns 0 if all objects were created. Returns ENOMEM if one could not be
+ * created. In that case, no part of it is left, and the others can be
+ * destroyed. */
 static int make_everything(void)
 {
     struct ibv_srq_attr sa = {.max_wr = 16, .max_sge = 1};

@@ -1,4 +1,4 @@
-/* CRC-32 and the RoCEv2 ICRC. */
+/* Tests of CRC-32 and the RoCEv2 ICRC. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "softroce/core/icrc.h"
 #include "softroce/core/sroce.h"
 
-/* Computes the CRC by its definition. */
+/* Computes the CRC bit by bit, by its definition. */
 static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t length)
 {
     while (length-- > 0) {
@@ -60,7 +60,7 @@ static void test_powers(void **state)
 
         assert_int_equal(sroce_crc32_mul(12345, on),
                          crc_bitwise(12345, zeros, n));
-        /* The inverse, x^-n. */
+        /* Checks the inverse, x^-n. */
         assert_int_equal(
             sroce_crc32_mul(on, sroce_crc32_x_pow(UINT32_MAX - 8 * n)),
             1u << 31);
@@ -93,7 +93,7 @@ static uint32_t icrc_by_definition(uint16_t ip_id, uint32_t src, uint32_t dst,
     uint32_t udp = length + 4 + 8, ip = udp + 20;
     uint8_t p[5000];
 
-    memset(p, 0xff, 8 + 28); /* LRH; TOS, TTL, checksums stay ones */
+    memset(p, 0xff, 8 + 28); /* LRH; TOS, TTL and checksums stay all ones */
     p[8] = 0x45;
     p[10] = (uint8_t)(ip >> 8);
     p[11] = (uint8_t)ip;
@@ -139,8 +139,8 @@ static void test_icrc(void **state)
     }
 }
 
-/* A fixed vector. Packets captured from ConnectX NICs agree with this code in
- * all four bytes. */
+/* Checks a fixed vector. Packets captured from ConnectX NICs agree with this
+ * code in all four bytes. */
 static void test_icrc_vector(void **state)
 {
     static const uint8_t pkt[] = {0x04, 0x40, 0xff, 0xff, 0x00, 0x00, 0x00,
@@ -153,7 +153,7 @@ static void test_icrc_vector(void **state)
                      0x17714474u);
 }
 
-/* The identification of packets from external hosts is unknown. */
+/* The IP identification of packets from external hosts is unknown. */
 static void test_any_id(void **state)
 {
     uint32_t src = inet_addr("10.9.1.2"), dst = inet_addr("10.9.1.3");
@@ -181,7 +181,7 @@ static void test_any_id(void **state)
         pkt[at] ^= (uint8_t)(1 + mrail_rng_below(&rng, 255));
         passed += sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov, 1);
     }
-    assert_in_range(passed, 0, 5); /* 2^-15 of them */
+    assert_in_range(passed, 0, 5); /* about 2^-15 of the packets */
 }
 
 int main(void)

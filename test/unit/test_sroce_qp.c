@@ -1,5 +1,5 @@
-/* QP state transitions, attributes and limits, and edge cases of CQs, SRQs and
- * keys. */
+/* Tests of QP state transitions, attributes and limits, and of edge cases of
+ * CQs, SRQs and keys. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -41,7 +41,7 @@ typedef struct move {
     int wrong;
 } move_t;
 
-/* Written from ibv_modify_qp(3), independently of qp_moves.c. */
+/* Taken from ibv_modify_qp(3), independently of qp_moves.c. */
 static const move_t rc_legal[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT,
      IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, IBV_QP_AV},
@@ -119,7 +119,8 @@ static void check_every_move(enum ibv_qp_type type)
                 continue;
             }
             /* Transitions to RESET and ERR are always legal. Any other
-             * transition outside the list is not, whatever the attributes. */
+             * transition that is not in the list is illegal, whatever the
+             * attributes. */
             for (unsigned bits = 0; bits < 2000; ++bits) {
                 int mask = IBV_QP_STATE | (int)(mrail_mix64(bits) & 0x1fffff);
                 int ok = (to == IBV_QPS_RESET) || (to == IBV_QPS_ERR);
@@ -147,7 +148,7 @@ static void test_every_move(void **state)
                      EINVAL);
 }
 
-/* A refused transition changes nothing. */
+/* A refused transition must change nothing. */
 static void test_invalid_values(void **state)
 {
     net_params_t p = {.num_qps = 1};
@@ -339,8 +340,9 @@ static void test_keys(void **state)
     net_cleanup(&w);
 }
 
-/* With a secret, no key reveals another one. As without a secret, keys work,
- * grow and are reused late. */
+/* With a secret, no key may reveal another one. Otherwise, keys must behave as
+ * they do without a secret: they work, their number grows, and they are reused
+ * late. */
 static void test_secret_keys(void **state)
 {
     sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_count = 4};
@@ -363,7 +365,7 @@ static void test_secret_keys(void **state)
             assert_ptr_equal(sroce_mr_find(dev, pd, key[node][i], 0, 100, 0),
                              mem);
             assert_true((node == 0) || (key[0][i] != key[1][i]));
-            /* Not the successor of a known key. */
+            /* The key must not be the successor of a known key. */
             assert_true((i < 3) ||
                         (key[node][i] - key[node][i - 1] !=
                          key[node][i - 1] - key[node][i - 2]) ||
@@ -379,8 +381,8 @@ static void test_secret_keys(void **state)
     sroce_sim_destroy(sim);
 }
 
-/* A resize keeps pending completions. A QP that is destroyed leaves none in its
- * CQs. */
+/* A resize must keep pending completions. A QP that is destroyed must leave
+ * none in its CQs. */
 static void test_cq_contents(void **state)
 {
     net_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
@@ -436,7 +438,8 @@ static void test_srq_resize(void **state)
     net_cleanup(&w);
 }
 
-/* Compares the heap with a list: set, lower and delete, in random order. */
+/* Compares the heap with a list while setting, lowering and deleting keys in
+ * random order. */
 static void test_timer_heap(void **state)
 {
     enum { NUM = 300 };
@@ -460,7 +463,8 @@ static void test_timer_heap(void **state)
             sroce_timer_del(&qps[i]);
             want[i] = MRAIL_NS_NEVER;
         } else {
-            /* A later deadline takes effect when the key expires. */
+            /* A later deadline takes effect only when the earlier key
+             * expires. */
             sroce_timer_set(&qps[i], ns);
             want[i] = MRAIL_MIN(want[i], ns);
         }

@@ -1,4 +1,4 @@
-/* Shared rates of software rails: effects of a rate change. */
+/* Tests of the shared rates of software rails: the effects of a rate change. */
 #include "config.h"
 #include "softroce/host/rate.h"
 
@@ -11,9 +11,9 @@
 
 #define NOW (1000 * MRAIL_NS_PER_SEC)
 
-/* Bytes are reserved without a limit and returned with one. The limiter was
- * never used. Its time must not go below zero, which would be the far
- * future. */
+/* Bytes are reserved while there is no limit, and returned after one has been
+ * set. The limiter was never used. Its time must not fall below zero, because
+ * it would then wrap to the far future. */
 static void test_refund_of_uncapped(void **state)
 {
     sroce_bucket_t bucket;

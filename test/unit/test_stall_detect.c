@@ -1,8 +1,8 @@
 /*
- * Idle time and stalled time (stall_detect.c). If throughput drops, stalled
- * time shows that the network is the cause, whereas idle time shows that it is
- * not. The tests also cover when a stall makes a path suspect, and when it
- * retires its lane.
+ * Tests of idle time and stalled time (stall_detect.c). If throughput drops,
+ * stalled time shows that the network is the cause, and idle time shows that it
+ * is not. The tests also cover when a stall makes a path suspect, and when it
+ * makes the engine retire the path's lane.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
@@ -59,7 +59,7 @@ static void begin(void)
     assert_int_equal(lane_of(0)->stalled_ns, 0);
 }
 
-/* Completes all work in flight, at the end of a test. */
+/* Completes all work in flight when a test ends. */
 static void end(void)
 {
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer_of(0)->ops);
@@ -122,7 +122,7 @@ static void test_no_completion(void **state)
 }
 
 /* The path becomes suspect after a while, but stalled time continues to
- * count. */
+ * accumulate. */
 static void test_no_completion_for_long(void **state)
 {
     unsigned busy;
@@ -138,8 +138,8 @@ static void test_no_completion_for_long(void **state)
     end();
 }
 
-/* There is more work than fits on the lanes, so each interval has completions
- * and there is work in flight at each tick. */
+/* There is more work than fits on the lanes. Each interval therefore has
+ * completions, and work is in flight at each tick. */
 static void test_progress(void **state)
 {
     begin();
@@ -159,8 +159,8 @@ static void test_progress(void **state)
     end();
 }
 
-/* All work has completed since the last tick. When it did is unknown, so the
- * interval counts neither as idle nor as stalled. */
+/* All work has completed since the last tick. The time of completion is
+ * unknown, so the interval counts neither as idle nor as stalled. */
 static void test_all_completed(void **state)
 {
     unsigned busy;
@@ -177,7 +177,7 @@ static void test_all_completed(void **state)
 
 /* The send of a message has no completion, and a peer with nothing to send need
  * not acknowledge it. The lane therefore counts neither as idle nor as stalled
- * until the READ after the message shows which. */
+ * until the READ after the message shows which it was. */
 static void test_messages(void **state)
 {
     int byte = 1;
@@ -252,8 +252,8 @@ static void complete_on(const mrail_lane_t *lane)
     mrail_iface_progress(ifaces[0]);
 }
 
-/* Chunks complete one by one. Each tick has work in flight, and no chunk takes
- * long. */
+/* Chunks complete one by one. At each tick, work is in flight, but no chunk
+ * takes long. */
 static void move_for(unsigned busy, unsigned ticks)
 {
     mrail_ep_t *ep = ep_to(0);
@@ -268,8 +268,8 @@ static void move_for(unsigned busy, unsigned ticks)
     }
 }
 
-/* A slow path gets more time after each suspicion. After a while without
- * stalls, it gets less again. */
+/* A slow path gets more time after each suspicion. After some time without
+ * stalls, it gets less time again. */
 static void test_suspicion_expires(void **state)
 {
     unsigned busy;
@@ -285,8 +285,7 @@ static void test_suspicion_expires(void **state)
     end();
 }
 
-/* Gives a lane so much work that it takes 100 ms at the lane's measured
- * rate. */
+/* Gives a lane so much work that it needs 100 ms at its measured rate. */
 static unsigned begin_slow(void)
 {
     unsigned busy = begin_busy();
@@ -298,7 +297,7 @@ static unsigned begin_slow(void)
 }
 
 /* The measured rate tells how long the work should take. The lane becomes
- * suspect only after more than four times as long. */
+ * suspect only after more than four times that duration. */
 static void test_slow_lane(void **state)
 {
     unsigned busy = begin_slow();
@@ -350,7 +349,7 @@ static void run_for(unsigned ms)
     }
 }
 
-/* As run_for(), but the other path answers each probe at once. */
+/* Like run_for(), but the other path answers each probe at once. */
 static void run_with_answers(unsigned other, unsigned ms)
 {
     for (unsigned i = 0; i < ms; ++i) {
@@ -361,7 +360,8 @@ static void run_with_answers(unsigned other, unsigned ms)
     }
 }
 
-/* Starts a small PUT on a lane that has done work before, in almost no time. */
+/* Starts a small PUT on a lane whose earlier work completed in almost no
+ * time. */
 static unsigned begin_used(void)
 {
     unsigned busy = begin_busy();
@@ -380,7 +380,8 @@ static void begin_suspect(unsigned busy)
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
 }
 
-/* If no path is answered, the peer may have no time, so no path is retired. */
+/* If no path is answered, the peer may be too busy to reply, so no path is
+ * retired. */
 static void test_silent_peer(void **state)
 {
     unsigned busy = begin_used();
@@ -394,8 +395,8 @@ static void test_silent_peer(void **state)
     end();
 }
 
-/* When the peer has time again, the answers of all paths arrive together. Those
- * of another path may come first. */
+/* When the peer replies again, the answers on all paths arrive together. Those
+ * on another path may come first. */
 static void test_answers_in_a_burst(void **state)
 {
     unsigned busy = begin_used();
@@ -411,7 +412,7 @@ static void test_answers_in_a_burst(void **state)
 }
 
 /* Both paths were silent, and the other one recovered after 200 ms. This path
- * therefore gets the same time. */
+ * must therefore get the same time. */
 static void test_shared_silence(void **state)
 {
     unsigned busy = begin_used();
@@ -457,7 +458,8 @@ static void test_one_path_is_silent(void **state)
 }
 
 /* Probes of the path are answered, but requests of this lane do not complete.
- * The other lane is idle, so it gets a READ for comparison, which completes. */
+ * The other lane is idle, so it gets a READ for comparison, and that READ
+ * completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;
@@ -580,7 +582,7 @@ static void test_flush_with_closing_lane(void **state)
 }
 
 /* The READ of one flush is in flight. A second flush, with or without a
- * completion, must not complete before it. */
+ * completion callback, must not complete before that READ. */
 static void test_flush_behind_another_read(void **state)
 {
     mrail_ep_t *ep;

@@ -1,5 +1,5 @@
-/* Throttling of peers with lanes and operations, on an engine that is not
- * opened. */
+/* Tests of the throttling of peers with lanes and operations, on an engine that
+ * has not been opened. */
 #include "config.h"
 #include "rail/conn/peer.h"
 #include "rail/data/throttle.h"
@@ -26,7 +26,7 @@ typedef struct {
 } other_t;
 
 static mrail_engine_t engine;
-static other_t others[2]; /* the first on all rails, the second not on rail 1 */
+static other_t others[2]; /* on all rails, and on all except rail 1 */
 static mrail_ns_t now_ns;
 
 static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
@@ -141,7 +141,8 @@ static void test_same_rails(void **state)
     assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
-/* A peer without work, or with undivided work only, throttles no other peer. */
+/* A peer without work, or with only undivided work, must not throttle any other
+ * peer. */
 static void test_no_work(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
@@ -158,8 +159,8 @@ static void test_no_work(void **state)
     assert_int_equal(usable(&others[0]), 0xf);
 }
 
-/* A peer that arrives between two periods is not throttled until the next
- * one. */
+/* A peer that arrives between two periods must not be throttled before the next
+ * period. */
 static void test_between_periods(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
@@ -173,7 +174,7 @@ static void test_between_periods(void **state)
     assert_non_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
-/* A completion wakes a sleeping iface. */
+/* A completion must wake a sleeping iface. */
 static void test_nothing_in_flight(void **state)
 {
     fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);

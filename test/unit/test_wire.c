@@ -1,4 +1,5 @@
-/* Codecs of src/rail/proto/wire.h: round trips, bounds, and refused input. */
+/* Tests of the codecs of src/rail/proto/wire.h: round trips, bounds, and
+ * refused input. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"

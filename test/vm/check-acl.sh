@@ -1,8 +1,9 @@
 #!/bin/sh
-# Replaces the fabric's own rules by those of mrail acl for Linux, on both
+# Replaces the fabric's own rules with the Linux rules of mrail acl, on both
 # leaves. Each uplink must carry its segment of an MPI_Alltoallv over the
-# kernel's devices. The same job then runs on plain ECMP. Its loads are only
-# printed: the exchange is short, and faster lanes pull more chunks.
+# kernel's devices. The same job then runs on plain ECMP. The loads of that job
+# are printed but not checked, because the exchange is short and faster lanes
+# pull more chunks.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -48,8 +49,8 @@ own_rules()
 }
 
 # exchange NAME: runs the job. $log/NAME.sent gets a line for each leaf, "LEAF
-# BYTES BYTES BYTES BYTES BUSIEST". The last is in parts per thousand of the
-# mean.
+# BYTES BYTES BYTES BYTES BUSIEST". BUSIEST is the load of the busiest uplink,
+# in parts per thousand of the mean.
 exchange()
 {
     for l in 1 2; do
@@ -77,9 +78,9 @@ exchange()
     done <"$log/$1.sent"
 }
 
-# Uplinks count 14 bytes more for each packet, and also ARP. Packets may arrive
-# between the two readings. A lane on a wrong uplink would make a larger
-# difference, at least a chunk.
+# The counters of the uplinks include 14 more bytes for each packet, and ARP.
+# Packets may arrive between the two readings. A lane on a wrong uplink would
+# make a larger difference of at least one chunk.
 by_rules()
 {
     # shellcheck disable=SC2016 # variables of awk

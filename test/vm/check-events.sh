@@ -1,7 +1,7 @@
 #!/bin/sh
-# Failures: a queue pair in error, the link of a host down, a spine down. A
-# verbs program must get the events, and an MPI job on the transport must
-# continue.
+# Checks failures: a queue pair in the error state, a host whose link is down,
+# and a spine that is down. A verbs program must get the events, and an MPI job
+# on the transport must continue.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -20,8 +20,8 @@ result 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
 end $watcher
 
-# host_back HOST: restores the routes and neighbours that the link of a host of
-# leaf 1 has lost, as fabric.sh set them.
+# host_back HOST: restores the routes and neighbours that a host on leaf 1 lost
+# with its link, as fabric.sh set them.
 host_back()
 {
     own=$(address_of "$1")
@@ -67,8 +67,8 @@ host_back 2
 result 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
-# A job counts as in the middle when hosts 1 and 2 have sent 1 MB and will send
-# as much again.
+# A job is in the middle when hosts 1 and 2 have sent 1 MB and are still to send
+# at least as much again.
 middle=1000000
 # Sets $sent to the bytes that hosts 1 and 2 have sent.
 sum_sent()
@@ -93,8 +93,8 @@ fault()
     sent_before=$sent
     await 40 has_sent && "$@" && sum_sent && echo $sent >"$log/$name.sent"
 )
-# was_middle NAME: checks, after the end of the job, that the fault came in the
-# middle.
+# was_middle NAME: checks, after the end of the job, that the fault occurred in
+# the middle of it.
 was_middle()
 {
     sum_sent
@@ -113,7 +113,7 @@ was_middle spine-down
 "$vm/fabric.sh" spine 1 up
 
 # A shim fails a queue pair three times during a job. Each rail has only one
-# lane, so from the second time on, it is the QP of a restored lane.
+# lane, so from the second time on, the QP belongs to a restored lane.
 status=0
 job requests-fail 60 2 -x ERRORS="$build/.libs/libtest-errors.so" \
     -x MRAIL_TEST_ERROR_LOG="$log/errors" -x MRAIL_TEST_ERROR_TIMES=3 \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The transport under Open MPI on the kernel's devices, with two nodes of two
-# rails. The programs check all data.
+# Checks the transport under Open MPI on the kernel's devices, with two nodes of
+# two rails each. The programs check all data.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Checks the test environment itself, with perftest between two of the kernel's
-# devices across the spines.
+# Checks the test environment itself, by running perftest between two of the
+# kernel's devices, across the spines.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 port=18515
 
-# pair PROGRAM OPTION...
+# pair PROGRAM OPTION...: runs both ends of a perftest program.
 pair()
 {
     port=$((port + 1))

@@ -34,7 +34,7 @@ end "$wire2"
 result 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
     [ "$(cat "$log/wire1" "$log/wire2" | grep -c ' lost 0$')" = 2 ]
 
-# The lanes as the ranks recorded them: "ADDRESS QPN SPORT".
+# The lanes, as the ranks recorded them, in lines "ADDRESS QPN SPORT".
 for h in 1 2 3 4; do
     echo "rxe$h $(address_of $h)"
 done >"$log/addresses"
@@ -74,7 +74,8 @@ awk '
 result 'requests and acknowledgements have the port of their lane' \
     "$(head -n 1 "$log/wrong")" [ ! -s "$log/wrong" ]
 
-# The bytes that each uplink sent must be those of the flows of its segment.
+# The number of bytes that each uplink sent must equal that of the flows in its
+# segment.
 for leaf in 1 2; do
     awk -v leaf=$leaf '
         FILENAME ~ /before/ { for (s = 1; s <= 4; ++s) before[s] = $s; next }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# A busy queue pair moves to other source ports, by SQD, and thus to other
-# uplinks. No message may be lost, and the ports must appear on the wire.
+# Checks that a busy queue pair moves, through SQD, to other source ports and
+# thus to other uplinks. No message may be lost, and the ports must appear on
+# the wire.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
-ports='49153 54000 58000 65000' # one in each segment
+ports='49153 54000 58000 65000' # source ports, one in each segment
 
 "$vm/fabric.sh" uplinks 1 >"$log/before"
 ip netns exec leaf1 "$build/vm_wire" h1 >"$log/wire" 2>&1 &

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The software device and the kernel's device on one wire: softroce in the
-# namespace "soft", 10.99.1.1, and rdma_rxe as rxew, 10.99.1.2. At most one end
-# of each test is code of this tree.
+# Checks the software device and the kernel's device on one wire: softroce in
+# the namespace "soft" at 10.99.1.1, and rdma_rxe as rxew at 10.99.1.2. In each
+# test, at least one end does not use code from this tree.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -30,7 +30,7 @@ rdma link add rxew type rxe netdev w0
 # the software device. The socket must hold that much.
 echo 4194304 >/proc/sys/net/core/rmem_max
 
-# soft COMMAND...: runs it on a software rail, with ICRC as set by $icrc.
+# soft COMMAND...: runs COMMAND on a software rail, with ICRC as set by $icrc.
 icrc=on
 soft()
 {
@@ -39,8 +39,8 @@ soft()
         -- "$@"
 }
 
-# ends NAME SERVER CLIENT: runs two shell commands, with a new $port. Succeeds
-# if both do. Logs are in $log/NAME.server and $log/NAME.client.
+# ends NAME SERVER CLIENT: runs two shell commands with a new $port. Succeeds if
+# both commands do. Logs are in $log/NAME.server and $log/NAME.client.
 ends()
 {
     eval "$2" >"$log/$1.server" 2>&1 &
@@ -89,7 +89,7 @@ for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
         }'
 done
 ip -n soft link set s0 gso_max_segs 64
-# Messages in bursts. Small messages were tested in the first run.
+# Sends messages in bursts. The first run tested small messages.
 data 'up to 16 MB' --rc --min 65535 --timeout 15
 
 note 'programs we did not write'
@@ -103,7 +103,7 @@ else
 fi
 for program in ib_write_bw ib_read_bw; do
     settings='-s 4096 -n 200'
-    # ib_read_bw mistakes the other end's limit of READs for its own.
+    # ib_read_bw mistakes the READ limit of the other end for its own.
     [ $program != ib_read_bw ] || settings="$settings -o 8"
     port=$((port + 1))
     options="-F -p $port $settings"

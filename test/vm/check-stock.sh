@@ -1,13 +1,13 @@
 #!/bin/sh
-# The baseline: Open MPI on stock UCX (rc_v) on the same devices. If this test
-# fails, the test environment is the cause, and not the transport.
+# Checks the baseline: Open MPI on stock UCX (rc_v) on the same devices. If this
+# test fails, the test environment is the cause, and not the transport.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 
-# rdma_rxe sets no network type in UD completions, so UCX must not read it. GID
-# 0 of rdma_rxe is link-local, so another one is used. Receive queues are
-# short, because long ones take a long time to register here.
+# rdma_rxe sets no network type in UD completions, so UCX must not read the
+# type. GID 0 of rdma_rxe is link-local, so another one is used. Receive queues
+# are short, because long ones take a long time to register here.
 status=0
 timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
     --mca pml_ucx_tls any --mca pml_ucx_devices any \

@@ -26,7 +26,7 @@ leaf_of()
     echo $((($1 + 1) / 2))
 }
 
-# DNLB numbers the hosts of a leaf by their addresses, so these are
+# DNLB numbers the hosts of a leaf by their addresses, so the addresses are
 # consecutive.
 address_of()
 {
@@ -54,7 +54,8 @@ host()
     in_ns host addr add "$addr/24" dev "r$1"
     in_ns host link set "r$1" up
     in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr "$leaf_mac"
-    # UCX and rdma_cm also ask for the hardware address of the own address.
+    # UCX and rdma_cm also ask for the hardware address of the host's own
+    # address.
     in_ns host neigh replace "$addr" dev "r$1" lladdr "$mac"
     in_ns host rule add pref 5 iif "r$1" lookup local
     for other in 1 2 3 4; do
@@ -104,7 +105,7 @@ leaf_rules()
     for s in 1 2 3 4; do
         first=$((49152 + (s - 1) * 4096))
         last=$((first + 4095))
-        [ $last = 65535 ] && last=65534 # ip rule takes no 65535
+        [ $last = 65535 ] && last=65534 # ip rule does not accept 65535
         in_ns "leaf$1" rule add pref $((100 + s)) ipproto udp \
             sport $first-$last dport 4791 lookup $((100 + s))
         in_ns "leaf$1" "$(segment_route "$1" $s)"
@@ -155,7 +156,7 @@ fabric_up()
     rdma -b "$batch/devices"
 }
 
-# All links of other spines are up.
+# Sets the links of one spine. All links of other spines are up.
 spine()
 {
     spine=$1 state=$2

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Process 1 of the machine: sets it up, runs the checks, and powers off. Its
-# output is the second serial port, which is contrib/vm's standard output.
+# output goes to the second serial port, which contrib/vm copies to its standard
+# output.
 set -u
 # shellcheck source=/dev/null
 . /vm/env
@@ -13,7 +14,7 @@ stty raw -echo
 off()
 {
     sync
-    sleep 0.3 # the serial line drains
+    sleep 0.3 # lets the serial line drain
     exec >/dev/null 2>&1
     echo o >/proc/sysrq-trigger
     sleep 60

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the checks in the machine. It extends test/lib.sh. Each check
+# Sourced by the checks in the virtual machine. Extends test/lib.sh. Each check
 # leaves its logs in /vm/log, which is build/vm/share/log outside.
 #
 # The environment provides top, build and stage (test/vm/guest.sh).
@@ -28,7 +28,7 @@ note()
     printf '# [%4.0fs]   %s\n' "$(cut -d ' ' -f 1 /proc/uptime)" "$*"
 }
 
-# result NAME WHY COMMAND...: reports ok if the command succeeds.
+# result NAME WHY COMMAND...: reports ok if COMMAND succeeds, and otherwise WHY.
 result()
 {
     what=$1 why=$2
@@ -40,7 +40,8 @@ result()
     fi
 }
 
-# last FILE: prints the last line with a message, as the reason of a failure.
+# last FILE: prints the last line of FILE that holds a message, as the reason
+# for a failure.
 last()
 {
     grep -v '^[[:space:]]*$' "$1" 2>/dev/null | tail -n 1 | cut -c 1-160
@@ -54,7 +55,7 @@ listens_in()
     ip netns exec "$1" grep -qE "$hex" /proc/net/tcp /proc/net/tcp6
 }
 
-# address_of HOST: as in fabric.sh.
+# address_of HOST: prints the address of a host, as in fabric.sh.
 address_of()
 {
     echo "10.10.$((($1 + 1) / 2)).$((2 + ($1 + 1) % 2))"

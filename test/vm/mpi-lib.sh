@@ -31,8 +31,8 @@ job()
         --oversubscribe $options -- "$vm/rank.sh" "$@" >"$log/$name.out" 2>"$log/$name.err"
 }
 
-# checked_job: as job, for programs that print their own results. Also checks
-# that stderr is empty and that the transport carried all ranks.
+# checked_job: like job, but for programs that print their own results. Also
+# checks that stderr is empty and that the transport carried all ranks.
 checked_job()
 {
     status=0

@@ -1,13 +1,13 @@
 /*
- * All operations between two devices, in both directions, with all data
- * checked.
+ * Tests all operations between two devices, in both directions, and checks all
+ * data.
  *
  * usage: vm_data DEVICE listen|HOST PORT [--name PREFIX]
  *                [--min BYTES] [--max BYTES] [--rc | --ud] [--sl N]
  *                [--timeout N]
  *
  * The end with --name prints the result lines, "ok - PREFIX: WHAT". Both ends
- * have the same sizes and kind.
+ * must be given the same sizes and kind.
  *
  *   --rc       SEND, a run of SENDs, WRITE, WRITE with immediate, READ and
  *              atomics, from --min (1) to --max bytes
@@ -33,7 +33,7 @@
 #define GRH 40
 #define QKEY 0x1234567
 #define IMM 0xcafe0000u
-#define RUN 32 /* messages of a run in flight */
+#define RUN 32 /* messages in flight in a run */
 #define RUN_BYTES 9001
 
 typedef struct data {
@@ -272,8 +272,8 @@ static uint32_t run_bytes(uint32_t i)
     return 1 + i * 283 % RUN_BYTES;
 }
 
-/* Sends many messages that are in flight together, which tests their order and
- * a loss among them. */
+/* Sends many messages that are in flight together, to test their order and the
+ * loss of one of them. */
 static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     struct ibv_send_wr wr = {0};
@@ -303,7 +303,7 @@ static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
     (void)bytes;
 }
 
-/* Executes one atomic. Returns the original value. */
+/* Executes one atomic operation. Returns the original value. */
 static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
                            uint64_t compare_add, uint64_t swap)
 {
@@ -322,7 +322,7 @@ static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
     return before;
 }
 
-/* A fetch-and-add with a carry beyond 32 bits, a compare-and-swap that
+/* Tests a fetch-and-add with a carry beyond 32 bits, a compare-and-swap that
  * succeeds, and one that fails. */
 static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
@@ -448,8 +448,8 @@ static void ud_connect(data_t *d)
 
 /* ---- results ---- */
 
-/* Exchanges the results, so that both ends have both. The end with a name
- * prints them. */
+/* Exchanges the results, so that each end has the results of both. The end with
+ * a name prints them. */
 static void result(data_t *d, const char *what, int from, double seconds)
 {
     char theirs[sizeof(d->why)];

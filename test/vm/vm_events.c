@@ -1,5 +1,5 @@
 /*
- * Errors and events of a device, as a program sees them.
+ * Shows the errors and events of a device as a program sees them.
  *
  * usage: vm_events port DEVICE
  *          prints "ready", then the name of each asynchronous event, until it
@@ -104,7 +104,7 @@ static void qp_listens(vm_pair_t *pair, struct ibv_qp *qp)
     struct ibv_wc wc;
 
     vm_cq_wait_success(pair, &wc); /* exactly one message */
-    vm_pair_step(pair);            /* its acknowledgement has arrived */
+    vm_pair_step(pair);            /* the acknowledgement has now arrived */
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0) {
         vm_die("RTS to ERR is refused");
     }

@@ -1,6 +1,6 @@
 /*
  * Two ends of a test program, each on its own device. They connect over TCP,
- * exchange their queue pairs, and proceed in step. They use libibverbs only,
+ * exchange their queue pairs, and proceed in step. They use only libibverbs,
  * and none of the code under test.
  *
  * Any error here ends the program with a message and status 1.
@@ -25,7 +25,7 @@ typedef struct vm_pair {
     struct ibv_pd *pd;
     struct ibv_cq *cq; /* for all queue pairs */
     struct ibv_port_attr port;
-    union ibv_gid gid; /* the first RoCEv2 GID of an IPv4 address */
+    union ibv_gid gid; /* the first RoCEv2 GID that is an IPv4 address */
     int gid_index;
     int sock;
     int second; /* 0 at the end that listens, 1 at the end that connects */
@@ -40,7 +40,7 @@ typedef struct vm_path {
 
 void vm_die(const char *fmt, ...)
     __attribute__((format(printf, 1, 2), noreturn));
-/* Returns monotonic time. */
+/* Returns the monotonic time in seconds. */
 double vm_now_s(void);
 
 void vm_pair_open(vm_pair_t *pair, const char *device);
@@ -61,7 +61,7 @@ void vm_ah_fill(const vm_pair_t *pair, const union ibv_gid *gid,
 
 /* Waits for the next completion. Returns 0 if there is none for `seconds`. */
 int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc);
-/* As vm_cq_wait(), but the completion must be a success. */
+/* Like vm_cq_wait(), but the completion must be a success. */
 void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * A connected queue pair moves to other UDP source ports while it is busy: RTS
+ * Moves a connected queue pair to other UDP source ports while it is busy: RTS
  * to SQD, a new address vector in SQD, and SQD to RTS. The receiver checks that
  * every message is there, once, in order and unchanged.
  *
  * usage: vm_repath DEVICE listen|HOST PORT SPORT SPORT...
  *
  * Both ends get the same source ports, 0xC001 to 0xFFFF. The end that connects
- * sends. It moves when part of the messages is in flight. The other end also
- * moves, so that acknowledgements take the same port.
+ * sends. It moves its queue pair while some of the messages are in flight. The
+ * other end also moves its queue pair, so that acknowledgements use the same
+ * port.
  */
 #include "config.h"
 #include "vm_pair.h"

@@ -10,9 +10,10 @@
  *   icrc SRC good N bad N
  *   captured N lost N
  *
- * With --icrc, it computes the invariant CRC of each packet with the software
- * device's own function and compares it. In N packets of a source, it first
- * flips one bit. They are reported as "icrc SRC flipped N seen N".
+ * With --icrc, it also computes the invariant CRC of each packet with the
+ * software device's own function, and compares the result with the CRC in the
+ * packet. In some packets of each source, it first flips one bit. These packets
+ * are reported as "icrc SRC flipped N seen N".
  *
  * Both directions of an interface are captured. A packet that crosses two of
  * the interfaces counts twice.
@@ -40,7 +41,7 @@
 #define MAX_FLOWS 1024
 #define MAX_SOURCES 16
 #define ETH 14
-#define HEADERS (ETH + 20 + 8) /* before the BTH */
+#define HEADERS (ETH + 20 + 8) /* bytes before the BTH */
 #define BTH 12
 #define SNAP 128 /* enough for all headers */
 #define FRAME 70000
@@ -78,7 +79,7 @@ static void fail(const char *what)
 
 static int open_interface(const char *name)
 {
-    /* Accepts IPv4 and UDP without options, to the RoCE port. */
+    /* Accepts IPv4 and UDP packets without options that go to the RoCE port. */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 5),
@@ -184,7 +185,7 @@ static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
     }
 }
 
-/* Source: IBA 9.2 (opcodes of the BTH). */
+/* Counts a packet. Source: IBA 9.2 (opcodes of the BTH). */
 static void count(flow_t *flow, unsigned opcode, uint64_t bytes)
 {
     if ((opcode >> 5) == 3) {

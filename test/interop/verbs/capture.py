@@ -19,7 +19,7 @@ import pyverbs.enums as e
 from pyverbs.addr import AH
 from vlib import (QKEY, Pair, ah_attr, atomic_wr, rdma_wr, send_wr)
 
-# tshark's field names and the names used here.
+# Maps tshark's field names to the names used here.
 FIELDS = {'infiniband.bth.opcode': 'opcode', 'infiniband.bth.destqp': 'qp',
           'infiniband.bth.psn': 'psn', 'infiniband.bth.se': 'se',
           'infiniband.aeth.syndrome': 'syndrome', 'infiniband.immdt': 'imm',
@@ -40,7 +40,8 @@ RNR_NAK, NAK_SEQ, NAK_INV, NAK_ACCESS, NAK_OP = 0x20, 0x60, 0x61, 0x62, 0x63
 
 
 class Script:
-    """Posts requests on one pair and records the packets expected for each."""
+    """Posts requests on one pair, and records the packets that each should
+    produce."""
 
     def __init__(self, pair, psn):
         self.pair = pair
@@ -120,7 +121,8 @@ def reads_and_atomics(s):
 
 
 def not_ready(s):
-    """The receive is posted late: an RNR NAK, then the packet again."""
+    """Posts the receive late, so that an RNR NAK follows, and then the packet
+    again."""
     pair = s.pair
     s.answer(ACK, s.psn, syndrome=RNR_NAK)
     s.packet(SEND_ONLY)
@@ -178,7 +180,7 @@ def ud():
 
 
 def lossy():
-    """Some packets are lost, which must cause a sequence-error NAK."""
+    """Loses some packets, which must cause a sequence-error NAK."""
     soft = os.environ['MRAIL_TEST_SOFT']
     with Pair() as pair:
         subprocess.run([soft, 'ctl', 'loss=100000'], check=True)
@@ -198,15 +200,16 @@ def run(path):
 
 
 def number(text):
-    """tshark 4.0 writes flags as 1 and 0, 4.4 as True and False."""
+    """Converts a flag, which tshark 4.0 writes as 1 or 0, and 4.4 as True or
+    False."""
     if text in ('True', 'False'):
         return int(text == 'True')
     return int(text, 0) if text else None
 
 
 def raw(text):
-    """The first of the comma-separated occurrences, in host order, because
-    pyverbs does not convert immediate data to network order."""
+    """Returns the first of several comma-separated values in host order,
+    because pyverbs does not convert immediate data to network order."""
     return int.from_bytes(bytes.fromhex(text.split(',')[0]),
                           sys.byteorder) if text else None
 
@@ -261,7 +264,7 @@ def check(expected, seen):
         g for g in got if g['opcode'] is None])
     failed |= result('every_packet_is_seen_by_itself', [
         g for g in got if g['udp'] > 1100])
-    # NICs use these source ports for RoCE.  The kernel numbers the segments
+    # Adapters use these source ports for RoCE. The kernel numbers the segments
     # of one UDP_SEGMENT send.
     failed |= result('ports_and_identification', [
         g for g in got if not 0xc000 <= g['sport'] <= 0xffff or g['id'] > 63])

@@ -1,9 +1,10 @@
-"""What the device reports about itself, and what it refuses.
+"""Tests of the properties that the device reports, and of the calls that it
+refuses.
 
 Source: ibv_query_device(3), ibv_query_device_ex(3), ibv_query_port(3),
 ibv_query_gid(3), ibv_query_gid_table(3), ibv_query_pkey(3), and the pages of
-the optional calls.  An unsupported call fails with EOPNOTSUPP or ENOSYS and
-has no other effect.
+the optional calls. An unsupported call fails with EOPNOTSUPP or ENOSYS and has
+no other effect.
 """
 import errno
 
@@ -52,7 +53,7 @@ def a_device_can_be_opened_twice():
 
 @test
 def limits_are_real():
-    """Each reported limit can be reached; one more is refused."""
+    """Each reported limit can be reached, and one more is refused."""
     with End() as end:
         attr = end.ctx.query_device()
         for name in ('max_qp', 'max_qp_wr', 'max_sge', 'max_cq', 'max_cqe',
@@ -146,7 +147,8 @@ def pkeys():
 
 @test
 def device_ex():
-    """ibv_query_device_ex() falls back; absent features are reported as 0."""
+    """ibv_query_device_ex() falls back to ibv_query_device(), and reports
+    absent features as 0."""
     with End() as end:
         attr = end.ctx.query_device_ex()
         check('ports', attr.orig_attr.phys_port_cnt, 1)
@@ -219,7 +221,7 @@ def no_direct_memory():
         try:
             DM(end.ctx, AllocDmAttr(length=4096))
         except PyverbsError:
-            return  # pyverbs first queries the device's amount, which is 0
+            return  # pyverbs first queries the amount, which is 0
         raise AssertionError('direct memory was allocated')
 
 
@@ -252,7 +254,8 @@ def no_advice():
 
 @test
 def no_import():
-    """No kernel holds the objects, so no other process can import them."""
+    """No kernel driver holds the objects, so no other process can import
+    them."""
     with End() as end:
         refused(NOT_THERE, MR, end.pd, handle=1)
         refused(NOT_THERE, PD, end.ctx, handle=1)

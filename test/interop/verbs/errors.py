@@ -1,4 +1,5 @@
-"""Failing work requests: the status at both ends and the effects that follow.
+"""Tests of failing work requests: the status at both ends, and the
+consequences.
 
 Source: ibv_poll_cq(3) (only wr_id, status, qp_num and vendor_err are valid in
 a failed completion), InfiniBand Architecture Specification volume 1, 9.9
@@ -35,9 +36,10 @@ def in_error(qp):
 
 
 def fails(pair, wr, status, remote=None):
-    """The request fails with `status`, the queue pair enters the error state,
-    and the next request is flushed.  `remote`: the status of the peer's
-    receive 77, or None if that receive is flushed or was not posted."""
+    """Checks that the request fails with `status`, that the queue pair enters
+    the error state, and that the next request is flushed. `remote`: the status
+    of the peer's receive 77, or None if that receive is flushed or was not
+    posted."""
     pair.a.qp.post_send(wr)
     pair.ends(pair.a.scq, [(wr.wr_id, status)])
     in_error(pair.a.qp)
@@ -54,7 +56,7 @@ def local_error(make_wr, status=PROT):
     with Pair() as pair:
         pair.recv(pair.b, 77)
         fails(pair, make_wr(pair), status)
-        pair.nothing(pair.b.rcq)  # nothing was sent
+        pair.nothing(pair.b.rcq)  # nothing may have been sent
 
 
 @test
@@ -197,7 +199,7 @@ def receive_into_memory_without_local_write():
 
 @test
 def receive_with_a_wrong_lkey_that_is_not_reached():
-    """The key of an SGE to which nothing is written is not checked."""
+    """The key of an SGE into which nothing is written is not checked."""
     with Pair() as pair:
         pair.recv(pair.b, 77, sges=[pair.b.sge(64),
                                     pair.b.sge(100, 0, NO_KEY)])
@@ -254,7 +256,7 @@ def remote_operation_over_the_end():
 
 @test
 def long_remote_operation_over_the_end():
-    """The first packets would fit, but nothing is written."""
+    """The first packets would fit, but nothing may be written."""
     for opcode in (WRITE, READ):
         remote_error(lambda p, op=opcode: rdma_wr(p.a, p.b, op, length=65536,
                                                   remote=8))
@@ -350,7 +352,7 @@ def a_peer_that_has_no_receive():
             pair.a.qp.post_send(send_wr(pair.a, wr_id=2))
             pair.ends(pair.a.scq, [(1, RNR), (2, FLUSH)])
             in_error(pair.a.qp)
-            # RNR NAKs do not affect the peer's state.
+            # RNR NAKs must not affect the peer's state.
             check('peer', pair.b.qp.query(e.IBV_QP_STATE)[0].qp_state,
                   e.IBV_QPS_RTS)
 
@@ -364,7 +366,7 @@ def write_with_immediate_needs_a_receive():
 
 @test
 def rnr_retry_7_waits_forever():
-    """The wait is far longer than 7 times the RNR timer."""
+    """The receiver is unready for far longer than 7 times the RNR timer."""
     with Pair(rnr_retry=7, min_rnr_timer=1) as pair:
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
         pair.nothing(pair.a.scq, wait_s=0.1)
@@ -441,8 +443,8 @@ def everything_is_flushed_in_order():
 
 @test
 def unsignalled_requests_are_flushed():
-    """An error always produces a completion; an unsignalled success does
-    not."""
+    """An error always produces a completion, even for an unsignalled request.
+    The success of an unsignalled request does not."""
     with Pair(sig_all=0) as pair:
         pair.recv(pair.b, 70)
         pair.a.qp.post_send(send_wr(pair.a, wr_id=1, flags=0))
@@ -475,7 +477,8 @@ def posted_in_error_is_flushed():
 
 @test
 def after_reset_nothing_is_left():
-    """Reset drops queued requests and completions; the pair is then usable."""
+    """Reset drops queued requests and completions. The pair is then usable
+    again."""
     with Pair() as pair:
         pair.recv(pair.a, 1)
         move(pair.a.qp, e.IBV_QPS_ERR, 0)
@@ -564,7 +567,7 @@ def too_much_inline():
 
 @test
 def an_sge_of_2_to_the_31():
-    """The length exceeds the port's max_msg_sz."""
+    """The length of the SGE exceeds the port's max_msg_sz."""
     with Pair() as pair:
         assert pair.a.ctx.query_port(1).max_msg_sz < 1 << 31
         cannot_post(pair.a.qp, send_wr(pair.a, length=1 << 31))

@@ -1,9 +1,9 @@
-"""Every state transition of a queue pair, with each attribute present and
+"""Tests every state transition of a queue pair, with each attribute present and
 absent.
 
 Source: ibv_modify_qp(3) (required attributes), InfiniBand Architecture
-Specification volume 1, 11.2.5.2 "Modify Queue Pair", the table of required
-and optional attributes.  Any state may go to RESET and to ERR (10.3.1).
+Specification volume 1, 11.2.5.2 "Modify Queue Pair", the table of required and
+optional attributes. Any state may go to RESET and to ERR (10.3.1).
 """
 import errno
 
@@ -55,7 +55,7 @@ ATTRS = [1 << bit for bit in range(1, 21)]  # CUR_STATE .. DEST_QPN
 
 
 class Mover:
-    """One queue pair that is brought to any state, repeatedly."""
+    """A queue pair that can be brought into any state, again and again."""
 
     def __init__(self, qp_type):
         self.type = qp_type
@@ -87,7 +87,7 @@ class Mover:
         check('state', NAMES[self.state()], NAMES[state])
 
     def to_sqe(self):
-        """A send with a local error moves a UD queue pair to SQE."""
+        """Moves a UD queue pair to SQE by a send with a local error."""
         from pyverbs.addr import AH
         from vlib import ah_attr
         wr = send_wr(self.end, sges=[self.end.sge(8, 0, lkey=0x7fffff00)])
@@ -116,7 +116,7 @@ def must_be_refused(mover, old, new, mask):
 
 
 def one_move(mover, moves, old, new):
-    """Tries every attribute for one transition.  Returns the number of
+    """Tries one transition with every attribute. Returns the number of
     cases."""
     rule = (0, 0) if new in (RESET, ERR) else moves.get((old, new))
     name = f'{NAMES[old]} to {NAMES[new]}'
@@ -193,7 +193,7 @@ def without_the_state_the_attributes_change():
 
 @test
 def values_out_of_range_are_refused():
-    """Each value is just outside the attribute's range."""
+    """Each value lies just outside the range of its attribute."""
     mover = Mover(e.IBV_QPT_RC)
     invalid = {
         TO_RTR: [('path_mtu', 0), ('path_mtu', 6), ('dest_qp_num', 1 << 24),

@@ -1,4 +1,4 @@
-"""Objects: what they require, what keeps them in use, and their destruction.
+"""Tests of objects: the conditions for creating, using and destroying them.
 
 Source: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3), ibv_create_cq(3),
 ibv_resize_cq(3), ibv_create_srq(3), ibv_modify_srq(3), ibv_query_srq(3),
@@ -47,7 +47,7 @@ def rights_that_do_not_exist():
 
 @test
 def memory_that_is_not_there():
-    """EFAULT, as from a device that pins the memory, or ENOMEM."""
+    """The error is EFAULT, as from a device that pins the memory, or ENOMEM."""
     with End() as end:
         for addr, length in ((mmap.PAGESIZE, 4096), (0x7fff00000000, 4096),
                              (end.mr.buf, ENDLESS)):
@@ -154,8 +154,9 @@ def resizing_keeps_what_waits():
         for i in range(8):
             pair.a.qp.post_send(rdma_wr(pair.a, pair.b, e.IBV_WR_RDMA_WRITE,
                                         wr_id=i))
-        # Polls of the other queues drive both ends, and leave the completions.
-        # The time is several ACK timeouts, so a lost packet changes nothing.
+        # Polling the other queues drives both ends, and leaves these
+        # completions in place. The time is several ACK timeouts long, so a lost
+        # packet makes no difference.
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             pair.b.scq.poll(1)
@@ -232,7 +233,8 @@ def resizing_a_shared_queue_keeps_what_is_posted():
 
 @test
 def a_wrong_change_changes_nothing():
-    """ibv_modify_srq(3): "none of the attributes will be modified"."""
+    """ibv_modify_srq(3): on an error, "none of the attributes will be
+    modified"."""
     with End() as end:
         srq = end.make_srq(max_wr=16)
         before = srq.query()
@@ -270,7 +272,8 @@ def the_limit_is_reported_once():
 
 @test
 def sizes_are_reported():
-    """ibv_create_qp(3): actual values, which are at least those requested."""
+    """ibv_create_qp(3): the call returns the actual values, which are at least
+    those requested."""
     with End() as end:
         cap = QPCap(5, 6, 2, 3, 40)
         init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=end.scq, rcq=end.rcq,
@@ -318,7 +321,7 @@ def a_completion_queue_can_be_both():
 
 @test
 def destroying_removes_only_own_completions():
-    """The usual drivers do this; completions of other queue pairs stay."""
+    """As with the usual drivers, completions of other queue pairs remain."""
     with Pair() as pair:
         second = pair.b.make_qp(scq=pair.b.scq, rcq=pair.b.rcq)
         assert second.qp_num != pair.b.qp.qp_num

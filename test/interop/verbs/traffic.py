@@ -1,4 +1,4 @@
-"""Every operation, its data and every field of its completions.
+"""Tests of every operation, with its data and all fields of its completions.
 
 Source: ibv_post_send(3), ibv_post_recv(3), ibv_poll_cq(3),
 ibv_create_ah_from_wc(3), ibv_post_srq_recv(3).
@@ -54,7 +54,8 @@ def received(pair, wr_id, opcode, length, imm=None):
 
 
 def around(mr, offset, data):
-    """The data is in place and its neighbouring bytes are unchanged."""
+    """Checks that the data is in place and that the neighbouring bytes are
+    unchanged."""
     check('data', mr.read(len(data), offset), data)
     check('before', mr.read(1, offset - 1), b'.')
     check('after', mr.read(1, offset + len(data)), b'.')
@@ -105,8 +106,8 @@ def write():
 
 @test
 def write_with_immediate():
-    """The receive is consumed but its memory is unused; byte_len is that of
-    the WRITE."""
+    """The receive is consumed but its memory is not used. byte_len is the
+    length of the WRITE."""
     def run(pair, size, data):
         pair.recv(pair.b, 77, length=8, offset=50000)
         sent(pair, rdma_wr(pair.a, pair.b, WRITE_IMM, remote=64, length=size,
@@ -135,7 +136,7 @@ def word(mr, offset):
 
 @test
 def fetch_and_add():
-    """The sum wraps around; the old value is returned in host order."""
+    """The sum wraps around, and the old value is returned in host order."""
     with Pair() as pair:
         for old, add in ((5, 7), ((1 << 64) - 1, 2), (0, 0)):
             pair.b.mr.write(struct.pack('=Q', old), 8, 64)
@@ -161,7 +162,7 @@ def compare_and_swap():
 
 @test
 def gather_and_scatter():
-    """Both sides have pieces of odd sizes, one of them empty."""
+    """Both sides use pieces of odd sizes, one of which is empty."""
     with Pair() as pair:
         data = pattern(3000, 3)
         pair.a.mr.write(data, 3000)
@@ -192,7 +193,7 @@ def a_read_scatters():
 
 @test
 def inline_data_is_taken_when_it_is_posted():
-    """ibv_post_send(3): the buffer is reusable at once, and no key is
+    """ibv_post_send(3): the buffer can be reused at once, and no key is
     needed."""
     with Pair(inline=64) as pair:
         for opcode in (SEND, WRITE):
@@ -303,7 +304,8 @@ def atomics_of_two_queue_pairs_add_up():
 
 @test
 def a_drained_queue_holds_what_is_posted():
-    """SQD: posted requests wait until RTS; receiving continues."""
+    """In SQD, posted requests wait until the queue pair returns to RTS.
+    Receiving continues."""
     with Pair() as pair:
         move(pair.a.qp, e.IBV_QPS_SQD, 0)
         pair.recv(pair.b, 77)
@@ -324,7 +326,7 @@ def draining_can_be_seen():
     with Pair() as pair:
         def draining():
             return pair.a.qp.query(e.IBV_QP_STATE)[0].sq_draining
-        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # no receive: RNR
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # RNR: no receive
         pair.nothing(pair.a.scq)
         move(pair.a.qp, e.IBV_QPS_SQD, 0)
         check('sq_draining', draining(), 1)
@@ -368,8 +370,8 @@ def poll_gives_no_more_than_asked():
 
 @test
 def overlapping_regions_with_other_rights():
-    """Each key grants its own rights, whatever other keys grant for the same
-    bytes."""
+    """Each key grants its own rights, whatever rights other keys grant for the
+    same bytes."""
     with Pair() as pair:
         only_read = MR(pair.b.pd, 4096, e.IBV_ACCESS_REMOTE_READ,
                        address=pair.b.addr())
@@ -433,7 +435,7 @@ def datagram(pair, ah, size, opcode=SEND, **kwargs):
 
 @test
 def datagrams():
-    """A 40-byte GRH precedes the data; the completion names the sender."""
+    """A 40-byte GRH precedes the data, and the completion names the sender."""
     with Pair(e.IBV_QPT_UD, dev_b='soft1') as pair:
         mtu = 128 << pair.a.ctx.query_port(1).active_mtu
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
@@ -456,7 +458,7 @@ def datagrams():
 
 @test
 def the_ipv4_header_of_a_datagram():
-    """The header is in the last 20 of the 40 bytes (annex A17.4.5.2)."""
+    """The IPv4 header is in the last 20 of the 40 bytes (annex A17.4.5.2)."""
     with Pair(e.IBV_QPT_UD, dev_b='soft1') as pair:
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
             pair.recv(pair.b, 77, length=200, offset=64)
@@ -501,7 +503,8 @@ def a_datagram_to_nobody_is_dropped():
 
 @test
 def a_privileged_qkey_selects_the_senders_own():
-    """10.2.5: with the high bit set, the queue pair's own Q_Key is sent."""
+    """10.2.5: if the high bit of the Q_Key is set, the queue pair's own Q_Key
+    is sent."""
     with Pair(e.IBV_QPT_UD) as pair:
         with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
             pair.recv(pair.b, 77)
@@ -525,7 +528,7 @@ def a_datagram_without_a_receive_is_dropped():
 
 @test
 def shared_receives():
-    """Two queue pairs use one SRQ; the completion names the queue pair."""
+    """Two queue pairs use one SRQ, and the completion names the queue pair."""
     with Pair(srq=True) as pair:
         from vlib import up
         second_a = pair.a.make_qp()

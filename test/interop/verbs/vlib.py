@@ -1,9 +1,9 @@
 """Code shared by the pyverbs tests: result lines and pairs of queue pairs.
 
-Both ends of a pair are in this process, each in its own context; waiting for
-one end polls both.  A test is a function with @test; the result line shows
-the function's name.  The expected behaviour is taken from the manual pages
-ibv_*(3) and the InfiniBand specification, never from src/softroce.
+Both ends of a pair are in this process, each with its own device context.
+Waiting for one end polls both. A test is a function marked @test, and its
+result line shows its name. The expected behaviour is taken from the manual
+pages ibv_*(3) and the InfiniBand specification, never from src/softroce.
 """
 import errno
 import sys
@@ -36,12 +36,12 @@ def test(func):
 
 
 def main():
-    """Runs all tests of the file.  Exit status 0: all passed."""
+    """Runs all tests in the file. The exit status is 0 if all pass."""
     failed = 0
     for func in _tests:
         try:
             func()
-        except Exception as problem:  # of any kind; it fails only this test
+        except Exception as problem:  # any exception fails only this test
             failed += 1
             traceback.print_exc(file=sys.stdout, limit=-4)
             print(f'not ok - {func.__name__}: '
@@ -56,7 +56,7 @@ def check(what, got, want):
 
 
 def refused(want, func, *args, **kwargs):
-    """func() must fail with one of the errno values `want`."""
+    """Checks that func() fails with one of the errno values in `want`."""
     want = want if isinstance(want, tuple) else (want,)
     try:
         func(*args, **kwargs)
@@ -139,7 +139,7 @@ RTS = {e.IBV_QPT_RC: (e.IBV_QP_SQ_PSN | e.IBV_QP_MAX_QP_RD_ATOMIC |
 
 
 def qp_attr(state, gid, dest_qpn, **kwargs):
-    """Attributes that are valid for every state transition."""
+    """Returns attributes that are valid for every state transition."""
     attr = QPAttr(qp_state=state, cur_qp_state=0, port_num=1)
     attr.pkey_index = 0
     attr.qkey = QKEY
@@ -174,7 +174,7 @@ def up(qp, qp_type, gid, dest_qpn, to=e.IBV_QPS_RTS, **kwargs):
 
 
 class Pair:
-    """Two connected RC queue pairs, or two UD queue pairs: .a and .b."""
+    """Two connected RC queue pairs, or two UD queue pairs, as .a and .b."""
 
     def __init__(self, qp_type=e.IBV_QPT_RC, dev_b='soft0', srq=False,
                  access=ALL, mr_access=ALL, **kwargs):
@@ -195,7 +195,7 @@ class Pair:
             up(me.qp, self.type, peer.gid, peer.qp.qp_num, **kwargs)
 
     def poll(self, cq, num=1, wait_s=WAIT_S):
-        """Waits for num completions of `cq`, with progress at both ends."""
+        """Waits for num completions of `cq`, while driving both ends."""
         got = []
         end = time.monotonic() + wait_s
         while len(got) < num and time.monotonic() < end:
@@ -215,8 +215,8 @@ class Pair:
                                   f'{status_name(wcs[0].status)}')
 
     def ends(self, cq, want, wait_s=WAIT_S):
-        """The next completions of `cq` must be these (wr_id, status) pairs, in
-        this order, with none after them."""
+        """Checks that the next completions of `cq` are these (wr_id, status)
+        pairs in this order, and that no others follow."""
         got = [(wc.wr_id, status_name(wc.status))
                for wc in self.poll(cq, len(want), wait_s)]
         check('completions', got,
