@@ -24,8 +24,7 @@
  * links. */
 typedef struct model {
     unsigned lanes, uplinks;
-    unsigned
-        parallel; /* links between spine and leaf; 1: one hash decides */
+    unsigned parallel; /* links between spine and leaf; 1: one hash decides */
     uint64_t hash_seed;
     uint32_t noise_ppm; /* noise in a lane's bytes per window */
     /* The bytes that a lane can carry in a window, as limited by its own credit
