@@ -203,9 +203,9 @@ def pair_block(bench):
                'more', 'pair.bound', value=0.95)], section='Unequal rails')
 
 
-# Multi-rail ranks. Open MPI serves their calls, and coll/mrail must not slow
-# them down. The dictionary lists the MPI_Alltoallv algorithms of coll_tuned,
-# with its default first.
+# Multi-rail ranks. coll/mrail serves their exchanges without a plan, and must
+# not be slower than Open MPI. The dictionary lists the MPI_Alltoallv algorithms
+# of coll_tuned, with its default first.
 ALGORITHMS = {
     'linear': '--stock',
     'pairwise': '--stock --mca coll_tuned_use_dynamic_rules 1'

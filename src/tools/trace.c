@@ -215,8 +215,8 @@ static void follow_interval(const trace_t *trace)
 
 /* ---- intervals ---- */
 
-/* Copies the page again, for the lanes and the clock that it shows. The copy
- * stays as it is if the process has removed the page. */
+/* Copies the page again, to update the lanes and the clock offset. If the
+ * process has removed the page, the old copy is kept. */
 static void read_page(trace_source_t *source)
 {
     static mrail_page_t page;
