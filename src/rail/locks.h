@@ -2,14 +2,16 @@
  * The locks of the engine, as clang's thread-safety analysis knows them.
  *
  * 1. A function declared MRAIL_DATA needs the data-path lock, one declared
- *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. Any other
- *    function may be called with or without them.
+ *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. One declared
+ *    MRAIL_NO_CTL must be called without the control lock.
  * 2. The data-path lock is taken first.
  * 3. The device is called under the lock of the object: QPs, address handles
- *    and the UD channel under the control lock, CQs, SRQs and posts under the
- *    data-path lock.
+ *    and the UD channel under the control lock, CQs and posts under the
+ *    data-path lock. An SRQ gets new buffers under the control lock and used
+ *    ones under the data-path lock; verbs allows both at once.
  * 4. Callbacks of the user run under the data-path lock alone.
- * 5. A thread holds no lock while it sleeps, except in a call of the device.
+ * 5. A thread sleeps without a lock. Only mrail_ctl_bye() yields with one, for
+ *    at most 100 ms, while the engine closes.
  *
  * The names stand for the locks of the one engine of a process.
  * contrib/check-layers --locks runs the analysis.

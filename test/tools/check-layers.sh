@@ -85,7 +85,9 @@ harmless 'edge rail/engine to rail/conn' src/rail/engine/a.c \
 # builds it.
 object()
 {
-    mkdir -p "$tmp/build/src/rail/$(dirname "$1")/.libs"
+    mkdir -p "$tmp/build/src/rail/$(dirname "$1")/.libs" \
+        "$tmp/src/rail/$(dirname "$1")"
+    : >"$tmp/src/rail/$1.c"
     printf '%s\n' "$2" | ${CC:-cc} -x c -c -o \
         "$tmp/build/src/rail/$(dirname "$1")/.libs/$(basename "$1").o" -
 }
@@ -94,19 +96,22 @@ check 'calls in this build' "$top/contrib/check-layers" --calls "$build"
 object conn/lower 'int mrail_lower(void) { return 0; }'
 object data/upper 'int mrail_lower(void);
 int mrail_upper(void) { return mrail_lower(); }'
-check 'accepts a call down' "$top/contrib/check-layers" --calls "$tmp/build"
+check 'accepts a call down' "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
 object conn/low 'int mrail_upper(void);
 int mrail_low(void) { return mrail_upper(); }'
 expect_run 'finds a call up' 1 \
     '^src/rail/conn/low.c: calls mrail_upper.. of src/rail/data/upper.c, a higher' \
-    "$top/contrib/check-layers" --calls "$tmp/build"
+    "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
+rm "$tmp/src/rail/conn/low.c"
+check 'ignores objects without a source' \
+    "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
 object conn/low 'int mrail_lower(void);
 int mrail_low(void) { return mrail_lower(); }'
 object conn/lower 'int mrail_low(void);
 int mrail_lower(void) { return mrail_low(); }'
 expect_run 'finds a ring' 1 \
     '^src/rail/conn/lower.c: calls mrail_low.. of src/rail/conn/low.c, in or' \
-    "$top/contrib/check-layers" --calls "$tmp/build"
+    "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
 # unlocked ROLE: clang must refuse a call without the lock that ROLE needs.
 unlocked()
 {

@@ -218,10 +218,10 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     }
     ret = mrail_lane_create_qp(engine, lane, rail);
     if (ret != 0) {
-        mrail_log(rail->no_qp_told ? MRAIL_LOG_DEBUG : MRAIL_LOG_WARN,
+        mrail_log(rail->no_qp_warned ? MRAIL_LOG_DEBUG : MRAIL_LOG_WARN,
                   "%s: cannot create a QP: %s", rail->attr.device,
                   strerror(-ret));
-        rail->no_qp_told = 1;
+        rail->no_qp_warned = 1;
         return (ret == -EAGAIN) ? -EIO : ret;
     }
     lane->epoch = mrail_ctl_next_epoch(peer);

@@ -93,7 +93,7 @@ typedef struct mrail_rail {
     mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
                               * sample since anything got through */
     unsigned num_visited;    /* lanes visited in search of a sample */
-    unsigned num_unnotified; /* lanes that must still hear of the outage */
+    unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
     mrail_list_t lanes;      /* lanes with a QP on the rail */
     unsigned num_lanes;      /* number of entries in `lanes` */
@@ -101,7 +101,7 @@ typedef struct mrail_rail {
     /* Capacity of the port; engine_lock; `attr` holds the first value. */
     uint64_t speed_bps;
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
-    int no_qp_told;      /* control: the user was warned that a lane got no
+    int no_qp_warned;    /* control: the user was warned that a lane got no
                           * QP or receive buffer */
     int has_lanes;       /* atomic: completions are possible */
     int cq_failed;       /* atomic: a completion queue cannot be polled */
