@@ -261,6 +261,19 @@ await()
     done
 }
 
+# free_port [FROM]: prints a TCP port that no socket of this network namespace
+# uses, FROM or above it. The default depends on the process. It is below the
+# ports that the kernel gives to connecting sockets.
+free_port()
+{
+    port_=${1:-$((10000 + $$ % 20000))}
+    while grep -qi "^ *[0-9]*: [0-9a-f]*:$(printf '%04X' "$port_") " \
+        /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+        port_=$((port_ + 1))
+    done
+    echo "$port_"
+}
+
 # listens PORT: succeeds if a process of this network namespace listens on the
 # TCP port.
 listens()

@@ -45,9 +45,7 @@ status() { $soft status --session $session --json; }
 # Prints the sum of a counter over all devices of the session.
 counter() { status | sed 's/"protocol": {[^}]*}//' | json_sum "$1"; }
 
-# Prints a TCP port that only this test uses.
-port() { echo $((20000 + $$ % 20000)); }
-p=$(port)
+p=$(free_port)
 
 # Waits until a process listens on the TCP port $p.
 await_listener() { await 5 listens "$p" || fail "nobody listens on port $p"; }

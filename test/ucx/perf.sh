@@ -4,7 +4,7 @@
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
-port=$((10000 + $$ % 20000)) # the kernel assigns ports from 32768 on itself
+port=$(free_port)
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
 # A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
@@ -25,23 +25,12 @@ side()
         >"$log_" 2>&1 </dev/null
 }
 
-# Picks the next unused port.
-next_port()
-{
-    while :; do
-        port=$((port + 1))
-        hex=$(printf '%04X' "$port")
-        grep -q "^ *[0-9]*: [0-9A-F]*:$hex " /proc/net/tcp /proc/net/tcp6 ||
-            break
-    done
-}
-
 # pair NAME ARGS...: runs both ends of a test, and prints the result.
 pair()
 {
     name=$1
     shift
-    next_port
+    port=$(free_port $((port + 1)))
     side 0 "$tmp/server" "$@" &
     server=$!
     await 5 listens "$port" || excerpt "$tmp/server"
