@@ -337,6 +337,80 @@ static void test_equal_parts_with_rules(void **state)
     assert_false(cut(slower, 4, 2 << 20, 1, part));
 }
 
+/* Moves several operations over lanes with port rules whose rates change by
+ * chance. Returns the largest difference between the bytes of two lanes. */
+static uint64_t spread_with_rules(uint64_t seed, unsigned count, size_t length,
+                                  double *efficiency_p)
+{
+    const mrail_sched_params_t params = {
+        .equal_split = mrail_sched_equal_split(length, count),
+        .has_rules = 1,
+    };
+    const double mean = 2.5e6;
+    size_t total = 0, left, chunk;
+    uint64_t least = UINT64_MAX, most = 0;
+    mrail_ns_t start_ns;
+    double rates[MAX_LANES];
+    model_t m;
+
+    for (unsigned i = 0; i < count; ++i) {
+        rates[i] = mean;
+    }
+    model_init(&m, rates, count);
+    mrail_rng_init(&m.rng, seed);
+    model_transfer(&m, count << 20);
+    memset(m.sent, 0, sizeof(m.sent));
+    start_ns = m.now_ns;
+    for (unsigned k = 0; k < 5; ++k) {
+        left = length;
+        total += length;
+        do {
+            while (left != 0) {
+                int i = mrail_sched_pick(m.ptr, count, left, left, &params,
+                                         m.now_ns, &chunk);
+
+                if (i < 0) {
+                    break;
+                }
+                m.rate[i] = mean * (0.8 + mrail_rng_below(&m.rng, 400) / 1e3);
+                m.lane[i].taken += chunk;
+                model_post(&m, (unsigned)i, chunk);
+                left -= chunk;
+            }
+        } while (model_step(&m));
+        assert_int_equal(left, 0);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        least = MRAIL_MIN(least, m.sent[i]);
+        most = MRAIL_MAX(most, m.sent[i]);
+    }
+    *efficiency_p =
+        (double)total / (mean * count) / ((double)(m.now_ns - start_ns) / 1e9);
+    return most - least;
+}
+
+/* With port rules, all lanes carry the same number of bytes, whatever the
+ * number of lanes and the size of the operations, and none waits for long. */
+static void test_equal_loads_with_rules(void **state)
+{
+    const size_t lengths[] = {2 << 20, 16 << 20, 20000000};
+
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        for (unsigned count = 2; count <= 8; ++count) {
+            for (unsigned k = 0; k < MRAIL_ARRAY_SIZE(lengths); ++k) {
+                double efficiency;
+
+                assert_in_range(
+                    spread_with_rules(seed, count, lengths[k], &efficiency), 0,
+                    3 * MRAIL_SCHED_CHUNK_LOW / 2);
+                /* An operation of one chunk per lane ends with the slowest
+                 * of these chunks. */
+                assert_true((lengths[k] < 16 << 20) || (efficiency > 0.94));
+            }
+        }
+    }
+}
+
 /* A lane stops. The others must take all work that it has not started. */
 static void test_lagging_lane(void **state)
 {
@@ -423,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_rare_polls),
         cmocka_unit_test(test_equal_parts),
         cmocka_unit_test(test_equal_parts_with_rules),
+        cmocka_unit_test(test_equal_loads_with_rules),
         cmocka_unit_test(test_lagging_lane),
         cmocka_unit_test(test_only_lane),
         cmocka_unit_test(test_unusable_lanes),

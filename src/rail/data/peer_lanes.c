@@ -60,6 +60,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
                 lane->out = 0;
                 mrail_am_restored(lane);
             }
+            lane->sched.taken = 0;
             peer->num_am += lane->am_lane;
             peer->up[peer->num_up] = lane;
             peer->sched[peer->num_up++] = &lane->sched;

@@ -95,6 +95,7 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
             return 0;
         }
         peer->uncut_bytes -= length;
+        peer->sched[index]->taken += length;
         if (fair_share != NULL) {
             mrail_fair_share_post(fair_share, peer->fair_share_class,
                                   peer->up[index]->rail->index, length);

@@ -3,6 +3,8 @@
 
 #include "base/util.h"
 
+#include <math.h>
+
 /* Returns the measured rate, or the mean of the measured lanes, or the nominal
  * rate. */
 static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
@@ -113,6 +115,7 @@ typedef struct mrail_sched_total {
     double backlog;     /* bytes */
     size_t equal_split; /* params->equal_split, if it applies to these lanes;
                          * otherwise 0 */
+    double least_s;     /* seconds; smallest mrail_sched_taken() */
 } mrail_sched_total_t;
 
 static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
@@ -165,27 +168,48 @@ static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
                               : mrail_sched_rate(lane, total->mean);
 }
 
+/* Returns the bytes that the lane took, as seconds at its nominal rate. */
+static double mrail_sched_taken(const mrail_sched_lane_t *lane)
+{
+    return (double)lane->taken / (double)lane->nominal;
+}
+
+/* Returns 1 if this chunk would load the lane's uplink more than the others.
+ * The bound needs lanes with nearly equal rates, because a lane that has a
+ * fault would hold all others back. */
+static int mrail_sched_is_ahead(const mrail_sched_lane_t *lane, size_t chunk,
+                                const mrail_sched_total_t *total,
+                                const mrail_sched_params_t *params)
+{
+    return params->has_rules && (total->scale > 0) &&
+           (mrail_sched_taken(lane) >
+            total->least_s + (double)chunk / (double)lane->nominal / 2);
+}
+
 static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
                             const mrail_sched_params_t *params,
                             mrail_ns_t now_ns, mrail_sched_total_t *total)
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
-    total->scale = (params->equal_split != 0)
+    total->scale = (params->has_rules || (params->equal_split != 0))
                        ? mrail_sched_scale(lanes, count, params->has_rules)
                        : 0;
     total->equal_split = params->equal_split;
     if ((params->equal_split > MRAIL_SCHED_EQUAL_SPLIT_MAX) &&
         ((total->scale <= 0) || !mrail_sched_is_slow(total->mean))) {
         total->equal_split = 0;
-        total->scale = 0;
+        total->scale = params->has_rules ? total->scale : 0;
     }
     total->rate = 0;
     total->backlog = 0;
+    total->least_s = INFINITY;
     for (unsigned i = 0; i < count; ++i) {
         if (mrail_sched_takes_part(lanes[i])) {
             double rate = mrail_sched_rate_of(lanes[i], total);
 
             total->rate += rate;
+            total->least_s =
+                MRAIL_MIN(total->least_s, mrail_sched_taken(lanes[i]));
             total->backlog += mrail_sched_backlog(lanes[i], rate, now_ns);
         }
     }
@@ -215,7 +239,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
             mrail_sched_chunk(lane, rate, work * rate / total.rate - backlog,
                               limit, total.equal_split, params);
         window = mrail_sched_window(lane, rate, chunk, params);
-        if ((lane->inflight != 0) && (lane->inflight + chunk > window)) {
+        if (((lane->inflight != 0) && (lane->inflight + chunk > window)) ||
+            mrail_sched_is_ahead(lane, chunk, &total, params)) {
             continue;
         }
         finish_s = (backlog + (double)chunk) / rate;

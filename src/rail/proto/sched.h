@@ -6,6 +6,11 @@
  * lane that finishes early thus takes work that a lagging lane has not
  * started. Near the end of the work a slow lane stays idle if it would finish
  * last.
+ *
+ * With port rules, the uplink of each lane is known, and the lanes of a peer
+ * load their uplinks equally. A lane takes no chunk while it is more than half
+ * a chunk ahead of the lane with the fewest bytes. This bound does not apply if
+ * the rates differ so much that a lane must have a fault.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -23,6 +28,8 @@ typedef struct mrail_sched_lane {
                                 * flight */
     uint64_t refill;           /* smallest window, in bytes; see
                                 * mrail_sched_done() */
+    uint64_t taken;            /* bytes of chunks that mrail_sched_pick() gave
+                                * the lane, since the peer's lanes changed */
     int usable;                /* the lane may take a chunk now */
 } mrail_sched_lane_t;
 
