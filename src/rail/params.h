@@ -47,16 +47,16 @@
       "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
       "segments. 'auto' means switches without such rules: ports are chosen\n" \
-      "as for 8 uplinks, and of several lanes to a peer those that share an\n" \
-      "uplink move to other ports.")                                          \
+      "as for 8 uplinks, and lanes to the same peer move to other ports if\n" \
+      "they share an uplink.")                                                \
     X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
       "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
-      "In a fabric of three tiers each segment of a leaf is divided into this\n" \
-      "many segments again. 1 means two tiers.")                              \
+      "In a three-tier fabric, each segment of a leaf is divided again into\n" \
+      "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", INT, nic_index,                                        \
       "Index of this node's NICs on their leaf, for the choice of source\n"   \
       "ports. -1 uses the host part of the IPv4 address of each rail.\n"      \
-      "With SPINE_UPLINKS the index counts the NICs of a pod.")               \
+      "With SPINE_UPLINKS, the index counts the NICs of a pod.")              \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
       "The upper six bits are the DSCP that selects the lossless class.")     \
@@ -91,8 +91,8 @@
       "chunks.")                                                              \
     X(TIMEOUT, "1s", TIME, timeout_s,                                         \
       "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
-      "The value is rounded up to 4.096us * 2^n. A small value mistakes a\n"  \
-      "busy peer on shared cores for a dead one.")                            \
+      "The value is rounded up to 4.096us * 2^n. If it is small, a busy peer\n" \
+      "on shared cores is mistaken for a dead one.")                          \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
       "7 is refused because some drivers retry without limit.")               \
