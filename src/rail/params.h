@@ -95,10 +95,10 @@
       "on shared cores is mistaken for a dead one.")                          \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
-      "7 is refused because some drivers retry without limit.")               \
+      "The value 7 is refused because some drivers retry without limit.")     \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
       "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
-      "7 retries without limit.")                                             \
+      "7 means no limit.")                                                    \
     X(PEER_TIMEOUT, "10s", TIME, peer_timeout_s,                              \
       "Time without any usable path to a peer before the peer is declared\n"  \
       "dead and its operations fail, 1s to 86400s.")                          \
