@@ -40,9 +40,10 @@
       "have port rules, and 1 if not.")                                       \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Maximum number of QPs of this process, 1 to 65535.\n"                  \
-      "The value must be at least the number of peers. A quarter is kept for\n" \
-      "later peers. At the limit, the least recently used lanes beyond the\n" \
-      "first lane of each peer are evicted. More QPs take more NIC cache.")   \
+      "The value must be at least the number of peers. A quarter is reserved\n" \
+      "for peers that connect later. At the limit, the least recently used\n" \
+      "lanes beyond the first lane of each peer are evicted. More QPs take\n" \
+      "more NIC cache.")                                                      \
     X(UPLINKS, "auto", COUNT, uplinks,                                        \
       "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
