@@ -99,7 +99,7 @@
       "The value 7 is refused because some drivers retry without limit.")     \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
       "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
-      "7 means no limit.")                                                    \
+      "A value of 7 means no limit.")                                         \
     X(PEER_TIMEOUT, "10s", TIME, peer_timeout_s,                              \
       "Time without any usable path to a peer before the peer is declared\n"  \
       "dead and its operations fail, 1s to 86400s.")                          \
