@@ -40,23 +40,24 @@
       "have port rules, and 1 if not.")                                       \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Maximum number of QPs of this process, 1 to 65535.\n"                  \
-      "The value must be at least the number of peers. A quarter is kept for\n" \
-      "later peers. At the limit, the least recently used lanes beyond the\n" \
-      "first lane of each peer are evicted. More QPs take more NIC cache.")   \
+      "The value must be at least the number of peers. A quarter is reserved\n" \
+      "for peers that connect later. At the limit, the least recently used\n" \
+      "lanes beyond the first lane of each peer are evicted. More QPs take\n" \
+      "more NIC cache.")                                                      \
     X(UPLINKS, "auto", COUNT, uplinks,                                        \
       "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
       "segments. 'auto' means switches without such rules: ports are chosen\n" \
-      "as for 8 uplinks, and of several lanes to a peer those that share an\n" \
-      "uplink move to other ports.")                                          \
+      "as for 8 uplinks, and lanes to the same peer move to other ports if\n" \
+      "they share an uplink.")                                                \
     X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
       "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
-      "In a fabric of three tiers each segment of a leaf is divided into this\n" \
-      "many segments again. 1 means two tiers.")                              \
+      "In a three-tier fabric, each segment of a leaf is divided again into\n" \
+      "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", INT, nic_index,                                        \
       "Index of this node's NICs on their leaf, for the choice of source\n"   \
       "ports. -1 uses the host part of the IPv4 address of each rail.\n"      \
-      "With SPINE_UPLINKS the index counts the NICs of a pod.")               \
+      "With SPINE_UPLINKS, the index counts the NICs of a pod.")              \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
       "The upper six bits are the DSCP that selects the lossless class.")     \
@@ -91,14 +92,14 @@
       "chunks.")                                                              \
     X(TIMEOUT, "1s", TIME, timeout_s,                                         \
       "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
-      "The value is rounded up to 4.096us * 2^n. A small value mistakes a\n"  \
-      "busy peer on shared cores for a dead one.")                            \
+      "The value is rounded up to 4.096us * 2^n. If it is small, a busy peer\n" \
+      "on shared cores is mistaken for a dead one.")                          \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
-      "7 is refused because some drivers retry without limit.")               \
+      "The value 7 is refused because some drivers retry without limit.")     \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
       "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
-      "7 retries without limit.")                                             \
+      "A value of 7 means no limit.")                                         \
     X(PEER_TIMEOUT, "10s", TIME, peer_timeout_s,                              \
       "Time without any usable path to a peer before the peer is declared\n"  \
       "dead and its operations fail, 1s to 86400s.")                          \

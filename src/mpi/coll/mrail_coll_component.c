@@ -50,8 +50,8 @@ typedef struct number {
 
 static const number_t numbers[] = {
     {"relay_threshold",
-     "bytes: a larger demand between two ranks may take a relay that it does "
-     "not need; a relay costs a copy and the time of a chunk",
+     "bytes: a larger demand between two ranks may take a relay even if it "
+     "does not need one; a relay costs a copy and the time of a chunk",
      &mca_coll_mrail_settings.relay_threshold},
     {"relay_chunk_size",
      "bytes of a relay chunk, a multiple of 4096; smaller chunks shorten the "
@@ -71,9 +71,9 @@ static const number_t numbers[] = {
      "measured bandwidth if it is below three quarters of that rate",
      &mca_coll_mrail_settings.rail_bandwidth},
     {"inflight_us",
-     "microseconds: in-flight limit of MPI_Alltoallv without a plan, as the "
-     "time that a rank's share of its rails needs for it; 0: no limit, "
-     "Open MPI's algorithm",
+     "microseconds: in-flight limit of MPI_Alltoallv without a plan, given "
+     "as the time that a rank's share of its rails needs for these bytes; "
+     "0: no limit, Open MPI's algorithm",
      &mca_coll_mrail_settings.inflight_us},
 };
 
