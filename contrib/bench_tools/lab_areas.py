@@ -240,7 +240,7 @@ def lanes_and_nodes(lab):
 def failures(lab):
     """Measures the case of [CTCCL] Fig. 7."""
     jobs = [Job(f'lab.fail.{name}',
-                  lab.failure(f'lab.fail.{name}', routing, SHORT_S))
+                  lab.failure(f'lab.fail.{name}', routing, LONG_S))
              for name, routing in (('drop', 'rules-drop'), ('through', 'rules'))]
     return Block(jobs, [
         Figure('ring, an uplink fails, rules drop: spread of the other seven',
