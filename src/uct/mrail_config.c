@@ -25,8 +25,8 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #if UCT_MRAIL_HAVE_MD_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer comes back; freed or unmapped memory leaves the cache at\n"
-         "once. Without it, every large transfer registers its buffers on all\n"
+         "same buffer is used again; freed or unmapped memory leaves the cache\n"
+         "at once. Without it, every large transfer registers its buffers on all\n"
          "rails.",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},

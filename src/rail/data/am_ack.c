@@ -75,7 +75,7 @@ void mrail_am_request_ack(mrail_peer_t *peer)
  * whose sender waits for credits gets more. If few buffers are left, lanes
  * that received nothing recently must return theirs (RECALL). The senders
  * return credits by counting them as used (RETURN). Thus the counts of both
- * ends stay absolute, and credit updates may cross.
+ * ends stay absolute, and credit updates may cross in flight.
  */
 
 /* Returns the largest window of a lane: an equal part of half of the queue.
@@ -187,8 +187,8 @@ static MRAIL_DATA int mrail_am_send_recall(mrail_lane_t *lane)
 }
 
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
- * a lane before its LANE_READY arrives here, but if that lane ended, nothing
- * would wait for a reply on it. */
+ * a lane before its LANE_READY arrives here. If the lane then ended, nothing
+ * would wait for a reply that was sent on it. */
 static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&

@@ -184,8 +184,8 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* Done after the post: loading the peer again keeps fewer registers
-     * alive. */
+    /* This follows the post and loads the peer again, which keeps fewer
+     * registers alive. */
     peer = lane->peer;
     ++peer->engine->counters.am_sent;
     mrail_stall_wake(peer);

@@ -11,7 +11,8 @@
 /* Largest growth of a rail's weight in one iteration. */
 #define FAIR_SHARE_STEP 8.0
 
-/* Distributes each class over its rails by their rates and weights. */
+/* Distributes the bytes of each class over its rails by their rates and
+ * weights. */
 static void fair_share_distribute(mrail_fair_share_class_t *classes,
                                   unsigned num_classes, const double *rate,
                                   const double *weight, unsigned num_rails,
@@ -91,8 +92,8 @@ void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
     }
 }
 
-/* Returns the entry of a class. A new class takes a free entry, or that of a
- * class without a peer for two periods. */
+/* Returns the entry of a class. A new class takes a free entry, or the entry of
+ * a class that has had no peer for two periods. */
 static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;

@@ -103,7 +103,7 @@ void mrail_health_probe_sent(mrail_health_t *health,
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* Lets a retired path wait until it hears of its rail (PORT_UP), or until
+/* Lets a retired path wait until its rail is up (PORT_UP), or until
  * mrail_health_expedite(). */
 void mrail_health_park(mrail_health_t *health);
 

@@ -81,8 +81,9 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 /*
  * Returns the bytes of an equal part of an operation for each of `count`
  * lanes, or 0 if a lane cannot take its part in one chunk. If many operations
- * share a rail, each one is slow. When one lane ends early, the remainder then
- * costs as much as the whole operation. Equal parts end together.
+ * share a rail, each one is slow. If one lane then finished early, the
+ * remainder on another lane would take as long as the whole operation. Equal
+ * parts end together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {

@@ -1,6 +1,6 @@
 /*
  * Determines how a device controls a QP's UDP source port, and which port a QP
- * gets for a requested one. It uses a sample QP that is connected to itself
+ * gets when it requests one. It uses a sample QP that is connected to itself
  * and sends nothing.
  *
  * The flow label sets the source port when the QP is connected
@@ -35,7 +35,7 @@ typedef struct mrail_port_control {
     mrail_port_driver_t knowledge;
     mrail_port_live_t live;
     unsigned lag_port; /* RoCE LAG: physical port of the sample QP; 0: no LAG */
-    /* Port for each requested one; 0: the device stores no label. */
+    /* Port obtained for each requested port; 0: the device stores no label. */
     uint16_t got[MRAIL_PORT_CONTROL_MAX_LANES];
 } mrail_port_control_t;
 

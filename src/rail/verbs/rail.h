@@ -87,11 +87,11 @@ typedef struct mrail_rail {
     mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
                               * down; 0: the port is up, or there is an
                               * outage */
-    unsigned num_retired;    /* paths of different peers that were retired since
-                            * anything got through */
+    unsigned num_retired;    /* paths to different peers retired since anything
+                              * last got through */
     mrail_ns_t alive_ns;     /* time when something last got through */
     mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
-                              * sample since anything got through */
+                              * sample since anything last got through */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
@@ -126,8 +126,8 @@ typedef struct mrail_rail {
     unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
                              * from overflowing */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
-    unsigned max_dest_rd_atomic; /* READs of the peer that a QP answers at a
-                                  * time */
+    unsigned max_dest_rd_atomic; /* READs from the peer that a QP serves at
+                                  * once */
     enum ibv_mtu mtu;
 
     /* 8 bytes that peers READ for a flush, and 8 bytes that local READs

@@ -209,7 +209,7 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
     if (ret == 0) {
         ret = mrail_rail_ud_start(rail);
     }
-    mrail_debug("%s:%u: control qp 0x%x was in error: restart: %s",
+    mrail_debug("%s:%u: control qp 0x%x was in the error state: restart: %s",
                 rail->attr.device, rail->attr.port, rail->ud_qp->qp_num,
                 strerror(-ret));
 }
