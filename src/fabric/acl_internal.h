@@ -144,7 +144,7 @@ typedef struct acl_dialect {
     void (*undo)(const mrail_acl_t *acl, FILE *stream);
     void (*vrfs)(const mrail_acl_t *acl, int undo, FILE *stream);
     int (*read)(acl_reader_t *reader, char *text);
-    /* For each failure mode, where switches deviate from it. */
+    /* For each failure mode, how switches deviate from it. */
     const char *notes[2];
 } acl_dialect_t;
 

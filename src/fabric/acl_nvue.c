@@ -232,8 +232,8 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* Reads a DSCP that is a number. Other forms, such as class names, are not our
- * values. */
+/* Reads a numeric DSCP. Other forms, such as class names, are never written by
+ * these rules. */
 static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
 {
     unsigned long value;

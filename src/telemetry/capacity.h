@@ -42,7 +42,7 @@
 /* Runs with fewer chunks per lane are discarded, because a part of one chunk
  * per lane is unknown at both ends of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* Slow lanes take long to finish a chunk. After this time, fewer chunks
+/* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
  * suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */

@@ -148,7 +148,7 @@ static void page_init(mrail_page_t *page, size_t ring_size)
 
 /* A forked child would share the lock of the file, and would keep it after this
  * process has ended. The child therefore closes the file. A mapping keeps the
- * file open as well, so memory of the child alone replaces the ring. */
+ * file open as well, so the child maps private memory in place of the ring. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static mrail_list_t open_files = {&open_files, &open_files};
@@ -255,7 +255,7 @@ static int page_name(const mrail_page_file_t *file)
     return 0;
 }
 
-/* Makes the file. It gets its name only once it is locked and complete.
+/* Creates the file. It gets its name only once it is locked and complete.
  * Otherwise a reader could mistake it for the page of a process that has
  * ended. */
 static int page_make(mrail_page_file_t *file, const char *dir,
@@ -391,7 +391,7 @@ static const char *const status_texts[] = {
     [MRAIL_PAGE_ENDED] = "its process was killed",
     [MRAIL_PAGE_FOREIGN] = "it belongs to another user",
     [MRAIL_PAGE_OTHER] = "it was written by another version of mrail",
-    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only a part",
+    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only part of one",
     [MRAIL_PAGE_GONE] = "it cannot be opened",
     [MRAIL_PAGE_NO_RING] =
         "its process runs with UCX_MRAIL_TELEMETRY_RECORDS=0",

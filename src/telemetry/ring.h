@@ -1,8 +1,8 @@
 /*
  * The trace ring of a process: one record for each chunk of a PUT or GET, and
  * for each batch of active messages, with the times of post and completion.
- * One writer; any number of readers, which the writer does not know. Pure: the
- * memory, the times and the copies are arguments.
+ * There is one writer, and any number of readers, of which the writer is not
+ * aware. Pure: the memory, the times and the copies are arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *
@@ -110,8 +110,8 @@ static inline uint64_t *mrail_ring_words(mrail_ring_header_t *header,
 }
 
 /* Starts a ring in `memory`, which has mrail_ring_size(num_records) bytes, is
- * aligned to a cache line and zero. `num_records` must be the result of
- * mrail_ring_round(), and not 0. */
+ * aligned to a cache line, and contains zeros. `num_records` must be the result
+ * of mrail_ring_round(), and not 0. */
 void mrail_ring_init(mrail_ring_t *ring, void *memory, uint32_t num_records);
 
 /* Returns the last word of a record. */
@@ -162,12 +162,12 @@ typedef struct mrail_ring_reader {
 
 /* Checks a copy of a header in a file with `size` bytes from the header to its
  * end, and prepares *reader. The first read begins with the oldest record.
- * Returns 0, -EPROTO (another version) or -EINVAL (not a ring, or only a
- * part). */
+ * Returns 0, -EPROTO (another version) or -EINVAL (not a ring, or only part of
+ * one). */
 int mrail_ring_reader_init(mrail_ring_reader_t *reader,
                            const mrail_ring_header_t *header, size_t size);
 
-/* Passes over all records before `head`, which do not count as missed. */
+/* Skips all records before `head`, which do not count as missed. */
 void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head);
 
 /* The records to copy: `count` from place `place` on, without wrapping. */

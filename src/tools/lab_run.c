@@ -135,7 +135,7 @@ static void make_spaces(void)
     }
     if (unshare(CLONE_NEWUSER | SPACES) != 0) {
         mrail_tool_fail(LAB_VERB,
-                        "cannot make namespaces: %s. The kernel must allow "
+                        "cannot create namespaces: %s. The kernel must allow "
                         "user namespaces to this user (sysctl "
                         "user.max_user_namespaces, "
                         "kernel.unprivileged_userns_clone, "

@@ -48,7 +48,7 @@ dialects='ios eos sonic nvue linux'
 for dialect in $dialects; do
     makes "$dialect" --dialect $dialect --uplinks 8 --next-hops $hops
     prints "$dialect: the check accepts its own rules" 0 \
-        ': 8 rules, 8 uplinks: each port .* goes to one uplink, exactly once$' \
+        ': 8 rules, 8 uplinks: each port .* goes to exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
     prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly once$' \
         --dialect $dialect --check "$tmp/$dialect"
@@ -232,7 +232,7 @@ refused 'a range with its ends swapped' 'the lower one first' \
 refused 'too many ports' 'at most 1024 names' --dialect ios --ports 'p[1-2000]'
 refused 'a port name that contains a command' 'is not a port name' \
     --dialect linux --ports 'a;reboot'
-refused 'a port that is given twice' 'port a comes twice' --dialect ios --ports a,a
+refused 'a port that is given twice' 'port a appears twice' --dialect ios --ports a,a
 refused 'a prefix with host bits' 'is not an IPv4 prefix' \
     --dialect ios --local 10.0.0.1/24
 refused 'a DSCP out of range' 'a number from 0 to 63' --dialect ios --dscp 64
@@ -247,9 +247,9 @@ refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
 refused 'VRFs of an incomplete leaf' '3 ports, 2 links' \
     --dialect eos --spine-vrf --uplinks 2 --ports a,b,c
 refused 'two modes' 'choose one' --dialect eos --list --check x
-refused '--json without a list or a check' 'goes with --list or --check' \
+refused '--json without a list or a check' 'requires --list or --check' \
     --dialect eos --json
-refused '--undo of a list' 'does not go with' --list --undo
+refused '--undo of a list' 'cannot be combined with' --list --undo
 refused 'a rule set that does not exist' 'no-such-file: No such file' \
     --dialect eos --check "$tmp/no-such-file"
 refused 'a directory as a rule set' 'Is a directory' --dialect eos --check "$tmp"

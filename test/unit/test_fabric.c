@@ -209,9 +209,9 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "t:1: no fabric: it has at least one host, one leaf and a link "
-             "between them"},
-        {"router r1\n", "t:1: 'router' begins no line: host, leaf, spine, "
+        {"", "t:1: no fabric: a fabric needs at least one host, one leaf and a "
+             "link between them"},
+        {"router r1\n", "t:1: 'router' is not a statement: host, leaf, spine, "
                         "core, link or address"},
         {"host\n", "t:1: too few words: host NAMES"},
         {"host 1h\n", "t:1: '1h' is not a name: "},

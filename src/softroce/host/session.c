@@ -17,7 +17,7 @@
 
 #define ROCE_UDP_PORT 4791
 /* The wait for a given base lasts at most BASE_TRIES pauses: twice the grace
- * time of an ending session, and a margin. */
+ * time of an ending session, plus a margin. */
 #define BASE_PAUSE_NS 5000000
 #define BASE_TRIES 100
 

@@ -23,16 +23,16 @@
 
 /* A queue pair without credit retries after a fraction of the time that it has
  * waited so far. If the receiver makes progress, the retry comes soon. If many
- * senders wait for long, retries are rare, because they would take the core
- * from the receiver. */
+ * senders have waited for a long time, retries are rare: frequent ones would
+ * take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
 /* Time allowed for sending what is still queued on a queue pair that is
  * destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Maximum number of runs per call. The call must end so that receiving goes
- * on. */
+/* Maximum number of runs per call. The call must end so that packets are
+ * received again. */
 #define TX_MAX_RUNS 8
 
 typedef enum tx_result {
