@@ -47,12 +47,12 @@
       "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
       "segments. 'auto' means switches without such rules: ports are chosen\n" \
-      "as for 8 uplinks, and of several lanes to a peer those that share an\n" \
-      "uplink move to other ports.")                                          \
+      "as for 8 uplinks, and lanes to a peer that share an uplink move to\n"  \
+      "other ports.")                                                         \
     X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
       "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
-      "In a fabric of three tiers each segment of a leaf is divided into this\n" \
-      "many segments again. 1 means two tiers.")                              \
+      "In a three-tier fabric, each segment of a leaf is divided again into\n" \
+      "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", INT, nic_index,                                        \
       "Index of this node's NICs on their leaf, for the choice of source\n"   \
       "ports. -1 uses the host part of the IPv4 address of each rail.\n"      \
@@ -82,7 +82,7 @@
       "Size of one chunk of a large PUT or GET, 4k to 1g.\n"                  \
       "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
       "bandwidth, from 64k to 1M, less near the end of the work, and 16M if\n" \
-      "the peer can have one lane only.")                                     \
+      "the peer can have only one lane.")                                     \
     X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
       "Smallest PUT or GET that is striped over several lanes.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
@@ -91,8 +91,8 @@
       "chunks.")                                                              \
     X(TIMEOUT, "1s", TIME, timeout_s,                                         \
       "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
-      "The value is rounded up to 4.096us * 2^n. A small value mistakes a\n"  \
-      "busy peer on shared cores for a dead one.")                            \
+      "The value is rounded up to 4.096us * 2^n. With a small value, a busy\n" \
+      "peer on shared cores counts as dead.")                                 \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
       "7 is refused because some drivers retry without limit.")               \
