@@ -22,8 +22,8 @@ COUNTED_SECTION = 'Instructions of a message'
 class Test(NamedTuple):
     """A test of mpi_osu.
 
-    title: of its rows and sections. field: the member of mpi_osu's object.
-    scale: factor from the unit of that member to `unit`.
+    title: the title of its rows and sections. field: the member of mpi_osu's
+    object. scale: factor from the unit of that member to `unit`.
     """
     name: str
     title: str

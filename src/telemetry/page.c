@@ -50,8 +50,8 @@ static int page_prefix(char *to, size_t size)
 
 int mrail_page_open(const char *path, struct stat *st)
 {
-    /* No symbolic links, and no wait for a pipe: another process may have
-     * planted them. */
+    /* Follow no symbolic link, and do not block on a pipe: another process may
+     * have planted either. */
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if ((fd >= 0) && (fstat(fd, st) != 0)) {

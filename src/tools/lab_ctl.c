@@ -89,7 +89,7 @@ int lab_main_exec(char **argv)
     static const mrail_command_t command = {
         .verb = EXEC_VERB,
         .synopsis = synopsis,
-        .about = "Inside a lab: runs CMD on a host (or in a switch).\n",
+        .about = "Inside a lab: runs CMD on a host (or on a switch).\n",
         .options = no_options,
         .epilog =
             "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, "

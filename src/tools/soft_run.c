@@ -380,8 +380,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                  session->mtu);
         return -EINVAL;
     }
-    /* The rates of an existing session may be given again. If they differ, that
-     * is a mistake. */
+    /* The rates of an existing session may be given again, but different rates
+     * are a mistake. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {

@@ -4,8 +4,9 @@
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is
  * signalled, so that each lane's load and rate are known. A chunk that returns
- * without being completed remains counted in its operation. The lane lists it,
- * and later the peer, until another lane has carried it or the peer fails.
+ * without being completed remains counted in its operation. It is on a list of
+ * the lane, and later of the peer, until another lane has carried it or the
+ * peer fails.
  */
 #include "config.h"
 #include "rail/data/rma.h"

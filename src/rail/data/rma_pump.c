@@ -8,8 +8,8 @@
 #include "rail/data/throttle.h"
 #include "rail/params.h"
 
-/* If no lane has room, the choice is repeated after a completion of the peer,
- * or after this time. The time is needed because completions of other peers
+/* If no lane has room, the choice is repeated after a completion for the peer,
+ * or after this time. The time is needed because completions for other peers
  * also make room on a rail, and because mrail_sched_pick() may keep a lane
  * waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)

@@ -205,7 +205,7 @@ typedef struct mrail_wire_iface_addr {
 } mrail_wire_iface_addr_t;
 
 void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
-/* Encodes an address. Entries without room are left out: all but
+/* Encodes an address. Entries that do not fit are left out: all but
  * MRAIL_ADDR_MORE of `more`, unless all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 

@@ -4,9 +4,9 @@
  * When a lane is needed and the QP budget is used up, lanes other than a
  * peer's first one are given up, least recently used first. Both ends must
  * agree. This end takes an idle lane out of use, drains it, and sends EVICT.
- * The peer does the same and answers CONFIRM, or it uses the lane and answers
- * REFUSE. The QP is destroyed when both ends are done, so no request ever
- * meets a missing QP.
+ * The peer does the same and answers CONFIRM or, if it is using the lane,
+ * answers REFUSE. The QP is destroyed when both ends are done, so no request
+ * ever meets a missing QP.
  *
  * The control thread chooses lanes and exchanges the messages. Progress
  * threads decide whether a lane is idle, and reap it. The lanes of a process

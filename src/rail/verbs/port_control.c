@@ -76,7 +76,7 @@ const char *mrail_port_live_words(mrail_port_live_t live)
     case MRAIL_PORT_LIVE_NONE:
         break;
     }
-    return "with a new lane only";
+    return "only with a new lane";
 }
 
 /* ---- The driver ---- */

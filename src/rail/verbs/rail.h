@@ -21,7 +21,7 @@
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
-/* Completions of the control channel polled at once. */
+/* Number of completions polled at once from the control channel. */
 #define MRAIL_UD_BATCH 16
 #define MRAIL_CQ_PER_RX                                                        \
     2 /* entries of the CQ for each entry of the SRQ; half of them are for

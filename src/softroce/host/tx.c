@@ -338,8 +338,8 @@ void sroce_tx_remove(sroce_host_qp_t *qp)
     qp->held = NULL;
 }
 
-/* Moves the queue pairs whose time has come to `ready`. After a receive, moves
- * all of them, because they may have acknowledgements to send. */
+/* Moves waiting queue pairs to `ready` once they are due. After a receive,
+ * moves all of them, because they may have acknowledgements to send. */
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;
