@@ -70,8 +70,8 @@ static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 }
 
 /* Moves a held message to the heap if the rail has granted more credits than it
- * has buffers. Held messages could otherwise occupy all buffers, so that the
- * missing message finds none. The copy keeps its credit, which bounds the
+ * has buffers. Held messages could otherwise occupy all buffers and leave none
+ * for the missing message. The copy keeps its credit, which bounds the
  * memory. */
 static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
                                                         mrail_rx_t *rx)

@@ -92,8 +92,9 @@ static void mrail_am_mark_blocked(mrail_peer_t *peer)
     }
 }
 
-/* Selects the lane that finishes first, because large messages use all rails.
- * Requests the lanes of the other rails once enough bytes are in flight. */
+/* Selects the lane that would finish first, so that large messages use all
+ * rails. Requests the lanes of the other rails once enough bytes are in
+ * flight. */
 static MRAIL_DATA mrail_lane_t *
 mrail_am_better_lane(mrail_peer_t *peer, mrail_lane_t *usable, size_t length)
 {

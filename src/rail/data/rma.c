@@ -52,8 +52,8 @@ static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* PUTs and GETs must not follow a fence even on its ordered lane. If the
-     * lane fails, the number of arrived messages proves which earlier WRITEs
+    /* PUTs and GETs wait for a fence, even on its ordered lane. If the lane
+     * fails, the number of arrived messages proves which earlier WRITEs
      * arrived, but a PUT proves nothing. The WRITEs would be replayed although
      * the peer may already have read the data of the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {

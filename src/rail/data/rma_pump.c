@@ -30,8 +30,8 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
 }
 
 /* Returns the lane for a whole operation; NULL: none has room. An operation
- * that its rail carries faster than this process posts it stays on the first
- * lane, like a message of its length. */
+ * stays on the first lane, like a message of its length, if its rail carries it
+ * faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {

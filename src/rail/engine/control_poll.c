@@ -62,9 +62,9 @@ static void mrail_control_wake(mrail_engine_t *engine,
 
 /* ---- datagrams and events ---- */
 
-/* Yields to a thread that waits for the control lock. A mutex does not pass
- * to the waiting thread, so the control thread would take it again at once.
- * The number of yields is limited, because the waiting thread may not be
+/* Yields to a thread that waits for the control lock. A mutex is not handed to
+ * the waiting thread, so the control thread would take it again at once. The
+ * number of yields is limited, because the waiting thread may not be
  * scheduled. */
 static void mrail_control_let_in(mrail_engine_t *engine)
 {

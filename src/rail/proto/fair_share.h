@@ -13,8 +13,8 @@
  *
  * Throttling does not delay the class that finishes last. But if the far end
  * keeps the bottleneck class from filling a rail, the rail must not idle.
- * While no class is throttled, the bytes that the rail moves are measured. If
- * throttling lowers them considerably, the classes are released for a while,
+ * The throughput of the rail is therefore measured while no class is throttled.
+ * If throttling lowers it considerably, the classes are released for a while,
  * longer each time.
  *
  *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios

@@ -42,8 +42,8 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
 /* A single lane has no other lane to share work with. Splitting then costs time
- * and only yields samples of the rail's rate (telemetry/capacity.h), so chunks
- * are few. */
+ * and only yields samples of the rail's rate (telemetry/capacity.h), so there
+ * are few chunks. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
 /* An operation that is small for its lanes is split equally over all of them;
@@ -68,8 +68,8 @@ typedef struct mrail_sched_params {
  * Reports a successful chunk that is large enough to measure; inflight and
  * since_ns already exclude it. An empty lane could have taken more. Because the
  * time when it became empty is unknown, its measured rate is too low. A window
- * from that rate would leave it empty for longer each time. The window
- * therefore doubles until the lane is found busy again.
+ * derived from that rate would leave the lane empty for longer each time. The
+ * window therefore doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)

@@ -6,8 +6,8 @@
  * arrives, and the device returns all requests and receive buffers. The end
  * then answers the peer's FAIL with the number of messages that arrived
  * (CONFIRM). Replay, over any lane, starts only when both ends are done. Thus
- * nothing of the old lane can arrive after its replacement. The lane's place
- * is then free for a new epoch.
+ * nothing from the old lane can arrive after its replay. The lane's place is
+ * then free for a new epoch.
  *
  * A thread under either lock requests a failover through fail_mask. The rest
  * runs under the data-path lock and the control lock: on a progress thread or,

@@ -14,8 +14,8 @@
  * have. Idle lanes get a READ for this comparison.
  *
  * Work on a slow path takes longer than a tick. The measured rate of the lane
- * says how long. Suspicion waits for a multiple of that time, and probes of
- * that path have this time for their answers.
+ * tells how long. The path becomes suspect only after a multiple of that time,
+ * and probes on it are allowed that time for their answers.
  *
  * A process that only waits sends nothing, so it would not notice a failure.
  * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets

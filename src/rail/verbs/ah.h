@@ -6,7 +6,7 @@
 #include "rail/verbs/rail.h"
 
 /* Creates an address handle for the control channel. Its UDP source port is
- * `sport`, that of a lane, or a port of its own if `sport` is 0. Returns NULL
+ * `sport`, the port of a lane, or a separate port if `sport` is 0. Returns NULL
  * with errno set on failure. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,

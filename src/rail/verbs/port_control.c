@@ -243,8 +243,8 @@ static int to_state(const sample_t *sample, enum ibv_qp_state state)
     return ibv_modify_qp(sample->qp, &attr, mask);
 }
 
-/* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device takes the
- * new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
+/* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device accepts
+ * the new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
  * SQD. */
 static int changes_in_sqd(const sample_t *sample)
 {

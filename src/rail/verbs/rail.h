@@ -220,9 +220,9 @@ int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
  * mark have been handled. The CQ need not become empty, because other
- * completions may follow without end. It is enough that a poll has emptied the
- * CQ since, or that as many completions as it holds were polled. Data-path lock
- * held. */
+ * completions may keep arriving. It is enough that a poll has since emptied the
+ * CQ, or that as many completions as the CQ can hold have been polled.
+ * Data-path lock held. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */

@@ -214,8 +214,8 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
                 strerror(-ret));
 }
 
-/* Passes the oldest kept datagram to `func`, unless it is NULL, and its buffer
- * to the device. Returns the number of calls. */
+/* Passes the oldest kept datagram to `func`, unless `func` is NULL, and returns
+ * its buffer to the device. Returns the number of calls. */
 static unsigned mrail_rail_ud_take(mrail_rail_t *rail, mrail_ud_func_t func,
                                    void *arg)
 {
