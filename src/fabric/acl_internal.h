@@ -3,7 +3,7 @@
  * writers, and the reader that all dialects share.
  *
  * A reader turns text into matches (a rule's ports) and edges between names. A
- * match starts at a name, such as that of an access list or a mark. Arrows lead
+ * match starts at a name, such as that of an access list or a mark. Edges lead
  * from name to name, and the last one leads to a next hop.
  */
 #ifndef MRAIL_FABRIC_ACL_INTERNAL_H

@@ -39,8 +39,8 @@
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 /* Shorter runs are discarded. */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* Runs with fewer chunks per lane are discarded, because a part of one chunk
- * per lane is unknown at both ends of a run. */
+/* Runs with fewer chunks per lane are discarded, because at each end of a run,
+ * part of one chunk per lane is unknown. */
 #define MRAIL_TELE_RUN_CHUNKS 4
 /* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
  * suffice. */

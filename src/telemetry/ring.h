@@ -40,8 +40,8 @@
 /* Lanes of a record are below this number, and rails as well. */
 #define MRAIL_RING_LANES 256u
 
-/* The subject of a record. A failed chunk, which another lane replays, has
- * MRAIL_RING_FAILED in addition. */
+/* The subject of a record. A failed chunk, which another lane replays, also has
+ * MRAIL_RING_FAILED. */
 typedef enum mrail_ring_kind {
     MRAIL_RING_PUT,
     MRAIL_RING_GET,
@@ -180,7 +180,7 @@ typedef struct mrail_ring_span {
 /* Selects the next records to copy, at most `max` and at most up to the end of
  * the ring, from a value of `head` that was read with acquire. Counts records
  * that were already overwritten as missed. Returns 1 if there is a record to
- * copy, 0 if there is none, or -EINVAL if the head went back. */
+ * copy, 0 if there is none, or -EINVAL if the head has moved backwards. */
 int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
                      mrail_ring_span_t *span_p);
 
@@ -188,7 +188,7 @@ int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
  * Checks the copies of a span with a value of `head` that was read after them.
  * Drops those that may have been overwritten meanwhile, and those with a field
  * out of range. Moves the others to the front of `records`. Returns their
- * number, or -EINVAL if the head went back.
+ * number, or -EINVAL if the head has moved backwards.
  */
 int mrail_ring_end(mrail_ring_reader_t *reader, uint64_t head,
                    const mrail_ring_span_t *span, mrail_ring_record_t *records);

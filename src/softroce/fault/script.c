@@ -279,7 +279,7 @@ static sroce_fault_step_t *new_step(sroce_fault_script_t *script)
     return &steps[n];
 }
 
-/* Splits `cut` at blanks and drops a comment. line->words point into `cut`.
+/* Splits `cut` at blanks and strips a comment. line->words point into `cut`.
  * `text` receives the words joined by single blanks, and must be as long as
  * `cut`. */
 static int cut_line(line_t *line, char *cut, char *text)

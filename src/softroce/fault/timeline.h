@@ -3,9 +3,9 @@
  * traffic sent.
  *
  * For each setting, a rail has its previous value and the values of the active
- * steps. The latest step wins. When a step's `for` ends, the value below it
- * takes effect again. A step without `for` holds until a later step, `clear` or
- * the end.
+ * steps. The latest step wins. When a step's `for` ends, the value that it
+ * overrode takes effect again. A step without `for` holds until a later step,
+ * `clear` or the end.
  *
  * Pure: time and counters are arguments. The ops are called only when a setting
  * changes. Rails are numbered node * num_rails + rail.

@@ -173,7 +173,8 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
 }
 
 /* Takes the addresses of a list. They may belong to several network namespaces,
- * so that no socket can reserve them all. A lock on the list's file does. */
+ * so no single socket can reserve them all. A lock on the list's file does so
+ * instead. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {

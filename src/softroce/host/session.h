@@ -47,8 +47,8 @@ typedef enum sroce_slot_state {
     SROCE_SLOT_LIVE     /* receives packets */
 } sroce_slot_state_t;
 
-/* Only the owner of the slot counts. Counters are never reset during a session,
- * so a sum over slots never decreases. */
+/* Only the owner of the slot increments its counters. They are never reset
+ * during a session, so a sum over slots never decreases. */
 typedef enum sroce_counter {
     SROCE_CNT_TX_PACKETS,
     SROCE_CNT_TX_BYTES,
