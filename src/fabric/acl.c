@@ -290,7 +290,7 @@ void acl_write_head(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
     }
     if (acl->num_local == 0 && dialect != MRAIL_ACL_LINUX) {
         fprintf(stream,
-                "%s Packets for hosts of this switch go up, too: --local "
+                "%s Packets for hosts of this switch also go up: --local "
                 "exempts their prefix.\n",
                 mark);
     }

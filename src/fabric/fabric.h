@@ -98,7 +98,7 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                              char *why, size_t why_size);
 
-/* Returns 1 if `node` is `leaf`, or reaches it by going down only. */
+/* Returns 1 if `node` is `leaf`, or reaches it over downward links alone. */
 int mrail_fabric_is_above(const mrail_fabric_t *fabric, uint32_t node,
                           uint32_t leaf);
 

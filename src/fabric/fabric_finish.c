@@ -239,7 +239,7 @@ static int finish_addresses(fabric_builder_t *builder)
 /* ---- Completeness ---- */
 
 /* Sets of leaves, by node. below[node] contains the leaves that the node
- * reaches by going down only; through[node] contains all leaves that it
+ * reaches over downward links alone; through[node] contains all leaves that it
  * reaches. */
 typedef struct reach {
     size_t words;

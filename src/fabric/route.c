@@ -15,7 +15,8 @@ struct mrail_router {
     uint8_t *is_down; /* by link */
     size_t words;
     /* Sets of leaves, by node, over links that are up. `below` has the leaves
-     * reached by going down only, and `through` has all leaves reached. */
+     * reached over downward links alone, and `through` has all leaves
+     * reached. */
     uint64_t *below, *through;
 };
 

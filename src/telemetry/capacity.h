@@ -144,7 +144,7 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
 }
 
 /* Reports a completed chunk. `moved` is its number of bytes, or 0 if it failed.
- * is_full says that the CQ may contain further completions. */
+ * is_full: the CQ may contain further completions. */
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,

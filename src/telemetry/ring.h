@@ -186,8 +186,8 @@ int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
 
 /*
  * Checks the copies of a span with a value of `head` that was read after them.
- * Drops those that may have been overwritten meanwhile, and those with a field
- * out of range. Moves the others to the front of `records`. Returns their
+ * Drops those that may have been overwritten in the meantime, and those with a
+ * field out of range. Moves the others to the front of `records`. Returns their
  * number, or -EINVAL if the head has moved backwards.
  */
 int mrail_ring_end(mrail_ring_reader_t *reader, uint64_t head,

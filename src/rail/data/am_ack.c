@@ -20,7 +20,7 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer)
     }
 }
 
-/* Posts a SEND that consists of a data header only. `returned`: number of
+/* Posts a SEND that consists of only a data header. `returned`: number of
  * credits to return. Returns 0, or -EAGAIN if the queue is full. */
 static MRAIL_DATA int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
                                         uint16_t returned)

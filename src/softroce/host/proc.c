@@ -24,7 +24,7 @@ static void sroce_host_warn(const char *what)
 }
 
 /* A forked child has no control thread. Its contexts, slots and connection
- * belong to the parent, so the child frees none of them and starts afresh. */
+ * belong to the parent, so the child frees none of them and starts over. */
 static void sroce_host_after_fork(void)
 {
     pthread_mutex_init(&sroce_host.lock, NULL);

@@ -100,7 +100,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Control thread ---- */
 
-/* Used by the control thread only. */
+/* Used only by the control thread. */
 static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */

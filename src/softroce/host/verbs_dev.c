@@ -342,7 +342,7 @@ MRAIL_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context,
     return 0;
 }
 
-/* A child starts afresh (proc.c), and registration does not pin memory. */
+/* A child starts over (proc.c), and registration does not pin memory. */
 MRAIL_EXPORT int ibv_fork_init(void)
 {
     SROCE_PASS(ibv_fork_init);
