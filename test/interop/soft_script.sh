@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks fault scripts on live rails. The checks cover the effect of each action
 # on other processes (counters, programs that continue or fail), the end of
-# `for`, scripts that run with a command, invalid scripts, and cleaning up. Word
+# `for`, scripts that run with a command, invalid scripts, and cleanup. Word
 # splitting is intended.
 # shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
