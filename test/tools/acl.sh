@@ -206,7 +206,7 @@ refused 'uplinks 257' 'a number from 1 to 256' --dialect ios --uplinks 257
 refused 'more uplinks than ports' 'a leaf segment has only 64 ports' \
     --dialect ios --uplinks 65 --leaf-uplinks 256
 refused 'an unknown dialect' 'junos' --dialect junos
-refused 'no dialect' 'which switch\? Give --dialect NAME' --uplinks 4
+refused 'no dialect' 'no dialect: give --dialect NAME' --uplinks 4
 refused 'more uplinks than marks' 'NVUE marks each uplink .* only 32 are free' \
     --dialect nvue --uplinks 33
 refused 'too few next hops' '2 next hops, but 4 uplinks' \

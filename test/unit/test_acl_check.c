@@ -404,7 +404,7 @@ static void test_malformed_others(void **state)
     malformed(MRAIL_ACL_SONIC, "", "line 1: '{' is missing");
     malformed(MRAIL_ACL_SONIC, "{\n\"a\" 1}", "line 2: ':' is missing");
     malformed(MRAIL_ACL_SONIC, "{\"a\": [1 2]}", "',' or ']' is missing");
-    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "a string does not end");
+    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "unterminated string");
     malformed(MRAIL_ACL_SONIC, "{} {}", "text after the last '}'");
     malformed(MRAIL_ACL_SONIC,
               "{\"ACL_RULE\":{\"a|b\":{\n\"L4_SRC_PORT_RANGE\": \"9-8\"}}}",

@@ -256,7 +256,7 @@ static void test_refusals(void **state)
         {HEAD EDGE "address h1 l1 127.0.0.2\n",
          "t:6: 127.0.0.2 is not a host address"},
         {HEAD EDGE "address h1 l1 10.0.0.1\n",
-         "t:6: an address ends in .2 to .254"},
+         "t:6: an address must end in .2 to .254"},
         {HEAD EDGE "address h1 l1 10.0.0.2\naddress h1 l1 10.0.0.3\n",
          "t:7: 'h1' already has an address on 'l1'"},
         {HEAD EDGE "address h1 l1 10.5.0.2\naddress h2 l2 10.5.0.2\n",
