@@ -50,7 +50,7 @@ for dialect in $dialects; do
     prints "$dialect: the check accepts its own rules" 0 \
         ': 8 rules, 8 uplinks: each port .* goes to exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
-    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly once$' \
+    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect"
     prints "$dialect: the check refuses rules for other lanes" 1 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
@@ -148,7 +148,7 @@ fabric="--fabric $tmp/three.fabric"
     is 'a spine: the prefixes of its leaves' '10.0.2.0/24 10.0.3.0/24' \
         "$(sed -n 's/.* to \([0-9./]*\) lookup main.*/\1/p' "$tmp/rules" |
             paste -sd ' ')"
-    prints 'a spine: the check' 0 '24 rules, 6 uplinks: .* exactly once$' \
+    prints 'a spine: the check' 0 '24 rules, 6 uplinks: .* exactly one uplink$' \
         --dialect linux $fabric --switch s3 --check "$tmp/rules"
     makes rules --dialect linux $fabric --switch l2 --local 10.7.0.0/16
     is 'a leaf of a fabric: --local replaces its prefix' 1 "$(grep -c ' lookup main' "$tmp/rules")"
@@ -196,7 +196,7 @@ status=0
 is 'a rule set from stdin' 0 $status
 expect 'a rule set from stdin is named stdin' "$tmp/out" '^stdin: 8 rules'
 sed 's/$/\r/' "$tmp/ios" >"$tmp/crlf"
-prints 'lines with Windows line endings' 0 'exactly once$' --dialect ios \
+prints 'lines with Windows line endings' 0 'exactly one uplink$' --dialect ios \
     --check "$tmp/crlf"
 
 # ---- Refused ----
