@@ -6,8 +6,8 @@
  * The flow label sets the source port when the QP is connected
  * (orchestrator/ports.h). The device stores the label, and its driver or
  * hardware computes the port. The sample shows what the device has stored; a
- * table of drivers says whether the port follows from it. Only a packet
- * capture proves the port on the wire.
+ * table of drivers says whether the port follows from it. Only a packet capture
+ * shows the port on the wire.
  */
 #ifndef MRAIL_RAIL_PORT_CONTROL_H
 #define MRAIL_RAIL_PORT_CONTROL_H
