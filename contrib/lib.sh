@@ -51,7 +51,7 @@ need_plain_path()
 {
     case $top in
     *[[:space:]\\\"\#\$\&\'\`]*)
-        die "the path of this tree, '$top', has a space or one of \\ \" # \$ &" \
+        die "the path of this tree, '$top', contains a space or one of \\ \" # \$ &" \
             "' \` in it; autoconf and libtool cannot build there: move the tree"
         ;;
     esac

@@ -6,7 +6,7 @@
 #   ok NAME                   a check holds
 #   not_ok NAME WHY [LOG]     a check does not hold; the end of LOG follows
 #   skip NAME WHY             a tool or an environment is absent; WHY names it
-#   skip_all WHY              as skip, for the whole script
+#   skip_all WHY              like skip, but for the whole script
 #   bail_out WHY              the set-up fails, which counts as a failure
 #   finish                    prints the plan; the exit status is that of the test
 #

@@ -110,9 +110,9 @@ def parse(arguments):
     if options.render and (options.areas or options.record):
         usage_error('--render takes no area and does not measure')
     if options.check and not options.render:
-        usage_error('--check belongs to --render')
+        usage_error('--check requires --render')
     if options.quick and options.record:
-        usage_error('--quick is not for --record: all sizes are recorded')
+        usage_error('--quick does not work with --record: all sizes are recorded')
     if options.against is not None:
         check_against(options)
     options.areas = options.areas or list(DEFAULT)
@@ -120,7 +120,7 @@ def parse(arguments):
 
 
 def check_runs(options):
-    """Makes options.runs a number. An invalid value ends the program."""
+    """Converts options.runs to a number. An invalid value ends the program."""
     least, usual = LEAST_RUNS, LEAST_RUNS
     if options.against is not None:
         least, usual = AGAINST_LEAST_RUNS, AGAINST_RUNS
@@ -130,13 +130,13 @@ def check_runs(options):
         usage_error(f'--runs {options.runs}: not a number')
     options.runs = int(options.runs)
     if options.runs < least:
-        usage_error(f'--runs {options.runs}: at least {least} are wanted')
+        usage_error(f'--runs {options.runs}: at least {least} are required')
 
 
 def check_against(options):
     """Expands options.against to the full name of a commit."""
     if options.record or options.render:
-        usage_error('--against compares, it does not record or render')
+        usage_error('--against only compares: it does not record or render')
     for area in options.areas:
         if area not in against.AREAS:
             usage_error(f"--against: area '{area}' is not one of "

@@ -34,7 +34,7 @@ def p2p(bench, options):
 
 
 def bandwidth_jobs(bench, name, options, size, iterations):
-    """Returns one turn with mrail and one with stock UCX."""
+    """Returns one job with mrail and one with stock UCX."""
     own = (f'--sizes {size} --iterations {iterations} --warmup 1 '
            '--window 16')
 
@@ -132,8 +132,8 @@ def overhead_blocks(bench):
         build_bare(bench)
     section = 'Instructions of a message'
     if counts.can_count():
-        # A single poll more or less makes a difference of 1 %, so more runs
-        # are needed.
+        # One poll more or less changes the count by 1 %, so more runs are
+        # needed.
         counted = Block(
             [counts.message_job(bench, 'own', 'mrail'),
              on_bare(bench, counts.message_job(bench, 'bare', 'mrail'))],

@@ -22,8 +22,8 @@ COUNTED_SECTION = 'Instructions of a message'
 class Test(NamedTuple):
     """A test of mpi_osu.
 
-    title: of its rows and sections. field: the member of mpi_osu's object.
-    scale: factor from the unit of that member to `unit`.
+    title: the title of its rows and sections. field: the member of mpi_osu's
+    object. scale: factor from the unit of that member to `unit`.
     """
     name: str
     title: str
@@ -60,7 +60,7 @@ RAILS = ((1, STOCK), (4, STOCK_4))
 
 
 def size_name(size):
-    """Returns a size as `mrail bench` takes it: 8, 2k, 4m."""
+    """Returns a size in the notation of `mrail bench`: 8, 2k, 4m."""
     for suffix, unit in (('m', 1 << 20), ('k', 1 << 10)):
         if size % unit == 0:
             return f'{size // unit}{suffix}'

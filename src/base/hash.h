@@ -32,8 +32,8 @@ void mrail_hash_init(mrail_hash_t *hash);
 void mrail_hash_cleanup(mrail_hash_t *hash);
 
 /* Adds a node. Returns 0, or -ENOMEM with the table unchanged. Only the first
- * node can cause -ENOMEM: later, without memory for more buckets, the chains
- * grow. */
+ * node can cause -ENOMEM: if there is no memory for more buckets later, the
+ * chains grow instead. */
 int mrail_hash_add(mrail_hash_t *hash, mrail_hash_node_t *node, uint64_t key);
 
 /* Returns the node of the key, or NULL. */

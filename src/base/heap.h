@@ -1,8 +1,8 @@
 /*
  * An intrusive priority queue: the node with the smallest key is first. It is a
- * pairing heap, so it needs no memory of its own, an insertion takes constant
- * time, and a removal takes O(log n), amortised. Nodes with equal keys have no
- * order. Not thread-safe: the caller serialises.
+ * pairing heap: it needs no memory of its own, insertion takes constant time,
+ * and removal takes amortised O(log n) time. The order of nodes with equal keys
+ * is undefined. Not thread-safe: the caller serialises.
  *
  *     root 3 - child 5 <-> 9 <-> 4       siblings are in no order
  *                      |

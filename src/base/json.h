@@ -2,10 +2,10 @@
  * Writes the JSON (RFC 8259) that all `mrail` verbs print, as a stream.
  *
  * JSON libraries build a tree in memory. A tree takes several hundred bytes for
- * each value, which is too much for the pieces of a large plan. Their numbers
- * are doubles, but the byte counters of long jobs exceed 2^53. Members are
- * separated by ", ", and a key from its value by ": ", so that lines are easy
- * to search. Source: docs/decisions/0019.
+ * each value, which is too much for the pieces of a large plan. The libraries
+ * store numbers as doubles, but the byte counters of long jobs exceed 2^53.
+ * Members are separated by ", ", and a key from its value by ": ", so that
+ * lines are easy to search. Source: docs/decisions/0019.
  *
  * Not thread-safe: one thread per writer. Errors remain recorded in the stream.
  */

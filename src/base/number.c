@@ -163,7 +163,7 @@ static uint64_t rate_unit(const char *text, unsigned bare)
     const char *prefix = (*text != '\0') ? strchr(prefixes, *text) : NULL;
     uint64_t factor = 1;
 
-    if (*text == 'K') { /* a common spelling */
+    if (*text == 'K') { /* "K" is a common spelling of "k" */
         prefix = prefixes;
     }
     if (prefix != NULL) {

@@ -127,10 +127,11 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
         int ret = mrail_number_uint(number, 0, count - 1, &ends[i]);
 
         if (ret == -ERANGE) {
-            return mrail_text_fail(line,
-                                   "there is no %s %.20s: they are 0 to "
-                                   "%u",
-                                   what, number, count - 1);
+            return mrail_text_fail(
+                line,
+                "there is no %s %.20s: valid numbers are 0 to "
+                "%u",
+                what, number, count - 1);
         }
         if (ret != 0) {
             return mrail_text_fail(line,
@@ -141,7 +142,7 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
     }
     if (ends[0] > ends[1]) {
         return mrail_text_fail(line,
-                               "%ss %llu to %llu: the smaller one goes "
+                               "%ss %llu to %llu: the smaller number must come "
                                "first",
                                what, (unsigned long long)ends[0],
                                (unsigned long long)ends[1]);
@@ -210,7 +211,7 @@ int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
         before.num = i;
         twice = mrail_text_list_from(&before, list->first[i]);
         if (twice <= list->last[i]) {
-            return mrail_text_fail(line, "%s %u comes twice in a list", what,
+            return mrail_text_fail(line, "%s %u appears twice in a list", what,
                                    twice);
         }
     }

@@ -1,7 +1,7 @@
 /*
  * Lines of words, lists and counts: the common part of the project's text
  * formats (topology, demand, fabric). '#' starts a comment, blanks separate
- * words, and empty lines are counted.
+ * words, and empty lines count as lines.
  *
  * Pure: text in, words out. If the text is refused, line->why has the message,
  * which the caller prefixes with "NAME:LINE: ".

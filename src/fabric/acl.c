@@ -77,14 +77,15 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
     }
     if (acl->num_uplinks > mrail_ports_step(acl->leaf_uplinks)) {
         snprintf(why, size,
-                 "%u uplinks, but a leaf segment has only %u ports: at most "
-                 "that many uplinks, or fewer than %u leaf uplinks",
+                 "%u uplinks, but a leaf segment has only %u ports: use at "
+                 "most that many uplinks, or fewer than %u leaf uplinks",
                  acl->num_uplinks, mrail_ports_step(acl->leaf_uplinks),
                  acl->leaf_uplinks);
         return -EINVAL;
     }
     if (acl->dscp > 63 && acl->dscp != MRAIL_ACL_NO_DSCP) {
-        snprintf(why, size, "DSCP %u: it is a number from 0 to 63", acl->dscp);
+        snprintf(why, size, "DSCP %u: must be a number from 0 to 63",
+                 acl->dscp);
         return -EINVAL;
     }
     return 0;
@@ -98,8 +99,8 @@ static int check_name(const mrail_acl_t *acl, char *why, size_t size)
         strspn(acl->name, LETTERS) == 0 ||
         strspn(acl->name, LETTERS DIGITS "_") != length) {
         snprintf(why, size,
-                 "name '%.20s': 1 to %d letters, digits and '_', and the first "
-                 "is a letter",
+                 "name '%.20s': must be 1 to %d letters, digits and '_', "
+                 "starting with a letter",
                  acl->name, ACL_MAX_NAME);
         return -EINVAL;
     }
@@ -146,7 +147,8 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
         }
         for (unsigned j = 0; j < i; ++j) {
             if (strcmp(acl->ingress[i], acl->ingress[j]) == 0) {
-                snprintf(why, size, "port %.40s comes twice", acl->ingress[i]);
+                snprintf(why, size, "port %.40s appears twice",
+                         acl->ingress[i]);
                 return -EINVAL;
             }
         }
@@ -154,8 +156,8 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
     for (unsigned i = 0; i < acl->num_local; ++i) {
         if (acl_prefix_parse(acl->local[i], &prefix) != 0) {
             snprintf(why, size,
-                     "'%.40s' is not an IPv4 prefix: 10.0.0.0/24, without host "
-                     "bits",
+                     "'%.40s' is not an IPv4 prefix such as 10.0.0.0/24, "
+                     "without host bits",
                      acl->local[i]);
             return -EINVAL;
         }
@@ -216,8 +218,8 @@ int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
     }
     if (acl->num_ingress == 0 || acl->num_ingress % acl->num_uplinks != 0) {
         snprintf(why, why_size,
-                 "%u ports, %u links to each leaf: name all links of the first "
-                 "leaf, then of the next",
+                 "%u ports, %u links to each leaf: list all links of the first "
+                 "leaf, then those of the next",
                  acl->num_ingress, acl->num_uplinks);
         return -EINVAL;
     }
@@ -288,7 +290,7 @@ void acl_write_head(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
     }
     if (acl->num_local == 0 && dialect != MRAIL_ACL_LINUX) {
         fprintf(stream,
-                "%s Packets for hosts of this switch go up, too: --local "
+                "%s Packets for hosts of this switch also go up: --local "
                 "exempts their prefix.\n",
                 mark);
     }

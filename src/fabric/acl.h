@@ -64,7 +64,7 @@ typedef struct mrail_acl {
      * uplinks. Packets to them take the ordinary routes. */
     const char *const *local;
     unsigned num_local;
-    /* IOS only: the lines of [CTCCL] 4.1 exactly as printed, and no others. */
+    /* IOS only: write exactly the lines that [CTCCL] 4.1 prints. */
     int as_printed;
 } mrail_acl_t;
 
@@ -82,7 +82,7 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
 /* Like mrail_acl_validate(), but for mrail_acl_write_vrfs(). */
 int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* Returns a message that says where switches of this kind deviate from
+/* Returns a message that says how switches of this kind deviate from
  * acl->failure, or NULL if they do not. */
 const char *mrail_acl_failure_note(const mrail_acl_t *acl,
                                    mrail_acl_dialect_t dialect);

@@ -114,7 +114,7 @@ static void check_rules(checker_t *checker)
     }
 }
 
-/* Finds list names in route maps and class maps that do not exist. */
+/* Finds names in route maps and class maps of lists that do not exist. */
 static void check_names(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;

@@ -3,7 +3,7 @@
  * writers, and the reader that all dialects share.
  *
  * A reader turns text into matches (a rule's ports) and edges between names. A
- * match starts at a name, such as that of an access list or a mark. Arrows lead
+ * match starts at a name, such as that of an access list or a mark. Edges lead
  * from name to name, and the last one leads to a next hop.
  */
 #ifndef MRAIL_FABRIC_ACL_INTERNAL_H
@@ -144,7 +144,7 @@ typedef struct acl_dialect {
     void (*undo)(const mrail_acl_t *acl, FILE *stream);
     void (*vrfs)(const mrail_acl_t *acl, int undo, FILE *stream);
     int (*read)(acl_reader_t *reader, char *text);
-    /* For each failure mode, where switches deviate from it. */
+    /* For each failure mode, how switches deviate from it. */
     const char *notes[2];
 } acl_dialect_t;
 

@@ -49,7 +49,7 @@ static int read_string(parser_t *parser, char *text, size_t size)
             ++parser->at;
         }
         if ((unsigned char)*parser->at < ' ') {
-            return fail(parser, "a string does not end on its line");
+            return fail(parser, "unterminated string");
         }
         if (length + 1 < size) {
             text[length++] = *parser->at;

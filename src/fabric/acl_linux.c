@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147 /* of our rules and routes; no routing daemon uses it */
+#define PROTOCOL 147 /* marks our rules and routes; no routing daemon uses it */
 /* the first rule; uplink n, from 1, has 4790 + n */
 #define PRIORITY 4790
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */
@@ -139,7 +139,7 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
 
 static void linux_undo(const mrail_acl_t *acl, FILE *stream)
 {
-    (void)acl; /* the commands to remove rules need no options */
+    (void)acl; /* the commands that remove rules need no options */
     fputs("#!/bin/sh\nset -e\n", stream);
     write_remove("", stream);
 }

@@ -59,7 +59,7 @@ static int read_range(acl_reader_t *reader, const acl_line_t *line,
         return -EINVAL;
     }
     if (first > last && !ports->is_named) {
-        return acl_fail(reader, "range %lu %lu: the lower port goes first",
+        return acl_fail(reader, "range %lu %lu: the lower port must come first",
                         first, last);
     }
     add_ports(ports, (long)first, (long)last);

@@ -5,8 +5,8 @@
  * Policy routing in Cumulus Linux can match addresses, DSCP and ECN, but not
  * ports. An access list therefore gives each segment its own DSCP, and the
  * policy routes by DSCP. The values come from pools 2 and 3 of [RFC 2474] 6. No
- * standard traffic class uses these, except that the last value is the one for
- * low-priority traffic in [RFC 8622]. Packets keep the value beyond the switch.
+ * standard traffic class uses them, except the last value, which [RFC 8622]
+ * assigns to low-priority traffic. Packets keep the value beyond the switch.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -232,8 +232,8 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* Reads a DSCP that is a number. Other forms, such as class names, are not our
- * values. */
+/* Reads a numeric DSCP. Other forms, such as class names, are never written by
+ * these rules. */
 static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
 {
     unsigned long value;

@@ -131,7 +131,8 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
         return -EINVAL;
     }
     if (first > last) {
-        return acl_fail(reader, "ports %lu to %lu: the lower one goes first",
+        return acl_fail(reader,
+                        "ports %lu to %lu: the lower port must come first",
                         first, last);
     }
     *first_p = (unsigned)first;

@@ -20,7 +20,7 @@ void mrail_fabric_destroy(mrail_fabric_t *fabric)
     if (fabric == NULL) {
         return;
     }
-    /* The adjacency lists share one array, which starts with node 0's list. */
+    /* The adjacency lists share one array, whose start is node 0's list. */
     if (fabric->num_nodes != 0 && fabric->nodes != NULL) {
         free(fabric->nodes[0].up);
     }

@@ -50,9 +50,10 @@ typedef struct mrail_fabric_link {
     /* IPv4 address of the NIC if this is a link to a host, in host byte order;
      * otherwise 0. It is in the /24 subnet of its leaf, which itself has .1. */
     uint32_t addr;
-    /* The NIC's index for the choice of source ports. It is the host part of
-     * the address or, below cores, the NIC's index in the pod, because the
-     * leaves of a pod share the spines. Jobs there set UCX_MRAIL_NIC_INDEX. */
+    /* The NIC's index for the choice of source ports: the host part of the
+     * address. In a fabric with cores it is the NIC's index in the pod, because
+     * the leaves of a pod share the spines. Jobs there set
+     * UCX_MRAIL_NIC_INDEX. */
     uint32_t nic_index;
 } mrail_fabric_link_t;
 
@@ -90,13 +91,14 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
 /* Returns 0 if the NICs of each leaf fill its uplinks with `lanes` lanes per
- * peer, and the NICs of each pod fill the uplinks of its spines. With `lanes`
- * 0, each leaf has mrail_ports_auto_lanes(). If some uplinks are not filled,
- * returns -ERANGE, with a message about the first leaf concerned in `why`. */
+ * peer, and the NICs of each pod fill the uplinks of its spines. If `lanes` is
+ * 0, each leaf has mrail_ports_auto_lanes() lanes. If some uplinks are not
+ * filled, returns -ERANGE, with a message about the first such leaf in
+ * `why`. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                              char *why, size_t why_size);
 
-/* Returns 1 if `node` is `leaf`, or reaches it by only going down. */
+/* Returns 1 if `node` is `leaf`, or reaches it over downward links alone. */
 int mrail_fabric_is_above(const mrail_fabric_t *fabric, uint32_t node,
                           uint32_t leaf);
 

@@ -26,8 +26,8 @@ static int count_ports(fabric_builder_t *builder)
     return 0;
 }
 
-/* Builds the adjacency lists. One array holds all lists, ordered by node, and
- * for each node `up` before `down`. */
+/* Builds the adjacency lists. One array holds all lists, ordered by node; for
+ * each node, `up` precedes `down`. */
 static int build_lists(fabric_builder_t *builder)
 {
     uint32_t *ports =
@@ -76,8 +76,8 @@ static int build_tiers(fabric_builder_t *builder, mrail_fabric_t *fabric)
 
 #define SUBNET(_addr) ((_addr) & ~0xffu)
 
-/* Checks that all addresses in the file on a leaf are in one /24 that no other
- * leaf uses. */
+/* Checks that all addresses that the file gives for a leaf are in one /24 that
+ * no other leaf uses. */
 static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
                         uint32_t i)
 {
@@ -85,13 +85,14 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     uint32_t *subnet = &subnets[link->upper], host = link->addr & 0xff;
 
     if (host < 2 || host == 255) {
-        return FABRIC_FAIL(builder, builder->link_lines[i],
-                           "an address ends in .2 to .254: .1 is the leaf's");
+        return FABRIC_FAIL(
+            builder, builder->link_lines[i],
+            "an address must end in .2 to .254: .1 is the leaf's");
     }
     if (*subnet != 0 && *subnet != SUBNET(link->addr)) {
         return FABRIC_FAIL(builder, builder->link_lines[i],
                            "leaf '%s' has addresses of two subnets: all NICs "
-                           "of a leaf are in one /24",
+                           "of a leaf must be in one /24",
                            builder->nodes[link->upper].name);
     }
     for (uint32_t node = 0; node < builder->num_nodes; ++node) {
@@ -238,7 +239,8 @@ static int finish_addresses(fabric_builder_t *builder)
 /* ---- Completeness ---- */
 
 /* Sets of leaves, by node. below[node] contains the leaves that the node
- * reaches by going down, and through[node] all leaves that it reaches. */
+ * reaches over downward links alone; through[node] contains all leaves that it
+ * reaches. */
 typedef struct reach {
     size_t words;
     uint64_t *below, *through;
@@ -423,9 +425,10 @@ int fabric_finish(fabric_builder_t *builder)
     int ret;
 
     if (builder->num_links == 0) {
-        return FABRIC_FAIL(builder, end,
-                           "no fabric: it has at least one host, one leaf and "
-                           "a link between them");
+        return FABRIC_FAIL(
+            builder, end,
+            "no fabric: a fabric needs at least one host, one leaf and "
+            "a link between them");
     }
     ret = count_ports(builder);
     if (ret != 0) {

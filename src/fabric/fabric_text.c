@@ -222,7 +222,8 @@ static int add_link(fabric_builder_t *builder, uint32_t lower, uint32_t upper,
         return mrail_text_fail(
             builder->line,
             "a link from %s '%s' to %s '%s': a link goes one tier up, host to "
-            "leaf, leaf to spine, or spine to core; others make loops",
+            "leaf, leaf to spine, or spine to core; other links would form "
+            "loops",
             mrail_fabric_tier_name(low->tier), low->name,
             mrail_fabric_tier_name(high->tier), high->name);
     }
@@ -455,10 +456,11 @@ static int read_line(mrail_text_line_t *line, void *arg)
         }
         return statements[i].read(builder);
     }
-    return mrail_text_fail(line,
-                           "'%.40s' begins no line: host, leaf, spine, core, "
-                           "link or address",
-                           line->words[0]);
+    return mrail_text_fail(
+        line,
+        "'%.40s' is not a statement: host, leaf, spine, core, "
+        "link or address",
+        line->words[0]);
 }
 
 int mrail_fabric_parse(const char *name, const char *text, size_t length,

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Less than this fraction of a group's bytes counts as nothing, because it is
- * due to rounding. */
+/* A remainder below this fraction of a group's bytes is due to rounding and
+ * counts as nothing. */
 #define DONE_TOLERANCE 1e-9
 
 typedef struct fluid_group {
@@ -253,7 +253,8 @@ static void fill_begin(mrail_fluid_t *fluid)
     }
 }
 
-/* Handles a bottleneck link: its flows without a rate get equal shares. */
+/* Handles a bottleneck link: those of its flows that have no rate yet get equal
+ * shares. */
 static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 {
     const fluid_link_t *link = &fluid->links[l];

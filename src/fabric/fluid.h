@@ -4,7 +4,7 @@
  * A group is a number of bytes that one or more flows carry together: a message
  * with one flow, or a message whose lanes pull from one pool. At each moment,
  * the rates of all flows are max-min fair: no flow can become faster without
- * making an equally fast or slower flow slower still. The rates are computed by
+ * slowing down another flow that is no faster. The rates are computed by
  * progressive filling: the link with the least capacity per flow fixes the
  * rates of its flows, then the next one, and so on. Rates change when a group
  * ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.

@@ -15,7 +15,7 @@ struct mrail_router {
     uint8_t *is_down; /* by link */
     size_t words;
     /* Sets of leaves, by node, over links that are up. `below` has the leaves
-     * that are reached by only going down, and `through` has all that are
+     * reached over downward links alone, and `through` has all leaves
      * reached. */
     uint64_t *below, *through;
 };

@@ -36,7 +36,7 @@ static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
 
 /* ---- Flows of messages ---- */
 
-/* A flow and its message, kept so that it can be routed again after a
+/* A flow and its message, kept so that the flow can be rerouted after a
  * failure. */
 typedef struct sim_flow {
     uint32_t message;
@@ -387,7 +387,7 @@ static int is_pulling(mrail_sim_method_t method)
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
 }
 
-/* Returns the next port to try instead of one without a path. Ethereal tries
+/* Returns the next port to try in place of one that has no path. Ethereal tries
  * the paths in order; other methods try random ports. */
 static uint16_t other_port(sim_t *sim, uint32_t m)
 {

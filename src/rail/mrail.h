@@ -19,7 +19,7 @@
  *
  *   -ETIMEDOUT     unreachable
  *   -ECONNREFUSED  the peer refused the connection
- *   -ESHUTDOWN     the peer said goodbye
+ *   -ESHUTDOWN     the peer has shut down
  *   -ENOMEM, -EIO, -ECONNRESET
  */
 #ifndef MRAIL_RAIL_MRAIL_H
@@ -297,10 +297,10 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 /* Cancels the endpoint. New operations on it fail with -ECANCELED, and
  * ep_failed() is not called for it. Pending operations and flushes of the
  * endpoint complete with -ECANCELED in the next progress call of its iface. The
- * exception is an operation that a device works on: it completes, and with it
- * later flushes, when the device no longer accesses its memory. From then on
- * mrail_ep_flush() waits for nothing else. Messages and data may still arrive
- * at the peer. */
+ * exception is an operation that a device is executing: it completes, and with
+ * it later flushes, when the device no longer accesses its memory. From then
+ * on, mrail_ep_flush() waits for nothing else. Messages and data may still
+ * arrive at the peer. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

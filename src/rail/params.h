@@ -83,7 +83,7 @@
       "Size of one chunk of a large PUT or GET, 4k to 1g.\n"                  \
       "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
       "bandwidth, from 64k to 1M, less near the end of the work, and 16M if\n" \
-      "the peer can have one lane only.")                                     \
+      "the peer can have only one lane.")                                     \
     X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
       "Smallest PUT or GET that is striped over several lanes.")              \
     X(WINDOW, "auto", SIZE, window,                                           \

@@ -39,10 +39,10 @@
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 /* Shorter runs are discarded. */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* Runs with fewer chunks per lane are discarded, because a part of one chunk
- * per lane is unknown at both ends of a run. */
+/* Runs with fewer chunks per lane are discarded, because at each end of a run,
+ * part of one chunk per lane is unknown. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* Slow lanes take long to finish a chunk. After this time, fewer chunks
+/* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
  * suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */
@@ -144,7 +144,7 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
 }
 
 /* Reports a completed chunk. `moved` is its number of bytes, or 0 if it failed.
- * is_full says that the CQ may contain further completions. */
+ * is_full: the CQ may contain further completions. */
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,

@@ -6,8 +6,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* After a span that was overwritten entirely, the reader tries again, at most
- * this many times in all, because it may always be slower than the writer. */
+/* If a span was overwritten entirely, the reader tries again. The number of
+ * attempts is limited, because the reader may always be slower than the
+ * writer. */
 #define FOLLOW_TRIES 4
 
 static int follow_get(int fd, void *to, size_t size, size_t offset)

@@ -50,8 +50,8 @@ static int page_prefix(char *to, size_t size)
 
 int mrail_page_open(const char *path, struct stat *st)
 {
-    /* No symbolic links, and no wait for a pipe: another process may have
-     * planted them. */
+    /* Follow no symbolic link, and do not block on a pipe: another process may
+     * have planted either. */
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if ((fd >= 0) && (fstat(fd, st) != 0)) {
@@ -148,7 +148,7 @@ static void page_init(mrail_page_t *page, size_t ring_size)
 
 /* A forked child would share the lock of the file, and would keep it after this
  * process has ended. The child therefore closes the file. A mapping keeps the
- * file open as well, so memory of the child alone replaces the ring. */
+ * file open as well, so the child maps private memory in place of the ring. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static mrail_list_t open_files = {&open_files, &open_files};
@@ -255,7 +255,7 @@ static int page_name(const mrail_page_file_t *file)
     return 0;
 }
 
-/* Makes the file. It gets its name only once it is locked and complete.
+/* Creates the file. It gets its name only once it is locked and complete.
  * Otherwise a reader could mistake it for the page of a process that has
  * ended. */
 static int page_make(mrail_page_file_t *file, const char *dir,
@@ -391,7 +391,7 @@ static const char *const status_texts[] = {
     [MRAIL_PAGE_ENDED] = "its process was killed",
     [MRAIL_PAGE_FOREIGN] = "it belongs to another user",
     [MRAIL_PAGE_OTHER] = "it was written by another version of mrail",
-    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only a part",
+    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only part of one",
     [MRAIL_PAGE_GONE] = "it cannot be opened",
     [MRAIL_PAGE_NO_RING] =
         "its process runs with UCX_MRAIL_TELEMETRY_RECORDS=0",
@@ -446,8 +446,8 @@ static int page_get(int fd, void *to, size_t size)
     return pread(fd, to, size, 0) == (ssize_t)size;
 }
 
-/* Returns 1 if *page is consistent, 0 if it changed meanwhile, -1 if it is
- * incomplete. */
+/* Returns 1 if *page is consistent, 0 if it changed in the meantime, -1 if it
+ * is incomplete. */
 static int page_copy(int fd, mrail_page_t *page)
 {
     mrail_page_head_t before, after;

@@ -2,8 +2,8 @@
  * The telemetry page of a process: a file of fixed size on a tmpfs that shows
  * the process's rails, lanes, counters and events. The process's trace ring
  * (ring.h) follows it in the same file, so both have one name, one lock and one
- * end. Readers copy the file and never block the writer. The file survives a
- * killed process; a lock on the file shows whether the process is alive.
+ * end. Readers copy the file and never block the writer. The file remains if
+ * the process is killed; a lock on the file shows whether the process is alive.
  *
  * The process writes the page with write(2), but the ring through a mapping: a
  * process that truncated the file would end the writer with SIGBUS. The file

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-/* Opens a file for reading, whatever it is. Returns a descriptor and *st, or -1
+/* Opens a file of any kind for reading. Returns a descriptor and *st, or -1
  * with errno. */
 int mrail_page_open(const char *path, struct stat *st);
 
@@ -14,8 +14,8 @@ int mrail_page_open(const char *path, struct stat *st);
 int mrail_page_is_held(int fd);
 
 /* Checks the owner, the size and the header of an open file. Returns
- * MRAIL_PAGE_ALIVE and *head if the rest can be read, whether the process runs
- * or not; otherwise the reason why not. */
+ * MRAIL_PAGE_ALIVE and *head if the rest can be read, whether or not the
+ * process still runs. Otherwise returns the reason. */
 mrail_page_status_t mrail_page_check(int fd, const struct stat *st,
                                      mrail_page_head_t *head);
 

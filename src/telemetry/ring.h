@@ -1,8 +1,8 @@
 /*
  * The trace ring of a process: one record for each chunk of a PUT or GET, and
  * for each batch of active messages, with the times of post and completion.
- * One writer; any number of readers, which the writer does not know. Pure: the
- * memory, the times and the copies are arguments.
+ * There is one writer, and any number of readers, of which the writer is not
+ * aware. Pure: the memory, the times and the copies are arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *
@@ -40,8 +40,8 @@
 /* Lanes of a record are below this number, and rails as well. */
 #define MRAIL_RING_LANES 256u
 
-/* The subject of a record. A failed chunk, which another lane replays, has
- * MRAIL_RING_FAILED in addition. */
+/* The subject of a record. A failed chunk, which another lane replays, also has
+ * MRAIL_RING_FAILED. */
 typedef enum mrail_ring_kind {
     MRAIL_RING_PUT,
     MRAIL_RING_GET,
@@ -110,8 +110,8 @@ static inline uint64_t *mrail_ring_words(mrail_ring_header_t *header,
 }
 
 /* Starts a ring in `memory`, which has mrail_ring_size(num_records) bytes, is
- * aligned to a cache line and zero. `num_records` must be the result of
- * mrail_ring_round(), and not 0. */
+ * aligned to a cache line, and contains zeros. `num_records` must be the result
+ * of mrail_ring_round(), and not 0. */
 void mrail_ring_init(mrail_ring_t *ring, void *memory, uint32_t num_records);
 
 /* Returns the last word of a record. */
@@ -162,12 +162,12 @@ typedef struct mrail_ring_reader {
 
 /* Checks a copy of a header in a file with `size` bytes from the header to its
  * end, and prepares *reader. The first read begins with the oldest record.
- * Returns 0, -EPROTO (another version) or -EINVAL (not a ring, or only a
- * part). */
+ * Returns 0, -EPROTO (another version) or -EINVAL (not a ring, or only part of
+ * one). */
 int mrail_ring_reader_init(mrail_ring_reader_t *reader,
                            const mrail_ring_header_t *header, size_t size);
 
-/* Passes over all records before `head`, which do not count as missed. */
+/* Skips all records before `head`, which do not count as missed. */
 void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head);
 
 /* The records to copy: `count` from place `place` on, without wrapping. */
@@ -180,15 +180,15 @@ typedef struct mrail_ring_span {
 /* Selects the next records to copy, at most `max` and at most up to the end of
  * the ring, from a value of `head` that was read with acquire. Counts records
  * that were already overwritten as missed. Returns 1 if there is a record to
- * copy, 0 if there is none, or -EINVAL if the head went back. */
+ * copy, 0 if there is none, or -EINVAL if the head has moved backwards. */
 int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
                      mrail_ring_span_t *span_p);
 
 /*
  * Checks the copies of a span with a value of `head` that was read after them.
- * Drops those that may have been overwritten meanwhile, and those with a field
- * out of range. Moves the others to the front of `records`. Returns their
- * number, or -EINVAL if the head went back.
+ * Drops those that may have been overwritten in the meantime, and those with a
+ * field out of range. Moves the others to the front of `records`. Returns their
+ * number, or -EINVAL if the head has moved backwards.
  */
 int mrail_ring_end(mrail_ring_reader_t *reader, uint64_t head,
                    const mrail_ring_span_t *span, mrail_ring_record_t *records);

@@ -48,10 +48,10 @@ static const mrail_option_t table[] = {
      "ports of the uplinks: swp51,swp52 or swp[51-52]", MRAIL_OPTION_TEXT,
      FIELD(uplink_ports), 0, 0, NULL},
     {"--ports", "LIST",
-     "ports to hosts (of a spine: to leaves), to which the rules apply",
+     "ports to hosts (on a spine: to leaves) to which the rules apply",
      MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
     {"--local", "LIST",
-     "prefixes below this switch, which do not go up: 10.0.0.0/24",
+     "prefixes below this switch; their packets do not go up: 10.0.0.0/24",
      MRAIL_OPTION_TEXT, FIELD(local), 0, 0, NULL},
     {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
@@ -68,9 +68,9 @@ static const mrail_option_t table[] = {
      "uplinks, leaf uplinks and local prefixes from a fabric file: see "
      "mrail-fabric(5); '-': stdin",
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
-    {"--switch", "NAME", "the leaf or spine of that file", MRAIL_OPTION_TEXT,
+    {"--switch", "NAME", "the leaf or spine in that file", MRAIL_OPTION_TEXT,
      FIELD(switch_name), 0, 0, NULL},
-    {"--name", "NAME", "first part of the names of lists and maps (udf)",
+    {"--name", "NAME", "prefix of the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
     {"--undo", NULL, "writes the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},
@@ -108,8 +108,8 @@ static const mrail_command_t command = {
         "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
     .options = table,
     .epilog =
-        "Exit status: 0 done, 1 --check has findings or failure, 2 usage or an "
-        "invalid\nrule set.\n"};
+        "Exit status: 0 done, 1 --check has findings, or failure, 2 usage or "
+        "an invalid\nrule set.\n"};
 
 /* Returns UCX_MRAIL_UPLINKS as a number, or 0 if it is unset or "auto". */
 static unsigned uplinks_of_environment(void)
@@ -138,13 +138,14 @@ static void parse_options(options_t *options, char **argv)
                          "--check, --list and --spine-vrf: choose one");
     }
     if (options->json && !options->list && options->check == NULL) {
-        mrail_tool_usage(ACL_VERB, "--json goes with --list or --check");
+        mrail_tool_usage(ACL_VERB, "--json requires --list or --check");
     }
     if (options->undo && (options->list || options->check != NULL)) {
-        mrail_tool_usage(ACL_VERB, "--undo does not go with --list or --check");
+        mrail_tool_usage(ACL_VERB,
+                         "--undo cannot be combined with --list or --check");
     }
     if (!options->list && options->dialect == MRAIL_ACL_NUM_DIALECTS) {
-        mrail_tool_usage(ACL_VERB, "which switch? Give --dialect NAME");
+        mrail_tool_usage(ACL_VERB, "no dialect: give --dialect NAME");
     }
     if ((options->fabric == NULL) != (options->switch_name == NULL)) {
         mrail_tool_usage(ACL_VERB, "--fabric and --switch go together");

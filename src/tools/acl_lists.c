@@ -56,8 +56,8 @@ static int add_range(acl_list_t *list, char *part, char *why, size_t size)
         mrail_number_uint(dash + 1, first, first + ACL_LIST_MAX - 1, &last) !=
             0) {
         snprintf(why, size,
-                 "'%.20s[%.10s-%.10s]': two numbers, the lower one first, at "
-                 "most %d names",
+                 "'%.20s[%.10s-%.10s]': expected two numbers, the lower one "
+                 "first, and at most %d names",
                  part, open + 1, dash + 1, ACL_LIST_MAX);
         return -EINVAL;
     }

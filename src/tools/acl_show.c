@@ -107,8 +107,7 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
            (report->num_rules == 1) ? "" : "s", report->num_targets,
            (report->num_targets == 1) ? "" : "s");
     if (is_valid) {
-        puts(
-            ": each port from 49152 to 65535 goes to one uplink, exactly once");
+        puts(": each port from 49152 to 65535 goes to exactly one uplink");
         return;
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(kinds); ++i) {

@@ -23,9 +23,9 @@ void acl_switch_read(const char *path, const char *name, acl_switch_t *found);
 /* Prints the port segments as a table or as JSON. */
 void acl_show_list(const mrail_acl_t *acl, int json);
 
-/* Checks a rule set, prints the findings, and returns the exit status. 0 for
- * `uplinks` means as many as the rule set has next hops. Exits with a message
- * if the text cannot be parsed. */
+/* Checks a rule set, prints the findings, and returns the exit status. If
+ * `uplinks` is 0, it is the number of next hops in the rule set. Exits with a
+ * message if the text cannot be parsed. */
 int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
                    unsigned uplinks, unsigned leaf_uplinks, int json);
 

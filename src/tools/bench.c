@@ -145,8 +145,8 @@ static unsigned take_for_run(void *target, char **argv)
     }
     if (argv[0][0] != '-' && bench->last_run != argv[-1]) {
         if (bench->area == NULL) {
-            mrail_tool_usage(VERB, "unknown area '%s': alltoallv or p2p?",
-                             argv[0]);
+            mrail_tool_usage(
+                VERB, "unknown area '%s': expected alltoallv or p2p", argv[0]);
         }
         return 0;
     }
@@ -232,7 +232,7 @@ static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
     if (bench->area == NULL) {
-        mrail_tool_usage(VERB, "which area: alltoallv or p2p?");
+        mrail_tool_usage(VERB, "no area: give alltoallv or p2p");
     }
     if (bench->area->pairs && bench->np % 2 != 0) {
         mrail_tool_usage(VERB,
@@ -255,8 +255,9 @@ static _Noreturn void start_ranks(const bench_t *bench)
     char run[MRAIL_TOOL_PATH_MAX], self[MRAIL_TOOL_PATH_MAX];
 
     if (bench->np == 0 && !bench->soft) {
-        mrail_tool_usage(VERB, "how many ranks? Give -np N, or start it with "
-                               "mrail run -np N -- mrail bench ...");
+        mrail_tool_usage(VERB,
+                         "no number of ranks: give -np N, or start it with "
+                         "mrail run -np N -- mrail bench ...");
     }
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-bench", self,

@@ -131,7 +131,7 @@ typedef struct coll_fractions {
     double overhead;
 } coll_fractions_t;
 
-/* Collective. The result is valid on rank 0 only. */
+/* Collective. The result is valid only on rank 0. */
 static coll_fractions_t
 fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
              const mrail_bench_coll_t *coll,

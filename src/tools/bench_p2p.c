@@ -301,7 +301,7 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
            "p99 us", "MB/s, all", "messages/s", "cpu", "data");
 }
 
-/* Returns how many messages a window of at most `bytes` bytes holds; at least
+/* Returns the number of messages in a window of at most `bytes` bytes, at least
  * 1. */
 static unsigned window_of(uint64_t size, uint64_t bytes, unsigned wanted)
 {

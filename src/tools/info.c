@@ -52,9 +52,9 @@ static const mrail_command_t command = {
     .verb = MRAIL_INFO_VERB,
     .synopsis = synopsis,
     .about =
-        "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
-        "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
-        "and which ports are not used as rails, and why.\n",
+        "Shows the rails of this machine with the current UCX_MRAIL_* settings:\n"
+        "addresses, leaf, rate, NUMA node, the UDP source ports of the lanes and how\n"
+        "they are set. Also shows which ports are not rails, and why.\n",
     .options = info_options,
     .epilog = "Exit status: 0 done, 1 no rail or failure, 2 usage.\n",
     .other = take_for_run};

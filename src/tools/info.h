@@ -8,8 +8,8 @@
 
 #define MRAIL_INFO_VERB "info"
 
-/* Shows the rails of this process, and for each port that is not a rail the
- * reason. Returns the exit status: 0, or 1 if there is no rail or the
+/* Shows the rails of this process, and the reason for each port that is not a
+ * rail. Returns the exit status: 0, or 1 if there is no rail or the
  * configuration is invalid. */
 int mrail_info_rails(int json);
 

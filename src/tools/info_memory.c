@@ -266,8 +266,8 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json)
                         status);
     }
     if (usages.ranks == 0) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "no rank wrote statistics: was the "
-                                         "job carried by mrail?");
+        mrail_tool_fail(MRAIL_INFO_VERB, "no rank wrote statistics: did the "
+                                         "job use mrail?");
     }
     print_usages(&usages, json);
     return 0;

@@ -42,9 +42,9 @@ static const mrail_option_t table[] = {
 
 static const char *const synopsis[] = {
     "FABRIC [OPTION...] -- CMD [ARG...]",
-    "exec NODE -- CMD [ARG...]   inside: a process on a host",
-    "ctl LINK down|up            inside: a link fails, or returns",
-    "status [OPTION...]          inside: counters of the links", NULL};
+    "exec NODE -- CMD [ARG...]   inside: run a process on a host",
+    "ctl LINK down|up            inside: take a link down or up",
+    "status [OPTION...]          inside: show the counters of the links", NULL};
 
 static const mrail_command_t command = {
     .verb = LAB_VERB,
@@ -58,7 +58,7 @@ static const mrail_command_t command = {
     .epilog =
         "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
         "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
-        "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2 "
         "usage or an\n"
         "invalid fabric.\n",
     .operands = 1};
@@ -73,7 +73,7 @@ static void check_fabric(const char *name, const mrail_fabric_t *fabric)
     }
     if (mrail_fabric_node_find(fabric, LAB_CONTROL) != MRAIL_FABRIC_NONE) {
         mrail_tool_usage(LAB_VERB,
-                         "%s: a node is named '" LAB_CONTROL
+                         "%s: a node must not be named '" LAB_CONTROL
                          "', the name of the place where CMD runs",
                          name);
     }

@@ -284,8 +284,7 @@ static void shape_node(const lab_t *lab, uint32_t index)
 /* ---- All ---- */
 
 /* Brings up the bridges after their ports, so that they forward at once. In the
- * other order, it takes up to a second until the kernel sees a bridge's
- * carrier. */
+ * other order, the kernel takes up to a second to see a bridge's carrier. */
 static void start_bridges(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

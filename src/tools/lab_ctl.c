@@ -89,10 +89,11 @@ int lab_main_exec(char **argv)
     static const mrail_command_t command = {
         .verb = EXEC_VERB,
         .synopsis = synopsis,
-        .about = "Inside a lab: runs CMD on a host (or in a switch).\n",
+        .about = "Inside a lab: runs CMD on a host (or on a switch).\n",
         .options = no_options,
-        .epilog = "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, "
-                  "2 usage.\n",
+        .epilog =
+            "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, "
+            "2 usage.\n",
         .operands = 1};
     const char *node;
     int first = mrail_options_parse(&command, argv, NULL);
@@ -231,7 +232,7 @@ int lab_main_ctl(char **argv)
         .epilog = "LINK: l1:2 is uplink 2 of l1, or rail 2 of a host, from 0; "
                   "l1-s1.0 is the\n"
                   "first link between l1 and s1.\n"
-                  "Exit status: 0 done, 1 it failed, 2 usage.\n",
+                  "Exit status: 0 done, 1 failure, 2 usage.\n",
         .operands = 1};
     int first = mrail_options_parse(&command, argv, NULL);
     uint32_t link;

@@ -47,9 +47,9 @@ static void set(const char *key, const char *value)
         lab_write_file(path, value, strlen(value));
         return;
     }
-    /* IPv6 settings may be missing, because a kernel without IPv6 needs none to
-     * disable it. The hash seed may be missing, too, but then all switches use
-     * the same hash. */
+    /* IPv6 settings may be missing, because a kernel without IPv6 does not have
+     * them. The hash seed may be missing as well; all switches then use the
+     * same hash. */
     if (strncmp(key, "ipv6/", 5) != 0 && strstr(key, "_seed") == NULL) {
         mrail_tool_fail(LAB_VERB, "this kernel has no setting %s", path);
     }
@@ -98,7 +98,7 @@ static _Noreturn void create_child(const char *name, mrail_fabric_tier_t tier,
 {
     if (unshare(CLONE_NEWNET | CLONE_NEWUTS) != 0 ||
         sethostname(name, strlen(name)) != 0) {
-        mrail_tool_fail(LAB_VERB, "cannot make the namespace of %s: %s", name,
+        mrail_tool_fail(LAB_VERB, "cannot create the namespace of %s: %s", name,
                         strerror(errno));
     }
     lab_ns_hold(name);
@@ -177,7 +177,7 @@ static void feed(const char *text)
 
     if (fd < 0 || write(fd, text, length) != (ssize_t)length ||
         lseek(fd, 0, SEEK_SET) != 0 || dup2(fd, STDIN_FILENO) < 0) {
-        mrail_tool_fail(LAB_VERB, "cannot hand over a batch: %s",
+        mrail_tool_fail(LAB_VERB, "cannot pass a batch of commands: %s",
                         strerror(errno));
     }
 }

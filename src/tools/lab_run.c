@@ -135,7 +135,7 @@ static void make_spaces(void)
     }
     if (unshare(CLONE_NEWUSER | SPACES) != 0) {
         mrail_tool_fail(LAB_VERB,
-                        "cannot make namespaces: %s. The kernel must allow "
+                        "cannot create namespaces: %s. The kernel must allow "
                         "user namespaces to this user (sysctl "
                         "user.max_user_namespaces, "
                         "kernel.unprivileged_userns_clone, "
@@ -157,8 +157,8 @@ static void make_spaces(void)
 
 /* ---- Inside ---- */
 
-/* Makes this process die with the outer one. The outer one may have died before
- * prctl(), which the descriptor shows. */
+/* Makes this process die with the outer one. If the outer one died before
+ * prctl(), the descriptor shows it. */
 static void die_with(int alive_fd)
 {
     struct pollfd alive = {.fd = alive_fd, .events = POLLIN};
@@ -181,7 +181,7 @@ static void make_dirs(void)
     }
 }
 
-/* Makes the lab's mounts. The lab mounts an empty LAB_SHM, so that
+/* Mounts the lab's file systems. The lab mounts an empty LAB_SHM, so that
  * software-rail sessions and all shared memory disappear with the lab. */
 static void make_mounts(void)
 {

@@ -112,8 +112,9 @@ static settings_t read_settings(const char *verb)
     void *data;
 
     if (access(LAB_DIR "/settings", R_OK) != 0) {
-        mrail_tool_fail(verb, "this process is in no lab; 'mrail lab FABRIC -- "
-                              "CMD' makes one and runs CMD inside");
+        mrail_tool_fail(verb,
+                        "this process is not in a lab; 'mrail lab FABRIC -- "
+                        "CMD' creates one and runs CMD in it");
     }
     data = read_all(verb, LAB_DIR "/settings", &length);
     if (length == sizeof(settings)) {

@@ -22,12 +22,12 @@ static const struct {
     {"acl", "switch rules for the segments of source ports"},
     {"bench", "validated benchmarks of MPI: alltoallv, p2p"},
     {"info", "show rails, parameters, memory and events"},
-    {"lab", "build a fabric of network namespaces, and run in it"},
+    {"lab", "build a fabric of network namespaces and run a command in it"},
     {"lanes", "show how many lanes a fabric without port rules needs"},
     {"plan", "plan an exchange and show what the plan gains"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
     {"simulate", "simulate exchanges over a fabric of switches"},
-    {"soft", "run a program on software rails, and change them"},
+    {"soft", "run a program on software rails, and change the rails"},
     {"top", "show the traffic and the events of running jobs"},
     {"trace", "follow the chunks and messages of running jobs"},
 };
@@ -85,7 +85,7 @@ static void print_help(const char *dir, FILE *stream)
           "Many RDMA rails as one, for UCX and Open MPI.  Verbs:\n",
           stream);
     list_verbs(dir, stream);
-    fputs("\nExit status: 0 done, 1 it failed, 2 usage.\n", stream);
+    fputs("\nExit status: 0 done, 1 failure, 2 usage.\n", stream);
 }
 
 static int is_word(const char *verb)
@@ -107,7 +107,7 @@ static int run_verb(const char *dir, char **argv)
         fprintf(stderr, "mrail: %s: %s\n", path, strerror(errno));
         return MRAIL_TOOL_FAILED;
     }
-    fprintf(stderr, "mrail: no verb '%s'; there are:\n", argv[0]);
+    fprintf(stderr, "mrail: no verb '%s'; the verbs are:\n", argv[0]);
     list_verbs(dir, stderr);
     return MRAIL_TOOL_USAGE;
 }

@@ -57,8 +57,8 @@ typedef struct mrail_command {
     void (*more)(FILE *stream);
 
     /* Called for a word at argv[0] that is not an option of the table. Returns
-     * the number of words it used. After 0, an option is a usage error, and any
-     * other word starts the operands. NULL: always 0. */
+     * the number of words it used. If it returns 0, an option is a usage error,
+     * and any other word starts the operands. NULL: always 0. */
     unsigned (*other)(void *target, char **argv);
 
     /* Called with the words of each parsed option of the table. NULL: not

@@ -90,20 +90,20 @@ static const mrail_command_t command = {
     .options = table,
     .more = help_on_patterns,
     .epilog =
-        "Exit status: 0 done, 1 there is no plan or failure, 2 usage or an invalid\n"
+        "Exit status: 0 done, 1 no plan, or failure, 2 usage or an invalid\n"
         "file.\n"};
 
 static void parse_options(options_t *options, char **argv)
 {
     mrail_options_parse(&command, argv, options);
     if (options->topo == NULL) {
-        mrail_tool_usage(PLAN_VERB, "which topology? Give --topo FILE, or "
+        mrail_tool_usage(PLAN_VERB, "no topology: give --topo FILE, or "
                                     "--topo this");
     }
     if ((options->demand == NULL) == (options->pattern == NULL)) {
-        mrail_tool_usage(PLAN_VERB, "%s: --demand FILE or --pattern SPEC",
-                         (options->demand == NULL) ? "which demands?"
-                                                   : "demands come from one");
+        mrail_tool_usage(PLAN_VERB, "%s: give --demand FILE or --pattern SPEC",
+                         (options->demand == NULL) ? "no demands"
+                                                   : "two sources of demands");
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {

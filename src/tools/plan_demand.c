@@ -310,8 +310,9 @@ static void fill_incast(generator_t *generator, unsigned from)
          place >= pattern->receivers + pattern->senders)) {
         return;
     }
-    /* If the size is not divisible, some receivers get one byte more. These
-     * differ between senders, so that no receiver gets all of them. */
+    /* If the size is not divisible, some receivers get one byte more. The
+     * choice of receivers differs between senders, so that no receiver gets all
+     * extra bytes. */
     for (unsigned i = 0; i < pattern->receivers; ++i) {
         unsigned at = (unsigned)((place + i) % pattern->receivers);
 

@@ -74,7 +74,7 @@ static uint64_t *field_of(plan_demand_pattern_t *pattern,
     return (uint64_t *)((char *)pattern + setting->offset);
 }
 
-/* Parses "0.7", "1" or ".5" as millionths. Refuses more than six digits after
+/* Parses "0.7", "1" or ".5" as millionths. Rejects more than six digits after
  * the point. */
 static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
 {
@@ -159,10 +159,10 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
         ++i;
     }
     if (equals == NULL || settings[i].name == NULL) {
-        int used =
-            snprintf(why, size, "'%.40s' is not a setting of %s; there %s",
-                     word, kinds[pattern->kind].name,
-                     (settings[1].name != NULL) ? "are" : "is");
+        int used = snprintf(why, size, "'%.40s' is not a setting of %s; the %s",
+                            word, kinds[pattern->kind].name,
+                            (settings[1].name != NULL) ? "settings are"
+                                                       : "setting is");
 
         for (i = 0; settings[i].name != NULL && (size_t)used < size; ++i) {
             used += snprintf(why + used, size - (size_t)used, "%s %s=VALUE",
@@ -171,7 +171,7 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
         return -EINVAL;
     }
     if (*seen & (1u << i)) {
-        snprintf(why, size, "'%s' comes twice", word);
+        snprintf(why, size, "'%s' appears twice", word);
         return -EINVAL;
     }
     *seen |= 1u << i;
@@ -197,7 +197,8 @@ static int find_kind(const char *name, plan_demand_pattern_t *pattern,
             return 0;
         }
     }
-    used = snprintf(why, size, "'%.40s' is not a pattern; there are", name);
+    used =
+        snprintf(why, size, "'%.40s' is not a pattern; the patterns are", name);
     for (unsigned i = 0; i < PLAN_DEMAND_NUM_KINDS && (size_t)used < size;
          ++i) {
         used += snprintf(why + used, size - (size_t)used, "%s %s",

@@ -245,7 +245,7 @@ static void print_figures(const plan_run_t *run)
     printf("\n%-12s %12s before, %s after: %.2f times as fast\n", "congestion",
            text[0], text[1],
            (s->congestion > 0) ? s->congestion_before / s->congestion : 1);
-    printf("%-12s %12s, gap %.2f %% (at most %.2f %% wanted%s)\n", "bound",
+    printf("%-12s %12s, gap %.2f %% (at most %.2f %% requested%s)\n", "bound",
            text[2], 100 * gap, 100 * run->wanted_gap,
            (gap > run->wanted_gap * (1 + 1e-9)) ? ": not reached" : "");
     print_relayed(s);

@@ -15,7 +15,7 @@ int plan_reader_result(plan_reader_t *reader, int ret)
 {
     return (ret == 0 || ret == -ENOMEM)
                ? ret
-               : PLAN_FAIL(reader, "the planner does not take this (%s)",
+               : PLAN_FAIL(reader, "the planner does not accept this (%s)",
                            (ret == -ENOSPC) ? "more than its limits"
                                             : "a value out of range");
 }
@@ -85,7 +85,7 @@ static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
 
     if (*line_p != 0) {
         return PLAN_FAIL(reader,
-                         "'%s' is already in line %u and may occur only once",
+                         "'%s' is already on line %u and may occur only once",
                          line->words[0], *line_p);
     }
     ret =
@@ -160,9 +160,9 @@ static int read_group(plan_reader_t *reader)
     int ret = 0;
 
     if (reader->uplink_line != 0) {
-        return PLAN_FAIL(reader,
-                         "'leaf_group' goes before the first 'uplink', line %u",
-                         reader->uplink_line);
+        return PLAN_FAIL(
+            reader, "'leaf_group' must precede the first 'uplink', line %u",
+            reader->uplink_line);
     }
     if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
         mrail_text_count(reader->line, words[2], "leaf group", 0,
@@ -214,7 +214,7 @@ static int group_list(plan_reader_t *reader, const char *word,
             return PLAN_FAIL(
                 reader,
                 "there is no node in leaf group %u: 'leaf_group NODES %u' "
-                "goes first",
+                "must come first",
                 group, group);
         }
     }
@@ -334,7 +334,7 @@ static int read_ranks(plan_reader_t *reader)
 
     if (reader->gpu_line != 0) {
         return PLAN_FAIL(reader,
-                         "'ranks' goes before the first 'pairwise', 'link' or "
+                         "'ranks' must precede the first 'pairwise', 'link' or "
                          "'switch', line %u",
                          reader->gpu_line);
     }
@@ -367,7 +367,7 @@ static int read_flag(plan_reader_t *reader, unsigned *line_p)
 {
     if (*line_p != 0) {
         return PLAN_FAIL(reader,
-                         "'%s' is already in line %u and may occur only once",
+                         "'%s' is already on line %u and may occur only once",
                          reader->line->words[0], *line_p);
     }
     *line_p = reader->line->number;
@@ -429,7 +429,7 @@ static int unknown(plan_reader_t *reader)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
                                  (i > 0) ? ", " : "", verbs[i].name);
     }
-    return PLAN_FAIL(reader, "'%.40s' begins no line: %s",
+    return PLAN_FAIL(reader, "'%.40s' is not a statement: %s",
                      reader->line->words[0], known);
 }
 
@@ -451,7 +451,7 @@ static int find_verb(plan_reader_t *reader, unsigned *verb_p)
                          verbs[v].name, verbs[v].syntax);
     }
     if (v > 1 && reader->topo == NULL) {
-        return PLAN_FAIL(reader, "'nodes N' and 'rails N' go before '%s'",
+        return PLAN_FAIL(reader, "'nodes N' and 'rails N' must precede '%s'",
                          verbs[v].name);
     }
     *verb_p = v;

@@ -104,7 +104,7 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
 
     if (node != reader->ranks[to].node) {
         return PLAN_FAIL(reader,
-                         "ranks %u and %u are of nodes %u and %u: links are "
+                         "ranks %u and %u are on nodes %u and %u: links are "
                          "within a node",
                          from, to, node, reader->ranks[to].node);
     }
@@ -119,7 +119,7 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
         (reader->link_lines == NULL || *link_line(reader, from, to) == 0)) {
         return PLAN_FAIL(reader,
                          "there is no link from rank %u to rank %u that "
-                         "could be taken away",
+                         "could be removed",
                          from, to);
     }
     return 0;
@@ -136,7 +136,8 @@ int plan_reader_link(plan_reader_t *reader)
     int ret = 0;
 
     if (reader->num_ranks == 0) {
-        return PLAN_FAIL(reader, "there are no ranks yet: 'ranks' goes first");
+        return PLAN_FAIL(reader,
+                         "there are no ranks yet: 'ranks' must come first");
     }
     if (mrail_text_list(reader->line, words[1], "rank", reader->num_ranks,
                         &from) != 0 ||

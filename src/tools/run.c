@@ -55,7 +55,7 @@ static void take_soft(void *target, const char *text)
 
         if (getenv("MRAIL_LAB") == NULL) {
             mrail_tool_usage(VERB, "--soft lab: this is not a lab; 'mrail lab "
-                                   "FABRIC -- mrail run ...' makes one");
+                                   "FABRIC -- mrail run ...' creates one");
         }
         if (size == NULL || strcmp(size, "lab") == 0) {
             mrail_tool_usage(VERB, "--soft lab: the hosts of this lab have "
@@ -148,14 +148,14 @@ static const mrail_option_t run_options[] = {
      "job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     {"--bind-rails", "[=A,B]",
-     "each rank of a node sees only one rail, taking turns: soft0, soft1, ... or "
-     "the devices A,B",
+     "each rank of a node sees only one rail, in rotation: soft0, soft1, ... "
+     "or the devices A,B",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
      "stock UCX instead of mrail, on all rails with its best settings "
      "(default) or on one rail",
      MRAIL_OPTION_CALL, 0, 0, 0, take_stock},
-    {"--print", NULL, "show the mpirun command, do not run it",
+    {"--print", NULL, "show the mpirun command without running it",
      MRAIL_OPTION_FLAG, FIELD(print), 0, 0, NULL},
     {.names = NULL}};
 
@@ -172,7 +172,8 @@ static const mrail_command_t command = {
         "mpirun; if an unknown one has a value, the -- is required. Your own\n"
         "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n",
     .options = run_options,
-    .epilog = "Exit status: that of mpirun; 1 it could not start, 2 usage.\n",
+    .epilog =
+        "Exit status: that of mpirun; 1 if it could not start, 2 usage.\n",
     .other = take_for_mpirun,
     .operands = 1};
 

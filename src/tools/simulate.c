@@ -15,9 +15,9 @@
 
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
-/* Up to this many flows, rates are exact. With more flows, rates change only
- * once per quantum. The lower bound of the exchange's time is divided into
- * QUANTA quanta. */
+/* With up to this many flows, rates are exact. With more, they change only once
+ * per quantum. The lower bound of the exchange's time is divided into QUANTA
+ * quanta. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 
@@ -479,7 +479,8 @@ static void read_exchange(const options_t *options, input_t *input,
             (options->demand_pattern != NULL) >
         1) {
         mrail_tool_usage(SIMULATE_VERB,
-                         "one of --pattern, --demand and --demand-pattern");
+                         "give only one of --pattern, --demand and "
+                         "--demand-pattern");
     }
     if (options->demand != NULL || options->demand_pattern != NULL) {
         run->pattern = (options->demand != NULL)
@@ -508,7 +509,7 @@ int main(int argc, char **argv)
     mrail_options_parse(&command, argv, &options);
     if (options.fabric == NULL) {
         mrail_tool_usage(SIMULATE_VERB,
-                         "which fabric? Give a file, or a name such as ctccl");
+                         "no fabric: give a file, or a name such as ctccl");
     }
     if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
         strcmp(options.fabric, "-") == 0) {

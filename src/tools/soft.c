@@ -26,8 +26,8 @@ void soft_take_session(const char *verb, const char *name)
 {
     if (sroce_session_name_check(name) != 0) {
         mrail_tool_usage(verb,
-                         "session name '%s': 1 to %d letters, digits, '-', '_' "
-                         "or '.' are allowed, not '.' first",
+                         "session name '%s': must be 1 to %d letters, digits, "
+                         "'-', '_' or '.', not starting with '.'",
                          name, SROCE_SESSION_NAME_MAX);
     }
 }
@@ -62,11 +62,11 @@ int soft_open(const char *name, sroce_session_t **session_p)
         break;
     case -ENOENT:
         soft_error("there is no session '%s'; 'mrail soft --session %s -- "
-                   "CMD' makes one",
+                   "CMD' creates one",
                    name, name);
         break;
     case -ESTALE:
-        soft_error("session '%s' was made by another version of mrail; end "
+        soft_error("session '%s' was created by another version of mrail; end "
                    "its jobs or choose another --session",
                    name);
         break;

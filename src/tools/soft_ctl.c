@@ -172,7 +172,7 @@ static void soft_ctl_notify(const char *name)
     if ((conn < 0) || (sroce_daemon_send(conn, &msg, -1) != 0)) {
         soft_error(
             "warning: the session daemon of session '%s' is gone; jobs see "
-            "the change when they next look",
+            "the change when they next check",
             name);
     }
     if (conn >= 0) {
@@ -251,7 +251,7 @@ static const mrail_command_t command = {
         "Changes rails while jobs run: all of them, unless --node or --rail is given.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
-    .epilog = "Exit status: 0 done, 1 it failed or did not finish, 2 usage.\n",
+    .epilog = "Exit status: 0 done, 1 failure or not finished, 2 usage.\n",
     .other = soft_ctl_word};
 
 static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)

@@ -1,5 +1,5 @@
 /*
- * Fault scripts in files. `mrail soft` plays them, and `mrail run` checks them
+ * Fault scripts in files. `mrail soft` runs them, and `mrail run` checks them
  * before it starts a process. `mrail run` needs no other part of the software
  * rails.
  */

@@ -114,7 +114,8 @@ static const mrail_option_t soft_run_options[] = {
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_icrc},
     {"--mtu", "BYTES", "largest path MTU: 256, 512, 1024, 2048, 4096 (4096)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_mtu},
-    {"--base", "A.B", "addresses A.B.<rail+1>.<node+1> (127.S, S by name)",
+    {"--base", "A.B",
+     "addresses A.B.<rail+1>.<node+1> (127.S, with S from the name)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_base},
     {"--addresses", "FILE",
      "addresses and rates from a file: a line per node, NAME ADDRESS,... "
@@ -124,7 +125,7 @@ static const mrail_option_t soft_run_options[] = {
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     {"--script", "FILE",
      "faults while CMD runs; mrail soft ctl --help describes the language. If "
-     "there are several ranks, rank 0 plays it",
+     "there are several ranks, rank 0 runs it",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
     {"--session", "NAME",
      "commands with the same session share rails and rates (default)",
@@ -141,12 +142,12 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
-        "machine's own: no NIC, no root.\n",
+        "machine's own. Needs neither a NIC nor root.\n",
     .options = soft_run_options,
     .epilog =
         "The session is created if it does not exist, and ends 0.2 s after its last\n"
         "process. Until then, a command with matching options joins it.\n"
-        "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n",
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no rails, 2 usage.\n",
     .operands = 1};
 
 static void soft_run_rates(soft_run_t *run)
@@ -297,7 +298,7 @@ static int soft_run_create(soft_run_t *run)
             "UDP port 4791 or 4792 of the addresses is in use by another "
             "program or session; see --base");
     } else {
-        soft_error("cannot make session '%s' in /dev/shm: %s", name,
+        soft_error("cannot create session '%s' in /dev/shm: %s", name,
                    strerror(-ret));
     }
     return ret;
@@ -343,10 +344,11 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);
 
     if ((run->list != NULL) && !soft_addrs_fit(&run->addrs, session)) {
-        snprintf(why, size,
-                 "session '%s' has other addresses than %s; end its jobs or "
-                 "choose another --session",
-                 session->name, run->list);
+        snprintf(
+            why, size,
+            "session '%s' has addresses other than those in %s; end its jobs "
+            "or choose another --session",
+            session->name, run->list);
         return -EINVAL;
     }
     if (((run->nodes != 0) && (session->num_nodes != params->num_nodes)) ||
@@ -378,15 +380,16 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                  session->mtu);
         return -EINVAL;
     }
-    /* The rates of an existing session may be given again. If they differ, that
-     * is a mistake. */
+    /* The rates of an existing session may be given again, but different rates
+     * are a mistake. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {
-            snprintf(why, size,
-                     "session '%s' was made with other rates; change them by "
-                     "'mrail soft ctl --session %s rate=...'",
-                     session->name, session->name);
+            snprintf(
+                why, size,
+                "session '%s' was created with other rates; change them with "
+                "'mrail soft ctl --session %s rate=...'",
+                session->name, session->name);
             return -EINVAL;
         }
     }

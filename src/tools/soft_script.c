@@ -25,7 +25,7 @@
 
 /* Messages from the script process to the command about its start. */
 #define SCRIPT_READY_YES "y"
-#define SCRIPT_READY_NO "n" /* after it printed an error message */
+#define SCRIPT_READY_NO "n" /* an error message was printed */
 
 typedef struct script_run {
     sroce_session_t *session;
@@ -115,7 +115,7 @@ static void script_note(void *arg, mrail_ns_t at_ns,
     fflush(run->out);
 }
 
-/* ---- Playing ---- */
+/* ---- Running ---- */
 
 /* Claims the session. Only one script may run at a time, because two would undo
  * each other's steps. */
@@ -376,7 +376,8 @@ int soft_script_spawn(sroce_session_t *session,
     run.job_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if ((run.job_fd < 0) || (pipe2(pipe_fds, O_CLOEXEC) != 0)) {
         ret = -errno;
-        soft_error("cannot run a script beside a command: %s", strerror(errno));
+        soft_error("cannot run a script alongside a command: %s",
+                   strerror(errno));
         return ret;
     }
     run.ready_fd = pipe_fds[1];

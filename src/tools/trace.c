@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define VERB "trace"
-/* Time between two looks at a ring. A ring of 4096 records lasts longer, even
- * for chunks of 64 KiB at 200 Gb/s. */
+/* Interval at which a ring is read. A ring of 4096 records takes longer to
+ * fill, even with chunks of 64 KiB at 200 Gb/s. */
 #define LOOK_NS (10 * MRAIL_NS_PER_MS)
 #define BATCH 512u
 
@@ -27,7 +27,7 @@ typedef struct trace_source {
     mrail_page_t *page;
     mrail_follow_t follow;      /* fd is -1 after the process has ended */
     int has_past;               /* this interval includes earlier records */
-    int is_broken;              /* the file is not valid any more */
+    int is_broken;              /* the file is no longer valid */
     mrail_ring_reader_t before; /* counts at the start of the interval */
     trace_table_t table;
 } trace_source_t;

@@ -32,9 +32,9 @@ static ssize_t length_or_status(ptrdiff_t ret)
 
 /*
  * Converts a UCT iov to the engine's list. A UCT entry of `count` blocks that
- * are `stride` apart becomes one entry if the blocks touch, or else `count`
- * entries. Empty entries are dropped. Returns the number of entries, or -EINVAL
- * if there are more than MRAIL_MAX_IOV.
+ * are `stride` apart becomes one entry if the blocks are adjacent, and
+ * otherwise `count` entries. Empty entries are dropped. Returns the number of
+ * entries, or -EINVAL if there are more than MRAIL_MAX_IOV.
  */
 static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
 {

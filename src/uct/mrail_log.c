@@ -19,8 +19,8 @@ static const ucs_log_level_t levels[] = {
 static void sink(mrail_log_level_t level, const char *file, unsigned line,
                  const char *text)
 {
-    /* ucs_log() adds the file and line of this call. From debug level on, the
-     * text therefore also contains those of the caller. */
+    /* ucs_log() adds the file and line of this call. At debug and more verbose
+     * levels, the text therefore also contains those of the caller. */
     if (level >= MRAIL_LOG_DEBUG) {
         ucs_log(levels[level], "mrail: %s (%s:%u)", text, file, line);
     } else {

@@ -238,7 +238,7 @@ static ucs_status_t rkey_unpack(const void *buffer, uct_rkey_t *rkey_p,
     int ret = mrail_rkey_unpack(buffer, &rkey);
 
     if (ret != 0) {
-        ucs_error("mrail: a remote key is not one of this version of mrail");
+        ucs_error("mrail: a remote key is not from this version of mrail");
         return uct_mrail_status(ret);
     }
     *rkey_p = (uct_rkey_t)rkey;

@@ -7,7 +7,7 @@
  *
  * Rank 0 sends messages of BYTES to the last rank; with "alltoallv", all ranks
  * exchange BYTES with each other instead. The last rank creates an empty FILE
- * at the first message, and writes the lines to it at the end. The end comes
+ * at the first message, and writes the lines to it at the end. The program ends
  * after SECONDS, or when FILE.end exists.
  */
 #include "config.h"

@@ -4,7 +4,7 @@
  * of peers. The time is that of this thread's CPU clock, and includes the
  * scripted peers.
  *
- *   N.peer_bytes     a peer with one lane, without objects of the device and
+ *   N.peer_bytes     a peer with one lane, without device objects and
  *                    receive buffers
  *   N.lane_bytes     each further lane
  *   N.connect_us     connecting a peer with one lane

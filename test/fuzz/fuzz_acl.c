@@ -3,8 +3,8 @@
  * text.
  *
  * Invariants: on error, a reason is given and nothing is printed. Otherwise
- * each finding is one line, their number is the number in the report, and a
- * correct rule set has none.
+ * each finding is one line, the report gives their number, and a correct rule
+ * set has none.
  */
 #include "config.h"
 #include "fuzz.h"

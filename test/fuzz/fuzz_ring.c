@@ -1,6 +1,6 @@
 /*
- * The trace ring of another process. Its header, its records, and its head each
- * time it is read may have any content.
+ * The trace ring of another process. The header, the records, and the head at
+ * each read may have any content.
  *
  * Also checked: no copy reaches beyond the ring, each accepted record is in
  * range, and the table of mrail trace accepts it.

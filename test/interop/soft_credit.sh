@@ -1,8 +1,8 @@
 #!/bin/bash
 # Sends many single packets to a receiver that is stopped. The kernel rounds the
 # memory of each packet up to a power of two, but must not drop any packet (see
-# soft_credit.c). Word splitting is intended; some variables are for the
-# library.
+# soft_credit.c). Word splitting is intended, and soft_lib.sh uses some of the
+# variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

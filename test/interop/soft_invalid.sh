@@ -56,7 +56,7 @@ gives 0 "" $soft ctl $s delay=0
 gives 2 "'1x' is not a time" $soft ctl $s delay=1x
 gives 2 "rails 0 to 3" $soft ctl $s --rail 4 down
 gives 1 "has 1 nodes x 4 rails" $soft $s --rails 2 -- true
-gives 1 "made with other rates" $soft $s --rate 5M -- true
+gives 1 "created with other rates" $soft $s --rate 5M -- true
 gives 0 "" $soft $s --rate max -- true
 gives 1 "has --icrc off" $soft $s --icrc on -- true
 

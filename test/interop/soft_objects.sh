@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks objects, events, completion channels and fork. Each test of
-# soft_objects.c has one result line. Word splitting is intended; some variables
-# are for the library.
+# soft_objects.c has one result line. Word splitting is intended, and
+# soft_lib.sh uses some of the variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

@@ -3,7 +3,7 @@
 # combination. perftest does not check data. Both ends must therefore exit
 # successfully and print one row of figures for each size. The device must also
 # have carried the bytes without refusing a request or losing a packet. Word
-# splitting is intended; some variables are for the library.
+# splitting is intended, and soft_lib.sh uses some of the variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checks verbs conformance with pyverbs (test/interop/verbs), with one result
-# line per test. Word splitting is intended; some variables are for the library.
+# line per test. Word splitting is intended, and soft_lib.sh uses some of the
+# variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks fault scripts on live rails. The checks cover the effect of each action
 # on other processes (counters, programs that continue or fail), the end of
-# `for`, scripts that run with a command, invalid scripts, and cleaning up. Word
+# `for`, scripts that run with a command, invalid scripts, and cleanup. Word
 # splitting is intended.
 # shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
@@ -313,7 +313,7 @@ await 3 no_injector || fail "its process is left"
 $soft --session $session --script "$tmp/long" -- sleep 60 2>/dev/null &
 job=$!
 await 3 shows '"up": false' || fail "rail 1 was not down"
-no_injector && fail "no process plays it"
+no_injector && fail "no process runs it"
 kill -9 $job
 wait $job 2>/dev/null
 healthy "the command's kill"
@@ -361,8 +361,8 @@ invalid() { # invalid WORDS LINE...
 invalid "invalid:2: 'sideways' is not an action: down, up" 'at 0s down' \
     'at 1ms sideways'
 invalid "invalid:2: this time is in the past" 'at 10ms down' 'at 5ms up'
-invalid "invalid:1: there is no rail 2: they are 0 to 1" 'at 0s rail 2 down'
-invalid "invalid:1: there is no node 1: they are 0 to 0" 'at 0s node 0,1 down'
+invalid "invalid:1: there is no rail 2: valid numbers are 0 to 1" 'at 0s rail 2 down'
+invalid "invalid:1: there is no node 1: valid numbers are 0 to 0" 'at 0s node 0,1 down'
 invalid "invalid:1: '1.5' is too large for a probability" 'at 0s drop 1.5'
 invalid "invalid:1: '99999999999s' is too large" 'at 99999999999s down'
 invalid "invalid:2: 'corrupt' requires a session with --icrc on" 'at 0s down' \
@@ -372,7 +372,7 @@ gives 2 'No such file' $soft ctl --session $session --script "$tmp/none"
 gives 2 'Is a directory' $soft ctl --session $session --script "$tmp"
 gives 2 'in the script' $soft ctl --session $session --script "$tmp/long" down
 gives 2 'in the script' $soft ctl --session $session --rail 1 --script "$tmp/long"
-gives 2 "standard input is the command's" $soft --session $session --script - -- true
+gives 2 "standard input belongs to the command" $soft --session $session --script - -- true
 gives 2 "'corrupt' requires" $soft ctl --session $session corrupt=1%
 gives 2 'is not a probability[^;]*$' $soft ctl --session $session drop=much
 gives 2 'is not an action:.* also egress' $soft ctl --session $session sideways

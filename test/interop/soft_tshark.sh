@@ -2,7 +2,7 @@
 # Checks packets as tshark decodes them: all opcodes of RC and UD, NAKs and
 # immediate data, with ICRC enabled. They are captured on the loopback device of
 # a separate network namespace, where the kernel splits all super-packets. Word
-# splitting is intended; some variables are for the library.
+# splitting is intended, and soft_lib.sh uses some of the variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the programs of rdma-core unmodified, on four devices: RC, UD and SRQ,
 # with polling and with completion channels, with and without ICRC. Word
-# splitting is intended; some variables are for the library.
+# splitting is intended, and soft_lib.sh uses some of the variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"

@@ -244,8 +244,8 @@ expect_run 'no file' 2 'No such file' "$lab" "$tmp/none" -- true
 expect_run 'no command' 2 'no command' "$lab" "$tmp/one.fabric"
 expect_run 'an unknown routing' 2 'routing' \
     "$lab" "$tmp/one.fabric" --routing magic -- true
-expect_run 'status outside of a lab' 1 'in no lab' "$lab" status
-expect_run 'ctl outside of a lab' 1 'in no lab' "$lab" ctl l1:0 down
+expect_run 'status outside of a lab' 1 'not in a lab' "$lab" status
+expect_run 'ctl outside of a lab' 1 'not in a lab' "$lab" ctl l1:0 down
 expect_run 'an unknown node' 2 "'h9' is not a node" \
     in_lab one.fabric ecmp "$lab" exec h9 -- true
 expect_run 'an unknown link' 2 "'h1:1' is not a link" \

@@ -6,7 +6,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 
 # A lane may break at any time, even while another one is being closed, and its
-# next epoch may break, too.
+# next epoch may also break.
 holds 'two lanes of two epochs, two break' -DBREAKS=2
 holds 'two lanes of two epochs, three break' -DBREAKS=3
 holds 'three lanes of two epochs, two break' -DLANES=3 -DBREAKS=2

@@ -131,7 +131,7 @@ run_fault 'a rail that loses all packets' drop_all
 expect_lanes_closed
 run_fault 'a rail that answers no requests' drop_acks
 expect_lanes_closed
-if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
+if grep -q 'soft2:1: lane .*(no completions, unlike other lanes)' \
     "$tmp/out"; then
     ok 'the engine does not wait for the timers of the NIC'
 else

@@ -2,7 +2,7 @@
 # Stops the ranks of a job, one after another, for longer than a peer may be
 # unreachable, and then lets them continue. This happens in practice if a batch
 # system suspends a job, or if a virtual machine is paused. After a stop, a rank
-# must not count the time for which it was itself stopped as silence of the
+# must not count the time for which it was itself stopped as silence from the
 # others.
 set -eu
 # shellcheck source=test/mpi/lib.sh

@@ -1,5 +1,5 @@
 /* Tests minimal splitting (src/orchestrator/ethereal.c): Theorem 1 of
- * [Ethereal] over all numbers of flows and uplinks, path states, order and
+ * [Ethereal] over all numbers of flows and uplinks, path states, orders and
  * start times. */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /*
  * Tests src/orchestrator/flows.c: divisions must be complete, bounds must hold
- * for any division, and the two must meet within the gap. Topologies have
- * unequal and dead rails, with and without GPU links. Results must be equal for
- * every compiler.
+ * for any division, and the two must agree within the gap. Topologies have
+ * unequal and dead rails, with and without GPU links. Results must be the same
+ * with every compiler.
  */
 #include "config.h"
 #include "orchestrator/flows_internal.h"

@@ -1,7 +1,7 @@
 /*
- * Two complete engines over fake verbs, in virtual time. Control messages are
- * lost, duplicated, late and reordered. Lanes are evicted at any time. A
- * process computes, or dies silently. For every seed:
+ * Two complete engines over fake verbs, in virtual time. Control messages may
+ * be lost, duplicated, late or reordered. Lanes may be evicted at any time. A
+ * process may compute, or die silently. For every seed:
  *
  * - A request finds the QP to which its own QP is connected, with a buffer for
  *   it, and never a destroyed QP. Nothing is posted to a released lane.

@@ -17,7 +17,7 @@ fi
 
 mount -t tmpfs -o size=400k none /dev/shm || bail_out 'no small /dev/shm'
 if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$tmp/out" 2>&1 &&
-    grep -q "cannot make session 'full-shm'.*No space left" "$tmp/out" &&
+    grep -q "cannot create session 'full-shm'.*No space left" "$tmp/out" &&
     [ -z "$(ls /dev/shm)" ]; then
     ok 'no space for software rails: a message, and nothing is left'
 else

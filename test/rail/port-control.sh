@@ -40,7 +40,7 @@ expect 'another port: the text names it' "$tmp/out" \
     '^ *the device has (58181 ?){4} instead'
 info no-sqd
 expect 'without SQD, only a new lane changes the port' "$tmp/out" \
-    '^ *a port changes with a new lane only$'
+    '^ *a port changes only with a new lane$'
 info unknown
 expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
     'not known whether this driver follows'

@@ -1,9 +1,9 @@
 /*
- * Tests the budget of QPs. A process with 64 peers opens further lanes to the
- * peers that it sends to, and evicts lanes of idle peers. Both ends close an
- * evicted lane. After that, eight processes with too few QPs send to each other
- * in bursts. Lanes come and go, some are refused, and every byte and message
- * must arrive in order.
+ * Tests the QP budget. A process with 64 peers opens further lanes to the peers
+ * that it sends to, and evicts lanes of idle peers. Both ends close an evicted
+ * lane. After that, eight processes with too few QPs send to each other in
+ * bursts. Lanes come and go, some are refused, and every byte and message must
+ * arrive in order.
  */
 #include "config.h"
 #include "rail/data/rma.h"

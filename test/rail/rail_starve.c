@@ -1,7 +1,7 @@
 /*
- * A process needs first lanes while further lanes have used up the budget of
- * QPs. If it sends to one peer over all its lanes without pause, it must still
- * be able to connect to other peers. The same must hold if its peer has no QPs
+ * A process needs first lanes while further lanes have used up the QP budget.
+ * If it sends to one peer over all its lanes without pause, it must still be
+ * able to connect to other peers. The same must hold if its peer has no QPs
  * left and computes for a long time.
  */
 #include "config.h"

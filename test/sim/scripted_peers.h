@@ -1,6 +1,5 @@
 /*
- * One engine on fake verbs, and thousands of peers that a script plays, in
- * virtual time.
+ * One engine on fake verbs, and thousands of scripted peers, in virtual time.
  *
  * A scripted peer answers control messages and requests, acknowledges and
  * checks messages, and sends its own. It may vanish without notice. A rail may

@@ -2,12 +2,12 @@
  * The throughput window: small cases, and a 400 Gb/s lane in virtual time with
  * another flow from 100 us on (metered_lane.h), over many seeds.
  *
- * Origin of the limits. Let s be the time of a chunk at the current rate, and J
- * the longest time between polls (1 us). While a lane has work, the busy time
- * of each chunk begins at the end of the previous chunk. The times of a window
- * therefore add up to the time from one completion to the W-th completion after
- * it. For any polls in between, that is W * s with an error below J. It follows
- * that:
+ * Derivation of the limits. Let s be the time of a chunk at the current rate,
+ * and J the longest time between polls (1 us). While a lane has work, the busy
+ * time of each chunk begins at the end of the previous chunk. The times of a
+ * window therefore add up to the time from one completion to the W-th
+ * completion after it. For any polls in between, that is W * s with an error
+ * below J. It follows that:
  *
  *   noise     The relative error of a rate is at most J / (W * s - J). At the
  *             full rate (s = 1.31 us), that is 0.106 for W = 8 and 0.025 for

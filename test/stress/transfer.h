@@ -6,8 +6,8 @@
  * Invariants under all faults:
  * - Messages arrive once, in order, with the right bytes.
  * - An operation completes once, and its bytes are then in place. When a
- *   message that is sent afterwards, or behind a fence, arrives, the receiver
- *   already has these bytes.
+ *   message sent afterwards, or behind a fence, arrives, the receiver already
+ *   has these bytes.
  * - The result of a PUT or GET is never written again. The test overwrites the
  *   result at once with a fixed value, and checks that value at the end.
  * - A released buffer is never read again. The test also overwrites the buffer,

@@ -48,9 +48,9 @@ dialects='ios eos sonic nvue linux'
 for dialect in $dialects; do
     makes "$dialect" --dialect $dialect --uplinks 8 --next-hops $hops
     prints "$dialect: the check accepts its own rules" 0 \
-        ': 8 rules, 8 uplinks: each port .* goes to one uplink, exactly once$' \
+        ': 8 rules, 8 uplinks: each port .* goes to exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
-    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly once$' \
+    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect"
     prints "$dialect: the check refuses rules for other lanes" 1 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
@@ -148,7 +148,7 @@ fabric="--fabric $tmp/three.fabric"
     is 'a spine: the prefixes of its leaves' '10.0.2.0/24 10.0.3.0/24' \
         "$(sed -n 's/.* to \([0-9./]*\) lookup main.*/\1/p' "$tmp/rules" |
             paste -sd ' ')"
-    prints 'a spine: the check' 0 '24 rules, 6 uplinks: .* exactly once$' \
+    prints 'a spine: the check' 0 '24 rules, 6 uplinks: .* exactly one uplink$' \
         --dialect linux $fabric --switch s3 --check "$tmp/rules"
     makes rules --dialect linux $fabric --switch l2 --local 10.7.0.0/16
     is 'a leaf of a fabric: --local replaces its prefix' 1 "$(grep -c ' lookup main' "$tmp/rules")"
@@ -196,7 +196,7 @@ status=0
 is 'a rule set from stdin' 0 $status
 expect 'a rule set from stdin is named stdin' "$tmp/out" '^stdin: 8 rules'
 sed 's/$/\r/' "$tmp/ios" >"$tmp/crlf"
-prints 'lines with Windows line endings' 0 'exactly once$' --dialect ios \
+prints 'lines with Windows line endings' 0 'exactly one uplink$' --dialect ios \
     --check "$tmp/crlf"
 
 # ---- Refused ----
@@ -206,7 +206,7 @@ refused 'uplinks 257' 'a number from 1 to 256' --dialect ios --uplinks 257
 refused 'more uplinks than ports' 'a leaf segment has only 64 ports' \
     --dialect ios --uplinks 65 --leaf-uplinks 256
 refused 'an unknown dialect' 'junos' --dialect junos
-refused 'no dialect' 'which switch\? Give --dialect NAME' --uplinks 4
+refused 'no dialect' 'no dialect: give --dialect NAME' --uplinks 4
 refused 'more uplinks than marks' 'NVUE marks each uplink .* only 32 are free' \
     --dialect nvue --uplinks 33
 refused 'too few next hops' '2 next hops, but 4 uplinks' \
@@ -232,7 +232,7 @@ refused 'a range with its ends swapped' 'the lower one first' \
 refused 'too many ports' 'at most 1024 names' --dialect ios --ports 'p[1-2000]'
 refused 'a port name that contains a command' 'is not a port name' \
     --dialect linux --ports 'a;reboot'
-refused 'a port that is given twice' 'port a comes twice' --dialect ios --ports a,a
+refused 'a port that is given twice' 'port a appears twice' --dialect ios --ports a,a
 refused 'a prefix with host bits' 'is not an IPv4 prefix' \
     --dialect ios --local 10.0.0.1/24
 refused 'a DSCP out of range' 'a number from 0 to 63' --dialect ios --dscp 64
@@ -247,9 +247,9 @@ refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
 refused 'VRFs of an incomplete leaf' '3 ports, 2 links' \
     --dialect eos --spine-vrf --uplinks 2 --ports a,b,c
 refused 'two modes' 'choose one' --dialect eos --list --check x
-refused '--json without a list or a check' 'goes with --list or --check' \
+refused '--json without a list or a check' 'requires --list or --check' \
     --dialect eos --json
-refused '--undo of a list' 'does not go with' --list --undo
+refused '--undo of a list' 'cannot be combined with' --list --undo
 refused 'a rule set that does not exist' 'no-such-file: No such file' \
     --dialect eos --check "$tmp/no-such-file"
 refused 'a directory as a rule set' 'Is a directory' --dialect eos --check "$tmp"

@@ -69,7 +69,7 @@ plans 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MiB in 16 demands$' \
 says 'the table: congestion before and after' \
     '^congestion +[0-9.]+ ms before, [0-9.]+ ms after: [2-3]\.[0-9]+ times'
 says 'the table: bound and gap' \
-    '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % wanted\)$'
+    '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % requested\)$'
 says 'the table: relayed bytes' '^relayed +[0-9.]+ [MG]iB, bound [0-9.]+ [MG]iB, gap'
 says 'the table: number of pieces' '^pieces +[0-9]+ of 16 demands$'
 says 'the table: planning time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
@@ -279,9 +279,9 @@ refused()
 }
 
 mesh=$tmp/mesh
-refused 'no topology' 'which topology\?' --pattern uniform
-refused 'no demands' 'which demands\?' --topo "$mesh"
-refused 'two demands' 'demands come from one' --topo "$mesh" \
+refused 'no topology' 'no topology: give' --pattern uniform
+refused 'no demands' 'no demands: give' --topo "$mesh"
+refused 'two demands' 'two sources of demands: give' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
 refused 'stdin twice' 'stdin can be only one file' --topo - --demand -
 refused 'an unknown option' "unknown option '--fast'" --fast
@@ -301,7 +301,7 @@ refused '--seed -1' '--seed -1: expected a number from 0 to 18446744073709551615
     --seed -1
 refused '--relay-threshold much' '--relay-threshold much: expected bytes' \
     --relay-threshold much
-refused 'an unknown pattern' "--pattern zip: 'zip' is not a pattern; there are" \
+refused 'an unknown pattern' "--pattern zip: 'zip' is not a pattern; the patterns are" \
     --topo "$mesh" --pattern zip
 refused 'a wrong setting' '--pattern moe:k=0: k=0: a number from 1' \
     --topo "$mesh" --pattern moe:k=0
@@ -312,8 +312,8 @@ while IFS='|' read -r what line pattern; do
     refused "a topology with $what" ".*/broken:8: $pattern" \
         --topo "$tmp/broken" --pattern uniform
 done <<'END'
-an unknown word|wire 0 1|'wire' begins no line
-another node|rail 2 0 1GB|there is no node 2: they are 0 to 1
+an unknown word|wire 0 1|'wire' is not a statement
+another node|rail 2 0 1GB|there is no node 2: valid numbers are 0 to 1
 another rail|rail 0 4 1GB|there is no rail 4
 another rank|link 0 8 1GB|there is no rank 8
 no unit|rail 0 0 50|'50' is not a capacity
@@ -327,7 +327,7 @@ while IFS='|' read -r what line pattern; do
         --topo "$mesh" --demand "$tmp/broken"
 done <<'END'
 a word too few|0 1|too few words: FROM TO BYTES
-another rank|0 8 1|there is no rank 8: they are 0 to 7
+another rank|0 8 1|there is no rank 8: valid numbers are 0 to 7
 a negative number|0 1 -5|'-5' is not a number of bytes
 too many bytes|* * 4611686018427387904|with this line, the total exceeds
 END

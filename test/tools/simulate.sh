@@ -112,7 +112,7 @@ refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
 refused 'two fabrics' 'two fabrics' ctccl paralet-128
 printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
     >"$tmp/loop.fabric"
-refused 'a loop' '.*loop.fabric:5: .* others make loops' "$tmp/loop.fabric"
+refused 'a loop' '.*loop.fabric:5: .* other links would form loops' "$tmp/loop.fabric"
 own=$tmp/own.fabric
 refused 'an unknown pattern' "--pattern: 'star' is not a pattern" "$own" --pattern star
 refused 'an unknown method' "--method: 'magic' is not a method" "$own" --method magic
@@ -123,7 +123,7 @@ refused 'nothing to send' '--size 0: ' "$own" --size 0
 refused 'a link that is not there' '--fail a:1@1s: there is no uplink 1' \
     "$own" --fail a:1@1s
 refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
-refused 'two exchanges' 'one of --pattern, --demand and --demand-pattern' \
+refused 'two exchanges' 'give only one of --pattern, --demand and --demand-pattern' \
     "$own" --pattern ring --demand "$tmp/incast"
 refused 'a demand file that is not there' '.*none: No such file' "$own" \
     --demand "$tmp/none"

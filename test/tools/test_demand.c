@@ -1,4 +1,4 @@
-/* The demands of the alltoallv benchmark: src/tools/demand.c. */
+/* Tests of src/tools/demand.c, the demands of the alltoallv benchmark. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* The JSON of `mrail`: src/base/json.c, parsed by cJSON. */
+/* Tests of src/base/json.c, which writes the JSON of `mrail`. cJSON parses the
+ * results. */
 #include "config.h"
 
 #include <setjmp.h>

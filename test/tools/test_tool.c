@@ -1,5 +1,5 @@
-/* Paths of the installation, and the command of `mrail run`: src/tools/tool.c
- * and src/tools/mpirun_cmd.c. */
+/* Tests of src/tools/tool.c (paths of the installation) and
+ * src/tools/mpirun_cmd.c (the command of `mrail run`). */
 #include "config.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* mrail top: rows and screens made from artificial telemetry pages:
- * src/tools/top_rows.c and src/tools/top_table.c. */
+/* Tests of mrail top (src/tools/top_rows.c and top_table.c): rows and screens
+ * made from artificial telemetry pages. */
 #include "config.h"
 
 #include <setjmp.h>

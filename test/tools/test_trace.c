@@ -1,5 +1,5 @@
-/* mrail trace: figures of lanes and lines of output from records set by hand:
- * src/tools/trace_table.c and src/tools/trace_show.c. */
+/* Tests of mrail trace (src/tools/trace_table.c and trace_show.c): figures of
+ * lanes and lines of output, from records that the test sets. */
 #include "config.h"
 #include "base/rng.h"
 #include "tools/trace_show.h"

@@ -20,7 +20,7 @@ refused()
 mkdir -p "$tmp/a tree"
 cp -r "$top/contrib" "$tmp/a tree/contrib"
 for script in setup check package; do
-    refused 'has a space' "$tmp/a tree/contrib/$script" &&
+    refused 'contains a space' "$tmp/a tree/contrib/$script" &&
         [ ! -e "$tmp/a tree/build" ] && true
     succeeded "contrib/$script in a path with a space"
 done

@@ -462,7 +462,7 @@ static void test_refused_numbers(void **state)
     refused(&acl, "a leaf segment has only 163 ports");
     acl = acl_test_options(8);
     acl.dscp = 64;
-    refused(&acl, "DSCP 64: it is a number from 0 to 63");
+    refused(&acl, "DSCP 64: must be a number from 0 to 63");
 }
 
 static void test_refused_names(void **state)
@@ -512,7 +512,7 @@ static void test_refused_lists(void **state)
     acl = acl_test_options(8);
     acl.ingress = twice;
     acl.num_ingress = 3;
-    refused(&acl, "port a comes twice");
+    refused(&acl, "port a appears twice");
     acl = acl_test_options(8);
     acl.as_printed = 1;
     assert_int_equal(

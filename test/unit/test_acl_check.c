@@ -382,7 +382,7 @@ static void test_malformed_lists(void **state)
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp any range 1\n",
               "a port is missing");
     malformed(MRAIL_ACL_IOS, IOS_LIST " permit udp any range 9 8 any eq 4791\n",
-              "line 2: range 9 8: the lower port goes first");
+              "line 2: range 9 8: the lower port must come first");
     malformed(MRAIL_ACL_IOS,
               IOS_LIST " permit udp any range 49152 65536 any eq 4791\n",
               "port: '65536' is not a number from 0 to 65535");
@@ -404,11 +404,11 @@ static void test_malformed_others(void **state)
     malformed(MRAIL_ACL_SONIC, "", "line 1: '{' is missing");
     malformed(MRAIL_ACL_SONIC, "{\n\"a\" 1}", "line 2: ':' is missing");
     malformed(MRAIL_ACL_SONIC, "{\"a\": [1 2]}", "',' or ']' is missing");
-    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "a string does not end");
+    malformed(MRAIL_ACL_SONIC, "{\"a\": \"b\n\"}", "unterminated string");
     malformed(MRAIL_ACL_SONIC, "{} {}", "text after the last '}'");
     malformed(MRAIL_ACL_SONIC,
               "{\"ACL_RULE\":{\"a|b\":{\n\"L4_SRC_PORT_RANGE\": \"9-8\"}}}",
-              "line 2: ports 9 to 8: the lower one goes first");
+              "line 2: ports 9 to 8: the lower port must come first");
     malformed(MRAIL_ACL_NVUE,
               "nv set acl a rule 1 match ip udp source-port 1-x\n",
               "line 1: port: 'x'");

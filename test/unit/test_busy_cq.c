@@ -1,7 +1,7 @@
 /*
  * Lanes are closed while other peers keep the completion queues full. The
- * engine then never finds a queue empty. That must not delay the close for
- * ever, and no completion of the lane may be lost.
+ * engine then never finds a queue empty. That must not delay closing a lane
+ * forever, and no completion of the lane may be lost.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"

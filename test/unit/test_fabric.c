@@ -209,9 +209,9 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "t:1: no fabric: it has at least one host, one leaf and a link "
-             "between them"},
-        {"router r1\n", "t:1: 'router' begins no line: host, leaf, spine, "
+        {"", "t:1: no fabric: a fabric needs at least one host, one leaf and a "
+             "link between them"},
+        {"router r1\n", "t:1: 'router' is not a statement: host, leaf, spine, "
                         "core, link or address"},
         {"host\n", "t:1: too few words: host NAMES"},
         {"host 1h\n", "t:1: '1h' is not a name: "},
@@ -256,7 +256,7 @@ static void test_refusals(void **state)
         {HEAD EDGE "address h1 l1 127.0.0.2\n",
          "t:6: 127.0.0.2 is not a host address"},
         {HEAD EDGE "address h1 l1 10.0.0.1\n",
-         "t:6: an address ends in .2 to .254"},
+         "t:6: an address must end in .2 to .254"},
         {HEAD EDGE "address h1 l1 10.0.0.2\naddress h1 l1 10.0.0.3\n",
          "t:7: 'h1' already has an address on 'l1'"},
         {HEAD EDGE "address h1 l1 10.5.0.2\naddress h2 l2 10.5.0.2\n",

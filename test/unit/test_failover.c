@@ -1,6 +1,6 @@
 /*
  * Tests the handling of a failed lane's work. The completion callbacks of its
- * chunks run without a lock, so the peer may leave meanwhile.
+ * chunks run without a lock, so the peer may leave in the meantime.
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"

@@ -140,7 +140,7 @@ static const struct {
 } bad[] = {
     {"at", "t:1: the line ends where a time (10ms), 'packet N'"},
     {"at 1ms", "t:1: the line ends where an action"},
-    {"\n\nat 5 down", "t:3: '5' is not a time as 10ms"},
+    {"\n\nat 5 down", "t:3: '5' is not a time such as 10ms"},
     {"at soon down", "t:1: 'soon' is not a time"},
     {"at -1ms down", "t:1: '-1ms' is not a time"},
     {"at 1..5ms down", "t:1: '1..5ms' is not a time"},
@@ -163,7 +163,7 @@ static const struct {
     {"at 1ms for down", "t:1: 'down' is not a time"},
     {"at 1ms for", "t:1: the line ends where a time after 'for'"},
     {"at 1ms for 0s down", "t:1: 'for' requires a time above zero"},
-    {"at 1ms for 1ms for 1ms down", "t:1: 'for' comes twice"},
+    {"at 1ms for 1ms for 1ms down", "t:1: 'for' appears twice"},
     {"at 1ms for 2ms clear", "t:1: 'clear' cannot be undone"},
     {"at 1ms for 2ms qp_error", "t:1: 'qp_error' cannot be undone"},
     {"at 1ms every 0ms down",
@@ -171,16 +171,16 @@ static const struct {
     {"at 1ms every 9us down",
      "t:1: 'every' requires a period of at least 10us"},
     {"at packet 1 every 5ms down", "t:1: '5ms' is not a number from 1"},
-    {"at byte 1 every 0 down", "t:1: 'every' wants more than zero"},
+    {"at byte 1 every 0 down", "t:1: 'every' requires a value above zero"},
     {"at 1ms for 5ms every 5ms down", "t:1: 'for' must be shorter"},
-    {"at 1ms times 3 down", "t:1: 'times' goes with 'every'"},
+    {"at 1ms times 3 down", "t:1: 'times' requires 'every'"},
     {"at 1ms every 5ms times 0 down", "t:1: '0' is not a number from 1"},
     {"at 1ms node down", "t:1: 'down' in 'down' is not a number from 0"},
     {"at 1ms node 1, down", "t:1: '1,' is not a node"},
     {"at 1ms node ,1 down", "t:1: ',1' is not a node"},
     {"at 1ms rail 1,,2 down", "t:1: '1,,2' is not a rail"},
     {"at 1ms rail 256 down", "t:1: '256' in '256' is not a number from 0"},
-    {"at 1ms rail 1 rail 2 down", "t:1: 'rail' comes twice"},
+    {"at 1ms rail 1 rail 2 down", "t:1: 'rail' appears twice"},
     {"at 1ms rail", "t:1: the line ends where a rail"},
     {"at 1ms sideways",
      "t:1: 'sideways' is not an action: down, up, drop, "
@@ -208,9 +208,9 @@ static const struct {
     {"seed x", "t:1: 'x' is not a number"},
     {"seed 18446744073709551616", "t:1: '18446744073709551616' is too large"},
     {"seed 1 2", "t:1: '2' is one word too many: seed N"},
-    {"seed 1\nseed 1", "t:2: 'seed' comes twice"},
-    {"at 1ms down\nseed 1", "t:2: 'seed' goes before the first step"},
-    {"in 1ms down", "t:1: 'in' begins no line"},
+    {"seed 1\nseed 1", "t:2: 'seed' appears twice"},
+    {"at 1ms down\nseed 1", "t:2: 'seed' must precede the first step"},
+    {"in 1ms down", "t:1: 'in' is not a statement"},
     {"at 5ms down\nat packet 1 up\nat 4ms up",
      "t:3: this time is in the past: line 1 is later"},
     {"at 1ms down\x01", "t:1: byte 0x1 is not text"},
@@ -289,10 +289,12 @@ static void test_targets_exist(void **state)
                      0);
     assert_int_equal(sroce_fault_script_check(script, 1, 4, why, sizeof(why)),
                      -EINVAL);
-    assert_string_equal(why, "t:2: there is no node 1: they are 0 to 0");
+    assert_string_equal(why,
+                        "t:2: there is no node 1: valid numbers are 0 to 0");
     assert_int_equal(sroce_fault_script_check(script, 2, 3, why, sizeof(why)),
                      -EINVAL);
-    assert_string_equal(why, "t:2: there is no rail 3: they are 0 to 2");
+    assert_string_equal(why,
+                        "t:2: there is no rail 3: valid numbers are 0 to 2");
     assert_null(
         sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)));
     assert_ptr_equal(

@@ -165,7 +165,7 @@ static void test_health_goes_with_the_rails(void **state)
     assert_null(peer_of(0)->paths[2].ah);
     /* Slots 2 and 3 had different causes of failure. */
     assert_string_equal(peer_of(0)->paths[2].cause, "port down");
-    assert_string_equal(peer_of(0)->paths[3].cause, "nothing comes back");
+    assert_string_equal(peer_of(0)->paths[3].cause, "no completions");
 }
 
 /* A reply in flight when the port went down proves nothing about the path. */
@@ -207,7 +207,7 @@ static void test_describes_rails(void **state)
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     port_down(1 - peer_of(0)->lanes[0]->rail->index);
     mrail_ep_describe(ep, text, sizeof(text));
-    assert_non_null(strstr(text, "(nothing comes back)"));
+    assert_non_null(strstr(text, "(no completions)"));
     assert_non_null(strstr(text, "(port down)"));
 }
 

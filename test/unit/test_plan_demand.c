@@ -416,17 +416,18 @@ static void test_parse(void **state)
 static const struct {
     const char *spec, *why;
 } bad[] = {
-    {"", "'' is not a pattern; there are uniform, hotspot, zipf, moe, stencil, "
-         "incast"},
+    {"", "'' is not a pattern; the patterns are uniform, hotspot, zipf, moe, "
+         "stencil, incast"},
     {"Zipf", "'Zipf' is not a pattern"},
     {"zipf=1", "'zipf=1' is not a pattern"},
-    {"zipf:",
-     "'' is not a setting of zipf; there are exponent=VALUE, size=VALUE"},
+    {"zipf:", "'' is not a setting of zipf; the settings are exponent=VALUE, "
+              "size=VALUE"},
     {"zipf:size", "'size' is not a setting of zipf"},
     {"zipf:k=1", "'k' is not a setting of zipf"},
-    {"uniform:k=1", "'k' is not a setting of uniform; there is size=VALUE"},
+    {"uniform:k=1",
+     "'k' is not a setting of uniform; the setting is size=VALUE"},
     {"zipf:size=1k,", "'' is not a setting"},
-    {"zipf:size=1k,size=1k", "'size' comes twice"},
+    {"zipf:size=1k,size=1k", "'size' appears twice"},
     {"zipf:size=0", "size=0: bytes from 1 to 17592186044415"},
     {"zipf:size=16384g", "size=16384g: bytes from 1"},
     {"zipf:size=-1", "size=-1: bytes from 1"},

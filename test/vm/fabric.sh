@@ -1,17 +1,18 @@
 #!/bin/sh
 # The fabric of the virtual machine: 2 leaves x 4 spines in the namespaces leaf1,
-# leaf2, spine1 to spine4.  Hosts 1 and 2 are on leaf 1, hosts 3 and 4 on leaf 2.
-# Host H is the interface rH of the first namespace, with the device rxeH, because
-# rdma_rxe looks up its routes there only.  Local addresses are local only for
-# packets that arrive by an interface.  Otherwise packets between two hosts would
-# stay inside the namespace.
+# leaf2, spine1 to spine4. Hosts 1 and 2 are on leaf 1, hosts 3 and 4 on leaf 2.
+# Host H is the interface rH of the first namespace, with the device rxeH,
+# because rdma_rxe looks up its routes only there. Local addresses are local
+# only for packets that arrive through an interface. Otherwise packets between
+# two hosts would stay inside the namespace.
 #
 # A leaf sends UDP source ports 0xC000-0xFFFF in four segments to its four uplinks,
-# as DNLB assumes (src/orchestrator/ports.h).  All other packets take ECMP, and so
+# as DNLB assumes (src/orchestrator/ports.h). All other packets take ECMP, and so
 # do packets whose uplink is down.
 #
-# One `ip -batch` runs all commands of a namespace.  The commands are collected
-# outside the machine, because processes are expensive in software emulation.
+# One `ip -batch` runs all commands of a namespace. The commands are collected
+# outside the machine, because starting a process is expensive in software
+# emulation.
 #
 # Usage: fabric.sh plan FOLDER       writes the commands into the folder
 #        fabric.sh up FOLDER         sets up all, as planned

@@ -20,7 +20,7 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer)
     }
 }
 
-/* Posts a SEND that consists of a data header only. `returned`: number of
+/* Posts a SEND that consists of only a data header. `returned`: number of
  * credits to return. Returns 0, or -EAGAIN if the queue is full. */
 static MRAIL_DATA int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
                                         uint16_t returned)
@@ -48,8 +48,8 @@ static MRAIL_DATA int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags,
     return 0;
 }
 
-/* Requests an acknowledgement if a flush waits and no request is pending.
- * Returns 0, or -EAGAIN if the send queue is full. */
+/* Requests an acknowledgement if a flush is waiting for one and no request is
+ * pending. Returns 0, or -EAGAIN if the send queue is full. */
 static MRAIL_DATA int mrail_am_post_ack_request(mrail_peer_t *peer)
 {
     int ret;
@@ -72,15 +72,15 @@ void mrail_am_request_ack(mrail_peer_t *peer)
 
 /*
  * The receive buffers of a rail are leased to its lanes as credits. A lane
- * whose sender waits for credits gets more. If few buffers are left, lanes
- * that received nothing recently must return theirs (RECALL). The senders
+ * whose sender waits for credits gets more. If few buffers are left, lanes that
+ * have received nothing recently must return theirs (RECALL). The senders
  * return credits by counting them as used (RETURN). Thus the counts of both
- * ends stay absolute, and credit updates may cross.
+ * ends stay absolute, and credit updates may cross in flight.
  */
 
-/* Returns the largest window of a lane: an equal part of half of the queue.
- * With this limit, lanes with work do not starve each other, and later lanes
- * find buffers. */
+/* Returns the largest window of a lane: an equal share of half the queue. With
+ * this limit, lanes with work do not starve each other, and later lanes find
+ * buffers. */
 static unsigned mrail_am_max_credits(const mrail_engine_t *engine,
                                      const mrail_rail_t *rail, unsigned most)
 {
@@ -95,8 +95,8 @@ void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane)
     mrail_am_add_pending_ack(engine, lane);
 }
 
-/* Recalls credits from idle lanes of the rail. A lane is idle if it received
- * nothing since the previous search visited it. Control lock held. */
+/* Recalls credits from idle lanes of the rail. A lane is idle if it has
+ * received nothing since the previous search visited it. Control lock held. */
 static MRAIL_DATA void mrail_am_recall(mrail_engine_t *engine,
                                        const mrail_rail_t *rail)
 {
@@ -187,8 +187,8 @@ static MRAIL_DATA int mrail_am_send_recall(mrail_lane_t *lane)
 }
 
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
- * a lane before its LANE_READY arrives here, but if that lane ended, nothing
- * would wait for a reply on it. */
+ * a lane before its LANE_READY arrives here. If the lane then ended, nothing
+ * would wait for a reply that was sent on it. */
 static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&

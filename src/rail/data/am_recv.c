@@ -70,8 +70,8 @@ static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 }
 
 /* Moves a held message to the heap if the rail has granted more credits than it
- * has buffers. Held messages could otherwise occupy all buffers, so that the
- * missing message finds none. The copy keeps its credit, which bounds the
+ * has buffers. Held messages could otherwise occupy all buffers and leave none
+ * for the missing message. The copy keeps its credit, which bounds the
  * memory. */
 static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
                                                         mrail_rx_t *rx)
@@ -91,8 +91,9 @@ static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
     return copy;
 }
 
-/* Keeps a message that is ahead of its turn, in order. The message keeps its
- * credit, so the sender's credits bound the held messages of a peer. */
+/* Keeps a message that is ahead of its turn, sorted by sequence number. The
+ * message keeps its credit, so the sender's credits bound the held messages of
+ * a peer. */
 static MRAIL_DATA void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
                                      mrail_rx_t *rx, uint32_t seq)
 {

@@ -92,8 +92,9 @@ static void mrail_am_mark_blocked(mrail_peer_t *peer)
     }
 }
 
-/* Selects the lane that finishes first, because large messages use all rails.
- * Requests the lanes of the other rails once enough bytes are in flight. */
+/* Selects the lane that would finish first, so that large messages use all
+ * rails. Requests the lanes of the other rails once enough bytes are in
+ * flight. */
 static MRAIL_DATA mrail_lane_t *
 mrail_am_better_lane(mrail_peer_t *peer, mrail_lane_t *usable, size_t length)
 {
@@ -184,8 +185,8 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* Done after the post: loading the peer again keeps fewer registers
-     * alive. */
+    /* This follows the post and loads the peer again, which keeps fewer
+     * registers alive. */
     peer = lane->peer;
     ++peer->engine->counters.am_sent;
     mrail_stall_wake(peer);

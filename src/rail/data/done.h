@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Releases an operation, whose peer may already be freed. */
+/* Releases an operation, whose peer may already have been freed. */
 void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 
 /* Completes `done` at once if its iface is making progress, and otherwise in

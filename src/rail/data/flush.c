@@ -13,8 +13,9 @@
  * are met. The exception is messages on the only lane with work, where the QP
  * keeps the order.
  *
- * A flush of a cancelled endpoint waits only for operations of the endpoint
- * that a device works on. Its completion allows the user to free their memory.
+ * A flush of a cancelled endpoint waits only for those operations of the
+ * endpoint that a device still executes. Its completion allows the user to free
+ * their memory.
  */
 #include "config.h"
 #include "rail/data/flush.h"
@@ -30,10 +31,11 @@
 
 #include <errno.h>
 
-/* Delay of the first POLL: a peer that polls by itself acknowledges within this
- * time. Then the interval of repeats, because a POLL may be lost. */
+/* Delay before the first POLL. A peer that polls by itself acknowledges within
+ * this time. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 
+/* Interval between repeats, because a POLL may be lost. */
 #define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)
 
 int mrail_rma_idle(const mrail_peer_t *peer)
@@ -165,8 +167,9 @@ static MRAIL_DATA mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
     return NULL;
 }
 
-/* Starts from the beginning after each completion. The completion may fence or
- * flush the peer, call this function again, and finish any other flush. */
+/* Starts from the beginning after each completion, because the completion may
+ * fence or flush the peer, call this function again, and finish any other
+ * flush. */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_flush_t *flush;

@@ -25,8 +25,8 @@ void mrail_flush_again(mrail_peer_t *peer) MRAIL_DATA;
  * ordered lane keeps the order. */
 const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer) MRAIL_DATA;
 
-/* Returns 1 if no operation is in flight and no write lacks a READ. READs in
- * flight are operations as well. */
+/* Returns 1 if no operation is in flight and every write has been followed by a
+ * READ. READs in flight count as operations. */
 int mrail_rma_idle(const mrail_peer_t *peer);
 
 /* Adds a flush or fence for everything sent so far. `group` is NULL for a

@@ -4,8 +4,8 @@
 
 #include "rail/data/rx.h"
 
-/* Puts a lane that takes new work at up[0], which small messages use, if there
- * is another lane for messages. */
+/* If up[0], the lane of small messages, is leaving, swaps it with another
+ * message lane that takes new work. */
 static void mrail_peer_choose_primary(mrail_peer_t *peer)
 {
     for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {

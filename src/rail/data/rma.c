@@ -4,8 +4,9 @@
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is
  * signalled, so that each lane's load and rate are known. A chunk that returns
- * without being completed remains counted in its operation. The lane lists it,
- * and later the peer, until another lane has carried it or the peer fails.
+ * without being completed remains counted in its operation. It is on a list of
+ * the lane, and later of the peer, until another lane has carried it or the
+ * peer fails.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -51,8 +52,8 @@ static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* PUTs and GETs must not follow a fence even on its ordered lane. If the
-     * lane fails, the number of arrived messages proves which earlier WRITEs
+    /* PUTs and GETs wait for a fence, even on its ordered lane. If the lane
+     * fails, the number of arrived messages proves which earlier WRITEs
      * arrived, but a PUT proves nothing. The WRITEs would be replayed although
      * the peer may already have read the data of the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {

@@ -44,8 +44,8 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
     if (op->status != 0) {
         return;
     }
-    mrail_warn("peer %016llx: a %s of %zu bytes fails (%s), and its endpoint "
-               "with it",
+    mrail_warn("peer %016llx: a %s of %zu bytes failed (%s); its endpoint "
+               "fails with it",
                (unsigned long long)peer->id,
                (op->kind == MRAIL_OP_PUT) ? "PUT" : "GET", op->length, cause);
     op->status = -EIO;

@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Fails an operation that a device refuses and would refuse on any lane. The
- * endpoints of its iface to the peer fail with it. Other operations
+/* Fails an operation that a device has refused and would refuse on any lane.
+ * The endpoints of its iface to the peer fail with it. Other operations
  * continue. */
 void mrail_rma_reject(mrail_op_t *op, const char *cause) MRAIL_DATA;
 

@@ -8,8 +8,8 @@
 #include "rail/data/throttle.h"
 #include "rail/params.h"
 
-/* If no lane has room, the choice is repeated after a completion of the peer,
- * or after this time. The time is needed because completions of other peers
+/* If no lane has room, the choice is repeated after a completion for the peer,
+ * or after this time. The time is needed because completions for other peers
  * also make room on a rail, and because mrail_sched_pick() may keep a lane
  * waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
@@ -30,8 +30,8 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
 }
 
 /* Returns the lane for a whole operation; NULL: none has room. An operation
- * that its rail carries faster than this process posts it stays on the first
- * lane, like a message of its length. */
+ * stays on the first lane, like a message of its length, if its rail carries it
+ * faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {

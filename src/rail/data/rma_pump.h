@@ -7,8 +7,8 @@
 /* Posts as much work as the lanes have room for. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Does the same as mrail_rma_pump(), for use at every poll: first checks
- * whether there may be room. */
+/* Like mrail_rma_pump(), but for use at every poll: first checks whether there
+ * may be room. */
 void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Notes for each lane in use whether it may take a chunk now. */

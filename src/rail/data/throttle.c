@@ -2,8 +2,8 @@
  * Throttling of lanes when busy peers reach different rails.
  *
  * This file collects the bytes queued for all peers, and
- * rail/proto/fair_share.h divides them. A throttled lane is not usable for the
- * moment. No state is kept about lanes: the busy peers and their rails are
+ * rail/proto/fair_share.h divides them. A throttled lane is temporarily
+ * unusable. No state is kept about lanes: the busy peers and their rails are
  * collected again in every period.
  */
 #include "config.h"

@@ -65,7 +65,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
     if (!flush->last_stage) {
         flush->last_stage = 1;
         /* This includes slots where another flush has posted a READ, because
-         * the completion of that READ is reported to the other flush only. */
+         * the completion of that READ is reported only to the other flush. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
     for (unsigned slot = 0; (flush->unseen != 0) && (slot < peer->slot_limit);

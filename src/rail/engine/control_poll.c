@@ -31,7 +31,7 @@
  * forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
-/* Limit of yields to a thread that wants the control lock. */
+/* Maximum number of yields to a thread that wants the control lock. */
 #define MRAIL_CONTROL_YIELDS 1000
 
 /* ---- halts ---- */
@@ -51,7 +51,8 @@ static void mrail_control_wake(mrail_engine_t *engine,
     if (late_ns <= MRAIL_CONTROL_LATE) {
         return;
     }
-    mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
+    mrail_debug("the process was suspended for %.1f s",
+                (double)late_ns / MRAIL_NS_PER_SEC);
     mrail_data_lock_borrow(&engine->data_lock);
     mrail_ctl_take(engine);
     mrail_ctl_suspended(engine, late_ns - MRAIL_CONTROL_LATE, now_ns);
@@ -61,9 +62,9 @@ static void mrail_control_wake(mrail_engine_t *engine,
 
 /* ---- datagrams and events ---- */
 
-/* Yields to a thread that waits for the control lock. A mutex does not pass
- * to the waiting thread, so the control thread would take it again at once.
- * The number of yields is limited, because the waiting thread may not be
+/* Yields to a thread that waits for the control lock. A mutex is not handed to
+ * the waiting thread, so the control thread would take it again at once. The
+ * number of yields is limited, because the waiting thread may not be
  * scheduled. */
 static void mrail_control_let_in(mrail_engine_t *engine)
 {

@@ -35,9 +35,9 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                : 0;
 }
 
-/* Removes a lost device from the epoll set. Once its queue is closed, it
- * signals EPOLLERR without end (Linux, ib_uverbs_event_poll()). Its events have
- * been read. */
+/* Removes a lost device from the epoll set. Its events have been read by now.
+ * Once its queue is closed, it would signal EPOLLERR forever (Linux,
+ * ib_uverbs_event_poll()). */
 static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,
                                        const struct epoll_event *event)
 {

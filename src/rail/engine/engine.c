@@ -240,7 +240,7 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
                                (size_t)pools[i]->params.elems_per_chunk *
                                    pools[i]->params.elem_size,
                                -ret);
-            mrail_error("cannot make send buffers: %s", strerror(-ret));
+            mrail_error("cannot allocate send buffers: %s", strerror(-ret));
         }
     }
     return ret;

@@ -179,8 +179,8 @@ int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
          (mrail_iface_addr_decode(&iface, iface_addr, &version) != 0))) {
         if (!__atomic_exchange_n(&engine->version_warned, 1,
                                  __ATOMIC_RELAXED)) {
-            mrail_warn("a peer's address is of version %u, this process's of "
-                       "version %u: it is not reached through mrail; "
+            mrail_warn("a peer's address has version %u, but this process "
+                       "uses version %u: mrail cannot reach the peer; "
                        "use the same mrail on all nodes",
                        version, MRAIL_ADDR_VERSION);
         }

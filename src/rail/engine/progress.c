@@ -214,8 +214,8 @@ static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
     }
 }
 
-/* Visits the active peers. in_callback: a callback polls. The lane of its
- * message must stay, so no failover or eviction continues. */
+/* Visits the active peers. in_callback: the caller is a callback. The lane of
+ * its message must stay, so failovers and evictions do not continue. */
 static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
                                           mrail_ns_t *now_ns, int in_callback)
 {

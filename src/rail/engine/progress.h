@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Polls all CQs once. Callbacks run for `current` only. */
+/* Polls all CQs once. Callbacks run only for `current`. */
 unsigned mrail_engine_poll(mrail_engine_t *engine,
                            mrail_iface_t *current) MRAIL_DATA MRAIL_NO_CTL;
 

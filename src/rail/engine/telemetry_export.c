@@ -155,7 +155,7 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 
 #define MRAIL_COUNTER_ONE(_name) +1
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
-               "the telemetry page has no space for all counters");
+               "the telemetry page has no room for all counters");
 
 void mrail_telemetry_export_copy(mrail_engine_t *engine)
 {

@@ -122,9 +122,9 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
-            /* Arming consumed an event for which other ifaces sleep. The user
-             * of this iface may not come back to poll its completions, so they
-             * are signalled. */
+            /* Arming consumed an event that other ifaces are waiting for. The
+             * user of this iface may not come back to poll its completions, so
+             * they are signalled. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }
         busy = 1;

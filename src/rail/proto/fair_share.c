@@ -11,7 +11,8 @@
 /* Largest growth of a rail's weight in one iteration. */
 #define FAIR_SHARE_STEP 8.0
 
-/* Distributes each class over its rails by their rates and weights. */
+/* Distributes the bytes of each class over its rails by their rates and
+ * weights. */
 static void fair_share_distribute(mrail_fair_share_class_t *classes,
                                   unsigned num_classes, const double *rate,
                                   const double *weight, unsigned num_rails,
@@ -45,10 +46,10 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
 }
 
 /*
- * Each rail has a weight. The weight of a rail that would be busy longer falls
- * in proportion, until all rails are busy equally long. A rail may stay less
- * busy if no class can use both it and a busier rail. Source: iterative
- * proportional fitting, Deming and Stephan 1940.
+ * Each rail has a weight. The weight of a rail that would be busy longer than
+ * the others decreases in proportion, until all rails are busy equally long. A
+ * rail may stay less busy if no class can use both it and a busier rail.
+ * Source: iterative proportional fitting, Deming and Stephan 1940.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
@@ -91,8 +92,8 @@ void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
     }
 }
 
-/* Returns the entry of a class. A new class takes a free entry, or that of a
- * class without a peer for two periods. */
+/* Returns the entry of a class. A new class takes a free entry, or the entry of
+ * a class that has had no peer for two periods. */
 static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;
@@ -151,8 +152,8 @@ static int fair_share_is_known(const mrail_fair_share_t *fair_share,
     return 1;
 }
 
-/* Returns the class that needs the rail most, per peer. Returns none if only
- * one class uses the rail. */
+/* Returns the class that needs the rail most per peer. Returns none if only one
+ * class uses the rail. */
 static unsigned
 fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)
 {

@@ -6,15 +6,15 @@
  * early, and leave rails idle that the other classes cannot use. The queued
  * bytes are therefore divided over the rails so that all rails finish as early
  * as possible. On each rail one class is never throttled, the *bottleneck
- * class*: the one that needs the rail most, per peer. Another class may post a
- * fixed number of bytes there for each byte of the bottleneck class. This
- * limit is relative, so the actual rate of the rail, and traffic of other
- * processes, do not matter.
+ * class*: the one that needs the rail most per peer. Another class may post a
+ * fixed number of bytes there for each byte of the bottleneck class. This limit
+ * is relative, so the actual rate of the rail, and traffic of other processes,
+ * do not matter.
  *
  * Throttling does not delay the class that finishes last. But if the far end
  * keeps the bottleneck class from filling a rail, the rail must not idle.
- * While no class is throttled, the bytes that the rail moves are measured. If
- * throttling lowers them considerably, the classes are released for a while,
+ * The throughput of the rail is therefore measured while no class is throttled.
+ * If throttling lowers it considerably, the classes are released for a while,
  * longer each time.
  *
  *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios
@@ -22,7 +22,7 @@
  *     mrail_fair_share_post() by the bottleneck class --> tokens of the others
  *
  * Pure: time, bytes and rates are arguments. The owner of a mrail_fair_share_t
- * serialises calls. This module does not know lanes or peers.
+ * serialises calls. This module knows neither lanes nor peers.
  */
 #ifndef MRAIL_RAIL_FAIR_SHARE_H
 #define MRAIL_RAIL_FAIR_SHARE_H

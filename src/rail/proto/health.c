@@ -10,9 +10,10 @@ typedef enum mrail_health_timer {
     TIMER_GRACE,   /* time for which the port may be down */
     TIMER_PROBE,   /* time of the first probe of a series */
     TIMER_AGAIN,   /* time of the next probe, after a loss */
-    TIMER_BACKOFF, /* back-off; longer after each time that the path was up */
-    TIMER_RETRY,   /* no answer or no QP: later each time */
-    TIMER_SOON,    /* the path may answer again: at the end of the back-off */
+    TIMER_BACKOFF, /* back-off; grows each time that the path is retired */
+    /* time of the next attempt after no answer or no QP; later each time */
+    TIMER_RETRY,
+    TIMER_SOON, /* the path may answer again: the end of the back-off */
 } mrail_health_timer_t;
 
 typedef struct mrail_health_move {
@@ -139,7 +140,7 @@ static void mrail_health_set_timer(mrail_health_t *health,
         health->due_ns = MRAIL_NS_NEVER;
         break;
     case TIMER_GRACE:
-        /* The port reports its state itself, so no probe is needed. */
+        /* The port itself reports its state, so no probe is needed. */
         health->lost = params->probes - 1;
         health->due_ns = now_ns + params->grace_ns;
         break;
@@ -246,16 +247,15 @@ const char *mrail_health_event_name(mrail_health_event_t event)
         [MRAIL_HEALTH_PORT_DOWN] = "port down",
         [MRAIL_HEALTH_PORT_UP] = "port up",
         [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries nothing",
-        [MRAIL_HEALTH_STALLED] = "nothing comes back",
-        [MRAIL_HEALTH_PROGRESS] = "something came back",
-        [MRAIL_HEALTH_QP_STALLED] =
-            "nothing comes back, on other lanes it does",
+        [MRAIL_HEALTH_STALLED] = "no completions",
+        [MRAIL_HEALTH_PROGRESS] = "completions again",
+        [MRAIL_HEALTH_QP_STALLED] = "no completions, unlike other lanes",
         [MRAIL_HEALTH_CQE_ERROR] = "requests failed",
         [MRAIL_HEALTH_CLOSED] = "the peer has closed it",
         [MRAIL_HEALTH_PROBE_REPLY] = "probe answered",
-        [MRAIL_HEALTH_TIMEOUT] = "time is over",
+        [MRAIL_HEALTH_TIMEOUT] = "timed out",
         [MRAIL_HEALTH_PROBES_EXHAUSTED] = "probes lost",
-        [MRAIL_HEALTH_RESTORED] = "connected anew",
+        [MRAIL_HEALTH_RESTORED] = "reconnected",
         [MRAIL_HEALTH_REFUSED] = "refused",
     };
 

@@ -103,11 +103,11 @@ void mrail_health_probe_sent(mrail_health_t *health,
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* Lets a retired path wait until it hears of its rail (PORT_UP), or until
+/* Lets a retired path wait until its rail is up (PORT_UP), or until
  * mrail_health_expedite(). */
 void mrail_health_park(mrail_health_t *health);
 
-/* Returns the event of a passed deadline: TIMEOUT or PROBES_EXHAUSTED.
+/* Returns the event of a deadline that has passed: TIMEOUT or PROBES_EXHAUSTED.
  * others_answer: another path to the same peer is known to work. */
 mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
                                            const mrail_health_params_t *params,

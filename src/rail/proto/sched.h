@@ -49,8 +49,8 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
 /* A single lane has no other lane to share work with. Splitting then costs time
- * and only yields samples of the rail's rate (telemetry/capacity.h), so chunks
- * are few. */
+ * and only yields samples of the rail's rate (telemetry/capacity.h), so there
+ * are few chunks. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
 /* An operation that is small for its lanes is split equally over all of them;
@@ -75,8 +75,8 @@ typedef struct mrail_sched_params {
  * Reports a successful chunk that is large enough to measure; inflight and
  * since_ns already exclude it. An empty lane could have taken more. Because the
  * time when it became empty is unknown, its measured rate is too low. A window
- * from that rate would leave it empty for longer each time. The window
- * therefore doubles until the lane is found busy again.
+ * derived from that rate would leave the lane empty for longer each time. The
+ * window therefore doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -88,8 +88,9 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 /*
  * Returns the bytes of an equal part of an operation for each of `count`
  * lanes, or 0 if a lane cannot take its part in one chunk. If many operations
- * share a rail, each one is slow. When one lane ends early, the remainder then
- * costs as much as the whole operation. Equal parts end together.
+ * share a rail, each one is slow. If one lane then finished early, the
+ * remainder on another lane would take as long as the whole operation. Equal
+ * parts end together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {

@@ -1,8 +1,8 @@
 /*
  * The data exchanged by two engines: data headers on RC lanes, control
  * messages on the UD QPs, and addresses. Big-endian. The codecs are pure:
- * bytes in, structs out. They accept no length or index from the wire outside
- * its own range. docs/wire.md describes the layouts.
+ * bytes in, structs out. They reject lengths and indices from the wire that are
+ * out of range. docs/wire.md describes the layouts.
  */
 #ifndef MRAIL_RAIL_WIRE_H
 #define MRAIL_RAIL_WIRE_H
@@ -125,8 +125,7 @@ typedef struct mrail_wire_lane {
                        * send at first; EVICT: 1 if it must not be refused */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
-    uint8_t max_dest_rd_atomic; /* READs that the sender's QP answers at a
-                                 * time */
+    uint8_t max_dest_rd_atomic; /* READs that the sender's QP serves at once */
     uint32_t qpn;               /* 24 bits */
     uint32_t psn;               /* 24 bits */
     uint32_t am_seq; /* CONFIRM of a failed lane: number of AMs that arrived
@@ -206,7 +205,7 @@ typedef struct mrail_wire_iface_addr {
 } mrail_wire_iface_addr_t;
 
 void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
-/* Encodes an address. Entries without room are left out: all but
+/* Encodes an address. Entries that do not fit are left out: all but
  * MRAIL_ADDR_MORE of `more`, unless all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 

@@ -4,9 +4,9 @@
  * When a lane is needed and the QP budget is used up, lanes other than a
  * peer's first one are given up, least recently used first. Both ends must
  * agree. This end takes an idle lane out of use, drains it, and sends EVICT.
- * The peer does the same and answers CONFIRM, or it uses the lane and answers
- * REFUSE. The QP is destroyed when both ends are done, so no request ever
- * meets a missing QP.
+ * The peer does the same and answers CONFIRM or, if it is using the lane,
+ * answers REFUSE. The QP is destroyed when both ends are done, so no request
+ * ever meets a missing QP.
  *
  * The control thread chooses lanes and exchanges the messages. Progress
  * threads decide whether a lane is idle, and reap it. The lanes of a process
@@ -41,7 +41,7 @@ static int mrail_list_has_lane(const mrail_list_t *list,
     return 0;
 }
 
-/* Returns 1 if messages of the lane, which keep its buffers, wait for
+/* Returns 1 if messages of the lane, which occupy its buffers, wait for
  * delivery. */
 static MRAIL_DATA int mrail_lane_has_messages(mrail_engine_t *engine,
                                               const mrail_lane_t *lane)
@@ -77,8 +77,8 @@ static MRAIL_DATA int mrail_lane_in_use(const mrail_lane_t *lane,
            mrail_lane_has_messages(peer->engine, lane);
 }
 
-/* Returns 1 if another lane can take over the work. Lanes that must be evicted
- * themselves do not count. */
+/* Returns 1 if another lane can take over the work. Lanes that are being
+ * evicted themselves do not count. */
 static int mrail_lane_has_successor(const mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -211,8 +211,8 @@ static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
                mrail_failover_validate(lane, now_ns)) {
         /* The READ is in flight; the next check continues. */
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
-        /* Picks up the lane first: it may just have come up again, and already
-         * be chosen for eviction. */
+        /* Pick up the lane first: it may just have come up again and already
+         * have been chosen for eviction. */
         (void)mrail_peer_num_up(peer);
         if (lane->evict_local || lane->evict_remote) {
             mrail_evict_leave(lane, now_ns);

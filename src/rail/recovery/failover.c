@@ -6,8 +6,8 @@
  * arrives, and the device returns all requests and receive buffers. The end
  * then answers the peer's FAIL with the number of messages that arrived
  * (CONFIRM). Replay, over any lane, starts only when both ends are done. Thus
- * nothing of the old lane can arrive after its replacement. The lane's place
- * is then free for a new epoch.
+ * nothing from the old lane can arrive after its replay. The lane's place is
+ * then free for a new epoch.
  *
  * A thread under either lock requests a failover through fail_mask. The rest
  * runs under the data-path lock and the control lock: on a progress thread or,
@@ -38,7 +38,8 @@
  * complete, for devices that do not report the last one. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
 
-/* Time for a lane on a path that had failed to complete one READ. */
+/* Time within which a lane on a path that failed before must complete one
+ * READ. */
 #define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
 /* Acts as a fence, because nothing new may overtake missing data. A pending
@@ -57,7 +58,8 @@ static MRAIL_DATA void mrail_failover_barrier(mrail_peer_t *peer)
 }
 
 /* Detaches messages that wait for delivery. They are still delivered, but
- * return no credit to the lane, and the SRQ lacks their buffers until then. */
+ * return no credit to the lane. Until then, their buffers are missing from the
+ * SRQ. */
 static void mrail_failover_disown_list(const mrail_list_t *list,
                                        mrail_lane_t *lane)
 {
@@ -250,13 +252,13 @@ int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
         lane->validation_ns = now_ns;
         mrail_stall_wake(lane->peer);
         if (mrail_failover_post_validation(lane) != 0) {
-            mrail_failover_request(lane, "it takes no requests");
+            mrail_failover_request(lane, "it accepts no requests");
         }
     } else if (lane->sq_posted == lane->sq_done) {
         mrail_ctl_lane_join(lane);
         return 0;
     } else if (now_ns >= lane->validation_ns + MRAIL_PATH_VALIDATION_LIMIT) {
-        mrail_failover_request(lane, "a READ does not come back");
+        mrail_failover_request(lane, "a READ has not completed in time");
     }
     return 1;
 }

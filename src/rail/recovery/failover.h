@@ -22,8 +22,8 @@ int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_BOTH;
 void mrail_failover_end(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Moves the QP to the error state, in which it sends and receives nothing. If
- * the device refuses, destroys the QP; its completions so far stay in the CQ.
- * Both locks held. */
+ * the device refuses, destroys the QP; completions already in the CQ stay
+ * there. Both locks held. */
 void mrail_lane_stop(mrail_lane_t *lane) MRAIL_BOTH;
 
 #endif

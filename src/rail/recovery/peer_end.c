@@ -66,7 +66,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
-    /* Released lanes that are not drained count as well. */
+    /* Released lanes that are not yet drained count as well. */
     peer->seen_mask |= peer->closing_mask | peer->broken_mask;
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         const mrail_lane_t *lane = peer->lanes[slot];
@@ -112,7 +112,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_lock(engine);
     mrail_page_event(engine->page, "peer %016llx is gone: %s",
                      (unsigned long long)peer->id,
-                     (peer->failed == -ESHUTDOWN) ? "it said goodbye"
+                     (peer->failed == -ESHUTDOWN) ? "it has shut down"
                                                   : strerror(-peer->failed));
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
@@ -229,7 +229,7 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 }
 
 /* A peer that was given up gets no BYE here. If it is alive, a BYE would look
- * like a regular end, whereas its own probes detect the failure. */
+ * like a regular end, and its own probes will detect the failure. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;

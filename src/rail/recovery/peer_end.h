@@ -11,8 +11,8 @@
  * Data-path lock held. */
 void mrail_peer_release(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Frees failed peers that are unused. Data-path lock held. Call it outside
- * of all callbacks and visits of peers, so that no caller refers to a freed
+/* Frees failed peers that are unused. Data-path lock held. Call it outside all
+ * callbacks and iterations over peers, so that no caller refers to a freed
  * peer. */
 void mrail_peer_reap(mrail_engine_t *engine) MRAIL_DATA;
 

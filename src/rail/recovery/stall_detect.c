@@ -8,19 +8,19 @@
  * READ follows them, and a request for an acknowledgement.
  *
  * A lane with work in flight and no completion for a while raises STALLED for
- * its path (paths.c), which must then answer a probe. If it does, either the
- * lane is slow, or its QP gets no answers. The lane raises QP_STALLED if
- * nothing completed for a long time while requests of other lanes to the peer
- * did. Idle lanes get a READ for this comparison.
+ * its path (paths.c), which must then answer a probe. If the path answers,
+ * either the lane is slow or its QP gets no answers. The lane raises QP_STALLED
+ * if it has completed nothing for a long time, while other lanes to the peer
+ * have. Idle lanes get a READ for this comparison.
  *
  * Work on a slow path takes longer than a tick. The measured rate of the lane
- * says how long. Suspicion waits for a multiple of that time, and probes of
- * that path have this time for their answers.
+ * tells how long. The path becomes suspect only after a multiple of that time,
+ * and probes on it are allowed that time for their answers.
  *
- * A process that only waits sends nothing, so it would not notice a failure. A
- * peer that got no request for KEEPALIVE_INTERVAL therefore gets one small
- * READ. The peer's NIC answers a READ even if the process computes, or a
- * debugger has stopped it.
+ * A process that only waits sends nothing, so it would not notice a failure.
+ * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets
+ * one small READ. The peer's NIC answers a READ even if the process computes,
+ * or a debugger has stopped it.
  *
  * All functions: data-path lock and control lock held.
  */
@@ -42,8 +42,8 @@
  * flows may have joined its path. */
 #define STALL_SLOWER 4u
 
-/* Time allowed for an answer on a lane that has not completed anything yet: its
- * path may be full. */
+/* Time allowed for an answer on a lane that has not completed anything yet. Its
+ * path may be congested. */
 #define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
 
 /* Ticks without a completion after which other lanes are checked. */
@@ -58,13 +58,13 @@
 #define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
-/* Maximum number of peers that get their keepalive in one turn, and the time
- * until the next turn if more are due. */
+/* Maximum number of peers that get their keepalive in one call, and the time
+ * until the next call if more are due. */
 #define STALL_KEEP_BATCH 64
 #define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
-/* Sends a READ after messages that stay unacknowledged. Returns 1 if there were
- * messages that no READ had followed. */
+/* Sends a READ after messages that stay unacknowledged. Returns 1 if some
+ * messages had not yet been followed by a READ. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am_sent);
@@ -119,9 +119,9 @@ static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
     }
 }
 
-/* Returns the time in which the lane would complete its work in flight at its
- * measured rate. All work on the rail may be ahead of it, because other lanes
- * may just have started. */
+/* Returns the time that the lane needs for its work in flight at its measured
+ * rate. All work on the rail may be ahead of it, because other lanes may just
+ * have started. */
 static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);

@@ -38,8 +38,7 @@ void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah)
     if (rail->ud_tx_pending != 0) {
         dead = malloc(sizeof(*dead));
     }
-    if (dead == NULL) { /* not in use, or no memory to postpone the end of the
-                         * handle */
+    if (dead == NULL) { /* not in use, or no memory to defer its destruction */
         ibv_destroy_ah(ah);
         return;
     }

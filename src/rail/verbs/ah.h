@@ -5,9 +5,9 @@
 #include "rail/params.h"
 #include "rail/verbs/rail.h"
 
-/* Creates an address handle for the control channel, with the UDP source port
- * of a lane. If `sport` is 0, the handle has a separate port. Returns NULL with
- * errno set on failure. */
+/* Creates an address handle for the control channel. Its UDP source port is
+ * `sport`, the port of a lane, or a separate port if `sport` is 0. Returns NULL
+ * with errno set on failure. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16],
@@ -17,7 +17,7 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
  * held. */
 void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah) MRAIL_CTL;
 
-/* Fills in the attributes by which AHs and connected QPs reach `gid`. */
+/* Fills in the attributes with which AHs and connected QPs reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         const uint8_t gid[16], uint32_t flow_label,
                         struct ibv_ah_attr *ah);

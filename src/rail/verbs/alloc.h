@@ -5,7 +5,7 @@
 #include "rail/verbs/rail.h"
 
 /* Logs one error line about a failed registration if the locked-memory limit
- * may be the reason. */
+ * may be the cause. */
 void mrail_rail_explain(const char *device, size_t length, int error);
 
 /* Access of peers to registered memory. */

@@ -248,10 +248,10 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
         return "the port cannot be queried";
     }
-    /* There are two rates. The scheduler uses the first, and so does UCX's
-     * bandwidth estimate, from which UCX derives protocol thresholds. It is
-     * constant, and equal for all ports of a kind. The planner uses the second,
-     * which is what the port reports now. */
+    /* A port has two rates. The first is constant and equal for all ports of a
+     * kind. The scheduler uses it, and so does UCX's bandwidth estimate, from
+     * which UCX derives protocol thresholds. The second is the rate that the
+     * port reports now. The planner uses it. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;

@@ -16,11 +16,12 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned netmask_bits, uint64_t *subnet_p,
                                 unsigned *host_p);
 
-/* Returns the present index of the RoCEv2 GID in the port's table, or -1. */
+/* Returns the current index of the RoCEv2 GID in the port's table, or -1. */
 int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
                              int table_length, const uint8_t gid[16]);
 
-/* Returns the bits per second that the port reports now; 0: unknown. */
+/* Returns the rate that the port reports now, in bits per second; 0:
+ * unknown. */
 uint64_t mrail_discovery_speed(struct ibv_context *ctx, unsigned port);
 
 #endif

@@ -30,7 +30,7 @@ int mrail_rail_next_event(mrail_rail_t *rail, mrail_event_t *event);
 /* Consumes the events of the channel, and requests one for the next completion
  * of its CQ. Returns 0 or -errno. */
 int mrail_rail_arm(mrail_rail_t *rail);
-/* Does the same as mrail_rail_arm() for the control channel. */
+/* Like mrail_rail_arm(), but for the control channel. */
 int mrail_rail_arm_ud(mrail_rail_t *rail);
 
 #endif

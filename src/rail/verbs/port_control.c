@@ -57,13 +57,13 @@ const char *mrail_port_control_words(const mrail_port_control_t *control)
     case MRAIL_PORT_DRIVER_MEASURED:
         return "set by flow label at connect";
     case MRAIL_PORT_DRIVER_SOURCE:
-        return "set by flow label at connect (by the driver's source; a "
-               "packet capture proves it)";
+        return "set by flow label at connect (according to the driver's "
+               "source; capture packets to confirm)";
     case MRAIL_PORT_DRIVER_UNKNOWN:
         break;
     }
     return "requested by flow label at connect; not known whether this driver "
-           "follows: capture packets to see";
+           "complies: capture packets to find out";
 }
 
 const char *mrail_port_live_words(mrail_port_live_t live)
@@ -76,7 +76,7 @@ const char *mrail_port_live_words(mrail_port_live_t live)
     case MRAIL_PORT_LIVE_NONE:
         break;
     }
-    return "with a new lane only";
+    return "only with a new lane";
 }
 
 /* ---- The driver ---- */
@@ -184,7 +184,7 @@ static void fill_path(const sample_t *sample, uint32_t label,
     memcpy(ah->grh.dgid.raw, sample->gid, sizeof(ah->grh.dgid.raw));
 }
 
-/* Takes the QP through RESET, INIT and RTR, with the label. It connects to
+/* Moves the QP through RESET, INIT and RTR, with the label. It connects to
  * itself, so that no peer is needed. */
 static int sample_connect(const sample_t *sample, uint32_t label)
 {
@@ -243,8 +243,8 @@ static int to_state(const sample_t *sample, enum ibv_qp_state state)
     return ibv_modify_qp(sample->qp, &attr, mask);
 }
 
-/* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device takes the
- * new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
+/* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device accepts
+ * the new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
  * SQD. */
 static int changes_in_sqd(const sample_t *sample)
 {

@@ -1,13 +1,13 @@
 /*
  * Determines how a device controls a QP's UDP source port, and which port a QP
- * gets for a requested one. It uses a sample QP that is connected to itself
+ * gets when it requests one. It uses a sample QP that is connected to itself
  * and sends nothing.
  *
  * The flow label sets the source port when the QP is connected
  * (orchestrator/ports.h). The device stores the label, and its driver or
  * hardware computes the port. The sample shows what the device has stored; a
- * table of drivers says whether the port follows from it. Only a packet
- * capture proves the port on the wire.
+ * table of drivers says whether the port follows from it. Only a packet capture
+ * shows the port on the wire.
  */
 #ifndef MRAIL_RAIL_PORT_CONTROL_H
 #define MRAIL_RAIL_PORT_CONTROL_H
@@ -35,7 +35,7 @@ typedef struct mrail_port_control {
     mrail_port_driver_t knowledge;
     mrail_port_live_t live;
     unsigned lag_port; /* RoCE LAG: physical port of the sample QP; 0: no LAG */
-    /* Port for each requested one; 0: the device stores no label. */
+    /* Port obtained for each requested port; 0: the device stores no label. */
     uint16_t got[MRAIL_PORT_CONTROL_MAX_LANES];
 } mrail_port_control_t;
 

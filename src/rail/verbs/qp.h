@@ -21,8 +21,8 @@ int mrail_qp_to_rtr(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const struct ibv_ah_attr *path,
                     const mrail_wire_lane_t *remote, unsigned mtu);
 
-/* Makes the QP ready to send. `reads`: READs that the remote QP answers at a
- * time. */
+/* Makes the QP ready to send. `reads`: number of READs that the remote QP
+ * serves at once. */
 int mrail_qp_to_rts(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const mrail_config_t *config, uint32_t psn, unsigned reads);
 
@@ -35,12 +35,12 @@ enum ibv_qp_state mrail_qp_state(struct ibv_qp *qp, int *is_draining_p);
 
 /* Stops the send queue after the request in progress (RTS -> SQD). */
 int mrail_qp_stop_sending(struct ibv_qp *qp);
-/* Gives a stopped QP without requests in flight another path. */
+/* Changes the path of a stopped QP without requests in flight. */
 int mrail_qp_set_path(struct ibv_qp *qp, const struct ibv_ah_attr *path);
-/* Starts the send queue again (SQD -> RTS). */
+/* Restarts the send queue (SQD -> RTS). */
 int mrail_qp_continue_sending(struct ibv_qp *qp);
 
-/* Destroys the QP. Its completions so far stay in the CQ. */
+/* Destroys the QP. Completions already in the CQ stay there. */
 void mrail_qp_destroy(struct ibv_qp *qp);
 
 /* Posts a work request. Data-path lock held. */

@@ -21,7 +21,7 @@
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
-/* Completions of the control channel polled at once. */
+/* Number of completions polled at once from the control channel. */
 #define MRAIL_UD_BATCH 16
 #define MRAIL_CQ_PER_RX                                                        \
     2 /* entries of the CQ for each entry of the SRQ; half of them are for
@@ -87,11 +87,11 @@ typedef struct mrail_rail {
     mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
                               * down; 0: the port is up, or there is an
                               * outage */
-    unsigned num_retired;    /* paths of different peers that were retired since
-                            * anything got through */
+    unsigned num_retired;    /* paths to different peers retired since anything
+                              * last got through */
     mrail_ns_t alive_ns;     /* time when something last got through */
     mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
-                              * sample since anything got through */
+                              * sample since anything last got through */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
@@ -126,8 +126,8 @@ typedef struct mrail_rail {
     unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
                              * from overflowing */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
-    unsigned max_dest_rd_atomic; /* READs of the peer that a QP answers at a
-                                  * time */
+    unsigned max_dest_rd_atomic; /* READs from the peer that a QP serves at
+                                  * once */
     enum ibv_mtu mtu;
 
     /* 8 bytes that peers READ for a flush, and 8 bytes that local READs
@@ -220,9 +220,9 @@ int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
  * mark have been handled. The CQ need not become empty, because other
- * completions may follow without end. It is enough that a poll has emptied the
- * CQ since, or that as many completions as it holds were polled. Data-path lock
- * held. */
+ * completions may keep arriving. It is enough that a poll has since emptied the
+ * CQ, or that as many completions as the CQ can hold have been polled.
+ * Data-path lock held. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */

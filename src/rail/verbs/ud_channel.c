@@ -209,13 +209,13 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
     if (ret == 0) {
         ret = mrail_rail_ud_start(rail);
     }
-    mrail_debug("%s:%u: control qp 0x%x was in error: restart: %s",
+    mrail_debug("%s:%u: control qp 0x%x was in the error state: restart: %s",
                 rail->attr.device, rail->attr.port, rail->ud_qp->qp_num,
                 strerror(-ret));
 }
 
-/* Passes the oldest kept datagram to `func`, unless it is NULL, and its buffer
- * to the device. Returns the number of calls. */
+/* Passes the oldest kept datagram to `func`, unless `func` is NULL, and returns
+ * its buffer to the device. Returns the number of calls. */
 static unsigned mrail_rail_ud_take(mrail_rail_t *rail, mrail_ud_func_t func,
                                    void *arg)
 {

@@ -26,7 +26,7 @@ typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
                             void *arg) MRAIL_CTL;
 
-/* Discards received datagrams, while the engine closes. */
+/* Discards received datagrams, while the engine is closing. */
 void mrail_rail_ud_reap(mrail_rail_t *rail) MRAIL_CTL;
 
 int mrail_rail_ud_open(mrail_rail_t *rail);

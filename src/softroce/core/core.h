@@ -173,7 +173,7 @@ typedef struct sroce_req {
     uint32_t psn_max;
     uint32_t rd_out;       /* READs and atomics in [tail, cur) */
     uint32_t rd_psns;      /* PSNs of their missing responses */
-    uint32_t window;       /* packets in flight, at most; adapts to loss */
+    uint32_t window;       /* maximum packets in flight; adapts to loss */
     uint32_t window_acked; /* packets acknowledged towards window growth */
     uint32_t since_ackreq; /* packets since the last AckReq */
     uint32_t read_off;     /* bytes received for the READ at tail */

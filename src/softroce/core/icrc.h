@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Does the same as sroce_icrc(), but for a given IPv4 identification, with or
- * without DF. */
+/* Like sroce_icrc(), but for a given IPv4 identification, with or without
+ * DF. */
 uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                        uint16_t sport, uint32_t udp_bytes,
                        const struct iovec *iov, unsigned iov_count);

@@ -89,7 +89,7 @@ int sroce_qp_move_check(enum ibv_qp_type type, enum ibv_qp_state from,
         return EINVAL;
     }
     move = (type == IBV_QPT_RC) ? &rc_moves[from][to] : &ud_moves[from][to];
-    /* IBV_QP_STATE is optional if the state stays. */
+    /* IBV_QP_STATE is optional if the state does not change. */
     if (from == to) {
         attr_mask |= IBV_QP_STATE;
     }

@@ -14,7 +14,7 @@
 #define WINDOW_GROW                                                            \
     8                  /* acknowledged packets per packet of window
                              * growth */
-#define ACKREQ_PKTS 16 /* packets between AckReqs, at most */
+#define ACKREQ_PKTS 16 /* maximum number of packets between AckReqs */
 #define MAX_PSNS                                                               \
     (1u << 22) /* outstanding; half of the range of PSN
                              * comparison */

@@ -113,8 +113,8 @@ static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
     return 0;
 }
 
-/* Does the same as resp_refuse(), for errors that no receive completion
- * reports. The application gets an event instead. */
+/* Like resp_refuse(), but for errors that no receive completion reports. The
+ * application gets an event instead. */
 static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
 {
     sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS)

@@ -51,8 +51,8 @@ typedef struct sroce_qp sroce_qp_t;
     X(tx_pkts, "packets pulled")                                               \
     X(tx_bytes, "UDP payload bytes pulled")                                    \
     X(tx_retrans, "request packets pulled again")                              \
-    X(rx_pkts, "packets taken in")                                             \
-    X(rx_bytes, "UDP payload bytes taken in")                                  \
+    X(rx_pkts, "packets accepted")                                             \
+    X(rx_bytes, "UDP payload bytes accepted")                                  \
     X(rx_dup, "duplicate requests, answered again")                            \
     X(rx_stale, "responses that answer nothing outstanding")                   \
     X(nak_seq_tx, "NAK: PSN sequence error sent")                              \
@@ -65,7 +65,7 @@ typedef struct sroce_qp sroce_qp_t;
     X(probes, "tail probes sent before the local ACK timeout")                 \
     X(ooo, "requests dropped: out of order")                                   \
     X(read_gaps, "implied NAKs: response missing")                             \
-    X(drop_length, "dropped: truncated, oversized or of a wrong length")       \
+    X(drop_length, "dropped: truncated, oversized or of the wrong length")     \
     X(drop_header, "dropped: transport version, P_Key or pad count")           \
     X(drop_opcode, "dropped: opcode unknown or not for the QP's type")         \
     X(drop_qpn, "dropped: no such QP")                                         \
@@ -75,7 +75,7 @@ typedef struct sroce_qp sroce_qp_t;
     X(drop_qkey, "dropped: Q_Key wrong")                                       \
     X(drop_no_wqe, "dropped: UD datagram without a receive")                   \
     X(drop_too_long, "dropped: UD datagram longer than the receive")           \
-    X(drop_psn, "dropped: PSN outside of what was sent or expected")
+    X(drop_psn, "dropped: PSN outside the range sent or expected")
 
 typedef struct sroce_counters {
 #define SROCE_COUNTER_FIELD(_name, _what) uint64_t _name;
@@ -104,7 +104,7 @@ typedef struct sroce_dev_params {
     int icrc_tx;          /* compute the ICRC; 0: the trailer is zero */
     int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
     enum ibv_mtu max_mtu; /* of the port: limits path MTU and UD payload */
-    uint32_t window_pkts; /* unacknowledged packets of a QP, at most; 0: 256 */
+    uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0: 256 */
     mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
                            * MRAIL_NS_NEVER: no probes */
     uint64_t key_secret;  /* unpredictable number: a process that has seen no
@@ -127,9 +127,9 @@ const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
 /*
- * Runs the timers that have expired by `now_ns`. Returns when it next needs to
- * be called, or MRAIL_NS_NEVER. O(1) if none has expired, else O(log timers)
- * each.
+ * Runs the timers that have expired by `now_ns`. Returns the time of the next
+ * call, or MRAIL_NS_NEVER. Takes O(1) time if none has expired, otherwise O(log
+ * timers) for each.
  */
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns);
 /* Returns the deadline that sroce_dev_timers() would return, without running
@@ -206,8 +206,9 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
  * Returns 1 if the owner should send the posted requests at once, 0 if too
- * little is queued for a good run. After a 0, pending acknowledgements bring
- * the owner back, and the next progress call sends everything as one run.
+ * little is queued for a good run. After a return of 0, pending
+ * acknowledgements bring the owner back, and the next progress call sends
+ * everything as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
 
@@ -255,8 +256,8 @@ int sroce_pd_destroy(sroce_pd_t *pd);
 /*
  * Registers memory. `access` is IBV_ACCESS_*. With the keys of the MR, `addr`
  * is accessed at address `iova`. A key contains a generation as well as an
- * index, so that the key of a destroyed MR does not come back soon. Returns
- * EINVAL for remote write or atomic access without local write access.
+ * index, so that the key of a destroyed MR is not reused soon. Returns EINVAL
+ * for remote write or atomic access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
@@ -293,8 +294,8 @@ int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
                      int attr_mask);
 void sroce_srq_query(const sroce_srq_t *srq, struct ibv_srq_attr *attr);
 int sroce_srq_destroy(sroce_srq_t *srq); /* EBUSY while a QP uses it */
-/* As ibv_post_srq_recv. Returns ENOMEM (full) or EINVAL; *bad_wr is the first
- * WR that was not posted. */
+/* Like ibv_post_srq_recv(). Returns ENOMEM (full) or EINVAL; *bad_wr is the
+ * first WR that was not posted. */
 int sroce_srq_post_recv(sroce_srq_t *srq, struct ibv_recv_wr *wr,
                         struct ibv_recv_wr **bad_wr);
 
@@ -324,10 +325,10 @@ int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
 /* Returns all attributes; there is no mask. */
 void sroce_qp_query(const sroce_qp_t *qp, struct ibv_qp_attr *attr);
 
-/* As ibv_post_send. Returns EINVAL or ENOMEM (queue full); *bad_wr is the first
- * WR that was not posted. Opcodes of RC: SEND, SEND_WITH_IMM, RDMA_WRITE,
+/* Like ibv_post_send(). Returns EINVAL or ENOMEM (queue full); *bad_wr is the
+ * first WR that was not posted. RC opcodes: SEND, SEND_WITH_IMM, RDMA_WRITE,
  * RDMA_WRITE_WITH_IMM, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD.
- * Opcodes of UD: SEND and SEND_WITH_IMM. */
+ * UD opcodes: SEND and SEND_WITH_IMM. */
 int sroce_qp_post_send(sroce_qp_t *qp, struct ibv_send_wr *wr,
                        struct ibv_send_wr **bad_wr);
 int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,

@@ -1,6 +1,6 @@
 /*
  * Runs of packets, each sent by one sendmsg() with UDP_SEGMENT. A QP fills a
- * run from three sources: READ and atomic responses, requests,
+ * run from three sources: READ and atomic responses, requests, and
  * acknowledgements.
  *
  * Responses and requests take turns at the head of the run, so that neither

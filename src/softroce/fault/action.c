@@ -12,11 +12,11 @@
 
 const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"down", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DOWN), 1,
-     "the port goes down, with its event; packets are discarded"},
+     "the port goes down, and the device reports it; packets are discarded"},
     {"up", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DOWN), 0,
-     "the port comes up, with its event"},
+     "the port comes up, and the device reports it"},
     {"drop", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_DROP), 0,
-     "packets are lost with probability P, 0 to 1 or as 1%"},
+     "packets are lost with probability P: 0 to 1, or a percentage such as 1%"},
     {"blackhole", "tx|rx|both", SROCE_FAULT_KIND_SIDE,
      BIT(SROCE_FAULT_BLACKHOLE_TX) | BIT(SROCE_FAULT_BLACKHOLE_RX), 1,
      "all sent or received packets are lost, without an event"},
@@ -73,18 +73,19 @@ static const struct {
     const char *what;
 } quantities[SROCE_FAULT_Q_NUM] = {
     [SROCE_FAULT_Q_NS] = {units_ns, 0, 86400000000000ull,
-                          "a time as 10ms, 250us or 1s, at most 86400s"},
-    [SROCE_FAULT_Q_US] = {units_us, 0, SROCE_FAULT_MAX_US,
-                          "a time as 20us or 1.5ms, whole microseconds, at "
-                          "most 10s"},
+                          "a time such as 10ms, 250us or 1s, at most 86400s"},
+    [SROCE_FAULT_Q_US] =
+        {units_us, 0, SROCE_FAULT_MAX_US,
+         "a time such as 20us or 1.5ms, whole microseconds, at "
+         "most 10s"},
     [SROCE_FAULT_Q_PPM] = {units_ppm, 0, 1000000,
-                           "a probability from 0 to 1, as 0.01 or 1%, in "
+                           "a probability from 0 to 1, such as 0.01 or 1%, in "
                            "millionths"},
     [SROCE_FAULT_Q_RATE] = {units_rate, 1000, 1000000000000ull,
                             "a rate from 1k to 1000G bytes per second, or "
                             "max"},
     [SROCE_FAULT_Q_BYTES] = {units_bytes, 0, UINT64_C(1) << 60,
-                             "a number of bytes as 65536, 64k or 4M"},
+                             "a number of bytes such as 65536, 64k or 4M"},
     [SROCE_FAULT_Q_COUNT] = {units_count, 1, UINT32_MAX,
                              "a number from 1 to 4294967295"},
     [SROCE_FAULT_Q_SEED] = {units_count, 0, UINT64_MAX,

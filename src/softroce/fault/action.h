@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail. All have a value at any time, except for the last, which
- * is an event. */
+/* Settings of a rail. Each has a value at any time, except for the last one,
+ * which is an event. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line while it is parsed. */
+/* A line that is being parsed. */
 typedef struct line {
     char *words[SROCE_FAULT_MAX_WORDS + 1]; /* ends with NULL */
     unsigned num;
@@ -96,7 +96,9 @@ static int clause_every(line_t *line)
         (step->every < SROCE_FAULT_MIN_EVERY_NS)) {
         return fail(line, "'every' requires a period of at least 10us");
     }
-    return (step->every != 0) ? 0 : fail(line, "'every' wants more than zero");
+    return (step->every != 0)
+               ? 0
+               : fail(line, "'every' requires a value above zero");
 }
 
 static int clause_times(line_t *line)
@@ -141,12 +143,14 @@ static int read_list(line_t *line, const char *what, sroce_fault_list_t *list)
 
 static int clause_node(line_t *line)
 {
-    return read_list(line, "a node, a list as 0,2 or *", &line->step->nodes);
+    return read_list(line, "a node, a list such as 0,2 or *",
+                     &line->step->nodes);
 }
 
 static int clause_rail(line_t *line)
 {
-    return read_list(line, "a rail, a list as 0,2 or *", &line->step->rails);
+    return read_list(line, "a rail, a list such as 0,2 or *",
+                     &line->step->rails);
 }
 
 /* Clauses between the time and the action. Each may occur only once. */
@@ -169,7 +173,7 @@ static int read_clause(line_t *line)
             continue;
         }
         if (line->seen & (1u << i)) {
-            return fail(line, "'%s' comes twice", clauses[i].name);
+            return fail(line, "'%s' appears twice", clauses[i].name);
         }
         line->seen |= 1u << i;
         ++line->at;
@@ -186,11 +190,11 @@ static int check_step(line_t *line)
     const sroce_fault_step_t *step = line->step;
 
     if ((step->times != 0) && (step->every == 0)) {
-        return fail(line, "'times' goes with 'every'");
+        return fail(line, "'times' requires 'every'");
     }
     if ((step->for_ns != 0) && (sroce_fault_is_once(&step->fault) ||
                                 sroce_fault_is_clear(&step->fault))) {
-        return fail(line, "'%s' cannot be undone: it goes without 'for'",
+        return fail(line, "'%s' cannot be undone: it does not take 'for'",
                     step->fault.action->name);
     }
     if ((step->when == SROCE_FAULT_AT_TIME) && (step->every != 0) &&
@@ -211,7 +215,7 @@ static int check_order(line_t *line, const sroce_fault_script_t *script)
             (before->when == SROCE_FAULT_AT_TIME) && (before->at > step->at)) {
             return fail(line,
                         "this time is in the past: line %u is later; "
-                        "steps come in the order of their times",
+                        "steps must be in the order of their times",
                         before->line);
         }
     }
@@ -229,7 +233,7 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
     }
     while ((ret = read_clause(line)) == 1) {
     }
-    if ((ret != 0) || (next_word(line, "an action, as 'down',") == NULL) ||
+    if ((ret != 0) || (next_word(line, "an action, such as 'down',") == NULL) ||
         (sroce_fault_action_read(line->words + line->at - 1,
                                  line->num - line->at + 1, &step->fault,
                                  line->why, sizeof(line->why)) != 0) ||
@@ -242,10 +246,10 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
 static int read_seed(line_t *line, sroce_fault_script_t *script)
 {
     if (script->seed_given) {
-        return fail(line, "'seed' comes twice");
+        return fail(line, "'seed' appears twice");
     }
     if (script->num_steps != 0) {
-        return fail(line, "'seed' goes before the first step");
+        return fail(line, "'seed' must precede the first step");
     }
     if (next_number(line, SROCE_FAULT_Q_SEED, "a number after 'seed'",
                     &script->seed) != 0) {
@@ -275,7 +279,7 @@ static sroce_fault_step_t *new_step(sroce_fault_script_t *script)
     return &steps[n];
 }
 
-/* Splits `cut` at blanks and drops a comment. line->words point into `cut`.
+/* Splits `cut` at blanks and strips a comment. line->words point into `cut`.
  * `text` receives the words joined by single blanks, and must be as long as
  * `cut`. */
 static int cut_line(line_t *line, char *cut, char *text)
@@ -315,7 +319,7 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
     }
     if (strcmp(line->words[0], "at") != 0) {
         return fail(line,
-                    "'%.40s' begins no line: 'at WHEN ... ACTION' or "
+                    "'%.40s' is not a statement: 'at WHEN ... ACTION' or "
                     "'seed N' is expected",
                     line->words[0]);
     }
@@ -449,7 +453,7 @@ int sroce_fault_script_check(const sroce_fault_script_t *script,
             if (!sides[s].list->all &&
                 (sides[s].list->largest >= sides[s].num)) {
                 snprintf(why, size,
-                         "%s:%u: there is no %s %u: they are 0 to %u",
+                         "%s:%u: there is no %s %u: valid numbers are 0 to %u",
                          script->name, step->line, sides[s].what,
                          sides[s].list->largest, sides[s].num - 1);
                 return -EINVAL;

@@ -64,8 +64,8 @@ typedef struct sroce_fault_script {
     sroce_fault_step_t *steps; /* in file order */
 } sroce_fault_script_t;
 
-/* Returns the file name for messages: the end of a path that is too long, so
- * that a message fits into SROCE_FAULT_WHY_MAX bytes. */
+/* Returns the file name for messages. A path that is too long is reduced to its
+ * end, so that a message fits into SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*

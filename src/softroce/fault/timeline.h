@@ -3,9 +3,9 @@
  * traffic sent.
  *
  * For each setting, a rail has its previous value and the values of the active
- * steps. The latest step wins. When a step's `for` ends, the value below it
- * takes effect again. A step without `for` holds until a later step, `clear` or
- * the end.
+ * steps. The latest step wins. When a step's `for` ends, the value that it
+ * overrode takes effect again. A step without `for` holds until a later step,
+ * `clear` or the end.
  *
  * Pure: time and counters are arguments. The ops are called only when a setting
  * changes. Rails are numbered node * num_rails + rail.
@@ -48,8 +48,8 @@ sroce_fault_timeline_create(const sroce_fault_script_t *script,
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
 /* Executes the steps that are due by now_ns since the start, in order of time.
- * now_ns never decreases. Returns when it must be called next, or
- * MRAIL_NS_NEVER if no step waits for a time. */
+ * now_ns never decreases. Returns the time of the next call, or MRAIL_NS_NEVER
+ * if no step waits for a time. */
 mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
                                     mrail_ns_t now_ns);
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);

@@ -36,8 +36,9 @@ static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
     return room >= sroce_host_credit(seg_bytes, 1);
 }
 
-/* Takes credit for up to `num` packets of `seg_bytes` and returns how many. The
- * credit is recorded in the slot, in case this process is killed. */
+/* Takes credit for up to `num` packets of `seg_bytes`, and returns the number
+ * of packets that it covers. The credit is recorded in the slot, in case this
+ * process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {

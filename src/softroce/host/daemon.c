@@ -18,7 +18,7 @@
 
 /* The session ends after this time without a process that holds it. */
 #define DAEMON_GRACE_MS 200
-/* Longest wait for another process that is making its socket on the same
+/* Longest wait for another process that is creating its socket on the same
  * device. That process may have been stopped. Each further process of the
  * session adds to the limit, because many processes on few processors wait for
  * each other. */
@@ -48,13 +48,14 @@ typedef struct sroce_daemon {
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
-    /* Time since when there are only watchers; 0: other connections exist. */
+    /* Time since which there have been only watchers; 0: other connections
+     * exist. */
     mrail_ns_t idle_since_ns;
     /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
     uint8_t *broken;       /* [dev]: socket order unknown, no new sockets */
-    /* [dev]: connection that is making socket num_sockets[dev]; NULL: none */
+    /* [dev]: connection that is creating socket num_sockets[dev]; NULL: none */
     sroce_daemon_conn_t **creators;
     sroce_daemon_conn_t **owners; /* indexed like sockets; NULL: slot is free */
     struct pollfd *pollfds;
@@ -109,8 +110,8 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
                                    i % SROCE_SESSION_SLOTS);
         }
     }
-    /* If this process was making a socket, the socket was closed with it, so
-     * another process may now make one. */
+    /* If this process was creating a socket, the socket was closed with it, so
+     * another process may now create one. */
     for (unsigned dev = 0; dev < num; ++dev) {
         if (daemon->creators[dev] == conn) {
             daemon->creators[dev] = NULL;
@@ -184,15 +185,16 @@ static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Returns the deadline of a join that begins to wait now. */
+/* Returns the deadline of a join that starts to wait now. */
 static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
 {
     return mrail_clock_now() + DAEMON_JOIN_LIMIT_NS +
            daemon->num_conns * DAEMON_JOIN_EACH_NS;
 }
 
-/* Extends the deadlines of waiting joins. The limit is for the process that
- * makes a socket now. With many processes, the whole queue may take longer. */
+/* Extends the deadlines of waiting joins. The limit applies to the process that
+ * is creating a socket now. With many processes, the whole queue may take
+ * longer. */
 static void sroce_daemon_extend_joins(sroce_daemon_t *daemon, unsigned dev)
 {
     sroce_daemon_conn_t *conn;
@@ -226,7 +228,7 @@ static int sroce_daemon_assign_slot(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
 
-/* Handles JOIN. Only one process at a time may make a socket on a device;
+/* Handles JOIN. Only one process at a time may create a socket on a device;
  * otherwise the order of the kernel's array would be unknown. Returns 0 if the
  * daemon has replied or the join must wait. */
 static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
@@ -261,7 +263,7 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
 }
 
 /* Handles BOUND. Either the new socket is now at the end of the kernel's array,
- * or no socket was made. The order of the array is known in both cases. */
+ * or no socket was created. The order of the array is known in both cases. */
 static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                               const sroce_daemon_msg_t *msg, int fd)
 {
@@ -519,7 +521,7 @@ static int sroce_daemon_listen(const char *name)
         return -errno;
     }
     sroce_session_path(name, ".sock", sun.sun_path, sizeof(sun.sun_path));
-    unlink(sun.sun_path); /* a session that was killed has left it */
+    unlink(sun.sun_path); /* left behind by a session that was killed */
     mask = umask(0177);
     ret = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
     umask(mask);

@@ -31,9 +31,9 @@ typedef enum sroce_daemon_op {
     /* Keeps the session alive until the last copy of the connection is
      * closed. */
     SROCE_DAEMON_HOLD = 1,
-    SROCE_DAEMON_USER, /* as HOLD; the sending process owns the slots */
+    SROCE_DAEMON_USER, /* like HOLD; the sending process owns the slots */
     SROCE_DAEMON_JOIN, /* dev: request a slot */
-    /* dev and slot, with the new socket, or without one if none was made. */
+    /* dev and slot, with the new socket, or without one if none was created. */
     SROCE_DAEMON_BOUND,
     SROCE_DAEMON_LEAVE, /* dev, slot */
     /* Received: notify all users. Sent: settings have changed. */

@@ -35,8 +35,8 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     }
 }
 
-/* Sends packets with the credit that the caller took. No credit is needed
- * towards external hosts. */
+/* Sends packets with the credit that the caller took. Packets to external hosts
+ * need no credit. */
 static void egress_transmit(sroce_host_ctx_t *ctx,
                             const sroce_egress_load_t *load, int has_credit)
 {

@@ -64,7 +64,7 @@ static int fakefs_match(const char *path, const char *prefix,
 
 static int fakefs_device(const char *path)
 {
-    /* The first comparison nearly always decides, so that nothing is
+    /* The first comparison is nearly always decisive, so nothing is
      * initialised: open() may run very early in a process. */
     return (path == NULL) ? -1
                           : fakefs_match(path, "/dev/infiniband/uverbs", "");

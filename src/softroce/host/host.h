@@ -102,7 +102,8 @@ typedef struct sroce_host_batch {
     uint8_t data[];
 } sroce_host_batch_t;
 
-/* The scheduling state of a queue pair, which says on which list it is. */
+/* The scheduling state of a queue pair, which determines the list that it is
+ * on. */
 typedef enum sroce_host_qp_sched {
     SROCE_QP_SCHED_IDLE,   /* on no list */
     SROCE_QP_SCHED_READY,  /* ctx->ready */
@@ -337,14 +338,14 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */
 
-/* Takes credit for up to `num` packets of `seg_bytes` to a process of the
- * session, and returns for how many: n. The credit taken is sroce_host_credit()
- * of a run of n packets, which is enough for any part of that run. Until commit
- * or return, the slot records it as unsent. */
+/* Takes credit for n <= `num` packets of `seg_bytes` to a process of the
+ * session, and returns n. The credit taken is sroce_host_credit() of a run of n
+ * packets, which is enough for any part of that run. Until commit or return,
+ * the slot records it as unsent. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* As sroce_credit_take(), but for a queue pair, which is queued if credit is
+/* Like sroce_credit_take(), but for a queue pair, which is queued if credit is
  * short. Small packets are not queued. */
 unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   uint32_t seg_bytes, unsigned num,

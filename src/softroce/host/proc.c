@@ -24,7 +24,7 @@ static void sroce_host_warn(const char *what)
 }
 
 /* A forked child has no control thread. Its contexts, slots and connection
- * belong to the parent, so the child frees none of them and starts afresh. */
+ * belong to the parent, so the child frees none of them and starts over. */
 static void sroce_host_after_fork(void)
 {
     pthread_mutex_init(&sroce_host.lock, NULL);
@@ -68,7 +68,7 @@ static void sroce_host_explain(const char *name, int error)
                  name, name);
     } else if (error == -ESTALE) {
         snprintf(line, sizeof(line),
-                 "session '%s' was made by another version of mrail", name);
+                 "session '%s' was created by another version of mrail", name);
     } else {
         snprintf(line, sizeof(line), "session '%s': %s", name,
                  strerror(-error));
@@ -137,8 +137,8 @@ static void sroce_host_on_notify(void)
 
 static void sroce_host_lose_daemon(void)
 {
-    sroce_host_warn("the session daemon is gone; running traffic goes "
-                    "on, new processes cannot join");
+    sroce_host_warn("the session daemon is gone; running traffic continues, "
+                    "but new processes cannot join");
     close(sroce_host.conn);
     sroce_host.conn = -1;
     sroce_host.daemon_lost = 1;
@@ -208,14 +208,14 @@ static void sroce_host_explain_join(int error)
 {
     switch (error) {
     case -ENOSPC:
-        sroce_host_warn("all process slots of the device are taken: at "
-                        "most 128 opens of one rail of a node at once");
+        sroce_host_warn("all process slots of the device are taken: a rail "
+                        "of a node can be opened at most 128 times at once");
         break;
     case -EMFILE:
         sroce_host_warn(
             "the session daemon has no file descriptor left for another "
             "process on this device; raise the hard limit ('ulimit -Hn') in "
-            "the shell that starts the session, and start the session anew");
+            "the shell that starts the session, and restart the session");
         break;
     case -ETIMEDOUT:
         sroce_host_warn(
@@ -223,11 +223,11 @@ static void sroce_host_explain_join(int error)
             "be stopped; continue or end it, then start this program again");
         break;
     default:
-        sroce_host_warn("the session daemon gave no slot");
+        sroce_host_warn("the session daemon assigned no slot");
     }
 }
 
-/* Makes the socket of a slot that is used for the first time. The socket must
+/* Creates the socket of a slot that is used for the first time. The socket must
  * be in this process's network namespace. The session daemon keeps a copy. */
 static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 {

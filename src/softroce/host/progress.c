@@ -32,7 +32,7 @@
 /* Pause after finding that the application holds the lock. */
 #define CONTROL_BUSY_NS (50 * MRAIL_NS_PER_US)
 /* An application that has polled this often since it armed a CQ does not intend
- * to block. Usually it polls once before it blocks. */
+ * to block: before blocking, an application usually polls only once. */
 #define CONTROL_ARMED_POLLS 16
 #define CONTROL_MAX_PROGRESS 64
 #define CONTROL_SPIN_NS (50 * MRAIL_NS_PER_US)
@@ -100,7 +100,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Control thread ---- */
 
-/* Used by the control thread only. */
+/* Used only by the control thread. */
 static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */
@@ -128,8 +128,8 @@ void sroce_control_arm(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Serves one context if its application is absent. Returns when it next needs
- * to be called. */
+/* Serves one context if its application is absent. Returns the time of the next
+ * call. */
 static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
     uint64_t app_calls =
@@ -179,7 +179,7 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
     return MRAIL_MIN(deadline_ns, tx_ns);
 }
 
-/* Serves all contexts. Returns when it must be called again. */
+/* Serves all contexts. Returns the time of the next call. */
 static mrail_ns_t sroce_control_serve_all(void)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;

@@ -17,7 +17,7 @@
 
 #define ROCE_UDP_PORT 4791
 /* The wait for a given base lasts at most BASE_TRIES pauses: twice the grace
- * time of an ending session, and a margin. */
+ * time of an ending session, plus a margin. */
 #define BASE_PAUSE_NS 5000000
 #define BASE_TRIES 100
 
@@ -173,7 +173,8 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
 }
 
 /* Takes the addresses of a list. They may belong to several network namespaces,
- * so that no socket can reserve them all. A lock on the list's file does. */
+ * so no single socket can reserve them all. A lock on the list's file does so
+ * instead. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {

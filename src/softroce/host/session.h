@@ -47,8 +47,8 @@ typedef enum sroce_slot_state {
     SROCE_SLOT_LIVE     /* receives packets */
 } sroce_slot_state_t;
 
-/* Only the owner of the slot counts. Counters are never reset during a session,
- * so a sum over slots never decreases. */
+/* Only the owner of the slot increments its counters. They are never reset
+ * during a session, so a sum over slots never decreases. */
 typedef enum sroce_counter {
     SROCE_CNT_TX_PACKETS,
     SROCE_CNT_TX_BYTES,
@@ -94,7 +94,7 @@ extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 typedef struct sroce_slot {
     /* Read by senders; written by the session daemon and the owner. */
     _Alignas(64) _Atomic uint32_t state; /* sroce_slot_state_t */
-    _Atomic uint32_t generation;         /* +1 at each assignment */
+    _Atomic uint32_t generation;         /* incremented at each assignment */
     _Atomic int32_t pid;
     /* Socket-buffer bytes that senders have reserved and the owner has not yet
      * read. Senders add before they send; the owner subtracts. */
@@ -221,7 +221,7 @@ typedef struct sroce_session_hold {
  * one open, and owns its addresses as long as a process has the second one
  * open. Errors leave nothing behind:
  * - -EEXIST: a session of this name exists, or the session that owns the given
- *   base is just being created (the caller may open it);
+ *   base is being created (the caller may open it);
  * - -EADDRINUSE: the given base, or every base, is taken;
  * - another -errno.
  */

@@ -23,16 +23,16 @@
 
 /* A queue pair without credit retries after a fraction of the time that it has
  * waited so far. If the receiver makes progress, the retry comes soon. If many
- * senders wait for long, retries are rare, because they would take the core
- * from the receiver. */
+ * senders have waited for a long time, retries are rare: frequent ones would
+ * take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
 /* Time allowed for sending what is still queued on a queue pair that is
  * destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Maximum number of runs per call. The call must end so that receiving goes
- * on. */
+/* Maximum number of runs per call. The call must end so that packets are
+ * received again. */
 #define TX_MAX_RUNS 8
 
 typedef enum tx_result {
@@ -338,8 +338,8 @@ void sroce_tx_remove(sroce_host_qp_t *qp)
     qp->held = NULL;
 }
 
-/* Moves the queue pairs whose time has come to `ready`. After a receive, moves
- * all of them, because they may have acknowledgements to send. */
+/* Moves waiting queue pairs to `ready` once they are due. After a receive,
+ * moves all of them, because they may have acknowledgements to send. */
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;

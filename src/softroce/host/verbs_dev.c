@@ -196,8 +196,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
-/* Returns the lower of the rates in the two directions. As with a switch, it
- * may change while jobs run without raising an event. */
+/* Returns the lower of the rates in the two directions. It may change while
+ * jobs run, without an event, as a rate limit at a switch would. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
     uint64_t egress = sdev->egress.rate_bytes_per_s;
@@ -342,7 +342,7 @@ MRAIL_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context,
     return 0;
 }
 
-/* A child starts afresh (proc.c), and registration does not pin memory. */
+/* A child starts over (proc.c), and registration does not pin memory. */
 MRAIL_EXPORT int ibv_fork_init(void)
 {
     SROCE_PASS(ibv_fork_init);

@@ -3,8 +3,8 @@
  * Rail R of node K in the script is node K * num_rails + R of the simulation.
  *
  * Only sim.c and faults.c use this interface; tests use sroce_sim_script() in
- * sim.h. The script draws its own random numbers, from its own seed. They do
- * not depend on link faults, nor do link faults depend on them.
+ * sim.h. The script draws its own random numbers, from its own seed. They are
+ * independent of those of link faults.
  */
 #ifndef SROCE_SIM_FAULTS_H
 #define SROCE_SIM_FAULTS_H
@@ -44,7 +44,7 @@ sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
                                             mrail_ns_t now_ns);
 void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 
-/* Returns when sroce_sim_faults_run() must be called next. */
+/* Returns the time of the next sroce_sim_faults_run(). */
 mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
 void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 

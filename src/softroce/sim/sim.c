@@ -138,7 +138,7 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 
 /* ---- Links ---- */
 
-/* late_ns: extra delay from a script's reordering. */
+/* late_ns: extra delay due to reordering by a script. */
 static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
                           sim_pkt_t *pkt, const sroce_sim_effect_t *effect,
                           mrail_ns_t late_ns)

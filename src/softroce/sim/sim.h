@@ -88,8 +88,8 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* Runs the events of the next instant. Returns 0 if no event is left. */
 int sroce_sim_step(sroce_sim_t *sim);
-/* As sroce_sim_step(), but not past `until_ns`. Returns 0 if there is no event
- * before then; the clock is at `until_ns` in that case. */
+/* Like sroce_sim_step(), but not past `until_ns`. Returns 0 if there is no
+ * event before then; the clock is at `until_ns` in that case. */
 int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 
 /* Calls sroce_qp_destroy() and removes the QP from the node's run list. */
