@@ -213,19 +213,25 @@ while time.monotonic() < end:
     except BlockingIOError:
         time.sleep(0.001)
 END
-    # shellcheck disable=SC2016
-    in_lab spread.fabric rules sh -c '
-        "$lab" exec h1 -- python3 "$tmp/flood.py" 10.0.0.2 10.0.1.2 &
-        sleep 0.8
-        "$lab" status --interval 1s' >"$tmp/out" 2>&1
-    bytes=$(bytes_of l1-s1.0 up "$tmp/out")
-    seconds=$(sed -n 's/^links, \(.*\) s:$/\1/p' "$tmp/out")
+    # On a loaded machine the sender may not run often enough to fill the link.
+    carried=
+    for _ in 1 2 3 4; do
+        # shellcheck disable=SC2016
+        in_lab spread.fabric rules sh -c '
+            "$lab" exec h1 -- python3 "$tmp/flood.py" 10.0.0.2 10.0.1.2 &
+            sleep 0.8
+            "$lab" status --interval 1s' >"$tmp/out" 2>&1
+        bytes=$(bytes_of l1-s1.0 up "$tmp/out")
+        seconds=$(sed -n 's/^links, \(.*\) s:$/\1/p' "$tmp/out")
+        carried="$carried ${bytes:-no} bytes in ${seconds:-?} s,"
+        awk -v b="${bytes:-0}" -v s="${seconds:-1}" \
+            'BEGIN { exit !(b / s / 50e6 > 0.98) }' && break
+    done
     if awk -v b="${bytes:-0}" -v s="${seconds:-1}" \
         'BEGIN { r = b / s / 50e6; exit !(r > 0.98 && r < 1.02) }'; then
         ok 'a link carries its rate within 2 %'
     else
-        not_ok 'a link carries its rate within 2 %' \
-            "${bytes:-no} bytes in ${seconds:-?} s" "$tmp/out"
+        not_ok 'a link carries its rate within 2 %' "${carried%,}" "$tmp/out"
     fi
 else
     skip 'a link carries its rate within 2 %' 'python3 is not installed'
