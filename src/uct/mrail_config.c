@@ -51,7 +51,8 @@ ucs_config_field_t uct_mrail_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"OVERHEAD", "200ns",
-     "Estimated CPU time to post a message, for UCX's choice of protocols.",
+     "Estimated CPU time to post a message, without copies, for UCX's choice\n"
+     "of protocols.",
      ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {.name = NULL}};

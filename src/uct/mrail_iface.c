@@ -44,6 +44,12 @@
  * with fragments of this length. */
 #define OVERHEAD_FRAGMENT 8192.0
 
+/* Seconds that the copies of a fragment of this length cost at both ends. UCX 1.13 counts
+ * them only if a copy is slower than the process's part of the rails. This
+ * part of the reported overhead makes rendezvous begin at about 64 KB for any
+ * number of processes, instead of 55 to 174 KB (docs/decisions/0014). */
+#define FRAGMENT_COPY_S 600e-9
+
 static double overhead_factor(const mrail_engine_attr_t *attr)
 {
     double fragments = (double)attr->max_am_bcopy / OVERHEAD_FRAGMENT;
@@ -93,7 +99,7 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->latency = ucs_linear_func_make(iface->attr.latency_s, 0);
     attr->bandwidth.dedicated = 0;
     attr->bandwidth.shared = iface->attr.bandwidth;
-    attr->overhead = iface->overhead_s;
+    attr->overhead = iface->overhead_s + iface->copy_s;
     attr->priority = 0;
     return UCS_OK;
 }
@@ -133,13 +139,29 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
 {
     const uint64_t needed =
         UCT_PERF_ATTR_FIELD_OPERATION | UCT_PERF_ATTR_FIELD_BANDWIDTH;
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
 
-    if ((status == UCS_OK) && ((attr->field_mask & needed) == needed)) {
+    if (status != UCS_OK) {
+        return status;
+    }
+    /* UCP adds the copies to these estimates. */
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
+        attr->send_pre_overhead =
+            ucs_min(attr->send_pre_overhead, iface->overhead_s);
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
+        attr->send_post_overhead =
+            ucs_min(attr->send_post_overhead, iface->overhead_s);
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
+        attr->recv_overhead = ucs_min(attr->recv_overhead, iface->overhead_s);
+    }
+    if ((attr->field_mask & needed) == needed) {
         attr->bandwidth.shared =
             op_bandwidth(attr->bandwidth.shared, attr->operation);
     }
-    return status;
+    return UCS_OK;
 }
 
 static ucs_status_t iface_get_device_address(uct_iface_h tl_iface,
@@ -372,6 +394,7 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
 
     self->attr = md->attr;
     self->overhead_s = config->overhead_s * overhead_factor(&self->attr);
+    self->copy_s = FRAGMENT_COPY_S * overhead_factor(&self->attr);
     self->is_dispatching = 0;
     self->empty_polls = 0;
     self->activity = 0;

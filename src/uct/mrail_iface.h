@@ -10,7 +10,8 @@ typedef struct uct_mrail_iface {
     uct_base_iface_t super;
     mrail_iface_t *iface;
     mrail_engine_attr_t attr;
-    double overhead_s;
+    double overhead_s;     /* CPU time to post a message */
+    double copy_s;         /* see FRAGMENT_COPY_S in mrail_iface.c */
     ucs_arbiter_t arbiter; /* endpoints with pending requests */
     int is_dispatching;    /* 1: the arbiter is dispatching */
     uint64_t activity;     /* the engine's activity at the last dispatch */

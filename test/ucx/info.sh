@@ -87,6 +87,20 @@ for processes in 1 8 32; do
         'eager zero-copy'
 done
 
+# The older protocols compute that size from the overhead. Rendezvous is faster
+# from about 64 KB on, whatever the number of processes.
+for processes in 1 2 8 32; do
+    UCX_TLS=mrail,self UCX_PROTO_ENABLE=n info "$tmp/old" -e -u t -D net \
+        -n $processes -N $processes
+    from=$(sed -n 's/.* tag_send: .*\.\.\([0-9]*\)\.\.<rndv>.*/\1/p' "$tmp/old")
+    name="older protocols, processes of a node: $processes; rendezvous"
+    if [ "${from:-0}" -ge 32768 ] && [ "$from" -le 65536 ]; then
+        ok "$name from about 64 KB"
+    else
+        not_ok "$name from about 64 KB" "${from:-never}" "$tmp/old"
+    fi
+done
+
 UCX_TLS=mrail,self UCX_MRAIL_RETRY_COUNT=7 info "$tmp/invalid" -d -t mrail
 expect 'an invalid param is named' "$tmp/invalid" 'ERROR.*RETRY_COUNT'
 expect_none 'an invalid param leaves no transport' "$tmp/invalid" 'Transport: mrail$'
