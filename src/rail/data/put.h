@@ -13,7 +13,8 @@
  *
  * When a lane fails, its remaining PUTs count as not completed. They wait in
  * lane->puts until both ends have closed the lane, and then in peer->lost_puts
- * until another lane takes them. A flush or fence waits for them. New PUTs wait
+ * until another lane takes them. A PUT that the device refused waits there at
+ * once. A flush or fence waits for them. New PUTs wait
  * behind the failover, so a flush need not tell earlier from later ones.
  */
 #ifndef MRAIL_RAIL_DATA_PUT_H
@@ -31,8 +32,9 @@ static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
     return mrail_lane_sq_free(lane) > lane->sq_depth / 4;
 }
 
-/* Posts the PUT. An error of the post is a failure of the lane. */
-static inline MRAIL_DATA void mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
+/* Posts the PUT. Returns 0, or -EAGAIN if the lane has failed and the PUT waits
+ * for another one. */
+static inline MRAIL_DATA int mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)tx->hdr,
@@ -52,12 +54,16 @@ static inline MRAIL_DATA void mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
     tx->lane = lane;
     tx->number = lane->am_sent;
     tx->put.sq_end = lane->sq_posted + 1;
-    mrail_list_add_tail(&lane->puts, &tx->list);
-    lane->peer->dirty_mask |= 1ull << lane->slot;
     mrail_stall_wake(lane->peer);
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+        --lane->sq_posted; /* no later completion includes this request */
+        mrail_list_add_tail(&lane->peer->lost_puts, &tx->list);
         mrail_lane_error(lane, "post of a PUT");
+        return -EAGAIN;
     }
+    mrail_list_add_tail(&lane->puts, &tx->list);
+    lane->peer->dirty_mask |= 1ull << lane->slot;
+    return 0;
 }
 
 void mrail_put_finish_done(mrail_lane_t *lane) MRAIL_DATA;

@@ -215,7 +215,7 @@ mrail_put_start(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->put.ep_id = ep->id;
     tx->put.iface = ep->iface->id;
     tx->put.rkey = *rkey;
-    mrail_put_post(lane, tx);
+    (void)mrail_put_post(lane, tx);
 }
 
 /* Returns 0 or -EAGAIN. */

@@ -109,7 +109,9 @@ static MRAIL_DATA void mrail_rma_replay_puts(mrail_peer_t *peer)
             return;
         }
         mrail_list_del(&tx->list);
-        mrail_put_post(lane, tx);
+        if (mrail_put_post(lane, tx) != 0) {
+            return;
+        }
         ++peer->engine->counters.rma_replayed;
     }
 }

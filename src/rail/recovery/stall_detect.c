@@ -97,7 +97,8 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
-    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0)) {
+    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0) &&
+        mrail_list_empty(&lane->puts)) {
         lane->idle_ns += elapsed_ns;
     } else if ((lane->sched.inflight != 0) && !moved) {
         lane->stalled_ns += elapsed_ns;
