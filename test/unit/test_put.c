@@ -287,8 +287,7 @@ static void test_replay(void **state)
     for (unsigned i = 0; i < 3; ++i) {
         assert_ptr_equal(writes[3 + i].qp, lane_of(1)->qp);
         assert_int_equal(writes[3 + i].address, ADDRESS(i));
-        assert_int_equal(writes[3 + i].key,
-                         copy.rkey[lane_of(1)->remote_rail]);
+        assert_int_equal(writes[3 + i].key, copy.rkey[lane_of(1)->remote_rail]);
         assert_int_equal(writes[3 + i].data[0], i);
     }
     assert_int_equal(engine->counters.rma_replayed, 3);

@@ -79,7 +79,8 @@ static inline MRAIL_DATA void mrail_put_reap(mrail_lane_t *lane)
 
 /* Returns the PUT whose request is the last one before `sq_end`; NULL: that
  * request is no small PUT. */
-mrail_tx_t *mrail_put_find(const mrail_lane_t *lane, uint32_t sq_end) MRAIL_DATA;
+mrail_tx_t *mrail_put_find(const mrail_lane_t *lane,
+                           uint32_t sq_end) MRAIL_DATA;
 
 /* Returns 1 if PUTs of failed lanes have not been replayed. */
 int mrail_put_is_lost(const mrail_peer_t *peer) MRAIL_DATA;

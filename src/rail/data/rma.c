@@ -204,10 +204,11 @@ static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
 }
 
 /* Starts a small PUT, whose data is in the buffer. Cannot fail. */
-static inline MRAIL_DATA void
-mrail_put_start(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
-                size_t length, uint64_t remote_address,
-                const mrail_rkey_t *rkey)
+static inline MRAIL_DATA void mrail_put_start(mrail_ep_t *ep,
+                                              mrail_lane_t *lane,
+                                              mrail_tx_t *tx, size_t length,
+                                              uint64_t remote_address,
+                                              const mrail_rkey_t *rkey)
 {
     tx->length = (uint32_t)length;
     tx->put.id = ep->peer->op_next++;

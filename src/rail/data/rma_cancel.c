@@ -76,8 +76,7 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
                      cause);
 }
 
-void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx,
-                          const char *cause)
+void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx, const char *cause)
 {
     tx->put.ep_id = 0;
     mrail_rma_report(peer, mrail_iface_find(peer->engine, tx->put.iface),
