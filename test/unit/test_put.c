@@ -323,8 +323,8 @@ static void test_flush_during_failover(void **state)
     assert_int_equal(completions.count, 1);
 }
 
-/* What a successful completion covers is not replayed, nor what a later message
- * proves to have arrived. */
+/* A PUT before a successful completion is not replayed, nor is a PUT that a later
+ * message proves to have arrived. */
 static void test_replays_no_more_than_lost(void **state)
 {
     unsigned every = lane_of(0)->sq_depth / 4;

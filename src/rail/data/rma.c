@@ -183,9 +183,9 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
 }
 
-/* Returns the lane for a small PUT, or NULL if the PUT needs an operation: it is
- * too long for the first lane, the rate of the lane is to be measured, or
- * nothing may be posted now. */
+/* Returns the lane for a small PUT. Returns NULL if nothing may be posted now,
+ * or if the PUT needs an operation because of its length. A longer PUT may use
+ * other lanes, or it measures the rate of its lane. */
 static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
                                                       size_t length)
 {

@@ -1,8 +1,7 @@
 /*
- * Work in flight: active messages until they are acknowledged and small PUTs
- * until they are complete (mrail_tx_t), other RMA operations (mrail_op_t) and
- * their chunks (mrail_chunk_t), flushes and fences (mrail_flush_t). The
- * data-path lock protects all of it.
+ * Work in flight: active messages and small PUTs (mrail_tx_t), other RMA
+ * operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and fences
+ * (mrail_flush_t). The data-path lock protects all of it.
  */
 #ifndef MRAIL_RAIL_STATE_OP_H
 #define MRAIL_RAIL_STATE_OP_H
@@ -27,7 +26,7 @@ typedef struct mrail_done {
     mrail_done_kind_t kind;
 } mrail_done_t;
 
-/* What a small PUT needs for its replay; see data/put.h. */
+/* The target of a small PUT, for its replay; see data/put.h. */
 typedef struct mrail_put {
     uint64_t id; /* like mrail_op_t.id */
     uint64_t remote_address;
