@@ -96,6 +96,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/data/inbox.h \
     src/rail/data/peer_lanes.c \
     src/rail/data/peer_lanes.h \
+    src/rail/data/put.c \
+    src/rail/data/put.h \
     src/rail/data/rma.c \
     src/rail/data/rma.h \
     src/rail/data/rma_cancel.c \

@@ -8,7 +8,8 @@
  * - No QP is destroyed while a request is in flight or a completion is pending.
  * - No entry of the lane table is used twice.
  * - Messages arrive once and in order. Operations complete once, with all their
- *   bytes, and access no memory afterwards. A message behind a fence follows
+ *   bytes, and access no memory afterwards. A flush completes small PUTs. While
+ *   no lane fails, each PUT writes once. A message behind a fence follows
  *   everything before it, and a flush completes after everything before it.
  * - At the end, no credit or buffer is lost or duplicated, although either end
  *   recalls idle credits. While no lane fails, there is a buffer for each message.
@@ -39,6 +40,7 @@
 #define ACTIVE_STEPS 6000 /* steps of 0 to 4 ms each */
 #define RESERVE                                                                \
     (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
+#define SMALL_PUTS 20 /* maximum number of small PUTs in a row */
 #define AGAIN_STEPS 300
 /* After the failure of a lane, a sender repeats its requests even to a peer
  * that computes and does not poll. The peer has few buffers for them, so the
@@ -48,7 +50,7 @@
 #define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
-static uint64_t num_flushes, num_sent, num_rnr, num_recalls;
+static uint64_t num_flushes, num_sent, num_rnr, num_recalls, num_small;
 
 /* ---- the program ---- */
 
@@ -174,6 +176,26 @@ static void use_rma(side_t *side)
     count_op(side, ret);
 }
 
+/* Starts small PUTs, which complete by position. There are more of them than the
+ * lane requests completions. */
+static void use_small_puts(side_t *side)
+{
+    for (unsigned count = 1 + below(SMALL_PUTS); count != 0; --count) {
+        uint32_t op = side->num_ops, length = 1 + below(64);
+
+        side->length[op] = length;
+        side->behind[op] = side->fenced;
+        side->buffered[op] = 1;
+        if (mrail_ep_put_short(side->ep, pair_memory, length, PUT_ADDRESS(op),
+                               side->rkey) != 0) {
+            side->length[op] = side->buffered[op] = 0;
+            return;
+        }
+        ++side->num_ops;
+        ++num_small;
+    }
+}
+
 static void use_flush(side_t *side)
 {
     uint32_t op = side->num_ops;
@@ -209,7 +231,7 @@ static void act(side_t *side, side_t *other)
         }
         return;
     }
-    if (side->num_ops + 4 > MAX_OPS) {
+    if (side->num_ops + 4 + 2 * SMALL_PUTS > MAX_OPS) {
         return;
     }
     if (what < 60) {
@@ -223,8 +245,17 @@ static void act(side_t *side, side_t *other)
     } else if ((what < 76) && w.breaks) {
         break_lane(side);
     } else if ((what >= 80) && (what < 84)) {
-        use_rma(side);
+        if (below(2)) {
+            use_rma(side);
+        } else {
+            use_small_puts(side);
+        }
         use_fence(side);
+    } else if (what == 84) {
+        use_small_puts(side);
+    } else if (what == 85) {
+        use_small_puts(side);
+        use_flush(side);
     } else if (what == 77) {
         recall(side);
     } else if (what == 76) {
@@ -386,6 +417,16 @@ static void check_slot(unsigned slot)
     }
 }
 
+static void check_small_put(const side_t *side, uint32_t op, int alive)
+{
+    if (alive) {
+        check_carried(side, op);
+    }
+    CHECK((w.seed & 1) || (side->carried[op] <= side->length[op]),
+          "PUT %u of %u bytes wrote %u, and no lane failed", op,
+          side->length[op], side->carried[op]);
+}
+
 static void check_end(void)
 {
     int alive = !w.side[0].dead && !w.side[1].dead;
@@ -394,8 +435,12 @@ static void check_end(void)
         const side_t *side = &w.side[i], *other = &w.side[!i];
 
         for (unsigned k = 0; !side->dead && (k < side->num_ops); ++k) {
-            CHECK(side->done[k] == 1, "operation %u completed %u times", k,
-                  side->done[k]);
+            if (side->buffered[k]) {
+                check_small_put(side, k, alive);
+            } else {
+                CHECK(side->done[k] == 1, "operation %u completed %u times", k,
+                      side->done[k]);
+            }
         }
         CHECK(!alive || !has_failed(side), "a peer that lives has failed");
         CHECK(!alive || (other->received == side->sent),
@@ -530,16 +575,17 @@ int main(void)
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
-    CHECK(
-        (one != NULL) ||
-            ((num_retired > count) && (num_kept > count) && (num_rma > count) &&
-             (num_flushes > count) && (num_failed > count) &&
-             (num_again > count) && (num_recalls > count)),
-        "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
-        "failed, %llu requests again: nothing was tried",
-        (unsigned long long)num_retired, (unsigned long long)num_kept,
-        (unsigned long long)num_rma, (unsigned long long)num_flushes,
-        (unsigned long long)num_failed, (unsigned long long)num_again);
+    CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
+                            (num_rma > count) && (num_flushes > count) &&
+                            (num_failed > count) && (num_again > count) &&
+                            (num_recalls > count) && (num_small > count)),
+          "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
+          "%llu flushes, %llu lanes failed, %llu requests again: nothing was "
+          "tried",
+          (unsigned long long)num_retired, (unsigned long long)num_kept,
+          (unsigned long long)num_rma, (unsigned long long)num_small,
+          (unsigned long long)num_flushes, (unsigned long long)num_failed,
+          (unsigned long long)num_again);
     CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);

@@ -194,6 +194,7 @@ void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
         CHECK(side->carried[op] >= side->length[op],
               "a flush is over, and operation %u has %u of %u bytes", op,
               side->carried[op], side->length[op]);
+        side->done[op] |= side->buffered[op];
     }
     CHECK(other->received >= sent,
           "a flush is over, and %u of %u messages have arrived",

@@ -38,6 +38,7 @@ typedef struct side {
     uint32_t received;
     unsigned num_ops;
     uint8_t done[MAX_OPS];     /* completions of each operation */
+    uint8_t buffered[MAX_OPS]; /* 1 for a PUT that only a flush completes */
     uint32_t length[MAX_OPS];  /* bytes of a PUT or GET */
     uint32_t carried[MAX_OPS]; /* bytes that a device has written or read */
     /* For each operation, the number of operations before the last fence that

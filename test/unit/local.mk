@@ -51,7 +51,7 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
-    test_ctl_send test_cancel test_busy_cq test_get_short test_departed \
+    test_ctl_send test_cancel test_put test_busy_cq test_get_short test_departed \
     test_iface test_am test_credits test_records
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
@@ -107,6 +107,8 @@ test_departed_SOURCES = test/unit/test_departed.c test/unit/mock_peer.c
 test_departed_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_cancel_SOURCES = test/unit/test_cancel.c test/unit/mock_peer.c
 test_cancel_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_put_SOURCES = test/unit/test_put.c test/unit/mock_peer.c
+test_put_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
 test_ctl_send_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_data_lock_SOURCES = test/unit/test_data_lock.c

@@ -221,7 +221,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_chunk_record_done(chunk, (status == 0) ? chunk->length : 0,
                                 now_ns);
     }
-    if (MRAIL_LIKELY(status == 0) && (chunk->length >= 4096)) {
+    if (MRAIL_LIKELY(status == 0) && (chunk->length >= MRAIL_RMA_MEASURED)) {
         mrail_rma_count_work(chunk, now_ns);
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }

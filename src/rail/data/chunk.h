@@ -4,6 +4,9 @@
 
 #include "rail/state/engine.h"
 
+/* Chunks of at least this many bytes measure the rate of their lane. */
+#define MRAIL_RMA_MEASURED 4096u
+
 /* Handles a chunk that its device has returned, with `status` 0 or -errno. A
  * chunk that failed waits for its replay, unless its operation is cancelled. */
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status,

@@ -4,7 +4,8 @@
  * Data that one NIC has acknowledged may become visible later than a message
  * that arrives through another NIC. Operations are therefore complete at the
  * target only when three conditions hold:
- * - Every earlier operation has its completion.
+ * - Every earlier operation has its completion. A small PUT needs none of its
+ *   own unless its lane fails, because the next condition includes it.
  * - On every lane that has written since the previous flush or fence, a READ
  *   has completed. It follows the writes on the same QP and pushes them out.
  * - The software of the peer has acknowledged the active messages.
@@ -26,6 +27,7 @@
 #include "rail/conn/peer.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/done.h"
+#include "rail/data/put.h"
 #include "rail/data/rma_cancel.h"
 #include "rail/data/visible.h"
 
@@ -40,7 +42,8 @@
 
 int mrail_rma_idle(const mrail_peer_t *peer)
 {
-    return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0);
+    return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0) &&
+           mrail_list_empty(&peer->lost_puts);
 }
 
 mrail_flush_t *mrail_flush_add(mrail_peer_t *peer, mrail_flush_kind_t kind,
@@ -92,11 +95,14 @@ static MRAIL_DATA void mrail_flush_finish(mrail_peer_t *peer,
     mrail_pool_put(&peer->engine->flush_pool, flush);
 }
 
-/* Returns 1 if all operations up to op_id are complete. */
-static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
+/* Returns 1 if all operations up to op_id are complete or, as small PUTs, in
+ * flight. The READs that follow show that these are complete. */
+static MRAIL_DATA int mrail_flush_ops_done(const mrail_peer_t *peer,
+                                           uint64_t op_id)
 {
-    return mrail_list_empty(&peer->ops) ||
-           (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
+    return (mrail_list_empty(&peer->ops) ||
+            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id)) &&
+           !mrail_put_is_lost(peer);
 }
 
 /* Sends POLL, which makes the peer's control thread poll and acknowledge. This

@@ -1,5 +1,6 @@
 /*
- * PUT and GET: operations, split into chunks that the lanes pull.
+ * PUT and GET: operations, split into chunks that the lanes pull. A small
+ * buffered PUT needs neither; see put.h.
  *
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is
@@ -12,8 +13,10 @@
 #include "rail/data/rma.h"
 
 #include "rail/conn/peer.h"
+#include "rail/data/chunk.h"
 #include "rail/data/done.h"
 #include "rail/data/peer_lanes.h"
+#include "rail/data/put.h"
 #include "rail/data/rma_pump.h"
 
 #include <errno.h>
@@ -181,14 +184,76 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
 }
 
+/* Returns the lane for a small PUT. Returns NULL if nothing may be posted now,
+ * or if the PUT needs an operation because of its length. A longer PUT may use
+ * other lanes, or it measures the rate of its lane. */
+static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
+                                                      size_t length)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_lane_t *lane;
+
+    if (MRAIL_UNLIKELY((ep->failed != 0) || (mrail_peer_num_up(peer) == 0) ||
+                       (peer->num_fences != 0) || (length == 0) ||
+                       (length >= peer->am_spread) ||
+                       (length >= MRAIL_RMA_MEASURED) ||
+                       !mrail_list_empty(&peer->uncut))) {
+        return NULL;
+    }
+    lane = peer->up[0];
+    return (lane->leaving || lane->held) ? NULL : lane;
+}
+
+/* Starts a small PUT, whose data is in the buffer. Cannot fail. */
+static inline MRAIL_DATA void mrail_put_start(mrail_ep_t *ep,
+                                              mrail_lane_t *lane,
+                                              mrail_tx_t *tx, size_t length,
+                                              uint64_t remote_address,
+                                              const mrail_rkey_t *rkey)
+{
+    tx->length = (uint32_t)length;
+    tx->put.id = ep->peer->op_next++;
+    tx->put.remote_address = remote_address;
+    tx->put.ep_id = ep->id;
+    tx->put.iface = ep->iface->id;
+    tx->put.rkey = *rkey;
+    (void)mrail_put_post(lane, tx);
+}
+
+/* Returns 0 or -EAGAIN. */
+static inline MRAIL_DATA int mrail_put_copy(mrail_ep_t *ep, mrail_lane_t *lane,
+                                            const void *buffer, size_t length,
+                                            uint64_t remote_address,
+                                            const mrail_rkey_t *rkey)
+{
+    mrail_tx_t *tx;
+
+    if (!mrail_put_has_room(lane)) {
+        return -EAGAIN;
+    }
+    tx = mrail_tx_get(&ep->iface->engine->tx_small);
+    if (MRAIL_UNLIKELY(tx == NULL)) {
+        return -EAGAIN;
+    }
+    memcpy(tx->hdr, buffer, length);
+    mrail_put_start(ep, lane, tx, length, remote_address, rkey);
+    return 0;
+}
+
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey)
 {
     mrail_iface_t *iface = ep->iface;
+    mrail_lane_t *lane;
     mrail_op_t *op;
     int ret;
 
     mrail_iface_enter(iface);
+    lane = mrail_put_lane(ep, length);
+    if (MRAIL_LIKELY(lane != NULL)) {
+        ret = mrail_put_copy(ep, lane, buffer, length, remote_address, rkey);
+        goto out;
+    }
     op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &iface->engine->tx_small, NULL,
                           &ret);
     if (op != NULL) {
@@ -196,6 +261,7 @@ int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
         mrail_rma_submit_bounce(op, length, remote_address, rkey);
         ret = 0;
     }
+out:
     mrail_iface_leave(iface);
     return ret;
 }
@@ -204,18 +270,28 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
                              uint64_t remote_address, const mrail_rkey_t *rkey)
 {
     mrail_iface_t *iface = ep->iface;
+    mrail_engine_t *engine = iface->engine;
+    mrail_lane_t *lane;
     ptrdiff_t result;
     mrail_op_t *op;
     int ret;
 
     mrail_iface_enter(iface);
-    op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &iface->engine->tx_big, NULL, &ret);
+    op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &engine->tx_big, NULL, &ret);
     if (op == NULL) {
         result = ret;
+        goto out;
+    }
+    result = (ptrdiff_t)pack(op->bounce->hdr, arg);
+    lane = mrail_put_lane(ep, (size_t)result);
+    if ((lane != NULL) && mrail_put_has_room(lane)) {
+        mrail_put_start(ep, lane, op->bounce, (size_t)result, remote_address,
+                        rkey);
+        mrail_pool_put(&engine->ops, op);
     } else {
-        result = (ptrdiff_t)pack(op->bounce->hdr, arg);
         mrail_rma_submit_bounce(op, (size_t)result, remote_address, rkey);
     }
+out:
     mrail_iface_leave(iface);
     return result;
 }

@@ -4,36 +4,49 @@
 
 #include "rail/data/chunk.h"
 #include "rail/data/done.h"
+#include "rail/data/put.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
 
 /* Fails the flushes that cover the operation, because a buffered PUT has no
  * completion of its own to report the failure. */
-static void mrail_rma_reject_flushes(const mrail_op_t *op)
+static void mrail_rma_reject_flushes(mrail_peer_t *peer,
+                                     const mrail_iface_t *iface, uint64_t id)
 {
     mrail_flush_t *flush;
 
-    mrail_list_for_each(flush, &op->peer->flushes_pending, mrail_flush_t,
-                        list) {
-        if ((flush->group != NULL) && (flush->op_id >= op->id) &&
-            (flush->group->done.iface == op->done.iface)) {
-            flush->group->done.status = op->status;
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        if ((flush->group != NULL) && (flush->op_id >= id) &&
+            (flush->group->done.iface == iface)) {
+            flush->group->done.status = -EIO;
         }
     }
 }
 
-static void mrail_rma_reject_eps(const mrail_op_t *op)
+static void mrail_rma_reject_eps(mrail_peer_t *peer, const mrail_iface_t *iface)
 {
     mrail_ep_t *ep;
 
-    mrail_list_for_each(ep, &op->peer->eps, mrail_ep_t, peer_list) {
-        if ((ep->iface == op->done.iface) && (ep->failed == 0)) {
-            ep->failed = op->status;
+    mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
+        if ((ep->iface == iface) && (ep->failed == 0)) {
+            ep->failed = -EIO;
             mrail_ep_tell_failed(ep);
             mrail_wakeup_signal(ep->iface);
         }
     }
+}
+
+/* Warns, and fails what waits for an operation of the iface. */
+static void mrail_rma_report(mrail_peer_t *peer, const mrail_iface_t *iface,
+                             uint64_t id, const char *name, size_t length,
+                             const char *cause)
+{
+    mrail_warn("peer %016llx: a %s of %zu bytes failed (%s); its endpoint "
+               "fails with it",
+               (unsigned long long)peer->id, name, length, cause);
+    mrail_rma_reject_flushes(peer, iface, id);
+    mrail_rma_reject_eps(peer, iface);
 }
 
 void mrail_rma_reject(mrail_op_t *op, const char *cause)
@@ -44,10 +57,6 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
     if (op->status != 0) {
         return;
     }
-    mrail_warn("peer %016llx: a %s of %zu bytes failed (%s); its endpoint "
-               "fails with it",
-               (unsigned long long)peer->id,
-               (op->kind == MRAIL_OP_PUT) ? "PUT" : "GET", op->length, cause);
     op->status = -EIO;
     if (!mrail_list_empty(&op->uncut)) {
         mrail_list_del(&op->uncut);
@@ -62,8 +71,16 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause)
             mrail_list_add_tail(&peer->arrived, &chunk->list);
         }
     }
-    mrail_rma_reject_flushes(op);
-    mrail_rma_reject_eps(op);
+    mrail_rma_report(peer, op->done.iface, op->id,
+                     (op->kind == MRAIL_OP_PUT) ? "PUT" : "GET", op->length,
+                     cause);
+}
+
+void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx, const char *cause)
+{
+    tx->put.ep_id = 0;
+    mrail_rma_report(peer, mrail_iface_find(peer->engine, tx->put.iface),
+                     tx->put.id, "PUT", tx->length, cause);
 }
 
 /* Drops chunks of the endpoint that no device holds. */
@@ -113,6 +130,7 @@ void mrail_rma_cancel(mrail_ep_t *ep)
     }
     mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);
     mrail_rma_drop_of(peer->engine, &peer->arrived, ep->id);
+    mrail_put_cancel(peer, ep->id);
     mrail_list_for_each_safe(op, tmp, &peer->ops, mrail_op_t, list) {
         if (op->done.ep_id == ep->id) {
             mrail_op_cancel(op);

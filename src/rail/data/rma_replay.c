@@ -5,6 +5,7 @@
 #include "base/seq.h"
 #include "rail/data/chunk.h"
 #include "rail/data/peer_lanes.h"
+#include "rail/data/put.h"
 #include "rail/data/rma_pump.h"
 
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
@@ -57,6 +58,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
             mrail_rma_add_replay(lane->peer, chunk);
         }
     }
+    mrail_put_take_lost(lane);
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
 }
 
@@ -83,23 +85,51 @@ static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
     return cursor;
 }
 
+/* Returns a lane for a replay of `length` bytes; NULL: none has room. */
+static MRAIL_DATA mrail_lane_t *mrail_rma_replay_lane(mrail_peer_t *peer,
+                                                      size_t length)
+{
+    int index;
+
+    if (mrail_peer_num_up(peer) == 0) {
+        return NULL;
+    }
+    mrail_rma_mark_usable(peer);
+    index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
+    return (index < 0) ? NULL : peer->up[index];
+}
+
+static MRAIL_DATA void mrail_rma_replay_puts(mrail_peer_t *peer)
+{
+    while (!mrail_list_empty(&peer->lost_puts)) {
+        mrail_tx_t *tx = mrail_list_head(&peer->lost_puts, mrail_tx_t, list);
+        mrail_lane_t *lane = mrail_rma_replay_lane(peer, tx->length);
+
+        if (lane == NULL) {
+            return;
+        }
+        mrail_list_del(&tx->list);
+        if (mrail_put_post(lane, tx) != 0) {
+            return;
+        }
+        ++peer->engine->counters.rma_replayed;
+    }
+}
+
 void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    while (!mrail_list_empty(&peer->replay_rma) &&
-           (mrail_peer_num_up(peer) != 0)) {
+    mrail_rma_replay_puts(peer);
+    while (!mrail_list_empty(&peer->replay_rma)) {
         mrail_chunk_t *chunk =
             mrail_list_head(&peer->replay_rma, mrail_chunk_t, list);
         mrail_cursor_t cursor = mrail_op_seek(chunk->op, chunk->offset);
-        int index;
+        mrail_lane_t *lane = mrail_rma_replay_lane(peer, chunk->length);
 
-        mrail_rma_mark_usable(peer);
-        index =
-            mrail_sched_pick_whole(peer->sched, peer->num_up, chunk->length);
-        if (index < 0) {
+        if (lane == NULL) {
             return;
         }
         mrail_list_del(&chunk->list);
-        if (mrail_chunk_send(chunk, peer->up[index], &cursor, now_ns) != 0) {
+        if (mrail_chunk_send(chunk, lane, &cursor, now_ns) != 0) {
             mrail_rma_add_replay(peer, chunk);
             return;
         }
@@ -129,6 +159,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
     }
     mrail_rma_drop(peer->engine, &peer->replay_rma);
     mrail_rma_drop(peer->engine, &peer->arrived);
+    mrail_put_drop(peer);
     while (!mrail_list_empty(&peer->ops)) {
         mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);
 

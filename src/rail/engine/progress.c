@@ -12,6 +12,7 @@
 #include "rail/data/done.h"
 #include "rail/data/flush.h"
 #include "rail/data/inbox.h"
+#include "rail/data/put.h"
 #include "rail/data/rma_cancel.h"
 #include "rail/data/rma_pump.h"
 #include "rail/data/rx.h"
@@ -48,6 +49,24 @@ static int mrail_status_is_final(enum ibv_wc_status status)
     }
 }
 
+/* Ends what a device refuses and would refuse on any lane. `lane` is the lane of
+ * the request, whose completion has set sq_done. */
+static MRAIL_DATA void mrail_engine_refused(mrail_lane_t *lane,
+                                            mrail_chunk_t *chunk,
+                                            const char *cause)
+{
+    mrail_tx_t *put =
+        (chunk == NULL) ? mrail_put_find(lane, lane->sq_done) : NULL;
+
+    if (put != NULL) {
+        mrail_rma_reject_put(lane->peer, put, cause);
+    } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
+        mrail_rma_reject(chunk->op, cause);
+    } else {
+        mrail_peer_error(lane->peer, cause);
+    }
+}
+
 static MRAIL_DATA void mrail_engine_send_done(mrail_engine_t *engine,
                                               const struct ibv_wc *wc,
                                               mrail_ns_t *now_ns)
@@ -69,14 +88,13 @@ static MRAIL_DATA void mrail_engine_send_done(mrail_engine_t *engine,
     }
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
         ++engine->counters.cqe_errors;
-        if (!mrail_status_is_final(wc->status)) {
-            /* Other lanes take over the work. */
-        } else if ((chunk != NULL) && (chunk->op->kind != MRAIL_OP_VISIBLE)) {
-            mrail_rma_reject(chunk->op, mrail_rail_status_text(wc->status));
-        } else {
-            mrail_peer_error(lane->peer, mrail_rail_status_text(wc->status));
-        }
+        if (mrail_status_is_final(wc->status)) {
+            mrail_engine_refused(lane, chunk,
+                                 mrail_rail_status_text(wc->status));
+        } /* otherwise, other lanes take over the work */
         mrail_lane_error(lane, mrail_rail_status_text(wc->status));
+    } else {
+        mrail_put_reap(lane);
     }
     if (chunk == NULL) {
         mrail_record_batch(lane, (wc->status == IBV_WC_SUCCESS) ? 0 : -EIO,

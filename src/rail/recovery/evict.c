@@ -110,7 +110,8 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
          * it. */
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
-                         mrail_list_empty(&lane->peer->replay_rma));
+                         mrail_list_empty(&lane->peer->replay_rma) &&
+                         mrail_list_empty(&lane->peer->lost_puts));
         mrail_peer_refresh(lane->peer); /* another lane becomes the primary
                                          * lane */
         return;

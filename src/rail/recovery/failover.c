@@ -288,7 +288,8 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_am_replay(peer);
     mrail_rma_replay(peer, now_ns);
     if ((peer->broken_mask == 0) && mrail_list_empty(&peer->replay_am) &&
-        mrail_list_empty(&peer->replay_rma)) {
+        mrail_list_empty(&peer->replay_rma) &&
+        mrail_list_empty(&peer->lost_puts)) {
         mrail_failover_end(peer);
     }
 }

@@ -208,6 +208,7 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 
     assert(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->unacked) &&
            mrail_list_empty(&peer->hold) &&
+           mrail_list_empty(&peer->lost_puts) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
     mrail_peer_disown(peer);
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {

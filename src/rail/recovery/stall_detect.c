@@ -3,9 +3,10 @@
  * the NIC's own timers may take seconds.
  *
  * While work for a peer is outstanding, the control thread checks its lanes at
- * every tick. It visits no other peers. READs and WRITEs have completions, but
- * messages have none. So if messages stay unacknowledged for a tick, one small
- * READ follows them, and a request for an acknowledgement.
+ * every tick. It visits no other peers. Chunks have completions, but messages
+ * and small PUTs have none. So if messages stay unacknowledged for a tick, one
+ * small READ follows them, and a request for an acknowledgement. A READ also
+ * follows small PUTs that are not complete at a tick.
  *
  * A lane with work in flight and no completion for a while raises STALLED for
  * its path (paths.c), which must then answer a probe. If the path answers,
@@ -63,13 +64,20 @@
 #define STALL_KEEP_BATCH 64
 #define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
-/* Sends a READ after messages that stay unacknowledged. Returns 1 if some
- * messages had not yet been followed by a READ. */
+/* Sends a READ after messages that stay unacknowledged, and after small PUTs,
+ * which keep their send buffers until a request behind them completes. Returns 1
+ * if there were any that no READ had followed. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am_sent);
 
     lane->stall_am = lane->am_sent;
+    if (!mrail_list_empty(&lane->puts)) {
+        if (!lane->last_read) {
+            (void)mrail_rma_post_read(lane, NULL, now_ns);
+        }
+        return 1;
+    }
     if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
         return 0;
     }
@@ -89,7 +97,8 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
-    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0)) {
+    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0) &&
+        mrail_list_empty(&lane->puts)) {
         lane->idle_ns += elapsed_ns;
     } else if ((lane->sched.inflight != 0) && !moved) {
         lane->stalled_ns += elapsed_ns;

@@ -202,7 +202,9 @@ struct mrail_lane {
 
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
-    mrail_list_t lost;   /* data: chunks that the lane returned without
+    mrail_list_t puts; /* data: small PUTs (mrail_tx_t) in flight, in the order
+                          * of their posts; see data/put.h */
+    mrail_list_t lost; /* data: chunks that the lane returned without
                           * completing them */
     mrail_ns_t close_ns; /* control: time when the QP entered the error state */
     uint64_t qp_serial;  /* control: serial number of `qp`, whose lower 16

@@ -1,7 +1,7 @@
 /*
- * Work in flight: active messages until they are acknowledged (mrail_tx_t),
- * RMA operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and
- * fences (mrail_flush_t). The data-path lock protects all of it.
+ * Work in flight: active messages and small PUTs (mrail_tx_t), other RMA
+ * operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and fences
+ * (mrail_flush_t). The data-path lock protects all of it.
  */
 #ifndef MRAIL_RAIL_STATE_OP_H
 #define MRAIL_RAIL_STATE_OP_H
@@ -26,10 +26,23 @@ typedef struct mrail_done {
     mrail_done_kind_t kind;
 } mrail_done_t;
 
-/* An active message. It is kept until the peer has acknowledged it, so that
- * another lane can replay (retransmit) it. */
+/* The target of a small PUT, for its replay; see data/put.h. */
+typedef struct mrail_put {
+    uint64_t id; /* like mrail_op_t.id */
+    uint64_t remote_address;
+    uint64_t ep_id; /* 0: the PUT is not replayed, because it was refused or its
+                     * endpoint was cancelled */
+    uint32_t sq_end;   /* lane->sq_posted after this PUT */
+    uint16_t iface;    /* id of its iface, which may be gone */
+    mrail_rkey_t rkey; /* copy: the caller may release its key */
+} mrail_put_t;
+
+/* A send buffer with an active message or a small PUT. A message is kept until
+ * the peer has acknowledged it, and a PUT until it is complete, so that another
+ * lane can replay (retransmit) it. */
 typedef struct mrail_tx {
-    mrail_list_t list;   /* peer->unacked */
+    mrail_list_t list;   /* peer->unacked; of a PUT: lane->puts or
+                          * peer->lost_puts */
     mrail_list_t replay; /* entry in peer->replay_am if the lane failed before
                           * the message arrived */
     mrail_mem_t *mem;    /* registration of this element */
@@ -38,7 +51,9 @@ typedef struct mrail_tx {
     uint32_t seq;
     uint16_t number;       /* lane->am_sent before this message */
     uint32_t length;       /* bytes on the wire */
-    mrail_data_hdr_t *hdr; /* wire image; the payload follows */
+    mrail_data_hdr_t *hdr; /* wire image; the payload follows. Of a PUT: its
+                            * data */
+    mrail_put_t put;
 } mrail_tx_t;
 
 typedef enum mrail_op_kind {

@@ -177,6 +177,7 @@ struct mrail_peer {
                               * by seq */
     mrail_list_t replay_rma; /* chunks of failed lanes (mrail_chunk_t), by
                               * operation */
+    mrail_list_t lost_puts;  /* small PUTs of failed lanes (mrail_tx_t) */
     mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
                               * or must not be replayed; they complete
                               * without the control lock */

@@ -1,0 +1,97 @@
+/*
+ * Small PUTs, which complete by position.
+ *
+ * A small PUT is a send buffer without operation or chunk, and most have no
+ * completion of their own. The buffer stays in lane->puts until a later request
+ * of the lane completes successfully, because an RC QP completes its requests
+ * in order. Such a request always follows:
+ *
+ * - The lane requests a completion at least every sq_depth / 4 requests.
+ * - A flush or fence posts a READ behind the PUTs.
+ * - If neither happens, stall detection posts the READ, so that an idle lane
+ *   keeps no buffers.
+ *
+ * When a lane fails, its remaining PUTs count as not completed. They wait in
+ * lane->puts until both ends have closed the lane, and then in peer->lost_puts
+ * until another lane takes them. A PUT that the device refused waits there at
+ * once. A flush or fence waits for them. New PUTs wait
+ * behind the failover, so a flush need not tell earlier from later ones.
+ */
+#ifndef MRAIL_RAIL_DATA_PUT_H
+#define MRAIL_RAIL_DATA_PUT_H
+
+#include "rail/conn/lane.h"
+#include "rail/conn/lane_error.h"
+#include "rail/state/engine.h"
+#include "rail/state/signals.h"
+
+/* Returns 1 if the lane takes small PUTs. It keeps room for messages and
+ * READs. */
+static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
+{
+    return mrail_lane_sq_free(lane) > lane->sq_depth / 4;
+}
+
+/* Posts the PUT. Returns 0, or -EAGAIN if the lane has failed and the PUT waits
+ * for another one. */
+static inline MRAIL_DATA int mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)tx->hdr,
+        .length = tx->length,
+        .lkey = tx->mem->mr[lane->rail->index]->lkey,
+    };
+    struct ibv_send_wr wr;
+
+    wr.wr_id = mrail_lane_marker(lane);
+    wr.next = NULL;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = (tx->length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
+    wr.wr.rdma.remote_addr = tx->put.remote_address;
+    wr.wr.rdma.rkey = tx->put.rkey.rkey[lane->remote_rail];
+    tx->lane = lane;
+    tx->number = lane->am_sent;
+    tx->put.sq_end = lane->sq_posted + 1;
+    mrail_stall_wake(lane->peer);
+    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+        --lane->sq_posted; /* no later completion includes this request */
+        mrail_list_add_tail(&lane->peer->lost_puts, &tx->list);
+        mrail_lane_error(lane, "post of a PUT");
+        return -EAGAIN;
+    }
+    mrail_list_add_tail(&lane->puts, &tx->list);
+    lane->peer->dirty_mask |= 1ull << lane->slot;
+    return 0;
+}
+
+void mrail_put_finish_done(mrail_lane_t *lane) MRAIL_DATA;
+
+/* Completes the PUTs up to lane->sq_done. Must not be called after an error,
+ * because a request may have no completion if a later one fails. */
+static inline MRAIL_DATA void mrail_put_reap(mrail_lane_t *lane)
+{
+    if (!mrail_list_empty(&lane->puts)) {
+        mrail_put_finish_done(lane);
+    }
+}
+
+/* Returns the PUT whose request is the last one before `sq_end`; NULL: that
+ * request is no small PUT. */
+mrail_tx_t *mrail_put_find(const mrail_lane_t *lane,
+                           uint32_t sq_end) MRAIL_DATA;
+
+/* Returns 1 if PUTs of failed lanes have not been replayed. */
+int mrail_put_is_lost(const mrail_peer_t *peer) MRAIL_DATA;
+
+/* Moves the undelivered PUTs of the lane to the peer, for the replay. */
+void mrail_put_take_lost(mrail_lane_t *lane) MRAIL_DATA;
+
+/* From now on, PUTs of the endpoint are not replayed. */
+void mrail_put_cancel(mrail_peer_t *peer, uint64_t ep_id) MRAIL_DATA;
+
+/* Drops all PUTs of a failed peer. */
+void mrail_put_drop(mrail_peer_t *peer) MRAIL_DATA;
+
+#endif
