@@ -351,7 +351,7 @@ static void further_not_connected(unsigned fail_in)
     fake_fail_in = fail_in;
     deliver(0, &rep);
     assert_int_equal(fake_fail_in, 0);
-    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(lane->state, MRAIL_LANE_UNCONNECTED);
     /* Until the lane is closed, the peer's messages about it have no effect. */
     deliver(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
@@ -360,7 +360,7 @@ static void further_not_connected(unsigned fail_in)
     /* Nothing has arrived. */
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39);
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
-    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(lane->state, MRAIL_LANE_UNCONNECTED);
     assert_int_equal(lane->epoch, rep.lane.epoch);
 
     progress();

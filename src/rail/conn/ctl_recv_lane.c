@@ -38,7 +38,7 @@ static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
     lane->request = msg->seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
+    mrail_lane_event(lane, MRAIL_LANE_ACCEPT, "requested");
     if (!lane->peer->based) {
         mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
     }
@@ -49,10 +49,7 @@ static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
 err:
     /* Without a working QP, the slot has neither a request nor a granted
      * lane. */
-    if (lane->state != MRAIL_LANE_IDLE) {
-        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
-    }
-    mrail_lane_release(engine, lane);
+    mrail_ctl_drop_request(lane, "no QP");
     return MRAIL_REASON_RESOURCES;
 }
 
@@ -156,8 +153,7 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
                mrail_seq32_before(lane->request, msg->seq)) {
         /* The peer has sent a newer request, so it had given up the one that
          * this end accepted. */
-        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "requested again");
-        mrail_ctl_reap_lane(lane);
+        mrail_lane_event(lane, MRAIL_LANE_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {
         ++engine->counters.ctl_unexpected;
@@ -214,9 +210,10 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     lane = peer->lanes[wire->slot];
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
-                           (lane->state == MRAIL_LANE_UP))) {
+                           mrail_lane_is(lane, MRAIL_LANE_CONNECTED))) {
         mrail_ctl_repeat_request(engine, lane, msg);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING)) {
+    } else if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_OUT) &&
+               mrail_lane_is(lane, MRAIL_LANE_MAY_FAIL)) {
         mrail_ctl_early_request(lane, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
@@ -224,13 +221,22 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
         mrail_ctl_new_request(engine, peer, msg);
-    } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
+    } else if (lane->state != MRAIL_LANE_CONNECTING) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
         /* Two requests have crossed. The one from the end with the lower id
          * counts, so this end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
+}
+
+/* Returns the lane if the message is about its current epoch, or NULL. */
+static mrail_lane_t *mrail_ctl_lane_of_epoch(mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    return ((lane != NULL) && (lane->epoch == msg->lane.epoch)) ? lane : NULL;
 }
 
 static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
@@ -271,9 +277,6 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
-    if (lane->half) {
-        return; /* a repeated answer must not use a half-connected QP again */
-    }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
             mrail_ctl_not_connected(lane);
@@ -282,7 +285,7 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_lane_up(lane, "answered");
         mrail_ctl_work(peer); /* further lanes may be needed */
     }
-    if (lane->state == MRAIL_LANE_UP) {
+    if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
     }
 }
@@ -290,23 +293,13 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
+        (lane->request == msg->seq)) {
         mrail_ctl_lane_up(lane, "ready");
         mrail_ctl_work(peer);
     }
-}
-
-/* Restores a lane that this end has released but the peer still uses. */
-static MRAIL_CTL void mrail_ctl_restore(mrail_lane_t *lane)
-{
-    lane->evict_local = lane->evict_forced = 0;
-    lane->last_read = 0;
-    mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_evict_request(lane); /* a progress thread starts to use the lane
-                                * again */
 }
 
 void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -322,12 +315,8 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
-        ++engine->counters.ctl_unexpected; /* a half-connected lane is being
-                                            * closed */
-    } else if ((lane->state == MRAIL_LANE_EVICTING) && lane->evict_local &&
-               !lane->evict_remote && !lane->reap) {
-        mrail_ctl_restore(lane);
+    if ((lane == NULL) || (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
         lane->tries = 1; /* the peer is alive: no reason to give up */
@@ -337,99 +326,85 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
             lane, reason,
             (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
     } else {
-        ++engine->counters.ctl_unexpected;
+        mrail_lane_event(lane, MRAIL_LANE_ON_REFUSE, "the peer uses it");
     }
 }
 
 void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
                         const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_CONFIRM;
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
-    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
-        (lane->state == MRAIL_LANE_IDLE) ||
-        (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               0);
+    if ((lane != NULL) && lane->has_refused &&
+        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
+        mrail_ctl_send_refuse(peer, slot, msg->seq, MRAIL_REASON_IN_USE);
         return;
     }
-    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
-        (lane->state == MRAIL_LANE_CLOSING)) {
+    if ((slot == 0) && (lane != NULL) &&
+        (lane->state >= MRAIL_LANE_ACCEPTING)) {
         ++engine->counters.ctl_unexpected;
         return;
     }
-    if (lane->has_refused &&
-        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
-        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
-                              MRAIL_REASON_IN_USE);
-        return;
+    if (lane != NULL) {
+        if (lane->state == MRAIL_LANE_ACCEPTING) {
+            mrail_ctl_lane_up(lane, "used and let go of");
+        }
+        actions =
+            mrail_lane_event(lane, MRAIL_LANE_ON_EVICT, "the peer requests it");
     }
-    if (lane->state == MRAIL_LANE_ACCEPTING) {
-        mrail_ctl_lane_up(lane, "used and let go of");
+    if (actions & MRAIL_LANE_CHECK) {
+        lane->peer_request = msg->seq;
+        lane->evict_forced |= (msg->lane.credits != 0);
     }
-    lane->peer_request = msg->seq;
-    lane->evict_forced |= (msg->lane.credits != 0);
-    if (lane->state == MRAIL_LANE_UP) {
-        lane->evict_remote = 1;
-        mrail_evict_request(lane);
-        return;
-    }
-    /* This end has released the lane as well, so both ends are done. */
-    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
-    if (!lane->reap) {
-        mrail_ctl_reap_lane(lane);
+    if (actions & MRAIL_LANE_CONFIRM) {
+        mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, 0);
     }
 }
 
 void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
                           const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) && !lane->reap &&
-        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
-        mrail_ctl_reap_lane(lane);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
-               !lane->confirmed && (lane->request == msg->seq) &&
-               (lane->epoch == msg->lane.epoch)) {
-        lane->confirmed = 1;
+    if ((lane == NULL) || (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
+    } else if (!(mrail_lane_event(lane, MRAIL_LANE_ON_CONFIRM,
+                                  "the peer confirms") &
+                 MRAIL_LANE_INVALID) &&
+               mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         lane->peer_has = (uint16_t)msg->lane.am_seq;
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-    } else {
-        ++engine->counters.ctl_unexpected;
     }
 }
 
 void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_CONFIRM;
+    uint16_t received = mrail_ctl_is_prev_epoch(peer, msg)
+                            ? peer->prev_epochs[slot].received
+                            : 0;
 
-    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
-        (lane->state == MRAIL_LANE_IDLE) ||
-        (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               mrail_ctl_is_prev_epoch(peer, msg)
-                                   ? peer->prev_epochs[msg->lane.slot].received
-                                   : 0);
-        if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
-            (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
-            mrail_ctl_reconnect(lane, "the peer's end has failed");
-        }
+    if (lane != NULL) {
+        actions = mrail_lane_event(lane, MRAIL_LANE_ON_FAIL, "closed");
+    }
+    if (actions & MRAIL_LANE_INVALID) {
         return;
     }
-    if (lane->state == MRAIL_LANE_FAILED) {
-        ++engine->counters.ctl_unexpected;
-        return;
+    if ((lane != NULL) && (lane->state >= MRAIL_LANE_ACCEPTING)) {
+        lane->confirm_wanted = 1;
+        lane->peer_request = msg->seq;
+        received = lane->am_received;
     }
-    lane->confirm_wanted = 1;
-    lane->peer_request = msg->seq;
-    if (lane->state != MRAIL_LANE_CLOSING) {
-        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
-                         mrail_clock_now());
+    if (actions & MRAIL_LANE_CONFIRM) {
+        mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, received);
+    }
+    if (actions & MRAIL_LANE_RECONNECT) {
+        mrail_ctl_reconnect(lane, "the peer's end has failed");
+    } else if (actions & MRAIL_LANE_FAIL_OVER) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_CLOSED, mrail_clock_now());
         mrail_failover_request(lane, "the peer has closed it");
-    } else if (lane->closed) {
-        mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
-                               lane->am_received);
     }
 }

@@ -49,15 +49,12 @@ static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane,
                                                    mrail_ns_t now_ns)
 {
-    if (lane->reap) {
-        return MRAIL_NS_NEVER;
-    }
-    if (lane->evict_remote) {
+    if (lane->state == MRAIL_LANE_CONFIRMING) {
         if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
                                    lane->peer_request, 0) == -EAGAIN) {
             return mrail_ctl_await_buffer(lane->peer);
         }
-        mrail_ctl_reap_lane(lane);
+        mrail_lane_event(lane, MRAIL_LANE_ANSWERED, "the peer requests it");
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
@@ -81,11 +78,10 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane,
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane,
                                                    mrail_ns_t now_ns)
 {
-    lane->evict_local = 1;
     lane->request = ++lane->peer->engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "no answer");
+    mrail_lane_event(lane, MRAIL_LANE_NO_READY, "no answer");
     return mrail_ctl_run_evicting(lane, now_ns);
 }
 
@@ -101,8 +97,7 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
-            (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
-            (peer->lanes[slot]->validation != MRAIL_PATH_VALIDATION_NONE)) {
+            !mrail_lane_is(peer->lanes[slot], MRAIL_LANE_IN_USE)) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
@@ -133,9 +128,6 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane,
                                                   mrail_ns_t now_ns)
 {
-    if (lane->confirmed) {
-        return MRAIL_NS_NEVER;
-    }
     if (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(lane->peer)) {
         mrail_error("peer %016llx does not answer on any rail since %s:%u "
                     "failed: its process is gone, or no path leads to it",
@@ -196,18 +188,15 @@ static MRAIL_CTL int mrail_ctl_greet(mrail_lane_t *lane)
 static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
                                                 mrail_ns_t now_ns)
 {
-    if (lane->state == MRAIL_LANE_CLOSING) {
+    if (!mrail_lane_is(lane, MRAIL_LANE_WAITS)) {
+        return (lane->move_ns != 0) ? mrail_move_run(lane, now_ns)
+                                    : MRAIL_NS_NEVER;
+    }
+    if (mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         return mrail_ctl_run_closing(lane, now_ns);
     }
-    if (lane->state == MRAIL_LANE_EVICTING) {
+    if (mrail_lane_is(lane, MRAIL_LANE_OUT)) {
         return mrail_ctl_run_evicting(lane, now_ns);
-    }
-    if (lane->move_ns != 0) {
-        return mrail_move_run(lane, now_ns);
-    }
-    if ((lane->state != MRAIL_LANE_CONNECTING) &&
-        (lane->state != MRAIL_LANE_ACCEPTING)) {
-        return MRAIL_NS_NEVER;
     }
     if (now_ns < lane->deadline_ns) {
         return lane->deadline_ns;
@@ -429,7 +418,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
         for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
             mrail_lane_t *lane = peer->lanes[slot];
 
-            if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
+            if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
                 lane->close_ns =
                     mrail_ctl_later(lane->close_ns, suspended_ns, now_ns);
             }

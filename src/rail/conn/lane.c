@@ -5,6 +5,7 @@
 #include "rail/conn/lane_buffers.h"
 #include "rail/params.h"
 #include "rail/state/record.h"
+#include "rail/state/signals.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/qp.h"
 #include "telemetry/page.h"
@@ -14,50 +15,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    unsigned from; /* bits of the legal previous states */
-} lane_states[MRAIL_LANE_STATES] = {
-#define FROM(_s) (1u << MRAIL_LANE_##_s)
-    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                     FROM(EVICTING) | FROM(CLOSING)},
-    [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
-    [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
-    [MRAIL_LANE_UP] = {"up",
-                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(EVICTING)},
-    [MRAIL_LANE_EVICTING] = {"evicting", FROM(UP) | FROM(ACCEPTING)},
-    [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                           FROM(UP) | FROM(EVICTING)},
-    [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                         FROM(UP) | FROM(EVICTING) |
-                                         FROM(CLOSING)},
-#undef FROM
-};
-
-const char *mrail_lane_state_name(mrail_lane_state_t state)
-{
-    return lane_states[state].name;
-}
-
 static int mrail_lane_has_place(mrail_lane_state_t state)
 {
     return (state != MRAIL_LANE_IDLE) && (state != MRAIL_LANE_FAILED);
 }
 
-void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
-                          const char *cause)
+static void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+                                 const char *cause)
 {
-    assert(lane_states[state].from & (1u << lane->state));
     mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s (%s)",
                 (unsigned long long)lane->peer->id, lane->slot,
                 (lane->qp != NULL) ? lane->qp->qp_num : 0,
                 (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
-                lane_states[lane->state].name, lane_states[state].name, cause);
+                mrail_lane_state_name(lane->state),
+                mrail_lane_state_name(state), cause);
     if (state == MRAIL_LANE_CLOSING) {
-        mrail_page_event(
-            lane->peer->engine->page, "%s:%u: lane %u to peer %016llx %s (%s)",
-            lane->rail->attr.device, lane->rail->attr.port, lane->slot,
-            (unsigned long long)lane->peer->id, lane_states[state].name, cause);
+        mrail_page_event(lane->peer->engine->page,
+                         "%s:%u: lane %u to peer %016llx %s (%s)",
+                         lane->rail->attr.device, lane->rail->attr.port,
+                         lane->slot, (unsigned long long)lane->peer->id,
+                         mrail_lane_state_name(state), cause);
     }
     if (lane->slot != 0) {
         lane->peer->engine->num_further +=
@@ -65,6 +42,35 @@ void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
             (unsigned)mrail_lane_has_place(lane->state);
     }
     lane->state = state;
+    __atomic_store_n(&lane->properties, (uint8_t)mrail_lane_properties(state),
+                     __ATOMIC_RELAXED);
+}
+
+unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
+                          const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned actions;
+    mrail_lane_state_t next = mrail_lane_next(lane->state, event, &actions);
+
+    if (next != lane->state) {
+        mrail_lane_set_state(lane, next, cause);
+    }
+    if (actions & MRAIL_LANE_CHECK) {
+        __atomic_fetch_or(&peer->evict_mask, 1ull << lane->slot,
+                          __ATOMIC_RELEASE);
+        mrail_peer_check(peer);
+        mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
+    }
+    if ((actions & MRAIL_LANE_INVALID) && (event < MRAIL_LANE_MESSAGES)) {
+        ++peer->engine->counters.ctl_unexpected;
+    } else if (actions & MRAIL_LANE_INVALID) {
+        mrail_error("peer %016llx lane %u is %s: unexpected event %u (%s)",
+                    (unsigned long long)peer->id, lane->slot,
+                    mrail_lane_state_name(lane->state), event, cause);
+        assert(0);
+    }
+    return actions;
 }
 
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)

@@ -1,4 +1,4 @@
-/* Bringing lanes up, and requests to reap them. */
+/* Bringing lanes up. */
 #ifndef MRAIL_RAIL_CONN_LANE_UP_H
 #define MRAIL_RAIL_CONN_LANE_UP_H
 
@@ -14,8 +14,5 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 
 /* Sets the lane's bit, so that progress threads may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
-
-/* Requests that a progress thread reap the lane. */
-void mrail_ctl_reap_lane(mrail_lane_t *lane) MRAIL_CTL;
 
 #endif

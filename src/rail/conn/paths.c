@@ -46,8 +46,7 @@ static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
     return (peer->lanes[slot] != NULL) &&
-           (peer->lanes[slot]->state == MRAIL_LANE_UP) &&
-           (peer->lanes[slot]->validation == MRAIL_PATH_VALIDATION_NONE);
+           mrail_lane_is(peer->lanes[slot], MRAIL_LANE_IN_USE);
 }
 
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
@@ -60,7 +59,7 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
 
-    if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
+    if (mrail_path_is_used(peer, slot)) {
         peer->unreachable_ns = 0;
         __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
         __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);

@@ -10,7 +10,8 @@
 
 void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    if (mrail_list_empty(&lane->ack_list) && !lane->out) {
+    if (mrail_list_empty(&lane->ack_list) &&
+        !mrail_lane_is(lane, MRAIL_LANE_OUT)) {
         mrail_list_add_tail(&engine->acks, &lane->ack_list);
     }
 }

@@ -73,7 +73,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 
         /* This includes a suspect lane, whatever its control state is. */
         if ((lane != NULL) && (lane->qp != NULL) &&
-            ((lane->state == MRAIL_LANE_UP) ||
+            (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
              (lane->sq_posted != lane->sq_done))) {
             peer->seen_mask |= 1ull << slot;
         }
@@ -89,9 +89,8 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
         lane->last_cqe.is_set = 0;
         mrail_lane_stop(lane);
-        if ((lane->qp == NULL) && (lane->state != MRAIL_LANE_IDLE) &&
-            (lane->state != MRAIL_LANE_FAILED)) {
-            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+        if (lane->qp == NULL) {
+            mrail_lane_event(lane, MRAIL_LANE_GIVE_UP, "peer failed");
             __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
                                __ATOMIC_RELEASE);
         }
@@ -118,10 +117,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
-            if ((lane->state != MRAIL_LANE_IDLE) &&
-                (lane->state != MRAIL_LANE_FAILED)) {
-                mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
-            }
+            mrail_lane_event(lane, MRAIL_LANE_GIVE_UP, "peer failed");
             mrail_lane_end(engine, lane);
             /* A lost device has not returned these chunks, nor has a device
              * whose QP is gone. */

@@ -98,8 +98,7 @@ static void mrail_stall_account(mrail_lane_t *lane, int moved,
 
 static int mrail_stall_is_usable(const mrail_lane_t *lane)
 {
-    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
-           (lane->validation == MRAIL_PATH_VALIDATION_NONE);
+    return (lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE);
 }
 
 /* Posts READs on idle lanes, which have no other completions to compare
@@ -191,9 +190,6 @@ static MRAIL_BOTH int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     mrail_path_t *path = &lane->peer->paths[lane->slot];
     int moved = (lane->stall_done != lane->sq_done);
 
-    if (lane->validation != MRAIL_PATH_VALIDATION_NONE) {
-        return 1; /* the validation has a separate time limit */
-    }
     mrail_stall_account(lane, moved, elapsed_ns);
 
     lane->stall_done = lane->sq_done;
@@ -227,8 +223,11 @@ static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
+        if (mrail_stall_is_usable(lane)) {
             busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
+        } else if (lane != NULL) { /* a validation has its own time limit */
+            busy |= (lane->state == MRAIL_LANE_UNVALIDATED) ||
+                    (lane->state == MRAIL_LANE_VALIDATING);
         }
     }
     return busy;
@@ -239,7 +238,8 @@ static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(lane) && !lane->leaving && !lane->last_read &&
+        if (mrail_stall_is_usable(lane) && !lane->last_read &&
+            !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
             (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }

@@ -1,0 +1,95 @@
+/*
+ * States of a lane and its sub-states, as one table of states and events. Pure:
+ * events in, actions out. conn/lane.c applies it to a lane.
+ */
+#ifndef MRAIL_RAIL_LANE_STATE_H
+#define MRAIL_RAIL_LANE_STATE_H
+
+#include <stdint.h>
+
+/* The order lets the table name ranges of states. */
+typedef enum mrail_lane_state {
+    MRAIL_LANE_IDLE,        /* no QP; also the end of a lane */
+    MRAIL_LANE_CONNECTING,  /* LANE_REQ was sent; LANE_REP is missing */
+    MRAIL_LANE_UNCONNECTED, /* the device failed to connect the QP */
+    MRAIL_LANE_ACCEPTING,   /* LANE_REP was sent; LANE_READY is missing */
+    MRAIL_LANE_UNVALIDATED, /* connected on a path that had failed */
+    MRAIL_LANE_VALIDATING,  /* a READ is in flight on that path */
+    MRAIL_LANE_UP,
+    MRAIL_LANE_EVICT_WANTED, /* this end evicts it once it is idle */
+    MRAIL_LANE_LEAVING,      /* ... and it takes no new work */
+    MRAIL_LANE_DRAINING,     /* ... and is released, with requests in flight */
+    MRAIL_LANE_EVICT_REQUESTED,   /* as the last three, and the peer's EVICT */
+    MRAIL_LANE_LEAVING_REQUESTED, /* awaits an answer */
+    MRAIL_LANE_DRAINING_REQUESTED,
+    MRAIL_LANE_EVICTING,   /* drained; EVICT is sent; its answer is missing */
+    MRAIL_LANE_CONFIRMING, /* drained; CONFIRM must be sent */
+    MRAIL_LANE_RESTORING,  /* the peer keeps it; not in use again yet */
+    MRAIL_LANE_REAPING,    /* both ends have released it */
+    MRAIL_LANE_CLOSING,    /* the QP is in the error state */
+    MRAIL_LANE_CLOSED,     /* nothing more can arrive at this end */
+    MRAIL_LANE_CONFIRMED,  /* CLOSING, and nothing can arrive at the peer */
+    MRAIL_LANE_BOTH_CLOSED,
+    MRAIL_LANE_FAILED, /* the peer was given up */
+    MRAIL_LANE_STATES
+} mrail_lane_state_t;
+
+/* Properties of a state. */
+#define MRAIL_LANE_LEADS 0x01u     /* leads to the peer, now or soon */
+#define MRAIL_LANE_CONNECTED 0x02u /* and connected, as far as is known */
+#define MRAIL_LANE_IN_USE 0x04u    /* and progress threads may use it */
+#define MRAIL_LANE_NO_WORK 0x08u   /* but it takes no new work */
+#define MRAIL_LANE_OUT 0x10u       /* was released: sends no replies */
+#define MRAIL_LANE_WAITS 0x20u     /* the control thread repeats a message */
+#define MRAIL_LANE_MAY_FAIL 0x40u  /* may turn to CLOSING */
+#define MRAIL_LANE_CLOSES 0x80u    /* both ends agree on what has arrived */
+
+typedef enum mrail_lane_event {
+    /* Messages of the peer. In other states they are late or invalid. */
+    MRAIL_LANE_ON_EVICT,
+    MRAIL_LANE_ON_REFUSE,
+    MRAIL_LANE_ON_CONFIRM,
+    MRAIL_LANE_ON_FAIL,
+    MRAIL_LANE_MESSAGES,
+    /* Decisions of this end. In other states they are impossible. */
+    MRAIL_LANE_REQUEST = MRAIL_LANE_MESSAGES,
+    MRAIL_LANE_ACCEPT,
+    MRAIL_LANE_DROP,       /* no answer, refused, or no QP */
+    MRAIL_LANE_NO_CONNECT, /* the device refuses the connection */
+    MRAIL_LANE_CONNECT,
+    MRAIL_LANE_CONNECT_ANEW, /* on a path that had failed */
+    MRAIL_LANE_VALIDATE,     /* the READ is being posted */
+    MRAIL_LANE_VALIDATED,
+    MRAIL_LANE_WANT,    /* another lane needs its QP */
+    MRAIL_LANE_KEEP,    /* it is in use */
+    MRAIL_LANE_LEAVE,   /* it must go, and others take its work */
+    MRAIL_LANE_CARRY,   /* it must go, but no other lane takes the work */
+    MRAIL_LANE_RELEASE, /* it is idle */
+    MRAIL_LANE_DRAINED,
+    MRAIL_LANE_NO_READY,   /* time limit */
+    MRAIL_LANE_SUPERSEDED, /* the peer has requested another lane instead */
+    MRAIL_LANE_ANSWERED,   /* CONFIRM was sent */
+    MRAIL_LANE_REAPED,
+    MRAIL_LANE_BREAK,   /* a request failed, or the peer has closed it */
+    MRAIL_LANE_CLOSE,   /* the device has returned everything */
+    MRAIL_LANE_REPLAY,  /* the lost work is taken over */
+    MRAIL_LANE_GIVE_UP, /* the peer failed */
+    MRAIL_LANE_EVENTS
+} mrail_lane_event_t;
+
+/* Actions of a transition. */
+#define MRAIL_LANE_CHECK 0x01u     /* a progress thread must continue */
+#define MRAIL_LANE_CONFIRM 0x02u   /* answer CONFIRM */
+#define MRAIL_LANE_RECONNECT 0x04u /* request the lane again */
+#define MRAIL_LANE_FAIL_OVER 0x08u /* cause MRAIL_LANE_BREAK */
+#define MRAIL_LANE_INVALID 0x80u   /* not in this state, which remains */
+
+/* Returns the next state. */
+mrail_lane_state_t mrail_lane_next(mrail_lane_state_t state,
+                                   mrail_lane_event_t event,
+                                   unsigned *actions_p);
+
+unsigned mrail_lane_properties(mrail_lane_state_t state);
+const char *mrail_lane_state_name(mrail_lane_state_t state);
+
+#endif
