@@ -115,7 +115,7 @@ static void take_back(side_t *side)
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
         lane->evict_forced = (uint8_t)(below(8) == 0);
-        mrail_lane_event(lane, MRAIL_LANE_WANT, "test");
+        mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     }
 }
 

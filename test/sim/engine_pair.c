@@ -139,9 +139,9 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                   (mrail_lane_is(lane, MRAIL_LANE_CLOSES) && lane->drained),
               "posts to a lane that is %s", mrail_lane_state_name(lane->state));
         CHECK((lane->state == MRAIL_LANE_VALIDATING) ||
-                  ((lane->peer->up_mask | lane->peer->closing_mask |
-                    lane->peer->broken_mask) &
-                   bit),
+                  (lane->state == MRAIL_LANE_DRAINING) ||
+                  (lane->state == MRAIL_LANE_DRAINING_REQUESTED) ||
+                  ((lane->peer->up_mask | lane->peer->broken_mask) & bit),
               "posts to a lane that was let go of");
     }
     for (; wr != NULL; wr = wr->next) {

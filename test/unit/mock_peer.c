@@ -344,7 +344,7 @@ uint32_t start_eviction(unsigned peer_index)
 {
     pthread_mutex_lock(&engine->ctl_lock);
     if (peer_of(peer_index)->lanes[1]->state == MRAIL_LANE_UP) {
-        mrail_lane_event(peer_of(peer_index)->lanes[1], MRAIL_LANE_WANT,
+        mrail_lane_event(peer_of(peer_index)->lanes[1], MRAIL_LANE_EV_WANT,
                          "test");
     }
     pthread_mutex_unlock(&engine->ctl_lock);

@@ -108,7 +108,7 @@ static void test_first_lane_leaves(void **state)
     assert_int_equal(lane->am_inflight != 0, 1);
     pthread_mutex_lock(&engine->ctl_lock);
     lane->evict_forced = 1;
-    mrail_lane_event(lane, MRAIL_LANE_WANT, "test");
+    mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_LEAVING);

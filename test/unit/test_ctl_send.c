@@ -434,7 +434,7 @@ static void test_retire_waits_for_a_buffer(void **state)
     connect_lanes(0, 2);
     fill_all();
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_WANT, "test");
+    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_polls(45);

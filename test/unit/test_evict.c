@@ -125,7 +125,7 @@ static void lane_goes(void)
     mrail_peer_t *peer = peer_of(0);
 
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_lane_event(peer->lanes[1], MRAIL_LANE_WANT, "test");
+    mrail_lane_event(peer->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);
@@ -350,7 +350,7 @@ static mrail_lane_t *must_go(unsigned slot)
 
     pthread_mutex_lock(&engine->ctl_lock);
     lane->evict_forced = 1;
-    mrail_lane_event(lane, MRAIL_LANE_WANT, "test");
+    mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
     return lane;
@@ -556,7 +556,7 @@ static void test_one_of_two_for_messages_stays(void **state)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned slot = 0; slot < 2; ++slot) {
         peer->lanes[slot]->evict_forced = 1;
-        mrail_lane_event(peer->lanes[slot], MRAIL_LANE_WANT, "test");
+        mrail_lane_event(peer->lanes[slot], MRAIL_LANE_EV_WANT, "test");
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     assert_stays(1);

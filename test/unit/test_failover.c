@@ -526,10 +526,10 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
 static void evict_slot_1(void)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_WANT, "test");
+    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
-    assert_int_equal(peer_of(0)->closing_mask, 2);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_DRAINING);
 }
 
 static void test_leaves_when_lane_is_drained(void **state)

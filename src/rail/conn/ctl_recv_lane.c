@@ -35,10 +35,8 @@ static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
     lane->epoch = wire->epoch;
     lane->remote_rail = wire->src_rail;
     lane->sport = mrail_ctl_lane_port(lane);
+    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "requested");
     lane->request = msg->seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_event(lane, MRAIL_LANE_ACCEPT, "requested");
     if (!lane->peer->based) {
         mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
     }
@@ -153,7 +151,7 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
                mrail_seq32_before(lane->request, msg->seq)) {
         /* The peer has sent a newer request, so it had given up the one that
          * this end accepted. */
-        mrail_lane_event(lane, MRAIL_LANE_SUPERSEDED, "requested again");
+        mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {
         ++engine->counters.ctl_unexpected;
@@ -212,8 +210,8 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
                            mrail_lane_is(lane, MRAIL_LANE_CONNECTED))) {
         mrail_ctl_repeat_request(engine, lane, msg);
-    } else if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_OUT) &&
-               mrail_lane_is(lane, MRAIL_LANE_MAY_FAIL)) {
+    } else if ((lane != NULL) && (lane->state >= MRAIL_LANE_EVICTING) &&
+               (lane->state <= MRAIL_LANE_REAPING)) {
         mrail_ctl_early_request(lane, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
@@ -326,14 +324,14 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
             lane, reason,
             (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
     } else {
-        mrail_lane_event(lane, MRAIL_LANE_ON_REFUSE, "the peer uses it");
+        mrail_lane_event(lane, MRAIL_LANE_EV_REFUSE, "the peer uses it");
     }
 }
 
 void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
                         const mrail_ctl_msg_t *msg)
 {
-    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_CONFIRM;
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
     if ((lane != NULL) && lane->has_refused &&
@@ -351,13 +349,13 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
             mrail_ctl_lane_up(lane, "used and let go of");
         }
         actions =
-            mrail_lane_event(lane, MRAIL_LANE_ON_EVICT, "the peer requests it");
+            mrail_lane_event(lane, MRAIL_LANE_EV_EVICT, "the peer requests it");
     }
-    if (actions & MRAIL_LANE_CHECK) {
+    if (actions & MRAIL_LANE_DO_CHECK) {
         lane->peer_request = msg->seq;
         lane->evict_forced |= (msg->lane.credits != 0);
     }
-    if (actions & MRAIL_LANE_CONFIRM) {
+    if (actions & MRAIL_LANE_DO_CONFIRM) {
         mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, 0);
     }
 }
@@ -369,7 +367,7 @@ void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((lane == NULL) || (lane->request != msg->seq)) {
         ++engine->counters.ctl_unexpected;
-    } else if (!(mrail_lane_event(lane, MRAIL_LANE_ON_CONFIRM,
+    } else if (!(mrail_lane_event(lane, MRAIL_LANE_EV_CONFIRM,
                                   "the peer confirms") &
                  MRAIL_LANE_INVALID) &&
                mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
@@ -382,13 +380,13 @@ void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
-    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_CONFIRM;
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
     uint16_t received = mrail_ctl_is_prev_epoch(peer, msg)
                             ? peer->prev_epochs[slot].received
                             : 0;
 
     if (lane != NULL) {
-        actions = mrail_lane_event(lane, MRAIL_LANE_ON_FAIL, "closed");
+        actions = mrail_lane_event(lane, MRAIL_LANE_EV_FAIL, "closed");
     }
     if (actions & MRAIL_LANE_INVALID) {
         return;
@@ -398,12 +396,12 @@ void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
         lane->peer_request = msg->seq;
         received = lane->am_received;
     }
-    if (actions & MRAIL_LANE_CONFIRM) {
+    if (actions & MRAIL_LANE_DO_CONFIRM) {
         mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, received);
     }
-    if (actions & MRAIL_LANE_RECONNECT) {
+    if (actions & MRAIL_LANE_DO_RECONNECT) {
         mrail_ctl_reconnect(lane, "the peer's end has failed");
-    } else if (actions & MRAIL_LANE_FAIL_OVER) {
+    } else if (actions & MRAIL_LANE_DO_FAIL_OVER) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_CLOSED, mrail_clock_now());
         mrail_failover_request(lane, "the peer has closed it");
     }

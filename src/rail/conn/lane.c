@@ -2,72 +2,56 @@
 #include "rail/conn/lane.h"
 
 #include "orchestrator/ports.h"
+#include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_buffers.h"
 #include "rail/params.h"
 #include "rail/state/record.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/qp.h"
-#include "telemetry/page.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int mrail_lane_has_place(mrail_lane_state_t state)
-{
-    return (state != MRAIL_LANE_IDLE) && (state != MRAIL_LANE_FAILED);
-}
-
-static void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
-                                 const char *cause)
-{
-    mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s (%s)",
-                (unsigned long long)lane->peer->id, lane->slot,
-                (lane->qp != NULL) ? lane->qp->qp_num : 0,
-                (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
-                mrail_lane_state_name(lane->state),
-                mrail_lane_state_name(state), cause);
-    if (state == MRAIL_LANE_CLOSING) {
-        mrail_page_event(lane->peer->engine->page,
-                         "%s:%u: lane %u to peer %016llx %s (%s)",
-                         lane->rail->attr.device, lane->rail->attr.port,
-                         lane->slot, (unsigned long long)lane->peer->id,
-                         mrail_lane_state_name(state), cause);
-    }
-    if (lane->slot != 0) {
-        lane->peer->engine->num_further +=
-            (unsigned)mrail_lane_has_place(state) -
-            (unsigned)mrail_lane_has_place(lane->state);
-    }
-    lane->state = state;
-    __atomic_store_n(&lane->properties, (uint8_t)mrail_lane_properties(state),
-                     __ATOMIC_RELAXED);
-}
-
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
     unsigned actions;
-    mrail_lane_state_t next = mrail_lane_next(lane->state, event, &actions);
+    mrail_lane_state_t before = lane->state;
 
-    if (next != lane->state) {
-        mrail_lane_set_state(lane, next, cause);
+    lane->state = mrail_lane_next(before, event, &actions);
+    __atomic_store_n(&lane->properties,
+                     (uint8_t)mrail_lane_properties(lane->state),
+                     __ATOMIC_RELAXED);
+    if (lane->state != before) {
+        mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s "
+                    "(%s)",
+                    (unsigned long long)peer->id, lane->slot, lane->qpn,
+                    (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
+                    mrail_lane_state_name(before),
+                    mrail_lane_state_name(lane->state), cause);
     }
-    if (actions & MRAIL_LANE_CHECK) {
+    if (actions & MRAIL_LANE_DO_CHECK) {
         __atomic_fetch_or(&peer->evict_mask, 1ull << lane->slot,
                           __ATOMIC_RELEASE);
         mrail_peer_check(peer);
         mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
     }
-    if ((actions & MRAIL_LANE_INVALID) && (event < MRAIL_LANE_MESSAGES)) {
+    if (actions & MRAIL_LANE_DO_EXCHANGE) {
+        lane->request = ++peer->engine->ctl_seq;
+        lane->tries = 0;
+        lane->deadline_ns = 0;
+        mrail_ctl_work(peer);
+    }
+    if ((actions & MRAIL_LANE_INVALID) && (event < MRAIL_LANE_EV_MESSAGES)) {
         ++peer->engine->counters.ctl_unexpected;
     } else if (actions & MRAIL_LANE_INVALID) {
         mrail_error("peer %016llx lane %u is %s: unexpected event %u (%s)",
                     (unsigned long long)peer->id, lane->slot,
-                    mrail_lane_state_name(lane->state), event, cause);
+                    mrail_lane_state_name(before), event, cause);
         assert(0);
     }
     return actions;
@@ -162,6 +146,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_list_add_tail(&rail->lanes, &lane->rail_list);
     ++rail->num_lanes;
     ++engine->num_qps;
+    engine->num_further += (lane->slot != 0);
     engine->sq_entries += depth;
     return 0;
 }
@@ -175,6 +160,7 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         mrail_list_del(&lane->rail_list);
         --lane->rail->num_lanes;
         --engine->num_qps;
+        engine->num_further -= (lane->slot != 0);
         engine->sq_entries -= lane->sq_depth;
         lane->rail->srq_spare += lane->buffers;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
@@ -202,6 +188,15 @@ void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
     mrail_lane_end(engine, lane);
     lane->peer->lanes[lane->slot] = NULL;
     free(lane);
+}
+
+void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
+                       const char *cause)
+{
+    lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_event(lane, event, cause);
+    mrail_lane_release(lane->peer->engine, lane);
 }
 
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,

@@ -143,7 +143,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
         mrail_ctl_peer_failed(peer, -ENOMEM);
         return 0;
     }
-    mrail_lane_event(lane, MRAIL_LANE_ACCEPT, "self");
+    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "self");
     memset(&wire, 0, sizeof(wire));
     wire.index = lane->index;
     wire.credits = (uint16_t)lane->credits;
@@ -225,10 +225,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
     lane->sport = mrail_ctl_lane_port(lane);
-    lane->request = ++engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_event(lane, MRAIL_LANE_REQUEST, "wanted");
+    mrail_lane_event(lane, MRAIL_LANE_EV_REQUEST, "wanted");
     return 0;
 }
 
@@ -382,7 +379,7 @@ static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
 {
-    mrail_lane_event(lane, MRAIL_LANE_DROP, cause);
+    mrail_lane_event(lane, MRAIL_LANE_EV_DROP, cause);
     mrail_lane_release(lane->peer->engine, lane);
 }
 
@@ -420,7 +417,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
 void mrail_ctl_not_connected(mrail_lane_t *lane)
 {
     if (lane->peer->based) {
-        mrail_lane_event(lane, MRAIL_LANE_NO_CONNECT, "device error");
+        mrail_lane_event(lane, MRAIL_LANE_EV_NO_CONNECT, "device error");
         mrail_ctl_list_lane(lane);
         mrail_failover_request(lane, "it cannot be connected");
     } else {

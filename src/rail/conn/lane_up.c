@@ -52,7 +52,8 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
                   (path->health.state == MRAIL_HEALTH_PROBING);
 
     mrail_lane_event(
-        lane, is_anew ? MRAIL_LANE_CONNECT_ANEW : MRAIL_LANE_CONNECT, cause);
+        lane, is_anew ? MRAIL_LANE_EV_CONNECT_ANEW : MRAIL_LANE_EV_CONNECT,
+        cause);
     if (!peer->based) {
         mrail_ctl_agree_base(peer, mrail_paths_base(peer, lane->slot,
                                                     lane->rail->index,

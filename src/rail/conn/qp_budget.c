@@ -112,7 +112,7 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
         search.lanes[i]->evict_forced = (uint8_t)hard;
         engine->evict_serial =
             hard ? search.lanes[i]->qp_serial : engine->evict_serial;
-        mrail_lane_event(search.lanes[i], MRAIL_LANE_WANT, "least used");
+        mrail_lane_event(search.lanes[i], MRAIL_LANE_EV_WANT, "least used");
     }
     return engine->num_further != 0;
 }

@@ -16,15 +16,6 @@ void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
-void mrail_am_restored(mrail_lane_t *lane)
-{
-    /* A lane that carries no messages has no credits to report, and the peer
-     * has no buffer for a reply on it. */
-    if (lane->am_lane) {
-        mrail_am_add_pending_ack(lane->peer->engine, lane);
-    }
-}
-
 int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
     unsigned unadvertised = (uint16_t)(lane->am_granted - lane->am_advertised);

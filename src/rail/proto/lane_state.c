@@ -7,7 +7,6 @@
 #define NO_WORK (IN_USE | MRAIL_LANE_NO_WORK)
 #define OUT MRAIL_LANE_OUT
 #define WAITS MRAIL_LANE_WAITS
-#define MAY_FAIL MRAIL_LANE_MAY_FAIL
 #define CLOSES (OUT | MRAIL_LANE_CLOSES)
 
 static const struct {
@@ -18,21 +17,21 @@ static const struct {
     [MRAIL_LANE_##_state] = {_name, _properties}
     STATE(IDLE, "idle", 0),
     STATE(CONNECTING, "connecting", LEADS | WAITS),
-    STATE(UNCONNECTED, "unconnected", LEADS | MAY_FAIL),
-    STATE(ACCEPTING, "accepting", LEADS | WAITS | MAY_FAIL),
-    STATE(UNVALIDATED, "unvalidated", CONNECTED | MAY_FAIL),
-    STATE(VALIDATING, "validating", CONNECTED | MAY_FAIL),
-    STATE(UP, "up", IN_USE | MAY_FAIL),
-    STATE(EVICT_WANTED, "evict wanted", IN_USE | MAY_FAIL),
-    STATE(LEAVING, "leaving", NO_WORK | MAY_FAIL),
-    STATE(DRAINING, "draining", CONNECTED | OUT | MAY_FAIL),
-    STATE(EVICT_REQUESTED, "evict requested", IN_USE | MAY_FAIL),
-    STATE(LEAVING_REQUESTED, "leave requested", NO_WORK | MAY_FAIL),
-    STATE(DRAINING_REQUESTED, "drain requested", CONNECTED | OUT | MAY_FAIL),
-    STATE(EVICTING, "evicting", OUT | WAITS | MAY_FAIL),
-    STATE(CONFIRMING, "confirming", OUT | WAITS | MAY_FAIL),
-    STATE(RESTORING, "restoring", CONNECTED | OUT | MAY_FAIL),
-    STATE(REAPING, "reaping", OUT | MAY_FAIL),
+    STATE(UNCONNECTED, "unconnected", LEADS),
+    STATE(ACCEPTING, "accepting", LEADS | WAITS),
+    STATE(UNVALIDATED, "unvalidated", CONNECTED),
+    STATE(VALIDATING, "validating", CONNECTED),
+    STATE(UP, "up", IN_USE),
+    STATE(EVICT_WANTED, "evict wanted", IN_USE),
+    STATE(LEAVING, "leaving", NO_WORK),
+    STATE(DRAINING, "draining", CONNECTED | OUT),
+    STATE(EVICT_REQUESTED, "evict requested", IN_USE),
+    STATE(LEAVING_REQUESTED, "leave requested", NO_WORK),
+    STATE(DRAINING_REQUESTED, "drain requested", CONNECTED | OUT),
+    STATE(EVICTING, "evicting", OUT | WAITS),
+    STATE(CONFIRMING, "confirming", OUT | WAITS),
+    STATE(RESTORING, "restoring", CONNECTED | OUT),
+    STATE(REAPING, "reaping", OUT),
     STATE(CLOSING, "closing", CLOSES | WAITS),
     STATE(CLOSED, "closed", CLOSES | WAITS),
     STATE(CONFIRMED, "confirmed", CLOSES),
@@ -46,7 +45,7 @@ typedef struct mrail_lane_move {
     uint8_t actions;
 } mrail_lane_move_t;
 
-#define ON(_event) [MRAIL_LANE_##_event]
+#define ON(_event) [MRAIL_LANE_EV_##_event]
 #define AT(_state) [MRAIL_LANE_##_state]
 #define FROM(_first, _last) [MRAIL_LANE_##_first... MRAIL_LANE_##_last]
 #define TO(_next, _actions)                                                    \
@@ -54,13 +53,14 @@ typedef struct mrail_lane_move {
         1, MRAIL_LANE_##_next, _actions                                        \
     }
 #define STAY(_actions) TO(STATES, _actions)
-#define CHECK MRAIL_LANE_CHECK
-#define CONFIRM MRAIL_LANE_CONFIRM
+#define CHECK MRAIL_LANE_DO_CHECK
+#define EXCHANGE MRAIL_LANE_DO_EXCHANGE
+#define CONFIRM MRAIL_LANE_DO_CONFIRM
 
 /* clang-format off */
 static const mrail_lane_move_t
 lane_moves[MRAIL_LANE_EVENTS][MRAIL_LANE_STATES] = {
-    ON(ON_EVICT) = {
+    ON(EVICT) = {
         /* This end does not have the lane, or not yet. */
         FROM(IDLE, UNCONNECTED) = STAY(CONFIRM),
         /* The peer repeats the request. */
@@ -72,19 +72,19 @@ lane_moves[MRAIL_LANE_EVENTS][MRAIL_LANE_STATES] = {
         /* Both ends have released it. */
         FROM(EVICTING, CONFIRMING) = TO(REAPING, CONFIRM | CHECK),
         AT(REAPING) = STAY(CONFIRM)},
-    ON(ON_REFUSE) = {AT(EVICTING) = TO(RESTORING, CHECK)},
-    ON(ON_CONFIRM) = {AT(EVICTING) = TO(REAPING, CHECK),
+    ON(REFUSE) = {AT(EVICTING) = TO(RESTORING, CHECK)},
+    ON(CONFIRM) = {AT(EVICTING) = TO(REAPING, CHECK),
                       AT(CLOSING) = TO(CONFIRMED, 0),
                       AT(CLOSED) = TO(BOTH_CLOSED, 0)},
-    ON(ON_FAIL) = {
+    ON(FAIL) = {
         AT(IDLE) = STAY(CONFIRM), AT(UNCONNECTED) = STAY(CONFIRM),
-        AT(CONNECTING) = STAY(CONFIRM | MRAIL_LANE_RECONNECT),
-        FROM(ACCEPTING, REAPING) = STAY(MRAIL_LANE_FAIL_OVER),
+        AT(CONNECTING) = STAY(CONFIRM | MRAIL_LANE_DO_RECONNECT),
+        FROM(ACCEPTING, REAPING) = STAY(MRAIL_LANE_DO_FAIL_OVER),
         AT(CLOSING) = STAY(0), AT(CONFIRMED) = STAY(0), /* not drained yet */
         AT(CLOSED) = STAY(CONFIRM), AT(BOTH_CLOSED) = STAY(CONFIRM)},
 
-    ON(REQUEST) = {AT(IDLE) = TO(CONNECTING, 0)},
-    ON(ACCEPT) = {FROM(IDLE, CONNECTING) = TO(ACCEPTING, 0)},
+    ON(REQUEST) = {AT(IDLE) = TO(CONNECTING, EXCHANGE)},
+    ON(ACCEPT) = {FROM(IDLE, CONNECTING) = TO(ACCEPTING, EXCHANGE)},
     ON(DROP) = {FROM(IDLE, CONNECTING) = TO(IDLE, 0),
                 AT(ACCEPTING) = TO(IDLE, 0)},
     ON(NO_CONNECT) = {AT(CONNECTING) = TO(UNCONNECTED, 0)},
@@ -108,14 +108,16 @@ lane_moves[MRAIL_LANE_EVENTS][MRAIL_LANE_STATES] = {
     ON(RELEASE) = {
         FROM(EVICT_WANTED, LEAVING) = TO(DRAINING, 0),
         FROM(EVICT_REQUESTED, LEAVING_REQUESTED) = TO(DRAINING_REQUESTED, 0)},
-    ON(DRAINED) = {AT(DRAINING) = TO(EVICTING, 0),
-                   AT(DRAINING_REQUESTED) = TO(CONFIRMING, 0)},
-    ON(NO_READY) = {AT(ACCEPTING) = TO(EVICTING, 0)},
+    ON(DRAINED) = {AT(DRAINING) = TO(EVICTING, EXCHANGE),
+                   AT(DRAINING_REQUESTED) = TO(CONFIRMING, EXCHANGE)},
+    ON(NO_READY) = {AT(ACCEPTING) = TO(EVICTING, EXCHANGE)},
     ON(SUPERSEDED) = {AT(ACCEPTING) = TO(REAPING, CHECK)},
     ON(ANSWERED) = {AT(CONFIRMING) = TO(REAPING, CHECK)},
     ON(REAPED) = {AT(REAPING) = TO(IDLE, 0)},
 
-    ON(BREAK) = {FROM(UNCONNECTED, REAPING) = TO(CLOSING, 0)},
+    ON(BREAK) = {FROM(IDLE, CONNECTING) = STAY(0), /* too late */
+                 FROM(UNCONNECTED, REAPING) = TO(CLOSING, EXCHANGE),
+                 FROM(CLOSING, FAILED) = STAY(0)},
     ON(CLOSE) = {AT(CLOSING) = TO(CLOSED, 0),
                  AT(CONFIRMED) = TO(BOTH_CLOSED, 0)},
     ON(REPLAY) = {AT(BOTH_CLOSED) = TO(IDLE, 0)},

@@ -41,48 +41,48 @@ typedef enum mrail_lane_state {
 #define MRAIL_LANE_NO_WORK 0x08u   /* but it takes no new work */
 #define MRAIL_LANE_OUT 0x10u       /* was released: sends no replies */
 #define MRAIL_LANE_WAITS 0x20u     /* the control thread repeats a message */
-#define MRAIL_LANE_MAY_FAIL 0x40u  /* may turn to CLOSING */
-#define MRAIL_LANE_CLOSES 0x80u    /* both ends agree on what has arrived */
+#define MRAIL_LANE_CLOSES 0x40u    /* both ends agree on what has arrived */
 
 typedef enum mrail_lane_event {
     /* Messages of the peer. In other states they are late or invalid. */
-    MRAIL_LANE_ON_EVICT,
-    MRAIL_LANE_ON_REFUSE,
-    MRAIL_LANE_ON_CONFIRM,
-    MRAIL_LANE_ON_FAIL,
-    MRAIL_LANE_MESSAGES,
+    MRAIL_LANE_EV_EVICT,
+    MRAIL_LANE_EV_REFUSE,
+    MRAIL_LANE_EV_CONFIRM,
+    MRAIL_LANE_EV_FAIL,
+    MRAIL_LANE_EV_MESSAGES,
     /* Decisions of this end. In other states they are impossible. */
-    MRAIL_LANE_REQUEST = MRAIL_LANE_MESSAGES,
-    MRAIL_LANE_ACCEPT,
-    MRAIL_LANE_DROP,       /* no answer, refused, or no QP */
-    MRAIL_LANE_NO_CONNECT, /* the device refuses the connection */
-    MRAIL_LANE_CONNECT,
-    MRAIL_LANE_CONNECT_ANEW, /* on a path that had failed */
-    MRAIL_LANE_VALIDATE,     /* the READ is being posted */
-    MRAIL_LANE_VALIDATED,
-    MRAIL_LANE_WANT,    /* another lane needs its QP */
-    MRAIL_LANE_KEEP,    /* it is in use */
-    MRAIL_LANE_LEAVE,   /* it must go, and others take its work */
-    MRAIL_LANE_CARRY,   /* it must go, but no other lane takes the work */
-    MRAIL_LANE_RELEASE, /* it is idle */
-    MRAIL_LANE_DRAINED,
-    MRAIL_LANE_NO_READY,   /* time limit */
-    MRAIL_LANE_SUPERSEDED, /* the peer has requested another lane instead */
-    MRAIL_LANE_ANSWERED,   /* CONFIRM was sent */
-    MRAIL_LANE_REAPED,
-    MRAIL_LANE_BREAK,   /* a request failed, or the peer has closed it */
-    MRAIL_LANE_CLOSE,   /* the device has returned everything */
-    MRAIL_LANE_REPLAY,  /* the lost work is taken over */
-    MRAIL_LANE_GIVE_UP, /* the peer failed */
+    MRAIL_LANE_EV_REQUEST = MRAIL_LANE_EV_MESSAGES,
+    MRAIL_LANE_EV_ACCEPT,
+    MRAIL_LANE_EV_DROP,       /* no answer, refused, or no QP */
+    MRAIL_LANE_EV_NO_CONNECT, /* the device refuses the connection */
+    MRAIL_LANE_EV_CONNECT,
+    MRAIL_LANE_EV_CONNECT_ANEW, /* on a path that had failed */
+    MRAIL_LANE_EV_VALIDATE,     /* the READ is being posted */
+    MRAIL_LANE_EV_VALIDATED,
+    MRAIL_LANE_EV_WANT,    /* another lane needs its QP */
+    MRAIL_LANE_EV_KEEP,    /* it is in use */
+    MRAIL_LANE_EV_LEAVE,   /* it must go, and others take its work */
+    MRAIL_LANE_EV_CARRY,   /* it must go, but no other lane takes the work */
+    MRAIL_LANE_EV_RELEASE, /* it is idle */
+    MRAIL_LANE_EV_DRAINED,
+    MRAIL_LANE_EV_NO_READY,   /* time limit */
+    MRAIL_LANE_EV_SUPERSEDED, /* the peer has requested another lane instead */
+    MRAIL_LANE_EV_ANSWERED,   /* CONFIRM was sent */
+    MRAIL_LANE_EV_REAPED,
+    MRAIL_LANE_EV_BREAK,   /* a request failed, or the peer has closed it */
+    MRAIL_LANE_EV_CLOSE,   /* the device has returned everything */
+    MRAIL_LANE_EV_REPLAY,  /* the lost work is taken over */
+    MRAIL_LANE_EV_GIVE_UP, /* the peer failed */
     MRAIL_LANE_EVENTS
 } mrail_lane_event_t;
 
 /* Actions of a transition. */
-#define MRAIL_LANE_CHECK 0x01u     /* a progress thread must continue */
-#define MRAIL_LANE_CONFIRM 0x02u   /* answer CONFIRM */
-#define MRAIL_LANE_RECONNECT 0x04u /* request the lane again */
-#define MRAIL_LANE_FAIL_OVER 0x08u /* cause MRAIL_LANE_BREAK */
-#define MRAIL_LANE_INVALID 0x80u   /* not in this state, which remains */
+#define MRAIL_LANE_DO_CHECK 0x01u    /* a progress thread must continue */
+#define MRAIL_LANE_DO_EXCHANGE 0x10u /* send a new request or answer, at once */
+#define MRAIL_LANE_DO_CONFIRM 0x02u  /* answer CONFIRM */
+#define MRAIL_LANE_DO_RECONNECT 0x04u /* request the lane again */
+#define MRAIL_LANE_DO_FAIL_OVER 0x08u /* cause MRAIL_LANE_EV_BREAK */
+#define MRAIL_LANE_INVALID 0x80u      /* not in this state, which remains */
 
 /* Returns the next state. */
 mrail_lane_state_t mrail_lane_next(mrail_lane_state_t state,

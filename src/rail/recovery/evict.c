@@ -93,12 +93,6 @@ static int mrail_lane_has_successor(const mrail_lane_t *lane)
     return 0;
 }
 
-static void mrail_evict_done(mrail_lane_t *lane)
-{
-    __atomic_fetch_and(&lane->peer->evict_mask, ~(1ull << lane->slot),
-                       __ATOMIC_RELEASE);
-}
-
 /* Keeps a lane that is in use. The exception is a lane that must be evicted
  * (evict_forced): it gets no new work and is drained. */
 static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
@@ -115,7 +109,8 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
         is_free = mrail_lane_has_successor(lane) ||
                   (mrail_list_empty(&lane->peer->uncut) &&
                    mrail_list_empty(&lane->peer->replay_rma));
-        mrail_lane_event(lane, is_free ? MRAIL_LANE_LEAVE : MRAIL_LANE_CARRY,
+        mrail_lane_event(lane,
+                         is_free ? MRAIL_LANE_EV_LEAVE : MRAIL_LANE_EV_CARRY,
                          "it must go");
         mrail_peer_refresh(lane->peer); /* another lane becomes the primary
                                          * lane */
@@ -130,9 +125,8 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
         lane->peer_refused = lane->peer_request;
     }
     ++lane->peer->engine->counters.lanes_kept;
-    mrail_evict_done(lane);
     lane->last_read = lane->evict_forced = 0;
-    mrail_lane_event(lane, MRAIL_LANE_KEEP, "in use");
+    mrail_lane_event(lane, MRAIL_LANE_EV_KEEP, "in use");
 }
 
 /* Takes the lane out of use, or keeps it. Called again while its bit is in
@@ -150,10 +144,8 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
-        peer->closing_mask |= bit;
-        mrail_lane_event(lane, MRAIL_LANE_RELEASE, "idle");
+        mrail_lane_event(lane, MRAIL_LANE_EV_RELEASE, "idle");
         mrail_list_del(&lane->ack_list);
-        mrail_evict_done(lane);
         mrail_peer_refresh(peer);
     }
 }
@@ -162,21 +154,14 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
  * signalled request follows them. */
 static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    mrail_peer_t *peer = lane->peer;
-
     if (lane->sq_posted != lane->sq_done) {
         if (!lane->last_read) {
             lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
         }
         return;
     }
-    peer->closing_mask &= ~(1ull << lane->slot);
-    lane->request = ++peer->engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_event(lane, MRAIL_LANE_DRAINED, "drained");
-    mrail_ctl_work(peer);
-    mrail_control_thread_wake(peer->engine);
+    mrail_lane_event(lane, MRAIL_LANE_EV_DRAINED, "drained");
+    mrail_control_thread_wake(lane->peer->engine);
 }
 
 /* Frees the lane once none of its messages is left. The peer's last messages
@@ -191,24 +176,24 @@ static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
         mrail_lane_has_messages(engine, lane)) {
         return;
     }
-    mrail_evict_done(lane);
-    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
-        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
-    mrail_lane_event(lane, MRAIL_LANE_REAPED, "evicted");
     ++engine->counters.lanes_evicted;
-    mrail_lane_release(engine, lane);
+    mrail_lane_retire(lane, MRAIL_LANE_EV_REAPED, "evicted");
     /* The next large transfer requests the lane again. */
     peer->requested_slots = 1;
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
     mrail_ctl_work(peer); /* the peer may have requested a new lane already */
 }
 
-/* Takes a lane back into use that the peer still uses. */
+/* Takes a lane back into use that the peer still uses, and sends the updates
+ * that became due meanwhile. A lane that carries no messages has no credits to
+ * report, and the peer has no buffer for a reply on it. */
 static MRAIL_BOTH void mrail_evict_restore(mrail_lane_t *lane)
 {
     lane->last_read = lane->evict_forced = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_am_restored(lane);
+    if (lane->am_lane) {
+        mrail_am_add_pending_ack(lane->peer->engine, lane);
+    }
 }
 
 static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
@@ -248,8 +233,7 @@ static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
 
 void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
-                    peer->closing_mask;
+    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE);
 
     mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {

@@ -36,29 +36,23 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
-/* Returns 1 if the devices have returned all work requests. Until then they may
- * access the memory of pending operations. A lost device returns nothing; its
- * QPs end before the operations do. */
-static int mrail_peer_drained(const mrail_peer_t *peer)
+/* Drains the lanes. Returns 1 if the devices have returned all work requests.
+ * Until then they may access the memory of pending operations. A lost device
+ * returns nothing; its QPs end before the operations do. */
+static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        const mrail_lane_t *lane = peer->lanes[slot];
+    int is_drained = 1;
 
-        if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
-            (lane->qp != NULL) && (lane->sq_posted != lane->sq_done)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static MRAIL_DATA void mrail_peer_drain_all(mrail_peer_t *peer)
-{
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
         if (peer->seen_mask & (1ull << slot)) {
-            mrail_lane_drain(peer->lanes[slot]);
+            mrail_lane_drain(lane);
+            is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
+                          (lane->sq_posted == lane->sq_done);
         }
     }
+    return is_drained;
 }
 
 void mrail_peer_start_fail(mrail_peer_t *peer, int status)
@@ -66,21 +60,17 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
-    /* Released lanes that are not drained count as well. */
-    peer->seen_mask |= peer->closing_mask | peer->broken_mask;
+    peer->seen_mask |= peer->broken_mask;
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        const mrail_lane_t *lane = peer->lanes[slot];
+        mrail_lane_t *lane = peer->lanes[slot];
 
-        /* This includes a suspect lane, whatever its control state is. */
+        /* This includes a suspect lane, and a released one that is not
+         * drained. */
         if ((lane != NULL) && (lane->qp != NULL) &&
             (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
              (lane->sq_posted != lane->sq_done))) {
             peer->seen_mask |= 1ull << slot;
         }
-    }
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
         /* This includes the QP of a lane that is not up yet, because nothing
          * more may arrive there. */
         if ((lane == NULL) ||
@@ -90,7 +80,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         lane->last_cqe.is_set = 0;
         mrail_lane_stop(lane);
         if (lane->qp == NULL) {
-            mrail_lane_event(lane, MRAIL_LANE_GIVE_UP, "peer failed");
+            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
             __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
                                __ATOMIC_RELEASE);
         }
@@ -117,7 +107,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
-            mrail_lane_event(lane, MRAIL_LANE_GIVE_UP, "peer failed");
+            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
             mrail_lane_end(engine, lane);
             /* A lost device has not returned these chunks, nor has a device
              * whose QP is gone. */
@@ -153,8 +143,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     if (peer->dead != 1) {
         return 0;
     }
-    mrail_peer_drain_all(peer);
-    if (!mrail_peer_drained(peer) || mrail_peer_has_completions(peer)) {
+    if (!mrail_peer_drain(peer) || mrail_peer_has_completions(peer)) {
         return 0;
     }
     mrail_peer_end_lanes(peer);
