@@ -334,14 +334,11 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
     unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
-    if ((lane != NULL) && lane->has_refused &&
-        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
+    if ((lane != NULL) &&
+        (((slot == 0) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) ||
+         (lane->has_refused &&
+          !mrail_seq32_before(lane->peer_refused, msg->seq)))) {
         mrail_ctl_send_refuse(peer, slot, msg->seq, MRAIL_REASON_IN_USE);
-        return;
-    }
-    if ((slot == 0) && (lane != NULL) &&
-        (lane->state >= MRAIL_LANE_ACCEPTING)) {
-        ++engine->counters.ctl_unexpected;
         return;
     }
     if (lane != NULL) {
@@ -357,6 +354,9 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     if (actions & MRAIL_LANE_DO_CONFIRM) {
         mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, 0);
+    }
+    if (actions & MRAIL_LANE_DO_RECONNECT) {
+        mrail_ctl_reconnect(lane, "the peer has given up the request");
     }
 }
 

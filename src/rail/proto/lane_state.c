@@ -61,8 +61,9 @@ typedef struct mrail_lane_move {
 static const mrail_lane_move_t
 lane_moves[MRAIL_LANE_EVENTS][MRAIL_LANE_STATES] = {
     ON(EVICT) = {
-        /* This end does not have the lane, or not yet. */
-        FROM(IDLE, UNCONNECTED) = STAY(CONFIRM),
+        /* This end does not have the lane. A late LANE_REP must not connect it. */
+        AT(IDLE) = STAY(CONFIRM), AT(UNCONNECTED) = STAY(CONFIRM),
+        AT(CONNECTING) = STAY(CONFIRM | MRAIL_LANE_DO_RECONNECT),
         /* The peer repeats the request. */
         FROM(UNVALIDATED, VALIDATING) = STAY(0), AT(RESTORING) = STAY(0),
         FROM(UP, EVICT_WANTED) = TO(EVICT_REQUESTED, CHECK),
