@@ -123,20 +123,6 @@ static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
         mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
     }
     mrail_ctl_mark_handled(peer, msg);
-    mrail_ctl_work(peer);
-}
-
-static MRAIL_BOTH void mrail_ctl_new_request(mrail_engine_t *engine,
-                                             mrail_peer_t *peer,
-                                             const mrail_ctl_msg_t *msg)
-{
-    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
-
-    if (lane == NULL) {
-        mrail_ctl_refuse_lane(engine, peer, msg);
-    } else {
-        mrail_ctl_take_request(engine, lane, msg);
-    }
 }
 
 /* Handles a request for an existing lane: a repeat, or a new lane in its
@@ -156,18 +142,6 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
     } else {
         ++engine->counters.ctl_unexpected;
     }
-}
-
-/* Handles a request for a lane that is being evicted. Either the peer has
- * reaped the lane, or this is a late request of an earlier epoch and the peer
- * uses the lane. The peer's answer to EVICT shows which, so EVICT is sent again
- * at once. */
-static MRAIL_CTL void mrail_ctl_early_request(mrail_lane_t *lane,
-                                              const mrail_ctl_msg_t *msg)
-{
-    lane->deadline_ns = 0;
-    mrail_ctl_work(lane->peer);
-    mrail_ctl_put_off(lane->peer, msg);
 }
 
 /* Takes the base pair from a request for a further lane. A peer sends one only
@@ -212,18 +186,22 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_repeat_request(engine, lane, msg);
     } else if ((lane != NULL) && (lane->state >= MRAIL_LANE_EVICTING) &&
                (lane->state <= MRAIL_LANE_REAPING)) {
-        mrail_ctl_early_request(lane, msg);
+        /* Either the peer has reaped the lane, or this is a late request of an
+         * earlier epoch and the peer uses the lane. The answer to EVICT shows
+         * which, so EVICT is sent again at once. */
+        lane->deadline_ns = 0;
+        mrail_ctl_put_off(peer, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
                engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
-    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
-        mrail_ctl_new_request(engine, peer, msg);
-    } else if (lane->state != MRAIL_LANE_CONNECTING) {
+    } else if ((lane = mrail_ctl_get_lane(peer, wire->slot)) == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else if (lane->state > MRAIL_LANE_CONNECTING) {
         ++engine->counters.ctl_unexpected;
-    } else if (engine->id >= peer->id) {
-        /* Two requests have crossed. The one from the end with the lower id
-         * counts, so this end answers it. */
+    } else if ((lane->state == MRAIL_LANE_IDLE) || (engine->id >= peer->id)) {
+        /* If two requests have crossed, the one from the end with the lower id
+         * counts, so the other end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
 }
@@ -281,7 +259,6 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
             return;
         }
         mrail_ctl_lane_up(lane, "answered");
-        mrail_ctl_work(peer); /* further lanes may be needed */
     }
     if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
@@ -296,7 +273,6 @@ void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
         (lane->request == msg->seq)) {
         mrail_ctl_lane_up(lane, "ready");
-        mrail_ctl_work(peer);
     }
 }
 

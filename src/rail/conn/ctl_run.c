@@ -53,8 +53,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     int held = 0;
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
-            !mrail_lane_is(peer->lanes[slot], MRAIL_LANE_IN_USE)) {
+        if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) ||
+            !peer->lanes[slot]->am_lane) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
@@ -112,17 +112,6 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
     return MRAIL_NS_NEVER;
 }
 
-/* Answers the peer's EVICT of a lane that is drained at this end. */
-static MRAIL_CTL mrail_ns_t mrail_ctl_run_confirming(mrail_lane_t *lane)
-{
-    if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
-                               lane->peer_request, 0) == -EAGAIN) {
-        return mrail_ctl_await_buffer(lane->peer);
-    }
-    mrail_lane_event(lane, MRAIL_LANE_EV_ANSWERED, "the peer requests it");
-    return MRAIL_NS_NEVER;
-}
-
 /* Sends a HELLO before each repeat of the first lane request, because a peer
  * that missed the answer to its own HELLO ignores lane requests. A repeat that
  * waits for a send buffer gets no second HELLO, which would use up more
@@ -166,9 +155,6 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
     };
     mrail_peer_t *peer = lane->peer;
 
-    if (lane->state == MRAIL_LANE_CONFIRMING) {
-        return mrail_ctl_run_confirming(lane);
-    }
     if (!mrail_lane_is(lane, MRAIL_LANE_WAITS)) {
         return (lane->move_ns != 0) ? mrail_move_run(lane, now_ns)
                                     : MRAIL_NS_NEVER;

@@ -144,8 +144,7 @@ static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot)
     uint64_t bit = 1ull << slot;
     int ret = 0;
 
-    if ((peer->lanes[slot] == NULL) ||
-        !mrail_lane_is(peer->lanes[slot], MRAIL_LANE_CONNECTED)) {
+    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED)) {
         moves->move_mask &= ~bit;
         moves->back_mask &= ~bit;
     } else if (moves->move_mask & bit) {
@@ -198,8 +197,7 @@ static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
     const mrail_lane_t *lane = peer->lanes[slot];
     uint64_t bit = 1ull << slot;
 
-    if ((lane == NULL) || !mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
-        !lane->held) {
+    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) || !lane->held) {
         moves->move_mask &= ~bit; /* the lane has ended, or is a new one */
         moves->back_mask &= ~bit;
         mrail_move_release(peer, slot);

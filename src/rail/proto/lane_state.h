@@ -22,13 +22,12 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_EVICT_REQUESTED,   /* as the last three, and the peer's EVICT */
     MRAIL_LANE_LEAVING_REQUESTED, /* awaits an answer */
     MRAIL_LANE_DRAINING_REQUESTED,
-    MRAIL_LANE_EVICTING,   /* drained; EVICT is sent; its answer is missing */
-    MRAIL_LANE_CONFIRMING, /* drained; CONFIRM must be sent */
-    MRAIL_LANE_RESTORING,  /* the peer keeps it; not in use again yet */
-    MRAIL_LANE_REAPING,    /* both ends have released it */
-    MRAIL_LANE_CLOSING,    /* the QP is in the error state */
-    MRAIL_LANE_CLOSED,     /* nothing more can arrive at this end */
-    MRAIL_LANE_CONFIRMED,  /* CLOSING, and nothing can arrive at the peer */
+    MRAIL_LANE_EVICTING,  /* drained; EVICT is sent; its answer is missing */
+    MRAIL_LANE_RESTORING, /* the peer keeps it; not in use again yet */
+    MRAIL_LANE_REAPING,   /* both ends have released it */
+    MRAIL_LANE_CLOSING,   /* the QP is in the error state */
+    MRAIL_LANE_CLOSED,    /* nothing more can arrive at this end */
+    MRAIL_LANE_CONFIRMED, /* CLOSING, and nothing can arrive at the peer */
     MRAIL_LANE_BOTH_CLOSED,
     MRAIL_LANE_FAILED, /* the peer was given up */
     MRAIL_LANE_STATES
@@ -59,15 +58,14 @@ typedef enum mrail_lane_event {
     MRAIL_LANE_EV_CONNECT_ANEW, /* on a path that had failed */
     MRAIL_LANE_EV_VALIDATE,     /* the READ is being posted */
     MRAIL_LANE_EV_VALIDATED,
-    MRAIL_LANE_EV_WANT,    /* another lane needs its QP */
-    MRAIL_LANE_EV_KEEP,    /* it is in use */
-    MRAIL_LANE_EV_LEAVE,   /* it must go, and others take its work */
-    MRAIL_LANE_EV_CARRY,   /* it must go, but no other lane takes the work */
-    MRAIL_LANE_EV_RELEASE, /* it is idle */
-    MRAIL_LANE_EV_DRAINED,
+    MRAIL_LANE_EV_WANT,       /* another lane needs its QP */
+    MRAIL_LANE_EV_KEEP,       /* it is in use */
+    MRAIL_LANE_EV_LEAVE,      /* it must go, and others take its work */
+    MRAIL_LANE_EV_CARRY,      /* it must go, but no other lane takes the work */
+    MRAIL_LANE_EV_RELEASE,    /* it is idle */
+    MRAIL_LANE_EV_DRAINED,    /* ... and the EVICT of the peer is confirmed */
     MRAIL_LANE_EV_NO_READY,   /* time limit */
     MRAIL_LANE_EV_SUPERSEDED, /* the peer has requested another lane instead */
-    MRAIL_LANE_EV_ANSWERED,   /* CONFIRM was sent */
     MRAIL_LANE_EV_REAPED,
     MRAIL_LANE_EV_BREAK,   /* a request failed, or the peer has closed it */
     MRAIL_LANE_EV_CLOSE,   /* the device has returned everything */

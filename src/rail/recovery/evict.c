@@ -160,6 +160,11 @@ static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
         }
         return;
     }
+    if ((lane->state == MRAIL_LANE_DRAINING_REQUESTED) &&
+        (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
+                                lane->peer_request, 0) == -EAGAIN)) {
+        return; /* no send buffer: try again at the next check */
+    }
     mrail_lane_event(lane, MRAIL_LANE_EV_DRAINED, "drained");
     mrail_control_thread_wake(lane->peer->engine);
 }

@@ -225,4 +225,12 @@ struct mrail_peer {
                           * the peer */
 };
 
+/* Returns 1 if the slot has a lane whose state has the property. */
+static inline int mrail_peer_lane_is(const mrail_peer_t *peer, unsigned slot,
+                                     unsigned property)
+{
+    return (peer->lanes[slot] != NULL) &&
+           mrail_lane_is(peer->lanes[slot], property);
+}
+
 #endif
