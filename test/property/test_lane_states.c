@@ -46,7 +46,7 @@ static unsigned actions_of(unsigned state, unsigned event)
 
 static int has(unsigned state, unsigned property)
 {
-    return (mrail_lane_properties((mrail_lane_state_t)state) & property) != 0;
+    return (mrail_lane_properties[state] & property) != 0;
 }
 
 /* ---- the table ---- */
@@ -122,7 +122,7 @@ static void test_properties_imply_each_other(void **state)
         assert_in_range(strlen(mrail_lane_state_name((mrail_lane_state_t)s)), 2,
                         15); /* the telemetry page has room for these */
     }
-    assert_int_equal(mrail_lane_properties(STATE(IDLE)), 0); /* by calloc() */
+    assert_int_equal(mrail_lane_properties[STATE(IDLE)], 0); /* by calloc() */
 }
 
 /* A new message exchange begins with a state that sends something. */
@@ -490,7 +490,7 @@ static void keep(unsigned me)
 {
     end_t *end = &w.end[me];
 
-    if (end->state >= STATE(EVICT_REQUESTED)) {
+    if (has(end->state, MRAIL_LANE_REQUESTED)) {
         end->refused = end->peer_request;
         send_about(end->peer_request, SENT_REFUSE);
     }

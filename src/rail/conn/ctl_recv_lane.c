@@ -20,8 +20,10 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
     return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
 }
 
-static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
-    mrail_engine_t *engine, mrail_lane_t *lane, const mrail_ctl_msg_t *msg)
+/* Returns 0, or -1 if there is no working QP. */
+static MRAIL_BOTH int mrail_ctl_accept(mrail_engine_t *engine,
+                                       mrail_lane_t *lane,
+                                       const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_rail_t *rail = &engine->rails[wire->dst_rail];
@@ -41,14 +43,14 @@ static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
         mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
     }
     if (mrail_ctl_connect(lane, wire) == 0) {
-        return MRAIL_REASON_NONE;
+        return 0;
     }
 
 err:
     /* Without a working QP, the slot has neither a request nor a granted
      * lane. */
     mrail_ctl_drop_request(lane, "no QP");
-    return MRAIL_REASON_RESOURCES;
+    return -1;
 }
 
 /* Returns 1 for a late repeat of a request that was already handled, which must
@@ -99,16 +101,13 @@ static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
                                             mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
-
-    if (mrail_ctl_is_first(peer, msg->lane.slot)) {
-        if (mrail_evict_make_room(engine, 1)) {
-            reason = MRAIL_REASON_WAIT;
-        } else {
-            mrail_ctl_budget(engine);
-        }
+    if (mrail_ctl_is_first(peer, msg->lane.slot) &&
+        !mrail_evict_make_room(engine, 1)) {
+        mrail_ctl_budget(engine);
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else {
+        mrail_ctl_put_off(peer, msg);
     }
-    mrail_ctl_refuse_request(peer, msg, reason);
 }
 
 /* Handles a request for a lane that this end has not requested. */
@@ -117,10 +116,10 @@ static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
                                               const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer = lane->peer;
-    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
 
-    if (reason != MRAIL_REASON_NONE) {
-        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+    if (mrail_ctl_accept(engine, lane, msg) != 0) {
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
+                              MRAIL_REASON_RESOURCES);
     }
     mrail_ctl_mark_handled(peer, msg);
 }
@@ -157,7 +156,8 @@ static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
     if (peer->based) {
         return;
     }
-    mrail_ctl_agree_base(peer, mrail_ctl_base_of(peer, wire));
+    mrail_paths_rebase(peer, mrail_ctl_base_of(peer, wire));
+    peer->based = 1;
     if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_drop_request(first, "the peer requests other lanes");
     }
@@ -223,18 +223,6 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     return past->known && (past->epoch == msg->lane.epoch);
 }
 
-/* Returns 1 for an answer to a request that this end has given up. The peer has
- * accepted the request and waits for LANE_READY, so it must be told. If this
- * end has accepted a request of the peer instead, each end would wait for the
- * other. */
-static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
-                                 const mrail_ctl_msg_t *msg)
-{
-    return (lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
-           ((lane->state == MRAIL_LANE_ACCEPTING) &&
-            (lane->epoch != msg->lane.epoch));
-}
-
 void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                            const mrail_ctl_msg_t *msg)
 {
@@ -244,7 +232,12 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected; /* late: that epoch is over */
         return;
     }
-    if (mrail_ctl_is_given_up(lane, msg)) {
+    if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
+        ((lane->state == MRAIL_LANE_ACCEPTING) &&
+         (lane->epoch != msg->lane.epoch))) {
+        /* This end has given up the request. The peer waits for LANE_READY, so
+         * it must be told. If this end has accepted a request of the peer
+         * instead, each end would wait for the other. */
         mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
         return;
     }
@@ -312,7 +305,7 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((lane != NULL) &&
         (((slot == 0) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) ||
-         (lane->has_refused &&
+         ((lane->peer_refused != 0) &&
           !mrail_seq32_before(lane->peer_refused, msg->seq)))) {
         mrail_ctl_send_refuse(peer, slot, msg->seq, MRAIL_REASON_IN_USE);
         return;
@@ -343,10 +336,10 @@ void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((lane == NULL) || (lane->request != msg->seq)) {
         ++engine->counters.ctl_unexpected;
-    } else if (!(mrail_lane_event(lane, MRAIL_LANE_EV_CONFIRM,
-                                  "the peer confirms") &
-                 MRAIL_LANE_INVALID) &&
-               mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
+        return;
+    }
+    mrail_lane_event(lane, MRAIL_LANE_EV_CONFIRM, "the peer confirms");
+    if (mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         lane->peer_has = (uint16_t)msg->lane.am_seq;
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     }
@@ -363,9 +356,6 @@ void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if (lane != NULL) {
         actions = mrail_lane_event(lane, MRAIL_LANE_EV_FAIL, "closed");
-    }
-    if (actions & MRAIL_LANE_INVALID) {
-        return;
     }
     if ((lane != NULL) && (lane->state >= MRAIL_LANE_ACCEPTING)) {
         lane->confirm_wanted = 1;

@@ -23,8 +23,7 @@ unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
     mrail_lane_state_t before = lane->state;
 
     lane->state = mrail_lane_next(before, event, &actions);
-    __atomic_store_n(&lane->properties,
-                     (uint8_t)mrail_lane_properties(lane->state),
+    __atomic_store_n(&lane->properties, mrail_lane_properties[lane->state],
                      __ATOMIC_RELAXED);
     if (lane->state != before) {
         mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s "
@@ -77,8 +76,6 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     return mrail_qp_post(lane->qp, wr);
 }
 
-/* Posts the last request on a QP in the error state. When it completes, all
- * earlier requests are complete, including unsignalled successful ones. */
 void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {

@@ -37,12 +37,6 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base)
-{
-    mrail_paths_rebase(peer, base);
-    peer->based = 1;
-}
-
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
@@ -55,9 +49,10 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
         lane, is_anew ? MRAIL_LANE_EV_CONNECT_ANEW : MRAIL_LANE_EV_CONNECT,
         cause);
     if (!peer->based) {
-        mrail_ctl_agree_base(peer, mrail_paths_base(peer, lane->slot,
-                                                    lane->rail->index,
-                                                    lane->remote_rail));
+        mrail_paths_rebase(peer,
+                           mrail_paths_base(peer, lane->slot, lane->rail->index,
+                                            lane->remote_rail));
+        peer->based = 1; /* both ends agree on it */
     }
     path->sport = lane->sport;
     if (is_anew) {

@@ -4,9 +4,6 @@
 
 #include "rail/state/engine.h"
 
-/* Fixes the base pair, on which both ends now agree. */
-void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
-
 /* Marks a connected lane as up. On a path that had failed, the lane must first
  * complete a READ (mrail_failover_validate()): datagrams may get through where
  * requests do not. */

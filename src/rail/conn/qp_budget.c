@@ -46,16 +46,15 @@ static int mrail_evict_has_forced(const mrail_engine_t *engine)
 static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
 {
     uint64_t used;
-    int is_idle;
 
     if ((lane == NULL) || (lane->slot == 0) || (lane->state != MRAIL_LANE_UP) ||
         (__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED) != 0)) {
         return 0;
     }
     used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
-    is_idle = (used == lane->used_at_search);
+    hard |= (used == lane->used_at_search);
     lane->used_at_search = used;
-    return is_idle || hard;
+    return hard;
 }
 
 /* Adds a candidate to the `max` least recently used ones, the oldest first. */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* The order lets the table name ranges of states. */
+/* The order lets the code name ranges of states. */
 typedef enum mrail_lane_state {
     MRAIL_LANE_IDLE,        /* no QP; also the end of a lane */
     MRAIL_LANE_CONNECTING,  /* LANE_REQ was sent; LANE_REP is missing */
@@ -16,11 +16,11 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_UNVALIDATED, /* connected on a path that had failed */
     MRAIL_LANE_VALIDATING,  /* a READ is in flight on that path */
     MRAIL_LANE_UP,
-    MRAIL_LANE_EVICT_WANTED, /* this end evicts it once it is idle */
-    MRAIL_LANE_LEAVING,      /* ... and it takes no new work */
-    MRAIL_LANE_DRAINING,     /* ... and is released, with requests in flight */
-    MRAIL_LANE_EVICT_REQUESTED,   /* as the last three, and the peer's EVICT */
-    MRAIL_LANE_LEAVING_REQUESTED, /* awaits an answer */
+    MRAIL_LANE_EVICT_WANTED,    /* this end evicts it once it is idle */
+    MRAIL_LANE_EVICT_REQUESTED, /* so does the peer, and awaits an answer */
+    MRAIL_LANE_LEAVING,         /* takes no new work */
+    MRAIL_LANE_LEAVING_REQUESTED,
+    MRAIL_LANE_DRAINING, /* released, with requests in flight */
     MRAIL_LANE_DRAINING_REQUESTED,
     MRAIL_LANE_EVICTING,  /* drained; EVICT is sent; its answer is missing */
     MRAIL_LANE_RESTORING, /* the peer keeps it; not in use again yet */
@@ -38,9 +38,10 @@ typedef enum mrail_lane_state {
 #define MRAIL_LANE_CONNECTED 0x02u /* and connected, as far as is known */
 #define MRAIL_LANE_IN_USE 0x04u    /* and progress threads may use it */
 #define MRAIL_LANE_NO_WORK 0x08u   /* but it takes no new work */
-#define MRAIL_LANE_OUT 0x10u       /* was released: sends no replies */
-#define MRAIL_LANE_WAITS 0x20u     /* the control thread repeats a message */
-#define MRAIL_LANE_CLOSES 0x40u    /* both ends agree on what has arrived */
+#define MRAIL_LANE_REQUESTED 0x10u /* the peer's EVICT awaits an answer */
+#define MRAIL_LANE_OUT 0x20u       /* was released: sends no replies */
+#define MRAIL_LANE_WAITS 0x40u     /* the control thread repeats a message */
+#define MRAIL_LANE_CLOSES 0x80u    /* both ends agree on what has arrived */
 
 typedef enum mrail_lane_event {
     /* Messages of the peer. In other states they are late or invalid. */
@@ -87,7 +88,7 @@ mrail_lane_state_t mrail_lane_next(mrail_lane_state_t state,
                                    mrail_lane_event_t event,
                                    unsigned *actions_p);
 
-unsigned mrail_lane_properties(mrail_lane_state_t state);
+extern const uint8_t mrail_lane_properties[MRAIL_LANE_STATES];
 const char *mrail_lane_state_name(mrail_lane_state_t state);
 
 #endif

@@ -97,8 +97,6 @@ static int mrail_lane_has_successor(const mrail_lane_t *lane)
  * (evict_forced): it gets no new work and is drained. */
 static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
 {
-    int is_free;
-
     if (lane->am_inflight != 0) {
         /* A peer without messages sends no acknowledgement, so request one. */
         mrail_am_request_ack(lane->peer);
@@ -106,22 +104,22 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
         /* While no other lane can take the pending work, this lane still takes
          * it. */
-        is_free = mrail_lane_has_successor(lane) ||
-                  (mrail_list_empty(&lane->peer->uncut) &&
-                   mrail_list_empty(&lane->peer->replay_rma));
         mrail_lane_event(lane,
-                         is_free ? MRAIL_LANE_EV_LEAVE : MRAIL_LANE_EV_CARRY,
-                         "it must go");
+                         (mrail_lane_has_successor(lane) ||
+                          (mrail_list_empty(&lane->peer->uncut) &&
+                           mrail_list_empty(&lane->peer->replay_rma)))
+                             ? MRAIL_LANE_EV_LEAVE
+                             : MRAIL_LANE_EV_CARRY,
+                         "another lane needs its QP");
         mrail_peer_refresh(lane->peer); /* another lane becomes the primary
                                          * lane */
         return;
     }
-    if (lane->state >= MRAIL_LANE_EVICT_REQUESTED) {
+    if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED)) {
         if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
                                   MRAIL_REASON_IN_USE) == -EAGAIN) {
             return; /* no send buffer: try again at the next check */
         }
-        lane->has_refused = 1;
         lane->peer_refused = lane->peer_request;
     }
     ++lane->peer->engine->counters.lanes_kept;
@@ -160,7 +158,7 @@ static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
         }
         return;
     }
-    if ((lane->state == MRAIL_LANE_DRAINING_REQUESTED) &&
+    if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED) &&
         (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
                                 lane->peer_request, 0) == -EAGAIN)) {
         return; /* no send buffer: try again at the next check */
@@ -207,20 +205,15 @@ static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
     mrail_lane_t *lane = peer->lanes[slot];
 
     switch ((lane != NULL) ? lane->state : MRAIL_LANE_IDLE) {
-    case MRAIL_LANE_UNVALIDATED:
-    case MRAIL_LANE_VALIDATING:
+    case MRAIL_LANE_UNVALIDATED ... MRAIL_LANE_VALIDATING:
         mrail_failover_validate(lane, now_ns);
         break;
-    case MRAIL_LANE_EVICT_WANTED:
-    case MRAIL_LANE_LEAVING:
-    case MRAIL_LANE_EVICT_REQUESTED:
-    case MRAIL_LANE_LEAVING_REQUESTED:
+    case MRAIL_LANE_EVICT_WANTED ... MRAIL_LANE_LEAVING_REQUESTED:
         /* Picks up the lane first: it may just have come up. */
         (void)mrail_peer_num_up(peer);
         mrail_evict_leave(lane, now_ns);
         break;
-    case MRAIL_LANE_DRAINING:
-    case MRAIL_LANE_DRAINING_REQUESTED:
+    case MRAIL_LANE_DRAINING ... MRAIL_LANE_DRAINING_REQUESTED:
         mrail_evict_drain(lane, now_ns);
         break;
     case MRAIL_LANE_RESTORING:

@@ -36,12 +36,13 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
-/* Drains the lanes. Returns 1 if the devices have returned all work requests.
- * Until then they may access the memory of pending operations. A lost device
+/* Drains the lanes. Returns 1 if the devices have returned all work requests,
+ * and their completions have been handled. Until then they may access the
+ * memory of pending operations. A lost device
  * returns nothing; its QPs end before the operations do. */
 static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
-    int is_drained = 1;
+    int is_drained = 1, waits = 0;
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
@@ -52,7 +53,15 @@ static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
                           (lane->sq_posted == lane->sq_done);
         }
     }
-    return is_drained;
+    /* Destroying the QPs must lose no completions. */
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (is_drained && (lane != NULL) && (lane->qp != NULL)) {
+            waits |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
+        }
+    }
+    return is_drained && !waits;
 }
 
 void mrail_peer_start_fail(mrail_peer_t *peer, int status)
@@ -121,21 +130,6 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* Returns 1 if destroying the QPs would lose completions. */
-static MRAIL_DATA int mrail_peer_has_completions(const mrail_peer_t *peer)
-{
-    int has = 0;
-
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if ((lane != NULL) && (lane->qp != NULL)) {
-            has |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
-        }
-    }
-    return has;
-}
-
 int mrail_peer_try_end(mrail_peer_t *peer)
 {
     mrail_ep_t *ep;
@@ -143,7 +137,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     if (peer->dead != 1) {
         return 0;
     }
-    if (!mrail_peer_drain(peer) || mrail_peer_has_completions(peer)) {
+    if (!mrail_peer_drain(peer)) {
         return 0;
     }
     mrail_peer_end_lanes(peer);

@@ -96,11 +96,6 @@ static void mrail_stall_account(mrail_lane_t *lane, int moved,
     }
 }
 
-static int mrail_stall_is_usable(const mrail_lane_t *lane)
-{
-    return (lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE);
-}
-
 /* Posts READs on idle lanes, which have no other completions to compare
  * with. */
 static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
@@ -111,8 +106,8 @@ static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *other = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(other) && !other->last_read &&
-            (other->sched.inflight == 0)) {
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
+            !other->last_read && (other->sched.inflight == 0)) {
             (void)mrail_rma_post_read(other, NULL, now_ns);
         }
     }
@@ -223,11 +218,11 @@ static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(lane)) {
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE)) {
             busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
-        } else if (lane != NULL) { /* a validation has its own time limit */
-            busy |= (lane->state == MRAIL_LANE_UNVALIDATED) ||
-                    (lane->state == MRAIL_LANE_VALIDATING);
+        } else { /* a validation has its own time limit */
+            busy |= mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) &&
+                    !mrail_lane_is(lane, MRAIL_LANE_OUT);
         }
     }
     return busy;
@@ -238,8 +233,8 @@ static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(lane) && !lane->last_read &&
-            !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
+            !lane->last_read && !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
             (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }

@@ -102,25 +102,22 @@ struct mrail_lane {
                                   * RECALL */
     uint16_t recall_received;    /* data: am_received at the last search for
                                   * idle credits */
-    uint8_t properties;          /* atomic: of `state`, for threads that do not
-                               * hold the control lock */
-    uint8_t held;                /* data: takes no chunks; see conn/move_lane.c.
-                               * No part of the state, because a lane may also
-                               * be evicted while it is held. */
-    uint8_t drained;             /* data: the last request of a QP in the error
-                               * state is posted. A full send queue delays it,
-                               * in any state of a peer that has failed. */
+    uint8_t properties;          /* atomic: of `state`, for threads without the
+                                  * control lock */
+    uint8_t held;                /* data: takes no chunks while the peer moves
+                                  * it; see conn/move_lane.c. It may be evicted
+                                  * meanwhile, so this is no state. */
     mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
                                   * of the QP */
     mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
-                            * a message */
+                               * a message */
     uint64_t am_carried;      /* data: bytes of AMs sent. Kept apart from
-                            * am_inflight: gcc would otherwise add both as a
-                            * vector, with more instructions */
+                               * am_inflight: gcc would otherwise add both as a
+                               * vector, with more instructions */
     uint64_t rma_carried;     /* data: bytes of PUTs and GETs completed */
     mrail_lane_batch_t batch; /* data: AMs of the next record */
     uint64_t record_tail;     /* data: the last word of a record, without length
-                            * and kind; see state/record.h */
+                               * and kind; see state/record.h */
 
     mrail_lane_work_t work[2]; /* data: completed PUTs, completed GETs */
 
@@ -152,8 +149,6 @@ struct mrail_lane {
                           * none, or it is undone */
     uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
                           * decision of this end */
-    uint8_t greeted;     /* the HELLO that precedes a retransmission was already
-                          * sent; LANE_REQ waits for a send buffer */
 
     unsigned credits;  /* receive buffers for the peer's AMs; control before
                         * the lane is up, data afterwards */
@@ -166,11 +161,6 @@ struct mrail_lane {
     uint64_t used;           /* data: engine->total_events at the last post;
                               * atomic */
     uint64_t used_at_search; /* control: value of `used` at the last search */
-    uint8_t evict_forced;    /* control: the first lane of a peer needs the QP,
-                              * so this lane must be evicted. Either end may
-                              * find out at any step of an eviction. */
-    uint8_t last_read;       /* data: the final request is posted; it completes
-                              * while the lane stays in its state */
     /* data: values at the last check of recovery/stall_detect.c */
     uint32_t stall_done;  /* sq_done */
     uint16_t stall_am;    /* am_sent */
@@ -182,6 +172,17 @@ struct mrail_lane {
     uint64_t idle_ns;     /* total time with nothing outstanding while
                            * another lane worked */
 
+    /* Facts beside the state: each may change in several states, or outlives
+     * one. Control, if nothing else is said. */
+    uint8_t evict_forced; /* a peer's first lane needs the QP, so this lane must
+                           * be evicted */
+    uint8_t last_read;    /* data: the last request of an eviction is posted */
+    uint8_t drained;      /* data: the last request of a QP in the error state
+                           * is posted */
+    uint8_t last_wqe;     /* atomic: the device takes no more receive buffers */
+    uint8_t confirm_wanted; /* the peer's FAIL awaits an answer */
+    uint8_t greeted;        /* HELLO was sent, LANE_REQ must still follow it */
+
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
     mrail_list_t lost;   /* data: chunks that the lane returned without
@@ -191,18 +192,12 @@ struct mrail_lane {
                           * bits are `index`; never reused in
                           * this engine; identifies the QP of an event */
     mrail_ns_t validation_ns; /* control: start of the validation */
-    uint8_t last_wqe; /* atomic: the device has reported that it takes no
-                        * more receive buffers. It does so in any state. */
     /* Control: number of AMs that arrived at the peer, modulo 2^16. */
     uint16_t peer_has;
-    uint8_t confirm_wanted; /* control: the peer requests the number of AMs
-                             * that arrived here. FAIL may arrive before this
-                             * end closes the lane, or after it. */
-    uint32_t peer_request;  /* control: sequence number of the peer's EVICT
-                             * or FAIL */
-    uint32_t peer_refused;  /* control: sequence number of the last EVICT
-                             * that was refused */
-    int has_refused;
+    uint32_t peer_request; /* control: sequence number of the peer's EVICT
+                            * or FAIL */
+    uint32_t peer_refused; /* control: sequence number of the last EVICT
+                            * that was refused; 0: none was */
 };
 
 /* Returns 1 if the state of the lane has a property (proto/lane_state.h). */
