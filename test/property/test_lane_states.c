@@ -44,6 +44,11 @@ static unsigned actions_of(unsigned state, unsigned event)
     return actions;
 }
 
+static const char *name_of(unsigned state)
+{
+    return mrail_lane_state_name((mrail_lane_state_t)state);
+}
+
 static int has(unsigned state, unsigned property)
 {
     return (mrail_lane_properties[state] & property) != 0;
@@ -104,8 +109,7 @@ static void test_every_state_has_a_way_out(void **state)
         by_this_end += (next_of(s, EV(REPLAY)) != s);
         by_this_end += (s == STATE(UNCONNECTED)); /* EV_BREAK was requested */
         if (by_this_end + by_peer == 0) {
-            fail_msg("%s has no way out",
-                     mrail_lane_state_name((mrail_lane_state_t)s));
+            fail_msg("%s has no way out", name_of(s));
         }
         assert_true((by_this_end != 0) || has(s, MRAIL_LANE_WAITS));
     }
@@ -119,7 +123,7 @@ static void test_properties_imply_each_other(void **state)
         assert_true(has(s, MRAIL_LANE_IN_USE) || !has(s, MRAIL_LANE_NO_WORK));
         assert_false(has(s, MRAIL_LANE_IN_USE) && has(s, MRAIL_LANE_OUT));
         assert_true(has(s, MRAIL_LANE_OUT) || !has(s, MRAIL_LANE_CLOSES));
-        assert_in_range(strlen(mrail_lane_state_name((mrail_lane_state_t)s)), 2,
+        assert_in_range(strlen(name_of(s)), 2,
                         15); /* the telemetry page has room for these */
     }
     assert_int_equal(mrail_lane_properties[STATE(IDLE)], 0); /* by calloc() */
@@ -178,6 +182,61 @@ static void test_no_way_back_into_use(void **state)
             }
         }
     }
+}
+
+/* ---- the table in docs/architecture.md ---- */
+
+/* Writes the names of the next states, apart from those after an error. */
+static void list_next(unsigned state, char *text, size_t size)
+{
+    uint32_t next = 0;
+
+    for (unsigned e = 0; e < MRAIL_LANE_EVENTS; ++e) {
+        if ((e != EV(BREAK)) && (e != EV(GIVE_UP))) {
+            next |= 1u << next_of(state, e);
+        }
+    }
+    next &= ~(1u << state);
+    snprintf(text, size, "%s", (next == 0) ? "none" : "");
+    for (unsigned s = 0; s < MRAIL_LANE_STATES; ++s) {
+        if (next & (1u << s)) {
+            size_t used = strlen(text);
+
+            snprintf(text + used, size - used, "%s%s", (used == 0) ? "" : ", ",
+                     name_of(s));
+        }
+    }
+}
+
+static void test_document_has_the_table(void **state)
+{
+    const char *srcdir = getenv("srcdir");
+    unsigned found_rows = 0;
+    char line[400], path[300], begin[40], end[300], next[250];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/docs/architecture.md",
+             (srcdir != NULL) ? srcdir : "..");
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        for (unsigned s = 0; s < MRAIL_LANE_STATES; ++s) {
+            snprintf(begin, sizeof(begin), "| %s | ", name_of(s));
+            if (strncmp(line, begin, strlen(begin)) != 0) {
+                continue;
+            }
+            list_next(s, next, sizeof(next));
+            snprintf(end, sizeof(end), "| %s |\n", next);
+            if ((strlen(line) < strlen(end)) ||
+                (strcmp(line + strlen(line) - strlen(end), end) != 0)) {
+                fail_msg("%s: the row of %s must end with %s", path, name_of(s),
+                         end);
+            }
+            ++found_rows;
+        }
+    }
+    fclose(file);
+    assert_int_equal(found_rows, MRAIL_LANE_STATES);
 }
 
 /* ---- two ends ---- */
@@ -272,7 +331,7 @@ static unsigned event_at(unsigned me, unsigned event)
     if ((actions & MRAIL_LANE_INVALID) && (event >= EV(MESSAGES))) {
         print_trace();
         fail_msg("event %u is impossible for a lane that is %s", event,
-                 mrail_lane_state_name((mrail_lane_state_t)end->state));
+                 name_of(end->state));
     }
     end->state = (uint8_t)next_of(end->state, event);
     if (actions & MRAIL_LANE_DO_EXCHANGE) {
@@ -655,7 +714,7 @@ static void check_no_missing_qp(void)
         if (sends(end) && (other->prev_epoch == end->epoch)) {
             print_trace();
             fail_msg("end %u is %s in an epoch that has ended at the other end",
-                     me, mrail_lane_state_name((mrail_lane_state_t)end->state));
+                     me, name_of(end->state));
         }
     }
 }
@@ -714,10 +773,8 @@ static void check_converges(int release)
     if (!overflow && !is_settled()) {
         print_trace();
         fail_msg("from %s and %s, the ends come to %s and %s",
-                 mrail_lane_state_name(begin.end[0].state),
-                 mrail_lane_state_name(begin.end[1].state),
-                 mrail_lane_state_name(w.end[0].state),
-                 mrail_lane_state_name(w.end[1].state));
+                 name_of(begin.end[0].state), name_of(begin.end[1].state),
+                 name_of(w.end[0].state), name_of(w.end[1].state));
     }
     w = begin;
     overflow = 0;
@@ -770,8 +827,7 @@ static void print_trace_to(size_t at)
     for (unsigned me = 0; me < 2; ++me) {
         const end_t *end = &found.states[at].end[me];
 
-        print_message("%-16s epoch %u request %u%s",
-                      mrail_lane_state_name((mrail_lane_state_t)end->state),
+        print_message("%-16s epoch %u request %u%s", name_of(end->state),
                       end->epoch, end->request, (me == 0) ? "   |   " : "\n");
     }
 }
@@ -852,6 +908,7 @@ int main(void)
         cmocka_unit_test(test_exchanges_send_messages),
         cmocka_unit_test(test_one_way_from_validation),
         cmocka_unit_test(test_no_way_back_into_use),
+        cmocka_unit_test(test_document_has_the_table),
         cmocka_unit_test(test_two_ends),
     };
 
