@@ -203,7 +203,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         return;
     }
     if ((ctl_handlers[msg.type].handler == NULL) ||
-        (peer->state == MRAIL_PEER_GONE) ||
+        (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) ||
         (!ctl_handlers[msg.type].any_peer &&
          (peer->state != MRAIL_PEER_KNOWN)) ||
         (ctl_handlers[msg.type].lane_body &&
