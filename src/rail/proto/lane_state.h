@@ -17,7 +17,7 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_VALIDATING,  /* a READ is in flight on that path */
     MRAIL_LANE_UP,
     MRAIL_LANE_EVICT_WANTED,    /* this end evicts it once it is idle */
-    MRAIL_LANE_EVICT_REQUESTED, /* so does the peer, and awaits an answer */
+    MRAIL_LANE_EVICT_REQUESTED, /* as EVICT_WANTED, but the peer requests it */
     MRAIL_LANE_LEAVING,         /* takes no new work */
     MRAIL_LANE_LEAVING_REQUESTED,
     MRAIL_LANE_DRAINING, /* released, with requests in flight */
@@ -64,7 +64,7 @@ typedef enum mrail_lane_event {
     MRAIL_LANE_EV_LEAVE,      /* it must go, and others take its work */
     MRAIL_LANE_EV_CARRY,      /* it must go, but no other lane takes the work */
     MRAIL_LANE_EV_RELEASE,    /* it is idle */
-    MRAIL_LANE_EV_DRAINED,    /* ... and the EVICT of the peer is confirmed */
+    MRAIL_LANE_EV_DRAINED,    /* and a requested CONFIRM was sent */
     MRAIL_LANE_EV_NO_READY,   /* time limit */
     MRAIL_LANE_EV_SUPERSEDED, /* the peer has requested another lane instead */
     MRAIL_LANE_EV_REAPED,
@@ -76,11 +76,11 @@ typedef enum mrail_lane_event {
 } mrail_lane_event_t;
 
 /* Actions of a transition. */
-#define MRAIL_LANE_DO_CHECK 0x01u    /* a progress thread must continue */
-#define MRAIL_LANE_DO_EXCHANGE 0x10u /* send a new request or answer, at once */
-#define MRAIL_LANE_DO_CONFIRM 0x02u  /* answer CONFIRM */
-#define MRAIL_LANE_DO_RECONNECT 0x04u /* request the lane again */
-#define MRAIL_LANE_DO_FAIL_OVER 0x08u /* cause MRAIL_LANE_EV_BREAK */
+#define MRAIL_LANE_DO_CHECK 0x01u     /* a progress thread must continue */
+#define MRAIL_LANE_DO_EXCHANGE 0x02u  /* begin to send what the state sends */
+#define MRAIL_LANE_DO_CONFIRM 0x04u   /* answer CONFIRM */
+#define MRAIL_LANE_DO_RECONNECT 0x08u /* request the lane again */
+#define MRAIL_LANE_DO_FAIL_OVER 0x10u /* cause MRAIL_LANE_EV_BREAK */
 #define MRAIL_LANE_INVALID 0x80u      /* not in this state, which remains */
 
 /* Returns the next state. */
