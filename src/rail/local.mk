@@ -6,6 +6,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/fair_share.h \
     src/rail/proto/health.c \
     src/rail/proto/health.h \
+    src/rail/proto/lane_state.c \
+    src/rail/proto/lane_state.h \
     src/rail/proto/pairing.c \
     src/rail/proto/pairing.h \
     src/rail/proto/sched.c \

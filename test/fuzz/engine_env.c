@@ -126,8 +126,9 @@ static void check_lane(const mrail_lane_t *lane)
         (lane->sq_posted == 0) || ((lane->state != MRAIL_LANE_CONNECTING) &&
                                    (lane->state != MRAIL_LANE_ACCEPTING)),
         "posted on a lane that is %s", mrail_lane_state_name(lane->state));
-    FUZZ_CHECK((lane->qp != NULL) || ((lane->state != MRAIL_LANE_UP) &&
-                                      (lane->state != MRAIL_LANE_ACCEPTING)),
+    FUZZ_CHECK((lane->qp != NULL) ||
+                   (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
+                    (lane->state != MRAIL_LANE_ACCEPTING)),
                "a lane without a QP is %s", mrail_lane_state_name(lane->state));
     FUZZ_CHECK(lane->remote_rail < MRAIL_MAX_RAILS, "remote rail");
 }

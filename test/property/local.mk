@@ -75,6 +75,14 @@ test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
     test/sim/engine_pair.h test/sim/sanitized.h
 test_lanes_LDADD = libtest-engine.la
 
+# The table of lane states, and two ends that follow it.
+if HAVE_CMOCKA
+check_PROGRAMS += test_lane_states
+TESTS += test_lane_states
+test_lane_states_SOURCES = test/property/test_lane_states.c
+test_lane_states_LDADD = $(RAIL_TEST_LIBS)
+endif
+
 if HAVE_CMOCKA
 RELAY_MODEL = test/property/relay_model.c test/property/relay_model.h
 check_PROGRAMS += test_relay_random

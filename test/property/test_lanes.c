@@ -20,7 +20,6 @@
 #include "config.h"
 #include "rail/conn/ctl_run.h"
 #include "rail/conn/lane.h"
-#include "rail/conn/qp_budget.h"
 #include "rail/data/am_ack.h"
 #include "rail/recovery/evict.h"
 #include "test/sim/engine_pair.h"
@@ -116,11 +115,9 @@ static void take_back(side_t *side)
     unsigned slot = 1 + below(3);
     mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
-        !lane->evict_local && !lane->evict_remote) {
-        lane->evict_local = 1;
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
         lane->evict_forced = (uint8_t)(below(8) == 0);
-        mrail_evict_request(lane);
+        mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     }
 }
 
@@ -131,7 +128,7 @@ static void recall(side_t *side)
     mrail_peer_t *peer = peer_of(side);
     mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(2)];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+    if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE) &&
         !(lane->was_recalled && (lane->am_received == lane->recall_received))) {
         lane->recall_received = lane->am_received;
         mrail_am_recall_lane(side->engine, lane);
@@ -144,7 +141,7 @@ static void break_lane(side_t *side)
     mrail_peer_t *peer = peer_of(side);
     mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(4)];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+    if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
         pair_break(lane, side);
     }
 }
@@ -293,7 +290,8 @@ static void check_indices(const side_t *side)
             CHECK(!(seen & (1ull << lane->index)), "an index is taken twice");
             seen |= 1ull << lane->index;
             CHECK(!(peer->up_mask & (1ull << slot)) ||
-                      (lane->state == MRAIL_LANE_UP) || has_failed(side),
+                      mrail_lane_is(lane, MRAIL_LANE_IN_USE) ||
+                      has_failed(side),
                   "lane %u is in use and %s", slot,
                   mrail_lane_state_name(lane->state));
         }
@@ -409,8 +407,7 @@ static void check_slot(unsigned slot)
                   (lane[0]->remote_index == lane[1]->index) &&
                   (lane[1]->remote_index == lane[0]->index) &&
                   (fake_qp_dest(lane[0]->qp) == lane[1]->qp->qp_num) &&
-                  (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num) &&
-                  !lane[0]->out && !lane[1]->out,
+                  (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num),
               "lane %u is not the same at both ends", slot);
         check_credits(lane[0], lane[1]);
         check_credits(lane[1], lane[0]);

@@ -135,13 +135,13 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     if (!has_failed(side)) {
         uint64_t bit = 1ull << lane->slot;
 
-        CHECK((lane->state == MRAIL_LANE_UP) ||
-                  ((lane->state == MRAIL_LANE_CLOSING) && lane->drained),
+        CHECK(mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
+                  (mrail_lane_is(lane, MRAIL_LANE_CLOSES) && lane->drained),
               "posts to a lane that is %s", mrail_lane_state_name(lane->state));
-        CHECK((lane->validation == MRAIL_PATH_VALIDATION_RUNS) ||
-                  ((lane->peer->up_mask | lane->peer->closing_mask |
-                    lane->peer->broken_mask) &
-                   bit),
+        CHECK((lane->state == MRAIL_LANE_VALIDATING) ||
+                  (lane->state == MRAIL_LANE_DRAINING) ||
+                  (lane->state == MRAIL_LANE_DRAINING_REQUESTED) ||
+                  ((lane->peer->up_mask | lane->peer->broken_mask) & bit),
               "posts to a lane that was let go of");
     }
     for (; wr != NULL; wr = wr->next) {

@@ -4,7 +4,7 @@
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/peer.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/lane.h"
 #include "rail/engine/engine.h"
 #include "rail/engine/progress.h"
 #include "rail/params.h"
@@ -343,8 +343,10 @@ void message(unsigned peer_index, unsigned slot, unsigned iface)
 uint32_t start_eviction(unsigned peer_index)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(peer_index)->lanes[1]->evict_local = 1;
-    mrail_evict_request(peer_of(peer_index)->lanes[1]);
+    if (peer_of(peer_index)->lanes[1]->state == MRAIL_LANE_UP) {
+        mrail_lane_event(peer_of(peer_index)->lanes[1], MRAIL_LANE_EV_WANT,
+                         "test");
+    }
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);

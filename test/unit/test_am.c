@@ -4,7 +4,7 @@
  */
 #include "config.h"
 #include "rail/conn/paths.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/lane.h"
 #include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 
@@ -107,11 +107,11 @@ static void test_first_lane_leaves(void **state)
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_int_equal(lane->am_inflight != 0, 1);
     pthread_mutex_lock(&engine->ctl_lock);
-    lane->evict_local = lane->evict_forced = 1;
-    mrail_evict_request(lane);
+    lane->evict_forced = 1;
+    mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
-    assert_int_equal(lane->leaving, 1);
+    assert_int_equal(lane->state, MRAIL_LANE_LEAVING);
     for (unsigned i = 0; i < 3; ++i) {
         uint16_t before = lane->am_sent;
 

@@ -190,7 +190,7 @@ static void reconnect(void)
     confirm_broken(0, 0, 0);
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 20, 7);
     deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 20, 7);
-    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UNVALIDATED);
     progress();
 }
 

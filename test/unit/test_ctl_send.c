@@ -10,7 +10,7 @@
 #include "rail/conn/lane_error.h"
 #include "rail/conn/move_decide.h"
 #include "rail/conn/paths.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/lane.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/ud_channel.h"
@@ -424,7 +424,8 @@ static void test_confirm_waits_for_a_buffer(void **state)
     progress();
     assert_int_equal(count_sent(MRAIL_CTL_CONFIRM), 1);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 77);
-    assert_int_equal(lane->closed, 1);
+    assert_true((lane->state == MRAIL_LANE_CLOSED) ||
+                (lane->state == MRAIL_LANE_BOTH_CLOSED));
 }
 
 static void test_retire_waits_for_a_buffer(void **state)
@@ -433,8 +434,7 @@ static void test_retire_waits_for_a_buffer(void **state)
     connect_lanes(0, 2);
     fill_all();
     pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(0)->lanes[1]->evict_local = 1;
-    mrail_evict_request(peer_of(0)->lanes[1]);
+    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_polls(45);

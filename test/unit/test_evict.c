@@ -1,5 +1,6 @@
 /* Tests of the eviction of lanes, step by step. */
 #include "config.h"
+#include "rail/conn/lane.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/qp_budget.h"
 #include "rail/data/peer_lanes.h"
@@ -95,8 +96,8 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
-/* The lane is restored, and its eviction is requested again before the data
- * path has run. Because the lane has been in use, it must stay. */
+/* The peer keeps the lane, and requests its eviction before the data path has
+ * run. Because the lane has been in use, it must stay. */
 static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;
@@ -107,14 +108,12 @@ static void test_restored_and_requested(void **state)
     lane = peer_of(0)->lanes[1];
     seq = start_eviction(0);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
-    pthread_mutex_lock(&engine->ctl_lock);
-    lane->evict_local = 1;
-    mrail_evict_request(lane);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    assert_int_equal(lane->state, MRAIL_LANE_RESTORING);
+    assert_true(mrail_lane_is(lane, MRAIL_LANE_OUT));
+    deliver_lane(0, MRAIL_CTL_EVICT, 1, 78, 5);
     peer_of(0)->ordered_lane = lane; /* in use */
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
-    assert_int_equal(lane->out, 0);
 }
 
 static int lane_is_there;
@@ -126,8 +125,7 @@ static void lane_goes(void)
     mrail_peer_t *peer = peer_of(0);
 
     pthread_mutex_lock(&engine->ctl_lock);
-    peer->lanes[1]->evict_local = 1;
-    mrail_evict_request(peer->lanes[1]);
+    mrail_lane_event(peer->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);
@@ -168,8 +166,9 @@ static void test_restored_lane_advertises_credits(void **state)
         mrail_iface_progress(ifaces[0]);
     }
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
-    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(lane->state, MRAIL_LANE_RESTORING);
     progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
     progress();
     /* The peer has used all advertised credits. */
     assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
@@ -350,8 +349,8 @@ static mrail_lane_t *must_go(unsigned slot)
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
 
     pthread_mutex_lock(&engine->ctl_lock);
-    lane->evict_local = lane->evict_forced = 1;
-    mrail_evict_request(lane);
+    lane->evict_forced = 1;
+    mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
     return lane;
@@ -371,7 +370,7 @@ static void test_only_lane_takes_unsplit_work(void **state)
     assert_false(mrail_list_empty(&peer->uncut));
     lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
-    assert_int_equal(lane->leaving, 0);
+    assert_int_equal(lane->state, MRAIL_LANE_EVICT_WANTED);
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
         progress();
     }
@@ -393,7 +392,7 @@ static void test_only_lane_leaves(void **state)
     assert_true(mrail_list_empty(&peer_of(0)->uncut));
     lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
-    assert_int_equal(lane->leaving, 1);
+    assert_int_equal(lane->state, MRAIL_LANE_LEAVING);
     progress();
     run_control(0);
     assert_int_equal(lane->state, MRAIL_LANE_EVICTING);
@@ -438,7 +437,7 @@ static void test_only_lane_takes_replayed_work(void **state)
     assert_true(mrail_list_empty(&peer->uncut));
     lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
-    assert_int_equal(lane->leaving, 0);
+    assert_int_equal(lane->state, MRAIL_LANE_EVICT_WANTED);
     for (unsigned i = 0; (i < 100) && !mrail_list_empty(&peer->ops); ++i) {
         progress();
     }
@@ -459,7 +458,7 @@ static void test_one_of_two_leaves(void **state)
     assert_false(mrail_list_empty(&peer_of(0)->uncut));
     lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
-    assert_int_equal(lane->leaving, 1);
+    assert_int_equal(lane->state, MRAIL_LANE_LEAVING);
     progress();
     drop_key();
 }
@@ -480,8 +479,8 @@ static void test_one_of_two_evicted_stays(void **state)
     assert_int_equal(peer->up_mask, (1u << 2) | (1u << 3));
     put(ep_to(0), sizeof(memory));
     assert_false(mrail_list_empty(&peer->uncut));
-    assert_int_equal(must_go(2)->leaving, 1);
-    assert_int_equal(must_go(3)->leaving, 0);
+    assert_int_equal(must_go(2)->state, MRAIL_LANE_LEAVING);
+    assert_int_equal(must_go(3)->state, MRAIL_LANE_EVICT_WANTED);
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
         progress();
     }
@@ -504,8 +503,6 @@ static void assert_stays(unsigned slot)
     }
     assert_non_null(peer->lanes[slot]);
     assert_int_equal(peer->lanes[slot]->state, MRAIL_LANE_UP);
-    assert_int_equal(peer->lanes[slot]->leaving, 0);
-    assert_int_equal(peer->lanes[slot]->evict_local, 0);
     assert_int_equal(peer->lanes[slot]->evict_forced, 0);
     assert_true(peer->up_mask & (1u << slot));
     assert_int_equal(peer->evict_mask, 0);
@@ -558,8 +555,8 @@ static void test_one_of_two_for_messages_stays(void **state)
     assert_int_equal(peer->num_am, 2);
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned slot = 0; slot < 2; ++slot) {
-        peer->lanes[slot]->evict_local = peer->lanes[slot]->evict_forced = 1;
-        mrail_evict_request(peer->lanes[slot]);
+        peer->lanes[slot]->evict_forced = 1;
+        mrail_lane_event(peer->lanes[slot], MRAIL_LANE_EV_WANT, "test");
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     assert_stays(1);

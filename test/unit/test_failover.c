@@ -4,7 +4,7 @@
  */
 #include "config.h"
 #include "rail/conn/lane_error.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/lane.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "mock_peer.h"
@@ -75,7 +75,8 @@ static void lose_puts(unsigned count)
     run_control(20 * MRAIL_NS_PER_MS);
     progress();
     assert_int_equal(completions.count, 0);
-    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+    assert_true((peer_of(0)->lanes[0]->state == MRAIL_LANE_CLOSED) ||
+                (peer_of(0)->lanes[0]->state == MRAIL_LANE_BOTH_CLOSED));
 }
 
 static void create_endpoint(void)
@@ -196,14 +197,15 @@ static void test_refused_drain_waits_for_chunks(void **state)
     poll_only();
     assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
     poll_only();
-    assert_int_equal(lane->closed, 0);
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
     fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
     poll_only();
     assert_int_equal(num_flying(lane), 1);
-    assert_int_equal(lane->closed, 0);
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
     fake_complete_send(lane->rail->cq, IBV_WC_WR_FLUSH_ERR);
     poll_only();
-    assert_int_equal(lane->closed, 1);
+    assert_true((lane->state == MRAIL_LANE_CLOSED) ||
+                (lane->state == MRAIL_LANE_BOTH_CLOSED));
     confirm_broken(0, 0, 0);
     complete_all(IBV_WC_SUCCESS);
     assert_int_equal(completions.count, 4);
@@ -267,7 +269,8 @@ static void test_qp_without_error_state(void **state)
     assert_null(fake_find_qp(qpn));
     assert_int_equal(num_sends, 0);
     assert_int_equal(completions.count, 1);
-    assert_int_equal(lane->closed, 1);
+    assert_true((lane->state == MRAIL_LANE_CLOSED) ||
+                (lane->state == MRAIL_LANE_BOTH_CLOSED));
     confirm_broken(0, 0, 0);
     assert_int_equal(engine->counters.rma_replayed, 1);
     complete_all(IBV_WC_SUCCESS);
@@ -301,7 +304,8 @@ static void test_qp_without_error_state_has_messages(void **state)
     fake_no_error_state = 1;
     mrail_failover_request(peer_of(0)->lanes[0], "test");
     poll_only();
-    assert_int_equal(peer_of(0)->lanes[0]->closed, 1);
+    assert_true((peer_of(0)->lanes[0]->state == MRAIL_LANE_CLOSED) ||
+                (peer_of(0)->lanes[0]->state == MRAIL_LANE_BOTH_CLOSED));
     confirm_broken(0, 0, 0);
     message(0, 1, 0);
     poll_only();
@@ -511,7 +515,8 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
     (void)ep_to(0);
     break_lanes(0, 1);
     lane = peer_of(0)->lanes[0];
-    assert_int_equal(lane->closed, 1);
+    assert_true((lane->state == MRAIL_LANE_CLOSED) ||
+                (lane->state == MRAIL_LANE_BOTH_CLOSED));
     fake_lane_msg(&msg, MRAIL_CTL_CONFIRM, 0, lane->request, lane->epoch);
     deliver_only(0, 0, &msg);
     leave_unseen();
@@ -521,11 +526,10 @@ static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
 static void evict_slot_1(void)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(0)->lanes[1]->evict_local = 1;
-    mrail_evict_request(peer_of(0)->lanes[1]);
+    mrail_lane_event(peer_of(0)->lanes[1], MRAIL_LANE_EV_WANT, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_progress(ifaces[0]);
-    assert_int_equal(peer_of(0)->closing_mask, 2);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_DRAINING);
 }
 
 static void test_leaves_when_lane_is_drained(void **state)

@@ -351,7 +351,7 @@ static void further_not_connected(unsigned fail_in)
     fake_fail_in = fail_in;
     deliver(0, &rep);
     assert_int_equal(fake_fail_in, 0);
-    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(lane->state, MRAIL_LANE_UNCONNECTED);
     /* Until the lane is closed, the peer's messages about it have no effect. */
     deliver(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
@@ -360,7 +360,7 @@ static void further_not_connected(unsigned fail_in)
     /* Nothing has arrived. */
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39);
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
-    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(lane->state, MRAIL_LANE_UNCONNECTED);
     assert_int_equal(lane->epoch, rep.lane.epoch);
 
     progress();
@@ -1011,6 +1011,34 @@ static void test_peer_without_message_lane_requests_others(void **state)
     assert_int_equal(slots, 3);
 }
 
+/* The peer has accepted a request, but no LANE_READY arrived, so it gives its
+ * end up. Its late answer must not connect a lane that has no other end. */
+static void test_late_answer_after_evict(void **state)
+{
+    mrail_ctl_msg_t rep = answer_to(request_second());
+
+    deliver_lane(0, MRAIL_CTL_EVICT, 1, 40, rep.lane.epoch);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 40);
+    deliver(0, &rep);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_CONNECTING);
+    assert_int_not_equal(peer_of(0)->lanes[1]->epoch, rep.lane.epoch);
+}
+
+/* The peer gives up the first lane, for which no LANE_READY arrived. This end
+ * uses the lane, and the peer must hear that, or it would repeat EVICT for
+ * ever. */
+static void test_first_lane_is_kept(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    deliver_lane(0, MRAIL_CTL_EVICT, 0, 40, peer_of(0)->lanes[0]->epoch);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 40);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_IN_USE);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -1055,6 +1083,8 @@ int main(int argc, char **argv)
         TEST(test_not_wanted),
         TEST(test_peer_without_message_lane_times_out),
         TEST(test_peer_without_message_lane_requests_others),
+        TEST(test_late_answer_after_evict),
+        TEST(test_first_lane_is_kept),
     };
 
     if (argc > 1) {

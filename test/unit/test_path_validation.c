@@ -45,7 +45,7 @@ static mrail_lane_t *connect_anew(void)
     sent.num_reads = 0;
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 0, 50, 7);
     deliver_lane(0, MRAIL_CTL_LANE_READY, 0, 50, 7);
-    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UNVALIDATED);
     return peer_of(0)->lanes[0];
 }
 
@@ -78,7 +78,7 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(peer_of(0)->up_mask, 3);
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
-    assert_int_equal(lane->validation, MRAIL_PATH_VALIDATION_NONE);
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
     /* Success resets the count of stalls. */
     assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
@@ -114,7 +114,7 @@ static void test_read_does_not_come_back(void **state)
     look();
     run_control(VALIDATION_NS - 1);
     look();
-    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(lane->state, MRAIL_LANE_VALIDATING);
     assert_int_equal(peer_of(0)->up_mask, 2);
     run_control(1);
     look();

@@ -33,7 +33,7 @@ static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
     msg.lane.credits = credits;
     deliver(0, &msg);
     deliver_lane(0, MRAIL_CTL_LANE_READY, slot, seq, (uint16_t)seq);
-    assert_int_equal(peer_of(0)->lanes[slot]->state, MRAIL_LANE_UP);
+    assert_true(mrail_lane_is(peer_of(0)->lanes[slot], MRAIL_LANE_CONNECTED));
     progress();
 }
 

@@ -85,36 +85,21 @@ static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
     __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
 }
 
-static mrail_lane_t *mrail_ctl_lane_to_move(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
-
-    if (lane == NULL) {
-        ++peer->engine->counters.ctl_unexpected;
-    }
-    return lane;
-}
-
 static MRAIL_CTL void mrail_ctl_on_move(mrail_engine_t *engine,
                                         mrail_peer_t *peer,
                                         const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->move.slot);
+    int is_back = (msg->type == MRAIL_CTL_MOVE_BACK);
+    unsigned slot = is_back ? msg->path.slot : msg->move.slot;
+    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if (lane != NULL) {
+    if (lane == NULL) {
+        ++engine->counters.ctl_unexpected;
+    } else if (is_back) {
+        mrail_move_on_request_back(lane, msg->seq, mrail_clock_now());
+    } else {
         mrail_move_on_request(lane, msg->move.like, msg->seq,
                               mrail_clock_now());
-    }
-}
-
-static MRAIL_CTL void mrail_ctl_on_move_back(mrail_engine_t *engine,
-                                             mrail_peer_t *peer,
-                                             const mrail_ctl_msg_t *msg)
-{
-    mrail_lane_t *lane = mrail_ctl_lane_to_move(peer, msg->path.slot);
-
-    if (lane != NULL) {
-        mrail_move_on_request_back(lane, msg->seq, mrail_clock_now());
     }
 }
 
@@ -192,7 +177,7 @@ static const struct {
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
     [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
     [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
-    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move_back, 0, 0},
+    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move, 0, 0},
 };
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
@@ -218,7 +203,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         return;
     }
     if ((ctl_handlers[msg.type].handler == NULL) ||
-        (peer->state == MRAIL_PEER_GONE) ||
+        (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) ||
         (!ctl_handlers[msg.type].any_peer &&
          (peer->state != MRAIL_PEER_KNOWN)) ||
         (ctl_handlers[msg.type].lane_body &&

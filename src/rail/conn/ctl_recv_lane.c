@@ -20,8 +20,10 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
     return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
 }
 
-static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
-    mrail_engine_t *engine, mrail_lane_t *lane, const mrail_ctl_msg_t *msg)
+/* Returns 0, or -1 if there is no working QP. */
+static MRAIL_BOTH int mrail_ctl_accept(mrail_engine_t *engine,
+                                       mrail_lane_t *lane,
+                                       const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_rail_t *rail = &engine->rails[wire->dst_rail];
@@ -35,25 +37,20 @@ static MRAIL_BOTH mrail_ctl_reason_t mrail_ctl_accept(
     lane->epoch = wire->epoch;
     lane->remote_rail = wire->src_rail;
     lane->sport = mrail_ctl_lane_port(lane);
+    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "requested");
     lane->request = msg->seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
     if (!lane->peer->based) {
         mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
     }
     if (mrail_ctl_connect(lane, wire) == 0) {
-        return MRAIL_REASON_NONE;
+        return 0;
     }
 
 err:
     /* Without a working QP, the slot has neither a request nor a granted
      * lane. */
-    if (lane->state != MRAIL_LANE_IDLE) {
-        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
-    }
-    mrail_lane_release(engine, lane);
-    return MRAIL_REASON_RESOURCES;
+    mrail_ctl_drop_request(lane, "no QP");
+    return -1;
 }
 
 /* Returns 1 for a late repeat of a request that was already handled, which must
@@ -104,16 +101,13 @@ static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
                                             mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
-
-    if (mrail_ctl_is_first(peer, msg->lane.slot)) {
-        if (mrail_evict_make_room(engine, 1)) {
-            reason = MRAIL_REASON_WAIT;
-        } else {
-            mrail_ctl_budget(engine);
-        }
+    if (mrail_ctl_is_first(peer, msg->lane.slot) &&
+        !mrail_evict_make_room(engine, 1)) {
+        mrail_ctl_budget(engine);
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else {
+        mrail_ctl_put_off(peer, msg);
     }
-    mrail_ctl_refuse_request(peer, msg, reason);
 }
 
 /* Handles a request for a lane that this end has not requested. */
@@ -122,26 +116,12 @@ static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
                                               const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer = lane->peer;
-    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
 
-    if (reason != MRAIL_REASON_NONE) {
-        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+    if (mrail_ctl_accept(engine, lane, msg) != 0) {
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
+                              MRAIL_REASON_RESOURCES);
     }
     mrail_ctl_mark_handled(peer, msg);
-    mrail_ctl_work(peer);
-}
-
-static MRAIL_BOTH void mrail_ctl_new_request(mrail_engine_t *engine,
-                                             mrail_peer_t *peer,
-                                             const mrail_ctl_msg_t *msg)
-{
-    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
-
-    if (lane == NULL) {
-        mrail_ctl_refuse_lane(engine, peer, msg);
-    } else {
-        mrail_ctl_take_request(engine, lane, msg);
-    }
 }
 
 /* Handles a request for an existing lane: a repeat, or a new lane in its
@@ -156,24 +136,11 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
                mrail_seq32_before(lane->request, msg->seq)) {
         /* The peer has sent a newer request, so it had given up the one that
          * this end accepted. */
-        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "requested again");
-        mrail_ctl_reap_lane(lane);
+        mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {
         ++engine->counters.ctl_unexpected;
     }
-}
-
-/* Handles a request for a lane that is being evicted. Either the peer has
- * reaped the lane, or this is a late request of an earlier epoch and the peer
- * uses the lane. The peer's answer to EVICT shows which, so EVICT is sent again
- * at once. */
-static MRAIL_CTL void mrail_ctl_early_request(mrail_lane_t *lane,
-                                              const mrail_ctl_msg_t *msg)
-{
-    lane->deadline_ns = 0;
-    mrail_ctl_work(lane->peer);
-    mrail_ctl_put_off(lane->peer, msg);
 }
 
 /* Takes the base pair from a request for a further lane. A peer sends one only
@@ -189,7 +156,8 @@ static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
     if (peer->based) {
         return;
     }
-    mrail_ctl_agree_base(peer, mrail_ctl_base_of(peer, wire));
+    mrail_paths_rebase(peer, mrail_ctl_base_of(peer, wire));
+    peer->based = 1;
     if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_drop_request(first, "the peer requests other lanes");
     }
@@ -214,23 +182,37 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     lane = peer->lanes[wire->slot];
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
-                           (lane->state == MRAIL_LANE_UP))) {
+                           mrail_lane_is(lane, MRAIL_LANE_CONNECTED))) {
         mrail_ctl_repeat_request(engine, lane, msg);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING)) {
-        mrail_ctl_early_request(lane, msg);
+    } else if ((lane != NULL) && (lane->state >= MRAIL_LANE_EVICTING) &&
+               (lane->state <= MRAIL_LANE_REAPING)) {
+        /* Either the peer has reaped the lane, or this is a late request of an
+         * earlier epoch and the peer uses the lane. The answer to EVICT shows
+         * which, so EVICT is sent again at once. */
+        lane->deadline_ns = 0;
+        mrail_ctl_put_off(peer, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
                engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
-    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
-        mrail_ctl_new_request(engine, peer, msg);
-    } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
+    } else if ((lane = mrail_ctl_get_lane(peer, wire->slot)) == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else if (lane->state > MRAIL_LANE_CONNECTING) {
         ++engine->counters.ctl_unexpected;
-    } else if (engine->id >= peer->id) {
-        /* Two requests have crossed. The one from the end with the lower id
-         * counts, so this end answers it. */
+    } else if ((lane->state == MRAIL_LANE_IDLE) || (engine->id >= peer->id)) {
+        /* If two requests have crossed, the one from the end with the lower id
+         * counts, so the other end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
+}
+
+/* Returns the lane if the message is about its current epoch, or NULL. */
+static mrail_lane_t *mrail_ctl_lane_of_epoch(mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    return ((lane != NULL) && (lane->epoch == msg->lane.epoch)) ? lane : NULL;
 }
 
 static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
@@ -239,18 +221,6 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     const mrail_prev_epoch_t *past = &peer->prev_epochs[msg->lane.slot];
 
     return past->known && (past->epoch == msg->lane.epoch);
-}
-
-/* Returns 1 for an answer to a request that this end has given up. The peer has
- * accepted the request and waits for LANE_READY, so it must be told. If this
- * end has accepted a request of the peer instead, each end would wait for the
- * other. */
-static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
-                                 const mrail_ctl_msg_t *msg)
-{
-    return (lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
-           ((lane->state == MRAIL_LANE_ACCEPTING) &&
-            (lane->epoch != msg->lane.epoch));
 }
 
 void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -262,7 +232,12 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected; /* late: that epoch is over */
         return;
     }
-    if (mrail_ctl_is_given_up(lane, msg)) {
+    if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
+        ((lane->state == MRAIL_LANE_ACCEPTING) &&
+         (lane->epoch != msg->lane.epoch))) {
+        /* This end has given up the request. The peer waits for LANE_READY, so
+         * it must be told. If this end has accepted a request of the peer
+         * instead, each end would wait for the other. */
         mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
         return;
     }
@@ -271,18 +246,14 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
-    if (lane->half) {
-        return; /* a repeated answer must not use a half-connected QP again */
-    }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
             mrail_ctl_not_connected(lane);
             return;
         }
         mrail_ctl_lane_up(lane, "answered");
-        mrail_ctl_work(peer); /* further lanes may be needed */
     }
-    if (lane->state == MRAIL_LANE_UP) {
+    if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
     }
 }
@@ -290,23 +261,12 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
+        (lane->request == msg->seq)) {
         mrail_ctl_lane_up(lane, "ready");
-        mrail_ctl_work(peer);
     }
-}
-
-/* Restores a lane that this end has released but the peer still uses. */
-static MRAIL_CTL void mrail_ctl_restore(mrail_lane_t *lane)
-{
-    lane->evict_local = lane->evict_forced = 0;
-    lane->last_read = 0;
-    mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_evict_request(lane); /* a progress thread starts to use the lane
-                                * again */
 }
 
 void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -322,12 +282,8 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
-        ++engine->counters.ctl_unexpected; /* a half-connected lane is being
-                                            * closed */
-    } else if ((lane->state == MRAIL_LANE_EVICTING) && lane->evict_local &&
-               !lane->evict_remote && !lane->reap) {
-        mrail_ctl_restore(lane);
+    if ((lane == NULL) || (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
         lane->tries = 1; /* the peer is alive: no reason to give up */
@@ -337,99 +293,82 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
             lane, reason,
             (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
     } else {
-        ++engine->counters.ctl_unexpected;
+        mrail_lane_event(lane, MRAIL_LANE_EV_REFUSE, "the peer uses it");
     }
 }
 
 void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
                         const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
-    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
-        (lane->state == MRAIL_LANE_IDLE) ||
-        (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               0);
+    if ((lane != NULL) &&
+        (((slot == 0) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) ||
+         ((lane->peer_refused != 0) &&
+          !mrail_seq32_before(lane->peer_refused, msg->seq)))) {
+        mrail_ctl_send_refuse(peer, slot, msg->seq, MRAIL_REASON_IN_USE);
         return;
     }
-    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
-        (lane->state == MRAIL_LANE_CLOSING)) {
-        ++engine->counters.ctl_unexpected;
-        return;
+    if (lane != NULL) {
+        if (lane->state == MRAIL_LANE_ACCEPTING) {
+            mrail_ctl_lane_up(lane, "used and let go of");
+        }
+        actions =
+            mrail_lane_event(lane, MRAIL_LANE_EV_EVICT, "the peer requests it");
     }
-    if (lane->has_refused &&
-        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
-        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
-                              MRAIL_REASON_IN_USE);
-        return;
+    if (actions & MRAIL_LANE_DO_CHECK) {
+        lane->peer_request = msg->seq;
+        lane->evict_forced |= (msg->lane.credits != 0);
     }
-    if (lane->state == MRAIL_LANE_ACCEPTING) {
-        mrail_ctl_lane_up(lane, "used and let go of");
+    if (actions & MRAIL_LANE_DO_CONFIRM) {
+        mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, 0);
     }
-    lane->peer_request = msg->seq;
-    lane->evict_forced |= (msg->lane.credits != 0);
-    if (lane->state == MRAIL_LANE_UP) {
-        lane->evict_remote = 1;
-        mrail_evict_request(lane);
-        return;
-    }
-    /* This end has released the lane as well, so both ends are done. */
-    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
-    if (!lane->reap) {
-        mrail_ctl_reap_lane(lane);
+    if (actions & MRAIL_LANE_DO_RECONNECT) {
+        mrail_ctl_reconnect(lane, "the peer has given up the request");
     }
 }
 
 void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
                           const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) && !lane->reap &&
-        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
-        mrail_ctl_reap_lane(lane);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
-               !lane->confirmed && (lane->request == msg->seq) &&
-               (lane->epoch == msg->lane.epoch)) {
-        lane->confirmed = 1;
+    if ((lane == NULL) || (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    mrail_lane_event(lane, MRAIL_LANE_EV_CONFIRM, "the peer confirms");
+    if (mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         lane->peer_has = (uint16_t)msg->lane.am_seq;
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-    } else {
-        ++engine->counters.ctl_unexpected;
     }
 }
 
 void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg)
 {
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+    mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
+    unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
+    uint16_t received = mrail_ctl_is_prev_epoch(peer, msg)
+                            ? peer->prev_epochs[slot].received
+                            : 0;
 
-    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
-        (lane->state == MRAIL_LANE_IDLE) ||
-        (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               mrail_ctl_is_prev_epoch(peer, msg)
-                                   ? peer->prev_epochs[msg->lane.slot].received
-                                   : 0);
-        if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
-            (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
-            mrail_ctl_reconnect(lane, "the peer's end has failed");
-        }
-        return;
+    if (lane != NULL) {
+        actions = mrail_lane_event(lane, MRAIL_LANE_EV_FAIL, "closed");
     }
-    if (lane->state == MRAIL_LANE_FAILED) {
-        ++engine->counters.ctl_unexpected;
-        return;
+    if ((lane != NULL) && (lane->state >= MRAIL_LANE_ACCEPTING)) {
+        lane->confirm_wanted = 1;
+        lane->peer_request = msg->seq;
+        received = lane->am_received;
     }
-    lane->confirm_wanted = 1;
-    lane->peer_request = msg->seq;
-    if (lane->state != MRAIL_LANE_CLOSING) {
-        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
-                         mrail_clock_now());
+    if (actions & MRAIL_LANE_DO_CONFIRM) {
+        mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, received);
+    }
+    if (actions & MRAIL_LANE_DO_RECONNECT) {
+        mrail_ctl_reconnect(lane, "the peer's end has failed");
+    } else if (actions & MRAIL_LANE_DO_FAIL_OVER) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_CLOSED, mrail_clock_now());
         mrail_failover_request(lane, "the peer has closed it");
-    } else if (lane->closed) {
-        mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
-                               lane->am_received);
     }
 }

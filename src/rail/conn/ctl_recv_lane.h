@@ -20,9 +20,10 @@ void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles EVICT: the peer has released a lane. A refused EVICT stays refused,
- * because a late repeat must not take a lane that the peer uses again. */
+ * because a late repeat must not take a lane that the peer uses again. The
+ * first lane stays. */
 void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
-                        const mrail_ctl_msg_t *msg) MRAIL_CTL;
+                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
                           const mrail_ctl_msg_t *msg) MRAIL_CTL;

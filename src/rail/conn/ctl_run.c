@@ -42,53 +42,6 @@ static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
     return MRAIL_MAX((unsigned)MRAIL_CTL_TRIES, mrail_ctl_repeats(peer));
 }
 
-/* Continues the eviction of a lane that is drained at this end. The peer may
- * compute for a long time before it answers, but its control thread shows that
- * it is alive. If that thread is silent as well, the peer fails, which frees
- * the QP. */
-static MRAIL_CTL mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane,
-                                                   mrail_ns_t now_ns)
-{
-    if (lane->reap) {
-        return MRAIL_NS_NEVER;
-    }
-    if (lane->evict_remote) {
-        if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
-                                   lane->peer_request, 0) == -EAGAIN) {
-            return mrail_ctl_await_buffer(lane->peer);
-        }
-        mrail_ctl_reap_lane(lane);
-        return MRAIL_NS_NEVER;
-    }
-    if (now_ns >= lane->deadline_ns) {
-        if (mrail_ctl_send_lane(lane, MRAIL_CTL_EVICT) == -EAGAIN) {
-            return mrail_ctl_await_buffer(lane->peer);
-        }
-        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-        if (lane->tries++ < mrail_ctl_tries(lane->peer)) {
-            lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
-        } else {
-            mrail_ctl_probe(lane->peer);
-            lane->deadline_ns = now_ns + MRAIL_CTL_SLOW;
-        }
-    }
-    return lane->deadline_ns;
-}
-
-/* Gives up a further lane that this end has granted, because no LANE_READY
- * arrived. The peer may not have the lane, if the request was a late repeat of
- * a refused one. The answer to EVICT shows whether it has. */
-static MRAIL_CTL mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane,
-                                                   mrail_ns_t now_ns)
-{
-    lane->evict_local = 1;
-    lane->request = ++lane->peer->engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "no answer");
-    return mrail_ctl_run_evicting(lane, now_ns);
-}
-
 /* Fails the peer if no lane for messages has been usable for too long. A lane
  * whose path gets no new work counts as unusable, because its requests may wait
  * for the NIC's timers forever (rdma_rxe with the link down). If there is no
@@ -100,9 +53,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     int held = 0;
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
-            (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
-            (peer->lanes[slot]->validation != MRAIL_PATH_VALIDATION_NONE)) {
+        if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) ||
+            !peer->lanes[slot]->am_lane) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
@@ -128,45 +80,30 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
 }
 
-/* Asks the peer to close its end of a failed lane and to report what
- * arrived. */
-static MRAIL_CTL mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane,
-                                                  mrail_ns_t now_ns)
+/* Fails a peer that has not closed its end of a failed lane in time. */
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_unconfirmed(mrail_lane_t *lane)
 {
-    if (lane->confirmed) {
-        return MRAIL_NS_NEVER;
-    }
-    if (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(lane->peer)) {
-        mrail_error("peer %016llx does not answer on any rail since %s:%u "
-                    "failed: its process is gone, or no path leads to it",
-                    (unsigned long long)lane->peer->id, lane->rail->attr.device,
-                    lane->rail->attr.port);
-        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
-        return MRAIL_NS_NEVER;
-    }
-    if (now_ns >= lane->deadline_ns) {
-        if (mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL) == -EAGAIN) {
-            return mrail_ctl_await_buffer(lane->peer);
-        }
-        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
-    }
-    return lane->deadline_ns;
+    mrail_error("peer %016llx does not answer on any rail since %s:%u failed: "
+                "its process is gone, or no path leads to it",
+                (unsigned long long)lane->peer->id, lane->rail->attr.device,
+                lane->rail->attr.port);
+    mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+    return MRAIL_NS_NEVER;
 }
 
 /* Handles a requested lane without an answer, or a granted lane without
  * LANE_READY. */
-static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
-                                                      mrail_ns_t now_ns)
+static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
 {
     int is_first = mrail_ctl_is_first(lane->peer, lane->slot);
 
-    if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
-        return mrail_ctl_run_unwanted(lane, now_ns);
-    }
-    if (lane->state == MRAIL_LANE_ACCEPTING) { /* no other lane leads to the
-                                                * peer */
-        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+    if ((lane->state == MRAIL_LANE_ACCEPTING) && is_first) {
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT); /* no other lane leads
+                                                        * to the peer */
+    } else if (lane->state == MRAIL_LANE_ACCEPTING) {
+        /* The peer may not have the lane, if the request was a late repeat of a
+         * refused one. The answer to EVICT shows whether it has. */
+        mrail_lane_event(lane, MRAIL_LANE_EV_NO_READY, "no answer");
     } else if (is_first) {
         mrail_ctl_give_up(lane->peer);
     } else {
@@ -192,41 +129,58 @@ static MRAIL_CTL int mrail_ctl_greet(mrail_lane_t *lane)
     return ret;
 }
 
+/* Returns the time until the next repeat. A peer may compute for a long time
+ * before it answers EVICT, but its control thread shows that it is alive. If
+ * that thread is silent as well, the peer fails, which frees the QP. */
+static MRAIL_CTL mrail_ns_t mrail_ctl_lane_rto(mrail_lane_t *lane)
+{
+    if ((lane->state == MRAIL_LANE_EVICTING) &&
+        (lane->tries >= mrail_ctl_tries(lane->peer))) {
+        mrail_ctl_probe(lane->peer);
+        return MRAIL_CTL_SLOW;
+    }
+    return mrail_ctl_rto(lane->tries);
+}
+
 /* Sends due messages of one lane. Returns its next deadline. */
 static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
                                                 mrail_ns_t now_ns)
 {
-    if (lane->state == MRAIL_LANE_CLOSING) {
-        return mrail_ctl_run_closing(lane, now_ns);
+    static const mrail_ctl_type_t messages[MRAIL_LANE_STATES] = {
+        [MRAIL_LANE_CONNECTING] = MRAIL_CTL_LANE_REQ,
+        [MRAIL_LANE_ACCEPTING] = MRAIL_CTL_LANE_REP,
+        [MRAIL_LANE_EVICTING] = MRAIL_CTL_EVICT,
+        [MRAIL_LANE_CLOSING] = MRAIL_CTL_FAIL,
+        [MRAIL_LANE_CLOSED] = MRAIL_CTL_FAIL,
+    };
+    mrail_peer_t *peer = lane->peer;
+
+    if (!mrail_lane_is(lane, MRAIL_LANE_WAITS)) {
+        return (lane->move_ns != 0) ? mrail_move_run(lane, now_ns)
+                                    : MRAIL_NS_NEVER;
     }
-    if (lane->state == MRAIL_LANE_EVICTING) {
-        return mrail_ctl_run_evicting(lane, now_ns);
-    }
-    if (lane->move_ns != 0) {
-        return mrail_move_run(lane, now_ns);
-    }
-    if ((lane->state != MRAIL_LANE_CONNECTING) &&
-        (lane->state != MRAIL_LANE_ACCEPTING)) {
-        return MRAIL_NS_NEVER;
+    if (mrail_lane_is(lane, MRAIL_LANE_CLOSES) &&
+        (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(peer))) {
+        return mrail_ctl_run_unconfirmed(lane);
     }
     if (now_ns < lane->deadline_ns) {
         return lane->deadline_ns;
     }
-    if (lane->tries >= mrail_ctl_tries(lane->peer)) {
-        return mrail_ctl_run_unanswered(lane, now_ns);
+    if (mrail_lane_is(lane, MRAIL_LANE_LEADS) &&
+        (lane->tries >= mrail_ctl_tries(peer))) {
+        return mrail_ctl_run_unanswered(lane);
     }
     if ((mrail_ctl_greet(lane) == -EAGAIN) ||
-        (mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
-                                       ? MRAIL_CTL_LANE_REQ
-                                       : MRAIL_CTL_LANE_REP) == -EAGAIN)) {
-        return mrail_ctl_await_buffer(lane->peer);
+        (mrail_ctl_send_lane(lane, messages[lane->state]) == -EAGAIN)) {
+        return mrail_ctl_await_buffer(peer);
     }
     lane->greeted = 0;
     if (lane->tries == MRAIL_CTL_SILENT) {
-        mrail_ctl_connected(lane->peer);
+        mrail_ctl_connected(peer);
     }
-    lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-    lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    peer->engine->counters.ctl_resent += (lane->tries != 0);
+    lane->deadline_ns = now_ns + mrail_ctl_lane_rto(lane);
+    ++lane->tries;
     return lane->deadline_ns;
 }
 
@@ -429,7 +383,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
         for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
             mrail_lane_t *lane = peer->lanes[slot];
 
-            if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
+            if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
                 lane->close_ns =
                     mrail_ctl_later(lane->close_ns, suspended_ns, now_ns);
             }

@@ -2,69 +2,58 @@
 #include "rail/conn/lane.h"
 
 #include "orchestrator/ports.h"
+#include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_buffers.h"
 #include "rail/params.h"
 #include "rail/state/record.h"
+#include "rail/state/signals.h"
 #include "rail/verbs/ah.h"
 #include "rail/verbs/qp.h"
-#include "telemetry/page.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    unsigned from; /* bits of the legal previous states */
-} lane_states[MRAIL_LANE_STATES] = {
-#define FROM(_s) (1u << MRAIL_LANE_##_s)
-    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                     FROM(EVICTING) | FROM(CLOSING)},
-    [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
-    [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
-    [MRAIL_LANE_UP] = {"up",
-                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(EVICTING)},
-    [MRAIL_LANE_EVICTING] = {"evicting", FROM(UP) | FROM(ACCEPTING)},
-    [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                           FROM(UP) | FROM(EVICTING)},
-    [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                         FROM(UP) | FROM(EVICTING) |
-                                         FROM(CLOSING)},
-#undef FROM
-};
-
-const char *mrail_lane_state_name(mrail_lane_state_t state)
-{
-    return lane_states[state].name;
-}
-
-static int mrail_lane_has_place(mrail_lane_state_t state)
-{
-    return (state != MRAIL_LANE_IDLE) && (state != MRAIL_LANE_FAILED);
-}
-
-void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause)
 {
-    assert(lane_states[state].from & (1u << lane->state));
-    mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s (%s)",
-                (unsigned long long)lane->peer->id, lane->slot,
-                (lane->qp != NULL) ? lane->qp->qp_num : 0,
-                (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
-                lane_states[lane->state].name, lane_states[state].name, cause);
-    if (state == MRAIL_LANE_CLOSING) {
-        mrail_page_event(
-            lane->peer->engine->page, "%s:%u: lane %u to peer %016llx %s (%s)",
-            lane->rail->attr.device, lane->rail->attr.port, lane->slot,
-            (unsigned long long)lane->peer->id, lane_states[state].name, cause);
+    mrail_peer_t *peer = lane->peer;
+    unsigned actions;
+    mrail_lane_state_t before = lane->state;
+
+    lane->state = mrail_lane_next(before, event, &actions);
+    __atomic_store_n(&lane->properties, mrail_lane_properties[lane->state],
+                     __ATOMIC_RELAXED);
+    if (lane->state != before) {
+        mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s "
+                    "(%s)",
+                    (unsigned long long)peer->id, lane->slot, lane->qpn,
+                    (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
+                    mrail_lane_state_name(before),
+                    mrail_lane_state_name(lane->state), cause);
     }
-    if (lane->slot != 0) {
-        lane->peer->engine->num_further +=
-            (unsigned)mrail_lane_has_place(state) -
-            (unsigned)mrail_lane_has_place(lane->state);
+    if (actions & MRAIL_LANE_DO_CHECK) {
+        __atomic_fetch_or(&peer->evict_mask, 1ull << lane->slot,
+                          __ATOMIC_RELEASE);
+        mrail_peer_check(peer);
+        mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
     }
-    lane->state = state;
+    if (actions & MRAIL_LANE_DO_EXCHANGE) {
+        lane->request = ++peer->engine->ctl_seq;
+        lane->tries = 0;
+        lane->deadline_ns = 0;
+        mrail_ctl_work(peer);
+    }
+    if ((actions & MRAIL_LANE_INVALID) && (event < MRAIL_LANE_EV_MESSAGES)) {
+        ++peer->engine->counters.ctl_unexpected;
+    } else if (actions & MRAIL_LANE_INVALID) {
+        mrail_error("peer %016llx lane %u is %s: unexpected event %u (%s)",
+                    (unsigned long long)peer->id, lane->slot,
+                    mrail_lane_state_name(before), event, cause);
+        assert(0);
+    }
+    return actions;
 }
 
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
@@ -87,8 +76,6 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     return mrail_qp_post(lane->qp, wr);
 }
 
-/* Posts the last request on a QP in the error state. When it completes, all
- * earlier requests are complete, including unsignalled successful ones. */
 void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {
@@ -156,6 +143,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_list_add_tail(&rail->lanes, &lane->rail_list);
     ++rail->num_lanes;
     ++engine->num_qps;
+    engine->num_further += (lane->slot != 0);
     engine->sq_entries += depth;
     return 0;
 }
@@ -169,6 +157,7 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         mrail_list_del(&lane->rail_list);
         --lane->rail->num_lanes;
         --engine->num_qps;
+        engine->num_further -= (lane->slot != 0);
         engine->sq_entries -= lane->sq_depth;
         lane->rail->srq_spare += lane->buffers;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
@@ -196,6 +185,15 @@ void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
     mrail_lane_end(engine, lane);
     lane->peer->lanes[lane->slot] = NULL;
     free(lane);
+}
+
+void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
+                       const char *cause)
+{
+    lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_event(lane, event, cause);
+    mrail_lane_release(lane->peer->engine, lane);
 }
 
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,

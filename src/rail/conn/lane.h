@@ -35,17 +35,21 @@ void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
+/* As mrail_lane_release(), with the event that ends the epoch. Keeps what late
+ * messages about the epoch need. */
+void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
+                       const char *cause) MRAIL_BOTH;
+
 /* Connects the QP to the remote end, so that it can receive and send. Returns 0
  * or -errno. */
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
                        const mrail_wire_rail_t *remote_rail) MRAIL_CTL;
 
-/* The only writer of the state. Checks that the transition is legal, and logs
- * it. */
-void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+/* The only writer of the state: applies an event, and logs the transition.
+ * Returns the actions, of which it has carried out DO_CHECK and DO_EXCHANGE, and
+ * counts a message that is invalid in this state as unexpected. */
+unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
-
-const char *mrail_lane_state_name(mrail_lane_state_t state);
 
 #endif

@@ -54,11 +54,8 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
 
 void mrail_lane_error(mrail_lane_t *lane, const char *cause)
 {
-    mrail_peer_t *peer = lane->peer;
-
     /* Further completions of a lane that was already given up are ignored. */
-    if (!(peer->broken_mask & (1ull << lane->slot)) &&
-        !__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
+    if (!mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         mrail_failover_request(lane, cause);
     }
 }

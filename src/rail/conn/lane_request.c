@@ -30,9 +30,7 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
         const mrail_lane_t *lane = peer->lanes[i];
 
         if ((i != slot) && (lane != NULL) && lane->am_lane &&
-            ((lane->state == MRAIL_LANE_UP) ||
-             (lane->state == MRAIL_LANE_CONNECTING) ||
-             (lane->state == MRAIL_LANE_ACCEPTING))) {
+            mrail_lane_is(lane, MRAIL_LANE_LEADS)) {
             return 0;
         }
     }
@@ -146,7 +144,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
         mrail_ctl_peer_failed(peer, -ENOMEM);
         return 0;
     }
-    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "self");
+    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "self");
     memset(&wire, 0, sizeof(wire));
     wire.index = lane->index;
     wire.credits = (uint16_t)lane->credits;
@@ -228,10 +226,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
     lane->sport = mrail_ctl_lane_port(lane);
-    lane->request = ++engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_CONNECTING, "wanted");
+    mrail_lane_event(lane, MRAIL_LANE_EV_REQUEST, "wanted");
     return 0;
 }
 
@@ -385,7 +380,7 @@ static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
 {
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    mrail_lane_event(lane, MRAIL_LANE_EV_DROP, cause);
     mrail_lane_release(lane->peer->engine, lane);
 }
 
@@ -423,7 +418,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
 void mrail_ctl_not_connected(mrail_lane_t *lane)
 {
     if (lane->peer->based) {
-        lane->half = 1;
+        mrail_lane_event(lane, MRAIL_LANE_EV_NO_CONNECT, "device error");
         mrail_ctl_list_lane(lane);
         mrail_failover_request(lane, "it cannot be connected");
     } else {
@@ -440,8 +435,7 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
         mrail_ctl_reconnect(lane, why);
         return;
     }
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
-    mrail_lane_release(peer->engine, lane);
+    mrail_ctl_drop_request(lane, "refused");
     if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
         mrail_ctl_no_room(peer, slot);
     } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {

@@ -1,11 +1,10 @@
-/* Bringing lanes up, and requests to reap them. */
+/* Bringing lanes up. */
 #include "config.h"
 #include "rail/conn/lane_up.h"
 
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane.h"
 #include "rail/conn/paths.h"
-#include "rail/conn/qp_budget.h"
 #include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/discovery.h"
@@ -24,7 +23,6 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
                    lane->rail->attr.device, lane->rail->attr.port,
                    (unsigned long long)lane->peer->id, address);
     }
-    lane->validation = MRAIL_PATH_VALIDATION_NONE;
     lane->peer->paths[lane->slot].stalls = 0;
     lane->peer->paths[lane->slot].patience_ns = 0;
     lane->peer->unreachable_ns = 0;
@@ -39,37 +37,27 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base)
-{
-    mrail_paths_rebase(peer, base);
-    peer->based = 1;
-}
-
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_path_t *path = &peer->paths[lane->slot];
 
-    mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    int is_anew = (path->health.state == MRAIL_HEALTH_RETIRED) ||
+                  (path->health.state == MRAIL_HEALTH_PROBING);
+
+    mrail_lane_event(
+        lane, is_anew ? MRAIL_LANE_EV_CONNECT_ANEW : MRAIL_LANE_EV_CONNECT,
+        cause);
     if (!peer->based) {
-        mrail_ctl_agree_base(peer, mrail_paths_base(peer, lane->slot,
-                                                    lane->rail->index,
-                                                    lane->remote_rail));
+        mrail_paths_rebase(peer,
+                           mrail_paths_base(peer, lane->slot, lane->rail->index,
+                                            lane->remote_rail));
+        peer->based = 1; /* both ends agree on it */
     }
     path->sport = lane->sport;
-    if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
-        (path->health.state == MRAIL_HEALTH_PROBING)) {
-        lane->validation = MRAIL_PATH_VALIDATION_WANTED;
-        mrail_evict_request(lane); /* the progress thread starts the
-                                    * validation */
+    if (is_anew) {
         mrail_control_thread_wake(peer->engine);
     } else {
         mrail_ctl_lane_join(lane);
     }
-}
-
-void mrail_ctl_reap_lane(mrail_lane_t *lane)
-{
-    lane->reap = 1;
-    mrail_evict_request(lane);
 }

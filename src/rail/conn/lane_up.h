@@ -1,11 +1,8 @@
-/* Bringing lanes up, and requests to reap them. */
+/* Bringing lanes up. */
 #ifndef MRAIL_RAIL_CONN_LANE_UP_H
 #define MRAIL_RAIL_CONN_LANE_UP_H
 
 #include "rail/state/engine.h"
-
-/* Fixes the base pair, on which both ends now agree. */
-void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
 
 /* Marks a connected lane as up. On a path that had failed, the lane must first
  * complete a READ (mrail_failover_validate()): datagrams may get through where
@@ -14,8 +11,5 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 
 /* Sets the lane's bit, so that progress threads may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
-
-/* Requests that a progress thread reap the lane. */
-void mrail_ctl_reap_lane(mrail_lane_t *lane) MRAIL_CTL;
 
 #endif

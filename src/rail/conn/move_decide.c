@@ -78,8 +78,7 @@ static mrail_moves_t *mrail_moves_create(mrail_peer_t *peer, unsigned lanes,
 static int mrail_move_is_comparable(const mrail_peer_t *peer,
                                     const mrail_lane_t *lane)
 {
-    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
-           (lane->validation == MRAIL_PATH_VALIDATION_NONE) &&
+    return (lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE) &&
            (lane->move_ns == 0) &&
            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
 }
@@ -145,8 +144,7 @@ static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot)
     uint64_t bit = 1ull << slot;
     int ret = 0;
 
-    if ((peer->lanes[slot] == NULL) ||
-        (peer->lanes[slot]->state != MRAIL_LANE_UP)) {
+    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED)) {
         moves->move_mask &= ~bit;
         moves->back_mask &= ~bit;
     } else if (moves->move_mask & bit) {
@@ -199,7 +197,7 @@ static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
     const mrail_lane_t *lane = peer->lanes[slot];
     uint64_t bit = 1ull << slot;
 
-    if ((lane == NULL) || (lane->state != MRAIL_LANE_UP) || !lane->held) {
+    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) || !lane->held) {
         moves->move_mask &= ~bit; /* the lane has ended, or is a new one */
         moves->back_mask &= ~bit;
         mrail_move_release(peer, slot);

@@ -77,7 +77,7 @@ static MRAIL_CTL int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
 {
     int ret, is_draining;
 
-    if ((lane->state != MRAIL_LANE_UP) || (lane->move_ns != 0) ||
+    if (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) || (lane->move_ns != 0) ||
         lane->rail->ports_fixed ||
         (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_RTS)) {
         return 0;
@@ -124,7 +124,7 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_draining;
 
-    if ((lane->state != MRAIL_LANE_UP) ||
+    if (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
         (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_SQD)) {
         lane->move_ns = 0; /* the lane has failed or is being evicted */
         return MRAIL_NS_NEVER;
@@ -151,7 +151,7 @@ static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
     const mrail_lane_t *other =
         (like < MRAIL_MAX_SLOTS) ? peer->lanes[like] : NULL;
 
-    if ((other != NULL) && (other->state == MRAIL_LANE_UP) &&
+    if ((other != NULL) && mrail_lane_is(other, MRAIL_LANE_CONNECTED) &&
         (other->rail == lane->rail) &&
         (other->remote_rail == lane->remote_rail) &&
         (other->sport != lane->sport)) {

@@ -43,13 +43,6 @@ static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
     return params;
 }
 
-static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
-{
-    return (peer->lanes[slot] != NULL) &&
-           (peer->lanes[slot]->state == MRAIL_LANE_UP) &&
-           (peer->lanes[slot]->validation == MRAIL_PATH_VALIDATION_NONE);
-}
-
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
 {
     __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
@@ -60,7 +53,7 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
 
-    if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
+    if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE)) {
         peer->unreachable_ns = 0;
         __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
         __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
@@ -131,7 +124,7 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
         return 1;
     }
     for (unsigned i = 0; i < peer->slot_limit; ++i) {
-        if ((i != slot) && mrail_path_is_used(peer, i) &&
+        if ((i != slot) && mrail_peer_lane_is(peer, i, MRAIL_LANE_IN_USE) &&
             (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
             return 1;
         }
@@ -151,7 +144,8 @@ static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
     peer->compare_ns = now_ns;
     for (unsigned i = 0; i < peer->slot_limit; ++i) {
         if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
-            (mrail_path_is_used(peer, i) || (i < peer->num_pairs))) {
+            (mrail_peer_lane_is(peer, i, MRAIL_LANE_IN_USE) ||
+             (i < peer->num_pairs))) {
             mrail_path_probe(peer, i, now_ns);
         }
     }

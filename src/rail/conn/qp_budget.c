@@ -5,7 +5,7 @@
 #include "config.h"
 #include "rail/conn/qp_budget.h"
 
-#include "rail/state/signals.h"
+#include "rail/conn/lane.h"
 
 /* Minimum interval between searches. */
 #define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)
@@ -30,16 +30,6 @@ void mrail_ctl_budget(mrail_engine_t *engine)
     }
 }
 
-void mrail_evict_request(mrail_lane_t *lane)
-{
-    mrail_engine_t *engine = lane->peer->engine;
-
-    __atomic_fetch_or(&lane->peer->evict_mask, 1ull << lane->slot,
-                      __ATOMIC_RELEASE);
-    mrail_peer_check(lane->peer);
-    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-}
-
 /* Returns 1 if a lane that must be evicted still has its QP. */
 static int mrail_evict_has_forced(const mrail_engine_t *engine)
 {
@@ -58,14 +48,13 @@ static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
     uint64_t used;
 
     if ((lane == NULL) || (lane->slot == 0) || (lane->state != MRAIL_LANE_UP) ||
-        lane->evict_local || lane->evict_remote ||
         (__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED) != 0)) {
         return 0;
     }
     used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
-    lane->idle = (used == lane->used_at_search);
+    hard |= (used == lane->used_at_search);
     lane->used_at_search = used;
-    return lane->idle || hard;
+    return hard;
 }
 
 /* Adds a candidate to the `max` least recently used ones, the oldest first. */
@@ -119,11 +108,10 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     engine->evict_search_ns = now_ns;
     mrail_evict_search(engine, hard, &search);
     for (unsigned i = 0; i < search.count; ++i) {
-        search.lanes[i]->evict_local = 1;
         search.lanes[i]->evict_forced = (uint8_t)hard;
         engine->evict_serial =
             hard ? search.lanes[i]->qp_serial : engine->evict_serial;
-        mrail_evict_request(search.lanes[i]);
+        mrail_lane_event(search.lanes[i], MRAIL_LANE_EV_WANT, "least used");
     }
     return engine->num_further != 0;
 }

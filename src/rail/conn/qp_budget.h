@@ -13,10 +13,6 @@
  * evicted. Control lock held. */
 int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
 
-/* Requests that the progress thread release the lane if it is idle. Control
- * lock held. */
-void mrail_evict_request(mrail_lane_t *lane);
-
 /* Logs once that the QP budget is used up. Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;
 

@@ -61,7 +61,8 @@ static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
 
     if (lane->rail->fatal) {
         mrail_failover_request(lane, "its device is lost");
-    } else if ((lane->state == MRAIL_LANE_UP) && mrail_rail_has_other(peer)) {
+    } else if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
+               mrail_rail_has_other(peer)) {
         peer->paths[lane->slot].num_probes = 0; /* answers on their way do not
                                                  * count */
         peer->paths[lane->slot].blocked = 0;
@@ -111,7 +112,7 @@ static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
         const mrail_lane_t *lane = mrail_rail_next_lane(rail);
 
         ++rail->num_visited;
-        if (lane->state == MRAIL_LANE_UP) {
+        if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
             mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED,
                              now_ns);
             ++count;

@@ -204,7 +204,7 @@ static MRAIL_DATA void mrail_am_take_ack(mrail_engine_t *engine,
         lane->peer->ack_due_seq = be32toh(hdr->seq);
         /* The lane may be out of use by now. The answer then takes another
          * lane, possibly one that is up but not yet in use here. */
-        if (lane->out) {
+        if (mrail_lane_is(lane, MRAIL_LANE_OUT)) {
             mrail_peer_activate(lane->peer);
         } else {
             mrail_am_add_pending_ack(engine, lane);

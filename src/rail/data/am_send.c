@@ -55,7 +55,8 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
         uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
         double finish_s;
 
-        if (!mrail_am_lane_usable(lane) || lane->leaving) {
+        if (!mrail_am_lane_usable(lane) ||
+            mrail_lane_is(lane, MRAIL_LANE_NO_WORK)) {
             continue;
         }
         rate = (rate != 0) ? rate : lane->sched.nominal;

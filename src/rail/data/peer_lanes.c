@@ -2,16 +2,16 @@
 #include "config.h"
 #include "rail/data/peer_lanes.h"
 
-#include "rail/data/rx.h"
-
 /* If up[0], the lane of small messages, is leaving, swaps it with another
  * message lane that takes new work. */
 static void mrail_peer_choose_primary(mrail_peer_t *peer)
 {
-    for (unsigned i = 1; (i < peer->num_am) && peer->up[0]->leaving; ++i) {
+    for (unsigned i = 1;
+         (i < peer->num_am) && mrail_lane_is(peer->up[0], MRAIL_LANE_NO_WORK);
+         ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        if (!lane->leaving) {
+        if (!mrail_lane_is(lane, MRAIL_LANE_NO_WORK)) {
             peer->up[i] = peer->up[0];
             peer->sched[i] = peer->sched[0];
             peer->up[0] = lane;
@@ -56,10 +56,6 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         if (mask & (1ull << slot)) {
             mrail_lane_t *lane = peer->lanes[slot];
 
-            if (lane->out) { /* the peer wants to keep it */
-                lane->out = 0;
-                mrail_am_restored(lane);
-            }
             lane->sched.taken = 0;
             peer->num_am += lane->am_lane;
             peer->up[peer->num_up] = lane;

@@ -201,7 +201,8 @@ static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
         return NULL;
     }
     lane = peer->up[0];
-    return (lane->leaving || lane->held) ? NULL : lane;
+    return (mrail_lane_is(lane, MRAIL_LANE_NO_WORK) || lane->held) ? NULL
+                                                                   : lane;
 }
 
 /* Starts a small PUT, whose data is in the buffer. Cannot fail. */

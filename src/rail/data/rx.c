@@ -10,17 +10,9 @@
 
 void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    if (mrail_list_empty(&lane->ack_list) && !lane->out) {
+    if (mrail_list_empty(&lane->ack_list) &&
+        !mrail_lane_is(lane, MRAIL_LANE_OUT)) {
         mrail_list_add_tail(&engine->acks, &lane->ack_list);
-    }
-}
-
-void mrail_am_restored(mrail_lane_t *lane)
-{
-    /* A lane that carries no messages has no credits to report, and the peer
-     * has no buffer for a reply on it. */
-    if (lane->am_lane) {
-        mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
 }
 

@@ -24,9 +24,6 @@ static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
     }
 }
 
-/* Sends updates that became due while the lane was out of use. */
-void mrail_am_restored(mrail_lane_t *lane) MRAIL_DATA;
-
 /* Returns 1 if a credit update is due. It is due when half a window, rounded
  * up, is free, so that at most two updates are unread. It is due at once if the
  * peer has no credit left. The peer may need the credit to replay a missing

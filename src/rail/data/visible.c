@@ -53,8 +53,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
 static int mrail_lane_is_away(const mrail_lane_t *lane)
 {
     return (lane != NULL) &&
-           ((lane->state == MRAIL_LANE_CLOSING) ||
-            ((lane->state == MRAIL_LANE_UP) &&
+           (mrail_lane_is(lane, MRAIL_LANE_CLOSES) ||
+            (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
              !(lane->peer->seen_mask & (1ull << lane->slot))));
 }
 
@@ -76,7 +76,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
         if (!(flush->unseen & bit) || mrail_lane_is_away(lane)) {
             continue;
         }
-        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+        if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
             (mrail_rma_post_read(lane, flush, now_ns) != 0)) {
             continue;
         }

@@ -106,7 +106,7 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
         page->rails[lane->rail->index].num_lanes +=
-            (lane->state == MRAIL_LANE_UP);
+            mrail_lane_is(lane, MRAIL_LANE_CONNECTED);
         page->rails[lane->rail->index].bytes += bytes;
     }
     if (page->num_lanes == MRAIL_PAGE_LANES) {
@@ -123,11 +123,11 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->slot = lane->slot;
     to->sport = lane->sport;
     to->rail = (lane->rail != NULL) ? lane->rail->index : 0;
-    snprintf(
-        to->state, sizeof(to->state), "%s",
-        ((lane->state == MRAIL_LANE_UP) && (health->state != MRAIL_HEALTH_UP))
-            ? mrail_health_state_name(health->state)
-            : mrail_lane_state_name(lane->state));
+    snprintf(to->state, sizeof(to->state), "%s",
+             (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
+              (health->state != MRAIL_HEALTH_UP))
+                 ? mrail_health_state_name(health->state)
+                 : mrail_lane_state_name(lane->state));
 }
 
 static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)

@@ -18,6 +18,7 @@
 #include "rail/conn/ctl_send.h"
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane.h"
+#include "rail/conn/lane_up.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
@@ -84,17 +85,12 @@ static int mrail_lane_has_successor(const mrail_lane_t *lane)
     const mrail_peer_t *peer = lane->peer;
 
     for (unsigned i = 0; i < peer->num_up; ++i) {
-        if ((peer->up[i] != lane) && !peer->up[i]->leaving) {
+        if ((peer->up[i] != lane) &&
+            !mrail_lane_is(peer->up[i], MRAIL_LANE_NO_WORK)) {
             return 1;
         }
     }
     return 0;
-}
-
-static void mrail_evict_done(mrail_lane_t *lane)
-{
-    __atomic_fetch_and(&lane->peer->evict_mask, ~(1ull << lane->slot),
-                       __ATOMIC_RELEASE);
 }
 
 /* Keeps a lane that is in use. The exception is a lane that must be evicted
@@ -108,27 +104,27 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
         /* While no other lane can take the pending work, this lane still takes
          * it. */
-        lane->leaving = mrail_lane_has_successor(lane) ||
-                        (mrail_list_empty(&lane->peer->uncut) &&
-                         mrail_list_empty(&lane->peer->replay_rma) &&
-                         mrail_list_empty(&lane->peer->lost_puts));
+        mrail_lane_event(lane,
+                         (mrail_lane_has_successor(lane) ||
+                          (mrail_list_empty(&lane->peer->uncut) &&
+                           mrail_list_empty(&lane->peer->replay_rma)))
+                             ? MRAIL_LANE_EV_LEAVE
+                             : MRAIL_LANE_EV_CARRY,
+                         "another lane needs its QP");
         mrail_peer_refresh(lane->peer); /* another lane becomes the primary
                                          * lane */
         return;
     }
-    if (lane->evict_remote) {
+    if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED)) {
         if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
                                   MRAIL_REASON_IN_USE) == -EAGAIN) {
             return; /* no send buffer: try again at the next check */
         }
-        lane->evict_remote = 0;
-        lane->has_refused = 1;
         lane->peer_refused = lane->peer_request;
     }
     ++lane->peer->engine->counters.lanes_kept;
-    mrail_evict_done(lane);
-    lane->last_read = 0;
-    lane->evict_local = lane->evict_forced = lane->leaving = 0;
+    lane->last_read = lane->evict_forced = 0;
+    mrail_lane_event(lane, MRAIL_LANE_EV_KEEP, "in use");
 }
 
 /* Takes the lane out of use, or keeps it. Called again while its bit is in
@@ -146,10 +142,8 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
-        peer->closing_mask |= bit;
-        lane->out = 1;
+        mrail_lane_event(lane, MRAIL_LANE_EV_RELEASE, "idle");
         mrail_list_del(&lane->ack_list);
-        mrail_evict_done(lane);
         mrail_peer_refresh(peer);
     }
 }
@@ -158,22 +152,19 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
  * signalled request follows them. */
 static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    mrail_peer_t *peer = lane->peer;
-
     if (lane->sq_posted != lane->sq_done) {
         if (!lane->last_read) {
             lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
         }
         return;
     }
-    peer->closing_mask &= ~(1ull << lane->slot);
-    lane->request = ++peer->engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING,
-                         lane->evict_remote ? "the peer requests it" : "idle");
-    mrail_ctl_work(peer);
-    mrail_control_thread_wake(peer->engine);
+    if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED) &&
+        (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
+                                lane->peer_request, 0) == -EAGAIN)) {
+        return; /* no send buffer: try again at the next check */
+    }
+    mrail_lane_event(lane, MRAIL_LANE_EV_DRAINED, "drained");
+    mrail_control_thread_wake(lane->peer->engine);
 }
 
 /* Frees the lane once none of its messages is left. The peer's last messages
@@ -188,52 +179,59 @@ static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
         mrail_lane_has_messages(engine, lane)) {
         return;
     }
-    mrail_evict_done(lane);
-    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
-        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "evicted");
     ++engine->counters.lanes_evicted;
-    mrail_lane_release(engine, lane);
+    mrail_lane_retire(lane, MRAIL_LANE_EV_REAPED, "evicted");
     /* The next large transfer requests the lane again. */
     peer->requested_slots = 1;
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
     mrail_ctl_work(peer); /* the peer may have requested a new lane already */
 }
 
+/* Takes a lane back into use that the peer still uses, and sends the updates
+ * that became due meanwhile. A lane that carries no messages has no credits to
+ * report, and the peer has no buffer for a reply on it. */
+static MRAIL_BOTH void mrail_evict_restore(mrail_lane_t *lane)
+{
+    lane->last_read = lane->evict_forced = 0;
+    mrail_ctl_lane_up(lane, "the peer uses it");
+    if (lane->am_lane) {
+        mrail_am_add_pending_ack(lane->peer->engine, lane);
+    }
+}
+
 static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
                                         mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = peer->lanes[slot];
-    uint64_t bit = 1ull << slot;
 
-    if (peer->closing_mask & bit) {
-        mrail_evict_drain(lane, now_ns);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
-               mrail_failover_validate(lane, now_ns)) {
-        /* The READ is in flight; the next check continues. */
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
-        /* Pick up the lane first: it may just have come up again and already
-         * have been chosen for eviction. */
+    switch ((lane != NULL) ? lane->state : MRAIL_LANE_IDLE) {
+    case MRAIL_LANE_UNVALIDATED ... MRAIL_LANE_VALIDATING:
+        mrail_failover_validate(lane, now_ns);
+        break;
+    case MRAIL_LANE_EVICT_WANTED ... MRAIL_LANE_LEAVING_REQUESTED:
+        /* Picks up the lane first: it may just have come up. */
         (void)mrail_peer_num_up(peer);
-        if (lane->evict_local || lane->evict_remote) {
-            mrail_evict_leave(lane, now_ns);
-        } else { /* in use again */
-            lane->leaving = 0;
-            mrail_peer_refresh(peer);
-            mrail_evict_done(lane);
-        }
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) &&
-               lane->reap) {
+        mrail_evict_leave(lane, now_ns);
+        break;
+    case MRAIL_LANE_DRAINING ... MRAIL_LANE_DRAINING_REQUESTED:
+        mrail_evict_drain(lane, now_ns);
+        break;
+    case MRAIL_LANE_RESTORING:
+        mrail_evict_restore(lane);
+        break;
+    case MRAIL_LANE_REAPING:
         mrail_evict_reap(lane);
-    } else {
-        __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
+        break;
+    default:
+        __atomic_fetch_and(&peer->evict_mask, ~(1ull << slot),
+                           __ATOMIC_RELEASE);
+        break;
     }
 }
 
 void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
-                    peer->closing_mask;
+    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE);
 
     mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {

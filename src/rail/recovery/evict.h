@@ -10,8 +10,7 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 /* Returns 1 if the peer has no eviction to continue. */
 static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 {
-    return (__atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
-            peer->closing_mask) == 0;
+    return __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) == 0;
 }
 
 #endif

@@ -31,6 +31,7 @@
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
 #include "rail/verbs/qp.h"
+#include "telemetry/page.h"
 
 #include <errno.h>
 
@@ -107,35 +108,30 @@ static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
+    const char *cause =
+        lane->confirm_wanted ? "the peer requests it" : "failed";
 
-    if ((lane->state != MRAIL_LANE_UP) &&
-        ((lane->state != MRAIL_LANE_CONNECTING) || !lane->half) &&
-        (lane->state != MRAIL_LANE_ACCEPTING) &&
-        (lane->state != MRAIL_LANE_EVICTING)) {
+    if (!(mrail_lane_event(lane, MRAIL_LANE_EV_BREAK, cause) &
+          MRAIL_LANE_DO_EXCHANGE)) {
         return;
     }
     mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CQE_ERROR,
                      mrail_clock_now());
     __atomic_fetch_and(&peer->fail_mask, ~bit, __ATOMIC_RELAXED);
-    mrail_lane_set_state(lane, MRAIL_LANE_CLOSING,
-                         lane->confirm_wanted ? "the peer requests it"
-                                              : "failed");
+    mrail_page_event(peer->engine->page,
+                     "%s:%u: lane %u to peer %016llx closing (%s)",
+                     lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+                     (unsigned long long)peer->id, cause);
     ++peer->engine->counters.lanes_failed;
     __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
     __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
-    peer->closing_mask &= ~bit;
     peer->broken_mask |= bit;
-    lane->out = 1;
     lane->last_cqe.is_set = 0;       /* an eviction may have set it */
     mrail_list_del(&lane->ack_list); /* a reply takes another lane */
     mrail_lane_stop(lane);
     lane->close_ns = mrail_clock_now();
-    lane->request = ++peer->engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
     mrail_failover_barrier(peer);
     mrail_peer_refresh(peer);
-    mrail_ctl_work(peer);
 }
 
 void mrail_failover_start(mrail_peer_t *peer)
@@ -184,7 +180,6 @@ static MRAIL_BOTH int mrail_failover_is_drained(mrail_lane_t *lane,
 static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
-    mrail_engine_t *engine = peer->engine;
 
     mrail_am_take_lost(lane);
     mrail_rma_take_lost(lane);
@@ -194,10 +189,7 @@ static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
      * been lost there again. */
     peer->ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
-    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
-        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "both ends have closed it");
-    mrail_lane_release(engine, lane);
+    mrail_lane_retire(lane, MRAIL_LANE_EV_REPLAY, "both ends have closed it");
     mrail_ctl_work(peer);
 }
 
@@ -206,15 +198,17 @@ static MRAIL_BOTH void mrail_failover_step(mrail_lane_t *lane,
 {
     mrail_peer_t *peer = lane->peer;
 
-    if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
-        /* If no send buffer is free for the answer, the next check tries
-         * again. */
-        lane->closed = !lane->confirm_wanted ||
-                       (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
-                                               lane->peer_request,
-                                               lane->am_received) != -EAGAIN);
+    /* If no send buffer is free for the answer, the next check tries again. */
+    if ((lane->state != MRAIL_LANE_CLOSED) &&
+        (lane->state != MRAIL_LANE_BOTH_CLOSED) &&
+        mrail_failover_is_drained(lane, now_ns) &&
+        (!lane->confirm_wanted ||
+         (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
+                                 lane->peer_request,
+                                 lane->am_received) != -EAGAIN))) {
+        mrail_lane_event(lane, MRAIL_LANE_EV_CLOSE, "drained");
     }
-    if (lane->closed && lane->confirmed) {
+    if (lane->state == MRAIL_LANE_BOTH_CLOSED) {
         mrail_failover_complete(lane);
     }
 }
@@ -242,25 +236,21 @@ static MRAIL_DATA int mrail_failover_post_validation(mrail_lane_t *lane)
     return mrail_lane_post(lane, &wr);
 }
 
-int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
+void mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    if (lane->validation == MRAIL_PATH_VALIDATION_NONE) {
-        return 0;
-    }
-    if (lane->validation == MRAIL_PATH_VALIDATION_WANTED) {
-        lane->validation = MRAIL_PATH_VALIDATION_RUNS;
+    if (lane->state == MRAIL_LANE_UNVALIDATED) {
+        mrail_lane_event(lane, MRAIL_LANE_EV_VALIDATE, "its path had failed");
         lane->validation_ns = now_ns;
         mrail_stall_wake(lane->peer);
         if (mrail_failover_post_validation(lane) != 0) {
             mrail_failover_request(lane, "it accepts no requests");
         }
     } else if (lane->sq_posted == lane->sq_done) {
+        mrail_lane_event(lane, MRAIL_LANE_EV_VALIDATED, "a READ has completed");
         mrail_ctl_lane_join(lane);
-        return 0;
     } else if (now_ns >= lane->validation_ns + MRAIL_PATH_VALIDATION_LIMIT) {
         mrail_failover_request(lane, "a READ has not completed in time");
     }
-    return 1;
 }
 
 void mrail_failover_end(mrail_peer_t *peer)

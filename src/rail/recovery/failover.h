@@ -14,9 +14,8 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
  * credit, and no lane counts on their buffers. Both locks held. */
 void mrail_failover_disown(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Continues the lane's path validation. Returns 1 while it runs. Both locks
- * held. */
-int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_BOTH;
+/* Continues the lane's path validation. Both locks held. */
+void mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Ends the recovery: the replay is complete, or the peer is gone. */
 void mrail_failover_end(mrail_peer_t *peer) MRAIL_DATA;

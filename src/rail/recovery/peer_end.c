@@ -36,29 +36,32 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
-/* Returns 1 if the devices have returned all work requests. Until then they may
- * access the memory of pending operations. A lost device returns nothing; its
- * QPs end before the operations do. */
-static int mrail_peer_drained(const mrail_peer_t *peer)
+/* Drains the lanes. Returns 1 if the devices have returned all work requests,
+ * and their completions have been handled. Until then they may access the
+ * memory of pending operations. A lost device
+ * returns nothing; its QPs end before the operations do. */
+static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        const mrail_lane_t *lane = peer->lanes[slot];
+    int is_drained = 1, waits = 0;
 
-        if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
-            (lane->qp != NULL) && (lane->sq_posted != lane->sq_done)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static MRAIL_DATA void mrail_peer_drain_all(mrail_peer_t *peer)
-{
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
         if (peer->seen_mask & (1ull << slot)) {
-            mrail_lane_drain(peer->lanes[slot]);
+            mrail_lane_drain(lane);
+            is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
+                          (lane->sq_posted == lane->sq_done);
         }
     }
+    /* Destroying the QPs must lose no completions. */
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (is_drained && (lane != NULL) && (lane->qp != NULL)) {
+            waits |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
+        }
+    }
+    return is_drained && !waits;
 }
 
 void mrail_peer_start_fail(mrail_peer_t *peer, int status)
@@ -66,21 +69,17 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
-    /* Released lanes that are not yet drained count as well. */
-    peer->seen_mask |= peer->closing_mask | peer->broken_mask;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        const mrail_lane_t *lane = peer->lanes[slot];
-
-        /* This includes a suspect lane, whatever its control state is. */
-        if ((lane != NULL) && (lane->qp != NULL) &&
-            ((lane->state == MRAIL_LANE_UP) ||
-             (lane->sq_posted != lane->sq_done))) {
-            peer->seen_mask |= 1ull << slot;
-        }
-    }
+    peer->seen_mask |= peer->broken_mask;
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
+        /* This includes a suspect lane, and a released one that is not
+         * drained. */
+        if ((lane != NULL) && (lane->qp != NULL) &&
+            (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
+             (lane->sq_posted != lane->sq_done))) {
+            peer->seen_mask |= 1ull << slot;
+        }
         /* This includes the QP of a lane that is not up yet, because nothing
          * more may arrive there. */
         if ((lane == NULL) ||
@@ -89,9 +88,8 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
         lane->last_cqe.is_set = 0;
         mrail_lane_stop(lane);
-        if ((lane->qp == NULL) && (lane->state != MRAIL_LANE_IDLE) &&
-            (lane->state != MRAIL_LANE_FAILED)) {
-            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+        if (lane->qp == NULL) {
+            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
             __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
                                __ATOMIC_RELEASE);
         }
@@ -118,10 +116,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
-            if ((lane->state != MRAIL_LANE_IDLE) &&
-                (lane->state != MRAIL_LANE_FAILED)) {
-                mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
-            }
+            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
             mrail_lane_end(engine, lane);
             /* A lost device has not returned these chunks, nor has a device
              * whose QP is gone. */
@@ -135,21 +130,6 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* Returns 1 if destroying the QPs would lose completions. */
-static MRAIL_DATA int mrail_peer_has_completions(const mrail_peer_t *peer)
-{
-    int has = 0;
-
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if ((lane != NULL) && (lane->qp != NULL)) {
-            has |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
-        }
-    }
-    return has;
-}
-
 int mrail_peer_try_end(mrail_peer_t *peer)
 {
     mrail_ep_t *ep;
@@ -157,8 +137,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     if (peer->dead != 1) {
         return 0;
     }
-    mrail_peer_drain_all(peer);
-    if (!mrail_peer_drained(peer) || mrail_peer_has_completions(peer)) {
+    if (!mrail_peer_drain(peer)) {
         return 0;
     }
     mrail_peer_end_lanes(peer);

@@ -105,12 +105,6 @@ static void mrail_stall_account(mrail_lane_t *lane, int moved,
     }
 }
 
-static int mrail_stall_is_usable(const mrail_lane_t *lane)
-{
-    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
-           (lane->validation == MRAIL_PATH_VALIDATION_NONE);
-}
-
 /* Posts READs on idle lanes, which have no other completions to compare
  * with. */
 static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
@@ -121,8 +115,8 @@ static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *other = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(other) && !other->last_read &&
-            (other->sched.inflight == 0)) {
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
+            !other->last_read && (other->sched.inflight == 0)) {
             (void)mrail_rma_post_read(other, NULL, now_ns);
         }
     }
@@ -200,9 +194,6 @@ static MRAIL_BOTH int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     mrail_path_t *path = &lane->peer->paths[lane->slot];
     int moved = (lane->stall_done != lane->sq_done);
 
-    if (lane->validation != MRAIL_PATH_VALIDATION_NONE) {
-        return 1; /* the validation has a separate time limit */
-    }
     mrail_stall_account(lane, moved, elapsed_ns);
 
     lane->stall_done = lane->sq_done;
@@ -236,8 +227,11 @@ static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE)) {
             busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
+        } else { /* a validation has its own time limit */
+            busy |= mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) &&
+                    !mrail_lane_is(lane, MRAIL_LANE_OUT);
         }
     }
     return busy;
@@ -248,7 +242,8 @@ static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (mrail_stall_is_usable(lane) && !lane->leaving && !lane->last_read &&
+        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
+            !lane->last_read && !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
             (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }

@@ -10,8 +10,9 @@
 #define MRAIL_RAIL_STATE_LANE_H
 
 #include "base/list.h"
-#include "rail/verbs/rail.h"
+#include "rail/proto/lane_state.h"
 #include "rail/proto/sched.h"
+#include "rail/verbs/rail.h"
 
 /* Receive buffers of a lane beyond its credits, for messages that take no
  * credit. A credit update follows every half window, and a peer that has not
@@ -29,18 +30,6 @@
 
 /* Credits of a window that only replayed messages may take. */
 #define MRAIL_REPLAY_CREDITS 1
-
-typedef enum mrail_lane_state {
-    MRAIL_LANE_IDLE,       /* no QP */
-    MRAIL_LANE_CONNECTING, /* LANE_REQ was sent; LANE_REP is missing */
-    MRAIL_LANE_ACCEPTING,  /* LANE_REP was sent; LANE_READY or data is
-                            * missing */
-    MRAIL_LANE_UP,
-    MRAIL_LANE_EVICTING, /* this end has released it; the peer must follow */
-    MRAIL_LANE_CLOSING,  /* in the error state; see recovery/failover.c */
-    MRAIL_LANE_FAILED,   /* the peer was given up */
-    MRAIL_LANE_STATES
-} mrail_lane_state_t;
 
 typedef struct mrail_peer mrail_peer_t;
 typedef struct mrail_lane mrail_lane_t;
@@ -74,14 +63,6 @@ typedef struct mrail_lane_batch {
     uint64_t byte_begin; /* lane->am_carried before the batch */
     uint64_t byte_end;   /* lane->am_carried after it */
 } mrail_lane_batch_t;
-
-/* State of a path validation, which proves that requests get through before the
- * lane is used. */
-typedef enum mrail_path_validation {
-    MRAIL_PATH_VALIDATION_NONE,
-    MRAIL_PATH_VALIDATION_WANTED,
-    MRAIL_PATH_VALIDATION_RUNS /* a READ is in flight */
-} mrail_path_validation_t;
 
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed, for RMA */
@@ -121,23 +102,22 @@ struct mrail_lane {
                                   * RECALL */
     uint16_t recall_received;    /* data: am_received at the last search for
                                   * idle credits */
-    uint8_t out;                 /* data: the lane is out of use */
-    uint8_t held;             /* data: takes no chunks; see conn/move_lane.c */
-    uint8_t leaving;          /* data: the lane takes no new work and goes
-                                  * out of use */
-    uint8_t drained;          /* data: the last request of a QP in the
-                                  * error state is posted */
-    mrail_cq_mark_t last_cqe; /* data: position behind the last completion
+    uint8_t properties;          /* atomic: of `state`, for threads without the
+                                  * control lock */
+    uint8_t held;                /* data: takes no chunks while the peer moves
+                                  * it; see conn/move_lane.c. It may be evicted
+                                  * meanwhile, so this is no state. */
+    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
                                   * of the QP */
     mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
-                            * a message */
+                               * a message */
     uint64_t am_carried;      /* data: bytes of AMs sent. Kept apart from
-                            * am_inflight: gcc would otherwise add both as a
-                            * vector, with more instructions */
+                               * am_inflight: gcc would otherwise add both as a
+                               * vector, with more instructions */
     uint64_t rma_carried;     /* data: bytes of PUTs and GETs completed */
     mrail_lane_batch_t batch; /* data: AMs of the next record */
     uint64_t record_tail;     /* data: the last word of a record, without length
-                            * and kind; see state/record.h */
+                               * and kind; see state/record.h */
 
     mrail_lane_work_t work[2]; /* data: completed PUTs, completed GETs */
 
@@ -161,15 +141,14 @@ struct mrail_lane {
     unsigned tries;
     mrail_ns_t deadline_ns; /* time of the next retransmission */
     mrail_ns_t move_ns;     /* a move to move_sport ends by this time; 0: no
-                             * move is in progress; see conn/move_lane.c */
+                             * move is in progress; see conn/move_lane.c. A
+                             * moving lane stays in use, and may be evicted. */
     mrail_ns_t moved_ns;    /* start of the last move */
     uint16_t move_sport;
     uint16_t undo_sport; /* source port before the last move; 0: there was
                           * none, or it is undone */
     uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
                           * decision of this end */
-    uint8_t greeted;     /* the HELLO that precedes a retransmission was already
-                          * sent */
 
     unsigned credits;  /* receive buffers for the peer's AMs; control before
                         * the lane is up, data afterwards */
@@ -182,13 +161,6 @@ struct mrail_lane {
     uint64_t used;           /* data: engine->total_events at the last post;
                               * atomic */
     uint64_t used_at_search; /* control: value of `used` at the last search */
-    uint8_t idle;            /* control: unused since the last search */
-    uint8_t evict_local;     /* control: this end evicts it */
-    uint8_t evict_remote;    /* control: the peer evicts it */
-    uint8_t evict_forced;    /* control: the first lane of a peer needs the QP,
-                              * so this lane must be evicted */
-    uint8_t reap;            /* control: both ends have released the lane */
-    uint8_t last_read;       /* data: the final request is posted */
     /* data: values at the last check of recovery/stall_detect.c */
     uint32_t stall_done;  /* sq_done */
     uint16_t stall_am;    /* am_sent */
@@ -200,6 +172,17 @@ struct mrail_lane {
     uint64_t idle_ns;     /* total time with nothing outstanding while
                            * another lane worked */
 
+    /* Facts beside the state: each may change in several states, or outlives
+     * one. Control, if nothing else is said. */
+    uint8_t evict_forced; /* a peer's first lane needs the QP, so this lane must
+                           * be evicted */
+    uint8_t last_read;    /* data: the last request of an eviction is posted */
+    uint8_t drained;      /* data: the last request of a QP in the error state
+                           * is posted */
+    uint8_t last_wqe;     /* atomic: the device takes no more receive buffers */
+    uint8_t confirm_wanted; /* the peer's FAIL awaits an answer */
+    uint8_t greeted;        /* HELLO was sent, LANE_REQ must still follow it */
+
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
     mrail_list_t puts; /* data: small PUTs (mrail_tx_t) in flight, in the order
@@ -210,24 +193,21 @@ struct mrail_lane {
     uint64_t qp_serial;  /* control: serial number of `qp`, whose lower 16
                           * bits are `index`; never reused in
                           * this engine; identifies the QP of an event */
-    uint8_t half;        /* control: the device failed to connect the QP */
-    mrail_path_validation_t validation; /* control: state of the READ on a
-                                         * path that had failed */
-    mrail_ns_t validation_ns;           /* control: start of the validation */
-    uint8_t last_wqe;  /* atomic: the device has reported that it takes no
-                        * more receive buffers */
-    uint8_t closed;    /* control: nothing more can arrive at this end */
-    uint8_t confirmed; /* control: nothing more can arrive at the peer */
+    mrail_ns_t validation_ns; /* control: start of the validation */
     /* Control: number of AMs that arrived at the peer, modulo 2^16. */
     uint16_t peer_has;
-    uint8_t confirm_wanted; /* control: the peer requests the number of AMs
-                             * that arrived here */
-    uint32_t peer_request;  /* control: sequence number of the peer's EVICT
-                             * or FAIL */
-    uint32_t peer_refused;  /* control: sequence number of the last EVICT
-                             * that was refused */
-    int has_refused;
+    uint32_t peer_request; /* control: sequence number of the peer's EVICT
+                            * or FAIL */
+    uint32_t peer_refused; /* control: sequence number of the last EVICT
+                            * that was refused; 0: none was */
 };
+
+/* Returns 1 if the state of the lane has a property (proto/lane_state.h). */
+static inline int mrail_lane_is(const mrail_lane_t *lane, unsigned property)
+{
+    return (__atomic_load_n(&lane->properties, __ATOMIC_RELAXED) & property) !=
+           0;
+}
 
 static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
 {
@@ -251,7 +231,6 @@ static inline uint64_t mrail_lane_marker(const mrail_lane_t *lane)
            MRAIL_WR_MARKER;
 }
 
-/* Create, connect and end the QP. Control lock held. */
 typedef struct mrail_engine mrail_engine_t;
 
 #endif

@@ -169,16 +169,15 @@ struct mrail_peer {
     uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */
     uint64_t reading_mask;      /* slots, in use or not, with visibility READs
                                  * in flight */
-    uint64_t closing_mask;   /* slots that were released, but are not drained */
-    uint64_t broken_mask;    /* slots whose lane is failing over */
-    int recovering;          /* a lane failed and its replay is incomplete;
+    uint64_t broken_mask;       /* slots whose lane is failing over */
+    int recovering;             /* a lane failed and its replay is incomplete;
                               * this acts as a fence */
-    mrail_list_t replay_am;  /* messages of failed lanes (mrail_tx_t.replay),
+    mrail_list_t replay_am;     /* messages of failed lanes (mrail_tx_t.replay),
                               * by seq */
-    mrail_list_t replay_rma; /* chunks of failed lanes (mrail_chunk_t), by
+    mrail_list_t replay_rma;    /* chunks of failed lanes (mrail_chunk_t), by
                               * operation */
-    mrail_list_t lost_puts;  /* small PUTs of failed lanes (mrail_tx_t) */
-    mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
+    mrail_list_t lost_puts;     /* small PUTs of failed lanes (mrail_tx_t) */
+    mrail_list_t arrived;       /* chunks of failed lanes that reached the peer,
                               * or must not be replayed; they complete
                               * without the control lock */
     /* Number of lanes with chunks in flight, for rail->flows. */
@@ -226,5 +225,13 @@ struct mrail_peer {
     mrail_list_t active; /* entry in engine->active while progress must visit
                           * the peer */
 };
+
+/* Returns 1 if the slot has a lane whose state has the property. */
+static inline int mrail_peer_lane_is(const mrail_peer_t *peer, unsigned slot,
+                                     unsigned property)
+{
+    return (peer->lanes[slot] != NULL) &&
+           mrail_lane_is(peer->lanes[slot], property);
+}
 
 #endif
