@@ -44,7 +44,7 @@ static const char *const synopsis[] = {
     "FABRIC [OPTION...] -- CMD [ARG...]",
     "exec NODE -- CMD [ARG...]   inside: run a process on a host",
     "ctl LINK down|up            inside: take a link down or up",
-    "status [OPTION...]          inside: show the counters of the links", NULL};
+    "status [OPTION...]          inside: show counters of links", NULL};
 
 static const mrail_command_t command = {
     .verb = LAB_VERB,

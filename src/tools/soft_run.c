@@ -89,8 +89,8 @@ static void soft_run_icrc(void *target, const char *text)
 static void soft_run_script(void *target, const char *text)
 {
     if (strcmp(text, "-") == 0) {
-        mrail_tool_usage(SOFT_VERB, "--script -: standard input is the "
-                                    "command's; give a file");
+        mrail_tool_usage(SOFT_VERB, "--script -: standard input belongs to the "
+                                    "command; give a file");
     }
     ((soft_run_t *)target)->script = text;
 }

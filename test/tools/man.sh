@@ -197,12 +197,12 @@ in_page mrail-topology.5 <"$tmp/words" >"$tmp/findings"
 none 'mrail-topology.5 has every statement'
 
 "$build/mrail-plan" --topo "$tmp/topology" --pattern unknown 2>&1 |
-    words_of 'there are' >"$tmp/kinds"
+    words_of 'the patterns are' >"$tmp/kinds"
 at_least 'the patterns' 6 "$tmp/kinds"
 while read -r kind; do
     echo "$kind"
     "$build/mrail-plan" --topo "$tmp/topology" --pattern "$kind:unknown=1" \
-        2>&1 | words_of 'there \(are\|is\)'
+        2>&1 | words_of 'the \(settings are\|setting is\)'
 done <"$tmp/kinds" >"$tmp/words"
 at_least 'the settings of patterns' 18 "$tmp/words"
 in_page mrail-plan.1 <"$tmp/words" >"$tmp/findings"

@@ -107,7 +107,7 @@ simulate 'no path is left' 1 "$tmp/own.fabric" --method ecmp --size 1g \
 expect 'no path: the sentence' "$tmp/err" \
     '^mrail simulate: ecmp: a message has no path'
 
-refused 'no fabric' 'which fabric'
+refused 'no fabric' 'no fabric: give a file'
 refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
 refused 'two fabrics' 'two fabrics' ctccl paralet-128
 printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
