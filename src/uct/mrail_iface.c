@@ -133,6 +133,20 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     }
 }
 
+/* Takes the copies out of the overheads that were asked for. */
+static void limit_overheads(uct_perf_attr_t *attr, double limit)
+{
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
+        attr->send_pre_overhead = ucs_min(attr->send_pre_overhead, limit);
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
+        attr->send_post_overhead = ucs_min(attr->send_post_overhead, limit);
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
+        attr->recv_overhead = ucs_min(attr->recv_overhead, limit);
+    }
+}
+
 /* UCP uses these estimates to compare operations. */
 static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
                                         uct_perf_attr_t *attr)
@@ -145,21 +159,12 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
     if (status != UCS_OK) {
         return status;
     }
-    /* UCP adds the copies to these estimates. */
-    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
-        attr->send_pre_overhead =
-            ucs_min(attr->send_pre_overhead, iface->overhead_s);
-    }
-    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
-        attr->send_post_overhead =
-            ucs_min(attr->send_post_overhead, iface->overhead_s);
-    }
-    if (attr->field_mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
-        attr->recv_overhead = ucs_min(attr->recv_overhead, iface->overhead_s);
-    }
+    /* The older protocols ask for overheads only. The newer ones also ask for
+     * the bandwidth, and add the copies themselves. */
     if ((attr->field_mask & needed) == needed) {
         attr->bandwidth.shared =
             op_bandwidth(attr->bandwidth.shared, attr->operation);
+        limit_overheads(attr, iface->overhead_s);
     }
     return UCS_OK;
 }
