@@ -164,8 +164,8 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, MAP };
 
-/* What declarations of map entries say: the entry exists, or it matches by
- * something other than access lists. */
+/* Declarations of a map entry: it exists, or it matches by something other than
+ * access lists. */
 #define ENTRY "entry"
 #define OTHER_MATCH "match"
 
@@ -232,10 +232,10 @@ static int read_set(acl_reader_t *reader, const acl_line_t *line)
     for (; at < line->num; ++at) {
         if (acl_is_ipv4(line->words[at]) ||
             strncmp(line->words[at], ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) == 0) {
-            return reader->denies ? 0
-                                  : acl_add_edge(reader, ACL_TARGET,
-                                                 reader->order, reader->name,
-                                                 line->words[at]);
+            return reader->denies
+                       ? 0
+                       : acl_add_edge(reader, ACL_TARGET, reader->order,
+                                      reader->name, line->words[at]);
         }
     }
     return acl_fail(reader, "set ip next-hop: there is no IPv4 address");

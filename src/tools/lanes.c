@@ -125,8 +125,8 @@ typedef struct wanted {
  * number. */
 static wanted_t find_wanted(const options_t *options)
 {
-    wanted_t wanted = {.equation = mrail_flowlets_count(options->nodes,
-                                                        limit_of(options))};
+    wanted_t wanted = {
+        .equation = mrail_flowlets_count(options->nodes, limit_of(options))};
     unsigned below = 0, enough = MAX_LANES + 1;
 
     if (isnan(exact_of(options, MAX_LANES))) {
@@ -153,16 +153,18 @@ static void print_advice(const options_t *options, const wanted_t *wanted)
 
     putchar('\n');
     if (wanted->exact == 0) {
-        printf("By equation (1), %u lanes keep it below %g; the exact number is "
-               "larger%s",
-               lanes, limit, (lanes <= MAX_LANES) ? ":\n" : ".\n");
+        printf(
+            "By equation (1), %u lanes keep it below %g; the exact number is "
+            "larger%s",
+            lanes, limit, (lanes <= MAX_LANES) ? ":\n" : ".\n");
     } else if (lanes <= MAX_LANES) {
         printf("%u lane%s it below %g (equation (1): %u):\n", lanes,
                (lanes == 1) ? " keeps" : "s keep", limit, wanted->equation);
     } else {
-        printf("More than %u lanes are needed to keep it below %g (equation (1): "
-               "%u).\n",
-               MAX_LANES, limit, wanted->equation);
+        printf(
+            "More than %u lanes are needed to keep it below %g (equation (1): "
+            "%u).\n",
+            MAX_LANES, limit, wanted->equation);
     }
     if (lanes > MAX_LANES) {
         printf("A rail has at most %u lanes: use port rules, see "

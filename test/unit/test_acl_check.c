@@ -575,8 +575,9 @@ static void test_two_maps(void **state)
         const char *from, *to;
     } cases[] = {
         {MRAIL_ACL_IOS, "route-map udf permit 30", "route-map old permit 30"},
-        {MRAIL_ACL_EOS, "   30 class udf3", "policy-map type pbr old\n"
-                                            "   30 class udf3"},
+        {MRAIL_ACL_EOS, "   30 class udf3",
+         "policy-map type pbr old\n"
+         "   30 class udf3"},
         {MRAIL_ACL_NVUE,
          "map udf rule 104 match dscp 11\nnv set router pbr map udf rule 104",
          "map old rule 104 match dscp 11\nnv set router pbr map old rule 104"},

@@ -300,9 +300,8 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                  ((uint32_t)attr->gid[14] << 8) | attr->gid[15])
             : 0,
         &attr->subnet, &host);
-    return mrail_discovery_nic_index(discovery->config,
-                                     discovery->num_selected, attr->gid,
-                                     attr->subnet_bits, host,
+    return mrail_discovery_nic_index(discovery->config, discovery->num_selected,
+                                     attr->gid, attr->subnet_bits, host,
                                      &attr->nic_index);
 }
 
