@@ -285,6 +285,14 @@ link h[1-2] l1 1GB
 address h1 l1 10.0.0.7
 address h2 l1 10.0.0.7
 END
+for address in 198.18.0.2 198.19.255.9 100.64.0.3; do
+    refused "an address of the lab's own networks: $address" "$address" <<END
+host h1
+leaf l1
+link h1 l1 1GB
+address h1 l1 $address
+END
+done
 refused 'the name of the control namespace' "named 'lab'" <<'END'
 host lab
 leaf l1
