@@ -114,6 +114,31 @@ static void check_rules(checker_t *checker)
     }
 }
 
+/* Finds rules in different maps. A port has only one map, so one of them would
+ * not apply. */
+static void check_maps(checker_t *checker)
+{
+    const acl_reader_t *reader = &checker->reader;
+    const acl_match_t *first = NULL;
+
+    for (unsigned i = 0; i < reader->num_matches; ++i) {
+        const acl_match_t *match = &reader->matches[i];
+
+        if (match->target[0] == '\0' || match->map[0] == '\0') {
+            continue;
+        }
+        if (first == NULL) {
+            first = match;
+        } else if (strcmp(match->map, first->map) != 0) {
+            ++checker->report.num_conflicts;
+            fprintf(checker->stream,
+                    "line %u: this rule is in '%s', but that of line %u in "
+                    "'%s'; a port has only one map\n",
+                    match->line, match->map, first->line, first->map);
+        }
+    }
+}
+
 /* Finds names in route maps and class maps of lists that do not exist. */
 static void check_names(checker_t *checker)
 {
@@ -369,6 +394,7 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
     }
     memset(checker->owner, 0xff, MRAIL_PORTS_COUNT * sizeof(*checker->owner));
     check_rules(checker);
+    check_maps(checker);
     check_names(checker);
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         assign_ports(checker, i);

@@ -179,6 +179,15 @@ static int begin(acl_reader_t *reader, const acl_line_t *line, int block,
                    NULL);
 }
 
+static int begin_policy(acl_reader_t *reader, const acl_line_t *line)
+{
+    int ret = begin(reader, line, POLICY, "policy");
+
+    snprintf(reader->map, sizeof(reader->map), "%s",
+             line->words[line->num - 1]);
+    return ret;
+}
+
 static int begin_list(acl_reader_t *reader, const acl_line_t *line)
 {
     if (line->num < 3 || ACL_HAS(line, 2, "standard")) {
@@ -217,7 +226,8 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
         return acl_fail(reader, "class: its name is missing");
     }
     if (acl_key(reader, key, "class", line->words[at], NULL) != 0 ||
-        acl_key(reader, reader->name, "action", line->words[at], NULL) != 0) {
+        acl_key(reader, reader->name, ACL_MAP, reader->map, line->words[at]) !=
+            0) {
         return -EINVAL;
     }
     return acl_add_edge(reader, ACL_REFERENCE, 0, key, reader->name);
@@ -260,7 +270,7 @@ static int eos_line(acl_reader_t *reader, acl_line_t *line)
         return begin(reader, line, CLASS, "class");
     }
     if (ACL_HAS(line, 0, "policy-map", "type", "pbr")) {
-        return begin(reader, line, POLICY, "policy");
+        return begin_policy(reader, line);
     }
     if (reader->block == LIST) {
         int ret = acl_list_entry(reader, line);

@@ -51,12 +51,14 @@ typedef struct acl_match {
     int denies;           /* the rule exempts its ports */
     char key[ACL_KEY_MAX];
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
+    /* name of the route map or policy; set by acl_resolve(); "": none */
+    char map[ACL_KEY_MAX];
 } acl_match_t;
 
 typedef enum acl_edge_kind {
     ACL_REFERENCE,  /* leads to another name */
     ACL_TARGET,     /* leads to a next hop or port */
-    ACL_DECLARATION /* declares that `from` exists, without an edge */
+    ACL_DECLARATION /* declares that `from` exists; `to` may say what it is */
 } acl_edge_kind_t;
 
 typedef struct acl_edge {
@@ -81,6 +83,7 @@ typedef struct acl_reader {
     /* The statement to which the current line belongs. */
     int block;
     char name[ACL_KEY_MAX];
+    char map[ACL_KEY_MAX]; /* EOS: name of the policy */
     unsigned order;
     int denies;
     void *state; /* private to the dialect */
@@ -111,6 +114,10 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
 int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
 int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
                  const char *from, const char *to);
+
+/* Prefix of the keys of entries of route maps and policies: "map:NAME:ENTRY".
+ */
+#define ACL_MAP "map"
 
 /* Writes "PREFIX:A" or "PREFIX:A:B" to `key`. Returns 0 or acl_fail(). */
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,

@@ -164,6 +164,11 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, MAP };
 
+/* Declarations of a map entry: it exists, or it matches by something other than
+ * access lists. */
+#define ENTRY "entry"
+#define OTHER_MATCH "match"
+
 static int begin_list(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = 2;
@@ -195,8 +200,12 @@ static int begin_map(acl_reader_t *reader, const acl_line_t *line)
         return -EINVAL;
     }
     reader->order = (unsigned)order;
-    return acl_key(reader, reader->name, "map", line->words[1],
-                   (line->num > 3) ? line->words[3] : "10");
+    if (acl_key(reader, reader->name, ACL_MAP, line->words[1],
+                (line->num > 3) ? line->words[3] : "10") != 0) {
+        return -EINVAL;
+    }
+    return acl_add_edge(reader, ACL_DECLARATION, reader->order, reader->name,
+                        ENTRY);
 }
 
 static int read_match(acl_reader_t *reader, const acl_line_t *line)
@@ -223,9 +232,10 @@ static int read_set(acl_reader_t *reader, const acl_line_t *line)
     for (; at < line->num; ++at) {
         if (acl_is_ipv4(line->words[at]) ||
             strncmp(line->words[at], ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) == 0) {
-            return reader->denies ? 0
-                                  : acl_add_edge(reader, ACL_TARGET, 0,
-                                                 reader->name, line->words[at]);
+            return reader->denies
+                       ? 0
+                       : acl_add_edge(reader, ACL_TARGET, reader->order,
+                                      reader->name, line->words[at]);
         }
     }
     return acl_fail(reader, "set ip next-hop: there is no IPv4 address");
@@ -253,12 +263,19 @@ static int ios_line(acl_reader_t *reader, acl_line_t *line)
         if (ACL_HAS(line, 0, "match", "ip", "address")) {
             return read_match(reader, line);
         }
+        if (ACL_HAS(line, 0, "match")) {
+            return acl_add_edge(reader, ACL_DECLARATION, 0, reader->name,
+                                OTHER_MATCH);
+        }
+        /* A default next hop does not count, because it applies only to packets
+         * without a route. */
         if (ACL_HAS(line, 0, "set", "ip") &&
+            acl_find_word(line, "default") == line->num &&
             acl_find_word(line, "next-hop") < line->num) {
             return read_set(reader, line);
         }
-        if (ACL_HAS(line, 0, "match") || ACL_HAS(line, 0, "set") ||
-            ACL_HAS(line, 0, "description") || ACL_HAS(line, 0, "continue")) {
+        if (ACL_HAS(line, 0, "set") || ACL_HAS(line, 0, "description") ||
+            ACL_HAS(line, 0, "continue")) {
             return 0;
         }
     }
@@ -266,10 +283,85 @@ static int ios_line(acl_reader_t *reader, acl_line_t *line)
     return 0;
 }
 
+/* ---- Entries without a match ---- */
+
+/* Returns 1 if an edge of this kind connects the two names. NULL: any name. */
+static int has_edge(const acl_reader_t *reader, acl_edge_kind_t kind,
+                    const char *from, const char *to)
+{
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (edge->kind == kind &&
+            (from == NULL || strcmp(edge->from, from) == 0) &&
+            (to == NULL || strcmp(edge->to, to) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_entry(const acl_edge_t *edge)
+{
+    return edge->kind == ACL_DECLARATION && strcmp(edge->to, ENTRY) == 0;
+}
+
+/* Returns 1 if a later entry of the same map has a next hop. */
+static int is_before_rules(const acl_reader_t *reader, const acl_edge_t *entry)
+{
+    size_t length = (size_t)(strrchr(entry->from, ':') - entry->from) + 1;
+
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *other = &reader->edges[i];
+
+        if (other->kind == ACL_TARGET && other->order > entry->order &&
+            strncmp(other->from, entry->from, length) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* An entry without a match takes all packets that reach it. Adds a match for
+ * such an entry if it has a next hop, or if it precedes entries that have
+ * one. */
+static int add_unmatched(acl_reader_t *reader)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; i < reader->num_edges && ret == 0; ++i) {
+        const acl_edge_t *entry = &reader->edges[i];
+        acl_match_t match = {.line = entry->line,
+                             .last = UINT16_MAX,
+                             .is_any = 1,
+                             .dscp = MRAIL_ACL_NO_DSCP};
+
+        if (!is_entry(entry) ||
+            has_edge(reader, ACL_REFERENCE, NULL, entry->from) ||
+            has_edge(reader, ACL_DECLARATION, entry->from, OTHER_MATCH)) {
+            continue;
+        }
+        if (!has_edge(reader, ACL_TARGET, entry->from, NULL)) {
+            if (!is_before_rules(reader, entry)) {
+                continue;
+            }
+            match.is_any = 0;
+            match.denies = 1;
+            match.first = MRAIL_PORTS_FIRST;
+        }
+        snprintf(match.key, sizeof(match.key), "%s", entry->from);
+        ret = acl_add_match(reader, &match);
+    }
+    return ret;
+}
+
 static int ios_read(acl_reader_t *reader, char *text)
 {
+    int ret;
+
     reader->kind = "access list";
-    return acl_each_line(reader, text, " \t\r", ios_line);
+    ret = acl_each_line(reader, text, " \t\r", ios_line);
+    return (ret == 0) ? add_unmatched(reader) : ret;
 }
 
 const acl_dialect_t acl_ios = {

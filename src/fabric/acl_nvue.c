@@ -329,7 +329,7 @@ static int read_pbr(acl_reader_t *reader, const acl_line_t *line, unsigned at)
         return 0;
     }
     if (acl_number(reader, line->words[at + 2], "rule", 65535, &order) != 0 ||
-        acl_key(reader, key, "map", line->words[at], line->words[at + 2]) !=
+        acl_key(reader, key, ACL_MAP, line->words[at], line->words[at + 2]) !=
             0) {
         return -EINVAL;
     }

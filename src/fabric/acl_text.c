@@ -226,6 +226,27 @@ static const acl_edge_t *edge_of(const acl_reader_t *reader, const char *key)
     return best;
 }
 
+/* Returns the length of ":NAME" in "map:NAME:ENTRY", or 0 if this is another
+ * key. */
+static size_t map_length(const char *key)
+{
+    const char *entry = strrchr(key, ':');
+
+    return (strncmp(key, ACL_MAP ":", strlen(ACL_MAP ":")) == 0)
+               ? (size_t)(entry - key) - strlen(ACL_MAP)
+               : 0;
+}
+
+static void set_map(acl_match_t *match, const char *key)
+{
+    size_t length = map_length(key);
+
+    if (length > 0) {
+        snprintf(match->map, sizeof(match->map), "%.*s", (int)length - 1,
+                 key + strlen(ACL_MAP ":"));
+    }
+}
+
 void acl_resolve(acl_reader_t *reader)
 {
     for (unsigned i = 0; i < reader->num_matches; ++i) {
@@ -234,6 +255,7 @@ void acl_resolve(acl_reader_t *reader)
         const acl_edge_t *edge = NULL;
 
         for (unsigned step = 0; step < MAX_STEPS; ++step) {
+            set_map(match, key);
             edge = edge_of(reader, key);
             if (edge == NULL || edge->kind == ACL_TARGET) {
                 break;

@@ -2,6 +2,7 @@
 #include "rail/params.h"
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/util.h"
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
@@ -422,6 +423,49 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
     return MRAIL_MIN(lanes, MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
 }
 
+int mrail_config_nic_index(const mrail_config_t *config, unsigned rail)
+{
+    const char *text = config->nic_index, *found = NULL;
+    unsigned num = 0;
+    char item[16];
+    uint64_t value;
+
+    if ((text == NULL) || (strcmp(text, "-1") == 0)) {
+        return -1;
+    }
+    for (;;) {
+        size_t length = strcspn(text, ",");
+
+        snprintf(item, sizeof(item), "%.*s", (int)length, text);
+        if ((length >= sizeof(item)) ||
+            (mrail_number_uint(item, 0, MRAIL_NIC_INDEX_MAX, &value) != 0)) {
+            return -EINVAL;
+        }
+        if (num++ == rail) {
+            found = text;
+        }
+        if (text[length] == '\0') {
+            break;
+        }
+        text += length + 1;
+    }
+    if (num == 1) {
+        found = text; /* one number for all rails */
+    }
+    return (found != NULL) ? atoi(found) : -ENOENT;
+}
+
+static int mrail_config_check_nic_index(const mrail_config_t *config)
+{
+    if (mrail_config_nic_index(config, 0) == -EINVAL) {
+        mrail_error("UCX_MRAIL_NIC_INDEX=%s: expected -1, a number from 0 to "
+                    "%d, or such a number for each rail, as in 4,5",
+                    config->nic_index, MRAIL_NIC_INDEX_MAX);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int mrail_config_check(const mrail_config_t *config)
 {
     const struct {
@@ -434,7 +478,6 @@ int mrail_config_check(const mrail_config_t *config)
         {"UPLINKS", mrail_config_uplinks(config), 1, 256},
         {"SPINE_UPLINKS", config->spine_uplinks, 1,
          0x4000 / MRAIL_MAX(mrail_config_uplinks(config), 1u)},
-        {"NIC_INDEX", config->nic_index, -1, 65535},
         {"TRAFFIC_CLASS", config->traffic_class, 0, 255},
         {"SL", config->sl, 0, 15},
         {"SEG_SIZE", (long long)config->seg_size, 512, 1 << 20},
@@ -484,5 +527,5 @@ int mrail_config_check(const mrail_config_t *config)
                     config->rma_chunk_size);
         return -EINVAL;
     }
-    return 0;
+    return mrail_config_check_nic_index(config);
 }

@@ -54,10 +54,11 @@
       "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
       "In a three-tier fabric, each segment of a leaf is divided again into\n" \
       "this many segments. 1 means two tiers.")                               \
-    X(NIC_INDEX, "-1", INT, nic_index,                                        \
+    X(NIC_INDEX, "-1", STRING, nic_index,                                     \
       "Index of this node's NICs on their leaf, for the choice of source\n"   \
-      "ports. -1 uses the host part of the IPv4 address of each rail.\n"      \
-      "With SPINE_UPLINKS, the index counts the NICs of a pod.")              \
+      "ports: one number for all rails, or a comma-separated list with one\n" \
+      "for each rail. -1 uses the host part of the IPv4 address of each\n"    \
+      "rail. With SPINE_UPLINKS, the index counts the NICs of a pod.")         \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
       "The upper six bits are the DSCP that selects the lossless class.")     \
@@ -161,6 +162,13 @@ unsigned mrail_config_uplinks(const mrail_config_t *config);
  * (0 counts as 1): LANES_PER_RAIL or the automatic number, limited by
  * MRAIL_MAX_SLOTS. */
 unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
+
+#define MRAIL_NIC_INDEX_MAX 65535
+
+/* Reads NIC_INDEX for a rail, counted from 0. Returns the index, or -1 if the
+ * address gives it. Returns -ENOENT if the list has no number for this rail, or
+ * -EINVAL if it is malformed. */
+int mrail_config_nic_index(const mrail_config_t *config, unsigned rail);
 
 /* Returns the timeout field of ibv_modify_qp(3): the smallest n in 1..31 for
  * which 4.096 us * 2^n is at least TIMEOUT. */

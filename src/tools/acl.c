@@ -108,8 +108,8 @@ static const mrail_command_t command = {
         "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
     .options = table,
     .epilog =
-        "Exit status: 0 done, 1 --check has findings, or failure, 2 usage or "
-        "an invalid\nrule set.\n"};
+        "Exit status: 0 done, 1 failure, 2 usage, or --check has findings or "
+        "cannot read\nthe rule set.\n"};
 
 /* Returns UCX_MRAIL_UPLINKS as a number, or 0 if it is unset or "auto". */
 static unsigned uplinks_of_environment(void)

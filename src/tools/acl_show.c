@@ -182,5 +182,5 @@ int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
         show_summary(name, &report, ret == 0);
     }
     free(findings);
-    return (ret == 0) ? 0 : MRAIL_TOOL_FAILED;
+    return (ret == 0) ? 0 : MRAIL_TOOL_USAGE;
 }

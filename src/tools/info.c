@@ -56,7 +56,8 @@ static const mrail_command_t command = {
         "addresses, leaf, rate, NUMA node, the UDP source ports of the lanes and how\n"
         "they are set. Also shows which ports are not rails, and why.\n",
     .options = info_options,
-    .epilog = "Exit status: 0 done, 1 no rail or failure, 2 usage.\n",
+    .epilog =
+        "Exit status: 0 done, 1 no rail or failure, 2 usage or a wrong parameter.\n",
     .other = take_for_run};
 
 static void check_options(const info_options_t *options)

@@ -59,7 +59,7 @@ int mrail_info_config(int json)
     mrail_info_unknown_variables();
     /* The parser prints one line for the first invalid value. */
     if (mrail_config_from_env(&config) != 0) {
-        return MRAIL_TOOL_FAILED;
+        return MRAIL_TOOL_USAGE;
     }
     mrail_config_cleanup(&config);
     return 0;

@@ -201,7 +201,7 @@ int mrail_info_rails(int json)
     }
     if (mrail_config_from_env(&config) < 0) {
         free(found);
-        return MRAIL_TOOL_FAILED; /* the parser has printed the message */
+        return MRAIL_TOOL_USAGE; /* the parser has printed the message */
     }
     mrail_info_unknown_variables();
     rails = mrail_rail_discover(&config, add_rail, found);

@@ -63,6 +63,33 @@ static const mrail_command_t command = {
         "invalid fabric.\n",
     .operands = 1};
 
+/* Returns 1 if the /24 subnet of an address overlaps a network of the lab. */
+static int is_own_network(const mrail_fabric_t *fabric, uint32_t addr)
+{
+    uint32_t subnet = addr & ~0xffu;
+
+    return (addr ^ LAB_MGMT_NET) >> (32 - LAB_MGMT_BITS) == 0 ||
+           (subnet >= LAB_SWITCH_NET &&
+            subnet < LAB_SWITCH_NET + 2 * fabric->num_links);
+}
+
+static void check_addresses(const char *name, const mrail_fabric_t *fabric)
+{
+    char text[16];
+
+    for (uint32_t i = 0; i < fabric->num_links; ++i) {
+        const mrail_fabric_link_t *link = &fabric->links[i];
+
+        if (is_own_network(fabric, link->addr)) {
+            mrail_tool_usage(LAB_VERB,
+                             "%s: %s has the address %s, which is in a network "
+                             "of the lab itself",
+                             name, fabric->nodes[link->lower].name,
+                             lab_addr(link->addr, text));
+        }
+    }
+}
+
 static void check_fabric(const char *name, const mrail_fabric_t *fabric)
 {
     if (fabric->num_nodes > LAB_MAX_NODES) {
@@ -77,6 +104,7 @@ static void check_fabric(const char *name, const mrail_fabric_t *fabric)
                          "', the name of the place where CMD runs",
                          name);
     }
+    check_addresses(name, fabric);
 }
 
 /* The fabric is the first operand. Options may precede or follow it. */

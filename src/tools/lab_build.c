@@ -18,10 +18,8 @@
 /* With this burst in bytes, the shaper sends a run of packets (GSO) as a whole.
  * With a smaller one, it splits the run, which is slow. */
 #define MIN_BURST (128u << 10)
-#define BURST_PER_S 500        /* burst of at least 2 ms at the link rate */
-#define HOST_TABLE 100         /* routing table of rail R: HOST_TABLE + R */
-#define SWITCH_NET 0x64400000u /* 100.64.0.0/10: a /31 for each link */
-#define MGMT_NET 0xC6120000u   /* 198.18.0.0/15 [RFC 2544] */
+#define BURST_PER_S 500 /* burst of at least 2 ms at the link rate */
+#define HOST_TABLE 100  /* routing table of rail R: HOST_TABLE + R */
 
 typedef struct batch {
     char *text;
@@ -96,7 +94,7 @@ const char *lab_link_name(const lab_t *lab, uint32_t link,
 
 uint32_t lab_switch_addr(uint32_t link, int is_upper)
 {
-    return SWITCH_NET + 2 * link + (uint32_t)is_upper;
+    return LAB_SWITCH_NET + 2 * link + (uint32_t)is_upper;
 }
 
 uint32_t lab_subnet(const lab_t *lab, uint32_t leaf)
@@ -152,7 +150,7 @@ static void make_mgmt(const lab_t *lab)
             "link add mgmt type bridge mcast_snooping 0\n"
             "addr add %s/15 dev mgmt\n"
             "link set mgmt up\n",
-            lab_addr(MGMT_NET + 1, addr));
+            lab_addr(LAB_MGMT_NET + 1, addr));
     for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_HOST]; ++i) {
         lab_path(path, "net", lab_name(lab, fabric->of[MRAIL_FABRIC_HOST][i]));
         fprintf(stream,
@@ -193,7 +191,7 @@ static void address_host(const lab_t *lab, const mrail_fabric_node_t *node,
     fprintf(stream,
             "addr add %s/15 dev mgmt\n"
             "link set mgmt up\n",
-            lab_addr(MGMT_NET + 2 + node->place, addr));
+            lab_addr(LAB_MGMT_NET + 2 + node->place, addr));
     for (uint32_t r = 0; r < node->num_up; ++r) {
         lab_addr(lab->fabric->links[node->up[r]].addr, addr);
         fprintf(stream,

@@ -32,6 +32,28 @@ static void set_number(const char *name, unsigned value)
     setenv(name, text, 0);
 }
 
+/* Sets the index of each rail's NIC in its pod. */
+static void set_indices(const mrail_fabric_t *fabric,
+                        const mrail_fabric_node_t *host)
+{
+    char *text;
+    size_t length;
+    FILE *stream = open_memstream(&text, &length);
+
+    if (stream == NULL) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    for (uint32_t r = 0; r < host->num_up; ++r) {
+        fprintf(stream, "%s%u", (r == 0) ? "" : ",",
+                fabric->links[host->up[r]].nic_index);
+    }
+    if (fclose(stream) != 0) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    setenv("UCX_MRAIL_NIC_INDEX", text, 0);
+    free(text);
+}
+
 /* With port rules, jobs on a host use the segments of its leaf. Variables that
  * the user has set take precedence. */
 static void set_ports(const lab_t *lab, const char *name)
@@ -49,7 +71,7 @@ static void set_ports(const lab_t *lab, const char *name)
     set_number("UCX_MRAIL_UPLINKS", uplinks);
     set_number("UCX_MRAIL_SPINE_UPLINKS", spine_uplinks);
     if (spine_uplinks > 1) {
-        set_number("UCX_MRAIL_NIC_INDEX", fabric->links[node->up[0]].nic_index);
+        set_indices(fabric, node);
     }
 }
 

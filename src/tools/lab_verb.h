@@ -29,6 +29,10 @@
 #define LAB_PATH_MAX 128
 #define LAB_LANES "UCX_MRAIL_LANES_PER_RAIL"
 #define LAB_CONTROL "lab" /* namespace of CMD, which is not a node */
+/* Networks of the lab itself. A host cannot have an address there. */
+#define LAB_SWITCH_NET 0x64400000u /* 100.64.0.0/10: a /31 for each link */
+#define LAB_MGMT_NET 0xC6120000u   /* 198.18.0.0/15 [RFC 2544] */
+#define LAB_MGMT_BITS 15
 
 typedef struct lab {
     mrail_fabric_t *fabric;

@@ -108,33 +108,87 @@ static void print_table(const options_t *options)
     }
 }
 
-static void print_advice(const options_t *options, uint32_t wanted)
+static double limit_of(const options_t *options)
 {
-    double limit = 1 + options->slowdown_ppm / 1e6;
-    uint64_t chunk = chunk_of(options, MRAIL_MIN(wanted, MAX_LANES));
+    return 1 + options->slowdown_ppm / 1e6;
+}
 
-    if (wanted > MAX_LANES) {
+/* Numbers of lanes that keep the slowdown below the limit. */
+typedef struct wanted {
+    uint32_t equation; /* by equation (1), which gives too few */
+    /* by the exact value: MAX_LANES + 1 if that many are not enough, 0 if the
+     * computation would take too long */
+    uint32_t exact;
+} wanted_t;
+
+/* The exact slowdown falls with each further lane, so a binary search finds the
+ * number. */
+static wanted_t find_wanted(const options_t *options)
+{
+    wanted_t wanted = {
+        .equation = mrail_flowlets_count(options->nodes, limit_of(options))};
+    unsigned below = 0, enough = MAX_LANES + 1;
+
+    if (isnan(exact_of(options, MAX_LANES))) {
+        return wanted;
+    }
+    while (enough - below > 1) {
+        unsigned lanes = (below + enough) / 2;
+
+        if (exact_of(options, lanes) <= limit_of(options)) {
+            enough = lanes;
+        } else {
+            below = lanes;
+        }
+    }
+    wanted.exact = enough;
+    return wanted;
+}
+
+static void print_advice(const options_t *options, const wanted_t *wanted)
+{
+    uint32_t lanes = (wanted->exact != 0) ? wanted->exact : wanted->equation;
+    uint64_t chunk = chunk_of(options, MRAIL_MIN(lanes, MAX_LANES));
+    double limit = limit_of(options);
+
+    putchar('\n');
+    if (wanted->exact == 0) {
         printf(
-            "\n%u lanes keep it below %g. mrail has at most %u on a rail: use "
-            "port rules,\nsee mrail-acl(1).\n",
-            wanted, limit, MAX_LANES);
+            "By equation (1), %u lanes keep it below %g; the exact number is "
+            "larger%s",
+            lanes, limit, (lanes <= MAX_LANES) ? ":\n" : ".\n");
+    } else if (lanes <= MAX_LANES) {
+        printf("%u lane%s it below %g (equation (1): %u):\n", lanes,
+               (lanes == 1) ? " keeps" : "s keep", limit, wanted->equation);
+    } else {
+        printf(
+            "More than %u lanes are needed to keep it below %g (equation (1): "
+            "%u).\n",
+            MAX_LANES, limit, wanted->equation);
+    }
+    if (lanes > MAX_LANES) {
+        printf("A rail has at most %u lanes: use port rules, see "
+               "mrail-acl(1).\n",
+               MAX_LANES);
         return;
     }
-    printf("\n%u lanes keep it below %g:\n  UCX_MRAIL_LANES_PER_RAIL=%u\n",
-           wanted, limit, wanted);
+    printf("  UCX_MRAIL_LANES_PER_RAIL=%u\n", lanes);
     if (chunk != 0) {
         printf("  UCX_MRAIL_RMA_CHUNK_SIZE=%llu\n", (unsigned long long)chunk);
     }
 }
 
-static void print_json(const options_t *options, uint32_t wanted)
+static void print_json(const options_t *options, const wanted_t *wanted)
 {
     mrail_json_t json = mrail_json_to(stdout);
 
     mrail_json_object(&json, NULL);
     mrail_json_uint(&json, "nodes", options->nodes);
-    mrail_json_real(&json, "limit", 1 + options->slowdown_ppm / 1e6, 7);
-    mrail_json_uint(&json, "lanes_wanted", wanted);
+    mrail_json_real(&json, "limit", limit_of(options), 7);
+    mrail_json_uint(&json, "lanes_wanted", wanted->equation);
+    if (wanted->exact != 0 && wanted->exact <= MAX_LANES) {
+        mrail_json_uint(&json, "lanes_exact", wanted->exact);
+    }
     mrail_json_uint(&json, "lanes_max", MAX_LANES);
     mrail_json_array(&json, "lanes");
     for (unsigned lanes = 1; lanes <= MAX_LANES; lanes *= 2) {
@@ -162,7 +216,7 @@ static void print_json(const options_t *options, uint32_t wanted)
 int main(int argc, char **argv)
 {
     options_t options = {.nodes = 128, .slowdown_ppm = 500000};
-    uint32_t wanted;
+    wanted_t wanted;
 
     (void)argc;
     mrail_options_parse(&command, argv, &options);
@@ -171,13 +225,12 @@ int main(int argc, char **argv)
                          "--rate and --rtt: give both or neither; the chunk "
                          "size is a fraction of their product");
     }
-    wanted =
-        mrail_flowlets_count(options.nodes, 1 + options.slowdown_ppm / 1e6);
+    wanted = find_wanted(&options);
     if (options.json) {
-        print_json(&options, wanted);
+        print_json(&options, &wanted);
     } else {
         print_table(&options);
-        print_advice(&options, wanted);
+        print_advice(&options, &wanted);
     }
     return 0;
 }

@@ -181,8 +181,8 @@ variables='"$lab" exec h2 -- env | sed -n "s/^UCX_MRAIL_//p" | sort | tr "\n" " 
 is 'with port rules, jobs get the uplinks of their leaf' \
     'SPINE_UPLINKS=1 UPLINKS=4 ' \
     "$(in_lab spread.fabric rules sh -c "$variables" 2>/dev/null)"
-is 'in three tiers, jobs also get the index of their NIC in the pod' \
-    'NIC_INDEX=0 SPINE_UPLINKS=2 UPLINKS=2 ' \
+is 'in three tiers, jobs also get the indices of their NICs in the pod' \
+    'NIC_INDEX=0,1 SPINE_UPLINKS=2 UPLINKS=2 ' \
     "$(in_lab tiers.fabric rules sh -c "$variables" 2>/dev/null)"
 is 'without rules, jobs get no variables' '' \
     "$(in_lab spread.fabric ecmp sh -c "$variables" 2>/dev/null)"
@@ -291,6 +291,14 @@ link h[1-2] l1 1GB
 address h1 l1 10.0.0.7
 address h2 l1 10.0.0.7
 END
+for address in 198.18.0.2 198.19.255.9 100.64.0.3; do
+    refused "an address of the lab's own networks: $address" "$address" <<END
+host h1
+leaf l1
+link h1 l1 1GB
+address h1 l1 $address
+END
+done
 refused 'the name of the control namespace' "named 'lab'" <<'END'
 host lab
 leaf l1

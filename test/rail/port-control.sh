@@ -44,4 +44,29 @@ expect 'without SQD, only a new lane changes the port' "$tmp/out" \
 info unknown
 expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
     'not known whether this driver follows'
+
+# ---- Values that give no ports ----
+
+# with STATUS NAME PATTERN VARIABLE...: runs mrail info with these variables.
+with()
+{
+    wanted=$1 name=$2 pattern=$3
+    shift 3
+    expect_run "$name" "$wanted" "$pattern" "$soft" --session "$session" \
+        --rails 3 -- env "$@" "$build/mrail-info"
+}
+
+with 2 'no uplinks' 'UCX_MRAIL_UPLINKS=0: expected 1 to 256' UCX_MRAIL_UPLINKS=0
+with 2 'more uplinks than ports' 'UCX_MRAIL_SPINE_UPLINKS=65: expected 1 to 64' \
+    UCX_MRAIL_UPLINKS=256 UCX_MRAIL_SPINE_UPLINKS=65
+with 2 'an index that is not a number' \
+    'UCX_MRAIL_NIC_INDEX=1,b: expected -1, a number' UCX_MRAIL_NIC_INDEX=1,b
+with 1 'an address without an index' \
+    'soft0:1: port rules need a NIC index, and its address has none' \
+    UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31
+with 0 'an index of its own for each rail' '^soft1:1 .* 6  -$' \
+    UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31 UCX_MRAIL_NIC_INDEX=1,6
+with 0 'a rail without an index' \
+    '^  soft2:1: UCX_MRAIL_NIC_INDEX has no number for this rail$' \
+    UCX_MRAIL_NIC_INDEX=1,6
 finish

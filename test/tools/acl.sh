@@ -52,7 +52,7 @@ for dialect in $dialects; do
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
     prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect"
-    prints "$dialect: the check refuses rules for other lanes" 1 '6 segments that differ' \
+    prints "$dialect: the check refuses rules for other lanes" 2 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
     makes undo --dialect $dialect --uplinks 8 --undo
     check "$dialect: undo produces output" test -s "$tmp/undo"
@@ -80,7 +80,7 @@ is 'the paper: the last list' '  10 permit udp any range 63488 65535 any eq 4791
     "$(sed -n 16p "$tmp/paper")"
 is 'the paper: next hops' '10 14 18 22 42 46 50 54' \
     "$(sed -n 's/.*next-hop 100\.98\.0\.//p' "$tmp/paper" | paste -sd ' ')"
-prints 'the paper: a switch reads the rules differently' 1 \
+prints 'the paper: a switch reads the rules differently' 2 \
     "^line 18: there is no access list 'udf'" \
     --dialect ios --check "$tmp/paper" --uplinks 8
 
@@ -95,7 +95,7 @@ is 'UCX_MRAIL_UPLINKS=auto: the default' "$default" \
     "$(UCX_MRAIL_UPLINKS=auto "$acl" --list | grep -c '^ *[1-9]')"
 is 'UCX_MRAIL_UPLINKS sets the number of uplinks' 3 \
     "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
-UCX_MRAIL_UPLINKS=6 prints 'the check also uses UCX_MRAIL_UPLINKS' 1 \
+UCX_MRAIL_UPLINKS=6 prints 'the check also uses UCX_MRAIL_UPLINKS' 2 \
     'segments that differ' --dialect ios --check "$tmp/ios"
 UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
     'UCX_MRAIL_UPLINKS=0: expected a number from 1 to 256' --list
@@ -105,7 +105,7 @@ UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
 prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which a switch' \
     --dialect ios --uplinks 4
 makes placeholders --dialect ios --uplinks 4
-prints 'the check finds placeholders' 1 '4 rules without an uplink' \
+prints 'the check finds placeholders' 2 '4 rules without an uplink' \
     --dialect ios --check "$tmp/placeholders"
 prints 'a switch that cannot fall through' 0 '^mrail acl: --on-failure: SONiC' \
     --dialect sonic --next-hops $hops
@@ -118,7 +118,7 @@ prints 'the list as JSON' 0 \
 prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
     --dialect eos --check "$tmp/eos" --json
 sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/invalid"
-prints 'a check as JSON: a finding' 1 '"holes": 1, "overlaps": 0' \
+prints 'a check as JSON: a finding' 2 '"holes": 1, "overlaps": 0' \
     --dialect eos --check "$tmp/invalid" --json
 expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
 
@@ -177,18 +177,18 @@ refused 'a fabric file with an error' 'invalid.fabric:[0-9]+: ' --dialect ios \
 
 # ---- Faults in rule sets ----
 
-prints 'a hole' 1 '^ports 63001 to 63487: no rule$' \
+prints 'a hole' 2 '^ports 63001 to 63487: no rule$' \
     --dialect eos --check "$tmp/invalid"
 expect 'holes are counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
 sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/invalid"
-prints 'an overlap' 1 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+$' \
+prints 'an overlap' 2 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+$' \
     --dialect ios --check "$tmp/invalid"
 sed '/via 10.9.0.5/d' "$tmp/linux" >"$tmp/invalid"
-prints 'a rule without an uplink' 1 \
+prints 'a rule without an uplink' 2 \
     '^line [0-9]+: ports 53248 to 55295 have no uplink: no next hop belongs to this mark$' \
     --dialect linux --check "$tmp/invalid"
 sed 's/49152-51199/40000-51199/' "$tmp/nvue" >"$tmp/invalid"
-prints 'ports out of range' 1 \
+prints 'ports out of range' 2 \
     '^line [0-9]+: ports 40000 to 51199: RoCEv2 lanes use 49152 to 65535 only$' \
     --dialect nvue --check "$tmp/invalid"
 status=0

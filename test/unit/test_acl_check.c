@@ -495,6 +495,112 @@ static void test_other_findings(void **state)
     acl_test_has(check.found, "line 7: ports 50000 to 50001 are exempt");
 }
 
+/* ---- Entries that take packets away from the rules ---- */
+
+/* Returns `first`, `text` and `last` as one text. */
+static char *joined(const char *first, const char *text, const char *last)
+{
+    char *all = NULL;
+
+    assert_true(asprintf(&all, "%s%s%s", first, text, last) > 0);
+    return all;
+}
+
+/* Checks `first`, correct rules and `last`. `part` is in the findings; NULL:
+ * there are none. */
+static void check_around(mrail_acl_dialect_t dialect, const char *first,
+                         const char *last, const char *part)
+{
+    mrail_acl_t acl = acl_test_options(4);
+    char *text = acl_test_text(&acl, dialect);
+    char *all = joined(first, text, last);
+    acl_test_check_t check = acl_test_check(dialect, all, 4, 1);
+
+    if (part == NULL) {
+        assert_string_equal(check.found, "");
+        assert_int_equal(check.ret, 0);
+    } else {
+        acl_test_has(check.found, part);
+        assert_int_equal(check.ret, -ERANGE);
+    }
+    free(all);
+    free(text);
+}
+
+/* An entry of a route map without a match takes all packets. */
+static void test_entry_without_match(void **state)
+{
+    (void)state;
+    check_around(MRAIL_ACL_IOS,
+                 "route-map udf permit 5\n set ip next-hop 10.9.9.9\n", "",
+                 "ports 49152 to 53247 also match line 1\n");
+    check_around(MRAIL_ACL_IOS, "route-map udf deny 5\n", "",
+                 "line 1: ports 49152 to 65535 are exempt\n");
+    check_around(MRAIL_ACL_IOS, "", "route-map udf permit 15\n",
+                 ": ports 49152 to 65535 are exempt\n");
+    /* At the end, such an entry gets only what no other entry has taken. */
+    check_around(MRAIL_ACL_IOS, "", "route-map udf deny 100\n", NULL);
+    /* These have nothing to do with the rules. */
+    check_around(MRAIL_ACL_IOS, "route-map bgp permit 5\n", "", NULL);
+    check_around(MRAIL_ACL_IOS,
+                 "route-map udf permit 5\n match length 0 64\n"
+                 " set ip next-hop 10.9.9.9\n",
+                 "", NULL);
+}
+
+/* A default next hop applies only if there is no other route. */
+static void test_default_next_hop(void **state)
+{
+    mrail_acl_t acl = acl_test_options(4);
+    char *text = acl_test_text(&acl, MRAIL_ACL_IOS);
+    char *rest = without_line(text, "set ip next-hop 10.9.2.1");
+    char *bad = joined(rest, "route-map udf permit 30\n",
+                       " set ip default next-hop 10.9.2.1\n");
+    acl_test_check_t check = acl_test_check(MRAIL_ACL_IOS, bad, 4, 1);
+
+    (void)state;
+    assert_int_equal(check.ret, -ERANGE);
+    assert_int_equal(check.report.num_unmapped, 1);
+    acl_test_has(check.found, "ports 57344 to 61439 have no uplink");
+    free(bad);
+    free(rest);
+    free(text);
+}
+
+/* An interface has only one map, so all rules must be in the same one. */
+static void test_two_maps(void **state)
+{
+    static const struct {
+        mrail_acl_dialect_t dialect;
+        const char *from, *to;
+    } cases[] = {
+        {MRAIL_ACL_IOS, "route-map udf permit 30", "route-map old permit 30"},
+        {MRAIL_ACL_EOS, "   30 class udf3",
+         "policy-map type pbr old\n"
+         "   30 class udf3"},
+        {MRAIL_ACL_NVUE,
+         "map udf rule 104 match dscp 11\nnv set router pbr map udf rule 104",
+         "map old rule 104 match dscp 11\nnv set router pbr map old rule 104"},
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        mrail_acl_t acl = acl_test_options(4);
+        char *text = acl_test_text(&acl, cases[i].dialect);
+        char *at = strstr(text, cases[i].from), *bad;
+        acl_test_check_t check;
+
+        assert_non_null(at);
+        *at = '\0';
+        bad = joined(text, cases[i].to, at + strlen(cases[i].from));
+        check = acl_test_check(cases[i].dialect, bad, 4, 1);
+        assert_int_equal(check.ret, -ERANGE);
+        acl_test_has(check.found, "'old'");
+        free(bad);
+        free(text);
+    }
+}
+
 /* ---- Allocations ---- */
 
 void *__real_malloc(size_t size);
@@ -580,6 +686,9 @@ int main(void)
         cmocka_unit_test(test_wrong_dialect),
         cmocka_unit_test(test_zero_byte_and_length),
         cmocka_unit_test(test_other_findings),
+        cmocka_unit_test(test_entry_without_match),
+        cmocka_unit_test(test_default_next_hop),
+        cmocka_unit_test(test_two_maps),
         cmocka_unit_test(test_every_allocation),
     };
 

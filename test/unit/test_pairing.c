@@ -182,6 +182,51 @@ static void test_subnets(void **state)
     assert_true(subnet != subnet2);
 }
 
+/* The index of a NIC comes from the configuration, or from the host part of an
+ * address that has one. */
+static void test_nic_index(void **state)
+{
+    mrail_config_t config;
+    uint8_t gid[16];
+    unsigned index;
+
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    ipv4_gid(gid, 10, 0, 1, 17);
+    assert_null(mrail_discovery_nic_index(&config, 3, gid, 24, 17, &index));
+    assert_int_equal(index, 17);
+    /* Without port rules, any index will do. */
+    assert_null(mrail_discovery_nic_index(&config, 0, gid, 31, 1, &index));
+    assert_int_equal(index, 1);
+
+    /* A point-to-point subnet has the same host parts at each NIC. */
+    config.uplinks = 8;
+    assert_null(mrail_discovery_nic_index(&config, 3, gid, 29, 1, &index));
+    for (unsigned bits = 30; bits <= 32; ++bits) {
+        assert_non_null(
+            mrail_discovery_nic_index(&config, 0, gid, bits, 1, &index));
+    }
+    memset(gid, 0xfd, sizeof(gid));
+    assert_string_equal(
+        mrail_discovery_nic_index(&config, 0, gid, 64, 0xfdfd, &index),
+        "port rules need a NIC index, and its address has none: set "
+        "UCX_MRAIL_NIC_INDEX");
+
+    /* One number for all rails, or a number for each. */
+    assert_int_equal(mrail_config_set(&config, "NIC_INDEX", "5"), 0);
+    assert_null(mrail_discovery_nic_index(&config, 7, gid, 64, 0, &index));
+    assert_int_equal(index, 5);
+    assert_int_equal(mrail_config_set(&config, "NIC_INDEX", "4,0,65535"), 0);
+    assert_int_equal(mrail_config_check(&config), 0);
+    assert_null(mrail_discovery_nic_index(&config, 0, gid, 64, 0, &index));
+    assert_int_equal(index, 4);
+    assert_null(mrail_discovery_nic_index(&config, 2, gid, 64, 0, &index));
+    assert_int_equal(index, 65535);
+    assert_string_equal(
+        mrail_discovery_nic_index(&config, 3, gid, 64, 0, &index),
+        "UCX_MRAIL_NIC_INDEX has no number for this rail");
+    mrail_config_cleanup(&config);
+}
+
 static char last_line[1024];
 
 static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
@@ -262,6 +307,12 @@ static void test_params(void **state)
     } bad[] = {
         {"UCX_MRAIL_UPLINKS", "0"},
         {"UCX_MRAIL_UPLINKS", "many"},
+        {"UCX_MRAIL_NIC_INDEX", "-2"},
+        {"UCX_MRAIL_NIC_INDEX", "65536"},
+        {"UCX_MRAIL_NIC_INDEX", "1,,2"},
+        {"UCX_MRAIL_NIC_INDEX", "1,"},
+        {"UCX_MRAIL_NIC_INDEX", ""},
+        {"UCX_MRAIL_NIC_INDEX", "1,-1"},
         {"UCX_MRAIL_SEG_SIZE", "8q"},
         {"UCX_MRAIL_RETRY_COUNT", "7"},
         {"UCX_MRAIL_MAX_QPS", "-1"},
@@ -374,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_tries_reach_every_pair),
         cmocka_unit_test(test_symmetric),
         cmocka_unit_test(test_subnets),
+        cmocka_unit_test(test_nic_index),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_unknown_params),
     };

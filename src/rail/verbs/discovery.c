@@ -16,6 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A subnet with this prefix or a longer one has at most two hosts, so the host
+ * parts are the same at each NIC of a leaf. */
+#define POINT_TO_POINT_BITS 30
+
 typedef struct mrail_discovery {
     const mrail_config_t *config;
     mrail_rail_func_t func;
@@ -149,6 +153,25 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
     return (unsigned)bits;
 }
 
+const char *mrail_discovery_nic_index(const mrail_config_t *config,
+                                      unsigned rail, const uint8_t gid[16],
+                                      unsigned subnet_bits, unsigned host,
+                                      unsigned *index_p)
+{
+    int configured = mrail_config_nic_index(config, rail);
+
+    if (configured == -ENOENT) {
+        return "UCX_MRAIL_NIC_INDEX has no number for this rail";
+    }
+    if ((configured < 0) && (config->uplinks != MRAIL_SIZE_AUTO) &&
+        (!mrail_gid_is_ipv4(gid) || (subnet_bits >= POINT_TO_POINT_BITS))) {
+        return "port rules need a NIC index, and its address has none: set "
+               "UCX_MRAIL_NIC_INDEX";
+    }
+    *index_p = (configured >= 0) ? (unsigned)configured : host;
+    return NULL;
+}
+
 /* Returns the rate of a port in bits per second. Source: ibv_query_port(3). */
 static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
 {
@@ -277,10 +300,9 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                  ((uint32_t)attr->gid[14] << 8) | attr->gid[15])
             : 0,
         &attr->subnet, &host);
-    attr->nic_index = (discovery->config->nic_index >= 0)
-                          ? (unsigned)discovery->config->nic_index
-                          : host;
-    return NULL;
+    return mrail_discovery_nic_index(discovery->config, discovery->num_selected,
+                                     attr->gid, attr->subnet_bits, host,
+                                     &attr->nic_index);
 }
 
 static void mrail_discovery_port(mrail_discovery_t *discovery,
