@@ -33,6 +33,7 @@ ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
+    src/mpi/coll/modex.c src/mpi/coll/modex.h \
     src/mpi/coll/mrail_coll.h \
     src/mpi/coll/mrail_coll_agree.c \
     src/mpi/coll/mrail_coll_component.c \

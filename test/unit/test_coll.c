@@ -184,6 +184,16 @@ static void test_unsupported_topologies(void **state)
     entries[7].version = entries[6].version = 0;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
+    entries[6].version = MCA_COLL_MRAIL_ABSENT;
+    assert_non_null(strstr(mca_coll_mrail_rank_entries_differ(entries, 8),
+                           "does not use mrail"));
+    entries[6].version = MCA_COLL_MRAIL_FOREIGN;
+    assert_non_null(
+        strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "jobs"));
+    /* A rank that refuses for itself must refuse for all. */
+    assert_string_equal(mca_coll_mrail_rank_entry_refusal(&entries[6]),
+                        mca_coll_mrail_rank_entries_differ(entries, 8));
+    assert_null(mca_coll_mrail_rank_entry_refusal(&entries[0]));
     fill_rank_entries(entries, 2, 4, 4);
     entries[5].num_rails = 0;
     assert_non_null(strstr(refusal(entries, 8), "does not use mrail"));
@@ -246,14 +256,13 @@ static void test_inflight_limit_conditions(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
-    for (unsigned how = 0; how < 5; ++how) {
+    for (unsigned how = 0; how < 4; ++how) {
         fill_rank_entries(entries, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
         for (unsigned i = 0; i < 8; ++i) {
             entries[i].speed = 400000000;
             entries[i].params.inflight_us = 2000;
         }
         entries[3].num_rails = how != 2;
-        entries[6].has_devices = how == 4;
         entries[0].params.inflight_us = (how == 3) ? 0 : 2000;
         for (unsigned i = 0; i < 8; ++i) {
             assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, i) != 0,

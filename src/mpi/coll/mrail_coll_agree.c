@@ -63,7 +63,7 @@ static size_t vote_size(const mca_coll_mrail_op_t *op)
 
 static void vote_fill(mca_coll_mrail_op_t *op, void *mine)
 {
-    uint64_t wanted = op->module->mode.wanted != 0;
+    uint64_t wanted = op->module->modes[op->func].wanted != 0;
 
     memcpy(mine, &wanted, sizeof(wanted));
 }
@@ -92,7 +92,7 @@ static mca_coll_mrail_step_t vote_take(mca_coll_mrail_op_t *op)
             return MCA_COLL_MRAIL_RECORD;
         }
     }
-    mca_coll_mrail_mode_vote(&module->mode, 0);
+    mca_coll_mrail_mode_vote(&module->modes[op->func], 0);
     MCA_COLL_MRAIL_COUNT(calls, 1);
     MCA_COLL_MRAIL_COUNT(bytes, bytes_for_others(op));
     return mca_coll_mrail_pass(op);
@@ -133,7 +133,9 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     memcpy(record, module->rail, sizeof(module->rail));
     record[0] = op->flags;
     record[0] |=
-        (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED : 0;
+        (op->is_blocking && module->modes[op->func].wanted)
+            ? MCA_COLL_MRAIL_WANTED
+            : 0;
     if (have_gaps(op->sends, topology->num_ranks)) {
         record[0] |= MCA_COLL_MRAIL_GAPS_OUT;
     }
@@ -187,7 +189,7 @@ static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
     int is_large = agreement.largest > module->relay_threshold;
 
     if (op->is_blocking) {
-        mca_coll_mrail_mode_vote(&module->mode,
+        mca_coll_mrail_mode_vote(&module->modes[op->func],
                                  agreement.any_wanted || is_large);
     }
     MCA_COLL_MRAIL_COUNT(calls, 1);

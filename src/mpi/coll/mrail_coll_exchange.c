@@ -18,9 +18,7 @@
 /* Returns the op in progress. */
 static mca_coll_mrail_op_t *op_of(void *arg)
 {
-    mca_coll_mrail_module_t *module = arg;
-
-    return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
+    return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,

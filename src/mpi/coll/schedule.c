@@ -392,6 +392,7 @@ uint64_t mca_coll_mrail_schedule_fingerprint(void)
         for (const char *text = PACKAGE_VERSION; *text != '\0'; ++text) {
             hash = mrail_mix64(hash ^ (uint8_t)*text);
         }
+        hash = MRAIL_MAX(hash, MCA_COLL_MRAIL_FOREIGN + 1);
     }
     mrail_plan_destroy(plan);
     mrail_plan_topo_destroy(topo);
