@@ -9,7 +9,7 @@ EXTRA_DIST += \
 # Decisions that must be equal on all ranks. No MPI here.
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
-    src/mpi/coll/mode.h \
+    src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \

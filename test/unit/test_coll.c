@@ -3,6 +3,7 @@
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/rail_view.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topology.h"
 
@@ -223,6 +224,58 @@ static void test_too_many_rails(void **state)
         strstr(refusal(entries, MRAIL_ARRAY_SIZE(entries)), "more rails"));
     fill_rank_entries(entries, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
     assert_string_equal(refusal(entries, 2 * UCT_MRAIL_MAX_RAILS), "");
+}
+
+/* ---- announced bandwidth ---- */
+
+/* Returns how often the announced value changes while the measured bandwidth
+ * goes back and forth between two fractions of the port rate. */
+static unsigned num_changes(double low, double high)
+{
+    uint64_t last = 100000000;
+    unsigned changes = 0;
+
+    for (unsigned i = 0; i < 100; ++i) {
+        uint64_t now = mca_coll_mrail_rail_live(
+            last, 1e8 * ((i % 2 == 0) ? low : high), 1e8);
+
+        changes += now != last;
+        last = now;
+    }
+    return changes;
+}
+
+static void test_noise_changes_nothing(void **state)
+{
+    for (unsigned i = 30; i < 110; ++i) {
+        double low = i / 100.0;
+
+        assert_true(num_changes(low, low + 0.02) <= 1);
+        assert_true(num_changes(low, low * 1.09) <= 1);
+    }
+    assert_int_equal(num_changes(0.8, 1.0), 0);
+    assert_int_equal(num_changes(0.5, 1.0), 100);
+}
+
+static void test_degraded_and_recovered(void **state)
+{
+    uint64_t last = mca_coll_mrail_rail_live(0, 76e6, 1e8);
+
+    assert_int_equal(last, 100000000);
+    last = mca_coll_mrail_rail_live(last, 74e6, 1e8);
+    assert_int_equal(last, 74000000);
+    last = mca_coll_mrail_rail_live(last, 80e6, 1e8); /* less than a tenth */
+    assert_int_equal(last, 74000000);
+    last = mca_coll_mrail_rail_live(last, 85e6, 1e8);
+    assert_int_equal(last, 85000000);
+    last = mca_coll_mrail_rail_live(last, 91e6, 1e8);
+    assert_int_equal(last, 100000000);
+    /* An idle rail tells nothing. */
+    assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8), 0);
+    assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8), 20000000);
+    assert_int_equal(mca_coll_mrail_rail_port(0, 1e8), 100000000);
+    assert_int_equal(mca_coll_mrail_rail_port(100000000, 105e6), 100000000);
+    assert_int_equal(mca_coll_mrail_rail_port(100000000, 0), 0);
 }
 
 /* ---- in-flight limit ---- */
@@ -613,6 +666,13 @@ static void test_live_capacities(void **state)
     record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
+    /* Rank 2 is idle, so it knows nothing. The ratio is 20 : 80. */
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 0;
+    assert_in_range(direct_of(&job), 7500000, 8500000);
+    /* Rank 2 uses the rest of the rail. */
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 100000000;
+    assert_in_range(direct_of(&job), 19500000, 20500000);
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     /* The bytes that ranks 0 and 2 receive do not affect this direction. */
     record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
@@ -621,6 +681,33 @@ static void test_live_capacities(void **state)
     record_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     record_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);
+    job_cleanup(&job);
+}
+
+/* A value that does not change the capacity of any rail needs no new plan. */
+static void test_same_capacities(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    const mrail_plan_t *plan;
+    job_t job;
+
+    fill_rank_entries(entries, 2, 4, 2);
+    job_init(&job, entries, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        set_rail(record_of(&job, i), 100000000);
+    }
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    (void)direct_of(&job);
+    plan = job.schedule[0]->plan;
+    record_of(&job, 3)[MCA_COLL_MRAIL_OUT] = 0;
+    record_of(&job, 5)[MCA_COLL_MRAIL_IN] = 0;
+    assert_true(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 50000000;
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    (void)direct_of(&job);
+    assert_ptr_equal(job.schedule[0]->plan, plan);
+    set_rail(record_of(&job, 3), 20000000);
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
     job_cleanup(&job);
 }
 
@@ -642,6 +729,8 @@ int main(void)
         cmocka_unit_test(test_rank_places),
         cmocka_unit_test(test_unsupported_topologies),
         cmocka_unit_test(test_too_many_rails),
+        cmocka_unit_test(test_noise_changes_nothing),
+        cmocka_unit_test(test_degraded_and_recovered),
         cmocka_unit_test(test_share_of_the_rails),
         cmocka_unit_test(test_inflight_limit_conditions),
         cmocka_unit_test(test_inflight_limit),
@@ -649,6 +738,7 @@ int main(void)
         cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
+        cmocka_unit_test(test_same_capacities),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 

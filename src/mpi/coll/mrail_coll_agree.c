@@ -3,26 +3,24 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/rail_view.h"
+
 #include "base/util.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Fraction of the port rate. A measured bandwidth below it replaces the port
- * rate, because the rail carries other traffic or is degraded. Smaller
- * differences are noise. */
-#define USE_LIVE_BELOW 0.75
-/* A capacity that changed by less than this fraction is reported as unchanged,
- * so that noise does not cause a new plan. */
-#define HYSTERESIS 0.1
-
-static uint64_t view(uint64_t last, double live, double port)
+static void print_rail(const mca_coll_mrail_module_t *module,
+                       const uint64_t *record)
 {
-    double now = (live > 0 && live < USE_LIVE_BELOW * port) ? live : port;
-    double change = now - (double)last;
+    uint64_t port = record[MCA_COLL_MRAIL_PORT];
+    uint64_t out = record[MCA_COLL_MRAIL_OUT], in = record[MCA_COLL_MRAIL_IN];
 
-    change = (change < 0) ? -change : change;
-    return (change > HYSTERESIS * (double)last) ? (uint64_t)now : last;
+    fprintf(stderr,
+            "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
+            "%.1f\n",
+            ompi_comm_rank(module->comm), ((out > 0) ? out : port) / 1e6,
+            ((in > 0) ? in : port) / 1e6, port / 1e6);
 }
 
 /* Reads the port rate and the measured bandwidth of this rank's rail. */
@@ -40,17 +38,15 @@ static void read_rail(mca_coll_mrail_module_t *module)
         in = rails[0].live_in;
     }
     memcpy(last, record, sizeof(last));
-    record[MCA_COLL_MRAIL_PORT] = view(record[MCA_COLL_MRAIL_PORT], 0, port);
-    record[MCA_COLL_MRAIL_OUT] = view(record[MCA_COLL_MRAIL_OUT], out, port);
-    record[MCA_COLL_MRAIL_IN] = view(record[MCA_COLL_MRAIL_IN], in, port);
+    record[MCA_COLL_MRAIL_PORT] =
+        mca_coll_mrail_rail_port(record[MCA_COLL_MRAIL_PORT], port);
+    record[MCA_COLL_MRAIL_OUT] =
+        mca_coll_mrail_rail_live(record[MCA_COLL_MRAIL_OUT], out, port);
+    record[MCA_COLL_MRAIL_IN] =
+        mca_coll_mrail_rail_live(record[MCA_COLL_MRAIL_IN], in, port);
     if (mca_coll_mrail_settings.verbose > 1 &&
         memcmp(last, record, sizeof(last)) != 0) {
-        fprintf(stderr,
-                "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
-                "%.1f\n",
-                ompi_comm_rank(module->comm), record[MCA_COLL_MRAIL_OUT] / 1e6,
-                record[MCA_COLL_MRAIL_IN] / 1e6,
-                record[MCA_COLL_MRAIL_PORT] / 1e6);
+        print_rail(module, record);
     }
 }
 
