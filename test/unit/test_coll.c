@@ -3,10 +3,12 @@
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/pool_shape.h"
 #include "mpi/coll/rail_view.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topology.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -711,6 +713,105 @@ static void test_same_capacities(void **state)
     job_cleanup(&job);
 }
 
+/* ---- relay buffers ---- */
+
+/* Returns the bytes of shared memory per rank, or 0 if there is no pool. */
+static size_t pool_bytes(mca_coll_mrail_topology_t *topology, unsigned channels,
+                         mrail_relay_shape_t *shape)
+{
+    int ret = mca_coll_mrail_pool_shape(topology, channels, shape);
+    size_t size;
+
+    if (ret < 0) {
+        assert_int_equal(ret, -ENOSPC);
+        return 0;
+    }
+    assert_true(shape->in_slots >= channels);
+    size = mrail_relay_shm_pool_size(shape) / shape->num_local;
+    assert_in_range(size, 1, topology->params.relay_memory);
+    return size;
+}
+
+/* The number of ranks does not matter, only that of channels. */
+static void test_pool_of_a_large_job(void **state)
+{
+    mca_coll_mrail_topology_t topology = {
+        .num_ranks = 100000,
+        .num_local = 8,
+        .max_local = 8,
+        .params = {.relay_chunk_size = 131072,
+                   .relay_buffers = 16,
+                   .relay_memory = 64u << 20}};
+    mrail_relay_shape_t shape;
+
+    assert_in_range(pool_bytes(&topology, 0, &shape), 1, 3u << 20);
+    assert_in_range(pool_bytes(&topology, 1, &shape), 4u << 20, 5u << 20);
+    assert_in_range(pool_bytes(&topology, 7, &shape), 6u << 20, 7u << 20);
+    assert_int_equal(shape.in_slots, 32);
+    assert_int_equal(shape.chunk, 131072);
+    assert_true(pool_bytes(&topology, 1000, &shape) > 60u << 20);
+    assert_in_range(shape.chunk, 32768, 131071);
+    assert_int_equal(pool_bytes(&topology, 1025, &shape), 0);
+}
+
+/* Rings and headers count, and chunks have one size on all nodes. */
+static void test_pool_of_a_large_node(void **state)
+{
+    mca_coll_mrail_topology_t topology = {
+        .num_ranks = 1025,
+        .max_local = 256,
+        .params = {.relay_chunk_size = 131072,
+                   .relay_buffers = 512,
+                   .relay_memory = 8u << 20}};
+    size_t chunk = 0;
+
+    for (unsigned local = 1; local <= 256; local *= 4) {
+        mrail_relay_shape_t shape;
+
+        topology.num_local = local;
+        assert_true(pool_bytes(&topology, 100, &shape) > 0);
+        assert_true(chunk == 0 || shape.chunk == chunk);
+        chunk = shape.chunk;
+    }
+    topology.params.relay_memory = 100000;
+    for (unsigned channels = 0; channels < 100; ++channels) {
+        mrail_relay_shape_t shape;
+
+        (void)pool_bytes(&topology, channels, &shape);
+    }
+    topology.params.relay_memory = 1;
+    assert_int_equal(pool_bytes(&topology, 0, &(mrail_relay_shape_t){0}), 0);
+    topology.params.relay_memory = 64u << 20;
+    topology.max_local = 257;
+    assert_int_equal(pool_bytes(&topology, 1, &(mrail_relay_shape_t){0}), 0);
+}
+
+/* The schedule knows how many channels it needs. */
+static void test_channels_of_a_schedule(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    job_t job;
+
+    fill_rank_entries(entries, 2, 4, 4);
+    job_init(&job, entries, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        set_rail(record_of(&job, i), 100000000);
+        record_of(&job, i)[MCA_COLL_MRAIL_RECORD_WORDS + (i + 4) % 8] = 9000000;
+    }
+    assert_int_equal(direct_of(&job), 9000000);
+    assert_int_equal(job.schedule[0]->num_flows, 0);
+    assert_int_equal(job.schedule[0]->max_channels, 0);
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 90000000;
+    (void)direct_of(&job);
+    assert_true(job.schedule[0]->num_flows > 0);
+    assert_in_range(job.schedule[0]->max_channels, 1, 7);
+    assert_int_equal(job.schedule[0]->max_channels,
+                     job.schedule[7]->max_channels);
+    job_cleanup(&job);
+}
+
+/* ---- version ---- */
+
 static void test_version_is_that_of_the_planner(void **state)
 {
     uint64_t version = mca_coll_mrail_schedule_fingerprint();
@@ -739,6 +840,9 @@ int main(void)
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_same_capacities),
+        cmocka_unit_test(test_pool_of_a_large_job),
+        cmocka_unit_test(test_pool_of_a_large_node),
+        cmocka_unit_test(test_channels_of_a_schedule),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 

@@ -41,6 +41,7 @@
 #include "mpi/coll/mode.h"
 #include "mpi/coll/modex.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/pool_shape.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topology.h"
 #include "relay/shm_pool.h"
@@ -148,11 +149,12 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_gather_t gather;
     uint64_t
         rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */
+    mrail_relay_shape_t pool_shape; /* of shm_pool, or of the one to create */
     int has_shm_pool;
     char shm_pool_name
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t shm_pool;
-    mrail_relay_t *relay; /* NULL: no relay has been needed so far */
+    mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -182,10 +184,10 @@ typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
+    MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
     MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
-    MCA_COLL_MRAIL_AGREE,    /* check that all ranks have the same plan */
     MCA_COLL_MRAIL_EXCHANGE, /* move the bytes */
     MCA_COLL_MRAIL_DONE,
 } mca_coll_mrail_step_t;
@@ -288,9 +290,12 @@ mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why);
 
-/* Makes the plan, and returns the step that agrees on it. Shared memory and
- * relays must exist. */
-mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
+/* Executes the plan on which all ranks have agreed. */
+mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
+
+/* Returns the step after the ranks have agreed on a schedule: the exchange, or
+ * the steps before it that allocate relay buffers. */
+mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 

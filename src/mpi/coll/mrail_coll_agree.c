@@ -7,6 +7,7 @@
 
 #include "base/util.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,6 +101,39 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
     .take = vote_take,
     .is_sparing = 1,
 };
+
+/* ---- the plan ---- */
+
+mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op)
+{
+    op->is_planned = 1;
+    return MCA_COLL_MRAIL_EXCHANGE;
+}
+
+static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_ns_t from_ns = mrail_clock_now();
+    int ret;
+
+    if (mca_coll_mrail_schedule_fit(schedule, module->records)) {
+        /* already agreed, and no rank is out of memory */
+        return mca_coll_mrail_go(op);
+    }
+    ret = mca_coll_mrail_schedule_make(schedule, module->records);
+    if (ret == 0 && module->relay != NULL) {
+        ret = mrail_relay_reserve(module->relay, schedule->flows,
+                                  schedule->num_flows);
+        /* Too few in-slots: all ranks get more. */
+        ret = (ret == -ENOSPC) ? 0 : ret;
+    }
+    if (ret < 0) {
+        mca_coll_mrail_schedule_discard_warm_start(schedule);
+    }
+    MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
+    return MCA_COLL_MRAIL_AGREE;
+}
 
 /* ---- records ---- */
 
@@ -199,8 +233,7 @@ static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
         }
         return mca_coll_mrail_pass(op);
     }
-    return (module->relay == NULL) ? MCA_COLL_MRAIL_NAME
-                                   : mca_coll_mrail_make_plan(op);
+    return make_plan(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record = {
@@ -209,35 +242,7 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record = {
     .take = record_take,
 };
 
-/* ---- the plan ---- */
-
-static mca_coll_mrail_step_t go(mca_coll_mrail_op_t *op)
-{
-    op->is_planned = 1;
-    return MCA_COLL_MRAIL_EXCHANGE;
-}
-
-mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
-{
-    mca_coll_mrail_module_t *module = op->module;
-    mca_coll_mrail_schedule_t *schedule = module->schedule;
-    mrail_ns_t from_ns = mrail_clock_now();
-    int ret;
-
-    if (mca_coll_mrail_schedule_fit(schedule, module->records)) {
-        return go(op); /* already agreed, and no rank is out of memory */
-    }
-    ret = mca_coll_mrail_schedule_make(schedule, module->records);
-    if (ret == 0) {
-        ret = mrail_relay_reserve(module->relay, schedule->flows,
-                                  schedule->num_flows);
-    }
-    if (ret < 0) {
-        mca_coll_mrail_schedule_discard_warm_start(schedule);
-    }
-    MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
-    return MCA_COLL_MRAIL_AGREE;
-}
+/* ---- agreement on the plan ---- */
 
 /* The plan is executed only if every rank computed the same one. If a rank has
  * another build of the planner or no memory, all ranks leave the call
@@ -273,7 +278,7 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
             return mca_coll_mrail_pass(op);
         }
     }
-    return go(op);
+    return mca_coll_mrail_need_pool(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree = {

@@ -226,7 +226,7 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
     int ret;
 
     op->num_requests = 0;
-    if (op->is_planned) {
+    if (op->is_planned && op->module->schedule->num_flows > 0) {
         begin_relays(op);
     }
     mca_coll_mrail_agreed(op);

@@ -103,8 +103,7 @@ static void unlink_shm_pool(mca_coll_mrail_module_t *module)
     }
 }
 
-/* Keeps the gather, because steps still read it. */
-static void release(mca_coll_mrail_module_t *module)
+static void release_pool(mca_coll_mrail_module_t *module)
 {
     unlink_shm_pool(module);
     mrail_relay_destroy(module->relay);
@@ -113,6 +112,12 @@ static void release(mca_coll_mrail_module_t *module)
         mrail_relay_shm_pool_detach(&module->shm_pool);
         module->has_shm_pool = 0;
     }
+}
+
+/* Keeps the gather, because steps still read it. */
+static void release(mca_coll_mrail_module_t *module)
+{
+    release_pool(module);
     mca_coll_mrail_schedule_destroy(module->schedule);
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
@@ -213,25 +218,31 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
 
 /* ---- shared memory ---- */
 
-/* Computes a pool as large as the parameters allow, so that every rank can
- * receive from all ranks on other nodes at once (relay.h). Relay chunks have
- * the same size on all nodes. Returns 0 if the memory is too small. */
-static int shape_of(const mca_coll_mrail_topology_t *topology,
-                    mrail_relay_shape_t *shape)
+/* The ranks compute the same shape, because they have the same schedule. */
+mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_params_t *params = &topology->params;
-    uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->relay_buffers, 512));
-    uint64_t in = MRAIL_MAX(2 * out, topology->num_ranks - 1);
-    uint64_t chunk =
-        MRAIL_MIN(params->relay_chunk_size, params->relay_memory / (out + in));
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_relay_shape_t wanted;
 
-    chunk = MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)4095;
-    *shape = (mrail_relay_shape_t){.num_local = topology->num_local,
-                                   .out_slots = (unsigned)out,
-                                   .in_slots = (unsigned)in,
-                                   .chunk = chunk};
-    return chunk > 0 && in <= MRAIL_RELAY_MAX_SLOTS &&
-           topology->max_local <= MRAIL_RELAY_MAX_LOCAL;
+    if (schedule->num_flows == 0) {
+        return mca_coll_mrail_go(op);
+    }
+    if (mca_coll_mrail_pool_shape(module->topology, schedule->max_channels,
+                                  &wanted) < 0) {
+        mca_coll_mrail_schedule_discard_warm_start(module->schedule);
+        if (mca_coll_mrail_settings.verbose > 1) {
+            mca_coll_mrail_log(module, "left to Open MPI",
+                               "coll_mrail_relay_memory is too small for the "
+                               "relays of this exchange");
+        }
+        return mca_coll_mrail_pass(op);
+    }
+    if (module->relay != NULL && wanted.in_slots <= module->pool_shape.in_slots) {
+        return mca_coll_mrail_go(op);
+    }
+    module->pool_shape = wanted;
+    return MCA_COLL_MRAIL_NAME;
 }
 
 static size_t name_size(const mca_coll_mrail_op_t *op)
@@ -239,17 +250,18 @@ static size_t name_size(const mca_coll_mrail_op_t *op)
     return MRAIL_RELAY_NAME_SIZE;
 }
 
-/* The first rank of a node creates the pool. Its name is empty if that
- * fails. */
+/* The first rank of a node creates the pool. Its name is empty if that fails.
+ * No rank uses the former pool any more: each of them had ended its part in all
+ * exchanges before it agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
-    mrail_relay_shape_t shape;
 
-    if (module->topology->self == module->topology->local[0] &&
-        shape_of(module->topology, &shape)) {
+    release_pool(module);
+    if (module->topology->self == module->topology->local[0]) {
         module->has_shm_pool =
-            mrail_relay_shm_pool_create(&shape, module->shm_pool_name,
+            mrail_relay_shm_pool_create(&module->pool_shape,
+                                        module->shm_pool_name,
                                         &module->shm_pool) == 0;
         if (!module->has_shm_pool) {
             module->shm_pool_name[0] = '\0';
@@ -261,21 +273,27 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 static int attach(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
     const char *name =
         mca_coll_mrail_gather_block(&module->gather, topology->local[0]);
-    mrail_relay_shape_t shape;
+    int ret;
 
-    if (!module->has_shm_pool && name[0] != '\0' &&
-        shape_of(topology, &shape)) {
+    if (!module->has_shm_pool && name[0] != '\0') {
         module->has_shm_pool =
-            mrail_relay_shm_pool_attach(&shape, name, &module->shm_pool) == 0;
+            mrail_relay_shm_pool_attach(&module->pool_shape, name,
+                                        &module->shm_pool) == 0;
     }
     if (!module->has_shm_pool) {
         return -ENOMEM;
     }
-    return mrail_relay_create(
-        &module->shm_pool, topology->num_ranks, topology->local, topology->self,
-        &mca_coll_mrail_relay_ops, module, &module->relay);
+    ret = mrail_relay_create(&module->shm_pool, topology->num_ranks,
+                             topology->local, topology->self,
+                             &mca_coll_mrail_relay_ops, module, &module->relay);
+    if (ret < 0) {
+        return ret;
+    }
+    return mrail_relay_reserve(module->relay, schedule->flows,
+                               schedule->num_flows);
 }
 
 static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
@@ -292,21 +310,13 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
 
 static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 {
-    mrail_relay_shape_t shape;
-
     unlink_shm_pool(op->module);
-    if (!shape_of(op->module->topology, &shape)) {
-        return mca_coll_mrail_step_back_off(
-            op,
-            "coll_mrail_relay_memory is too small for relays among this many "
-            "ranks");
-    }
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return mca_coll_mrail_step_back_off(
             op, "the ranks of a node cannot share memory (is /dev/shm full, "
                 "or another one in each container?)");
     }
-    return mca_coll_mrail_make_plan(op);
+    return mca_coll_mrail_go(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {

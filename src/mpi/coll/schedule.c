@@ -38,11 +38,12 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
     schedule->new_rails =
         calloc(num_rails(topology), sizeof(*schedule->new_rails));
     schedule->demands = calloc(ranks * ranks, sizeof(*schedule->demands));
+    schedule->channels = calloc(ranks, sizeof(*schedule->channels));
     schedule->sends = calloc(ranks, sizeof(*schedule->sends));
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
     if (schedule->records == NULL || schedule->rails == NULL ||
         schedule->new_rails == NULL || schedule->demands == NULL ||
-        schedule->sends == NULL || schedule->recvs == NULL) {
+        schedule->channels == NULL || schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
         return -ENOMEM;
     }
@@ -59,6 +60,7 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
         free(schedule->rails);
         free(schedule->new_rails);
         free(schedule->demands);
+        free(schedule->channels);
         free(schedule->sends);
         free(schedule->recvs);
         free(schedule->flows);
@@ -354,6 +356,21 @@ static void read_demands(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
+static int count_channels(mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    int ret = mrail_relay_channels(schedule->flows, schedule->num_flows,
+                                   topology->node_of, topology->num_ranks,
+                                   schedule->channels);
+
+    schedule->max_channels = 0;
+    for (uint32_t i = 0; ret == 0 && i < topology->num_ranks; ++i) {
+        schedule->max_channels =
+            MRAIL_MAX(schedule->max_channels, schedule->channels[i]);
+    }
+    return ret;
+}
+
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const uint64_t *records)
 {
@@ -381,6 +398,10 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
         if (ret < 0) {
             return ret;
         }
+    }
+    ret = count_channels(schedule);
+    if (ret < 0) {
+        return ret;
     }
     mrail_plan_summary(schedule->plan, &summary);
     schedule->hash = hash_flows(schedule, summary.hash);
