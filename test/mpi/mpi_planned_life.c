@@ -279,6 +279,10 @@ static void test_direct(int number)
     ok &= counted(&coll, MRAIL_BENCH_COLL_PLANNED_CALLS) == (uint64_t)number;
     ok &= counted(&coll, MRAIL_BENCH_COLL_RELAYED_BYTES) == 0;
     mt_result("equal demands: all calls are planned, nothing is relayed", ok);
+    /* The first call learns of the demands, the second that they repeat. */
+    mt_result("equal demands: later calls do not exchange them",
+              counted(&coll, MRAIL_BENCH_COLL_UNCHANGED_CALLS) ==
+                  (uint64_t)number - 2);
     mt_result("equal demands: there are no relay buffers",
               count_lines("/proc/self/maps", "/dev/shm/mrail-relay") == 0);
     mrail_bench_coll_close(&coll);

@@ -71,7 +71,7 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
     unsigned long long agreement_ns, plan_ns, exchange_ns;
-    unsigned long long limited_calls, nonblocking_calls;
+    unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -101,6 +101,13 @@ typedef enum mca_coll_mrail_func {
     MCA_COLL_MRAIL_ALLTOALLW,
     MCA_COLL_MRAIL_NUM_FUNCS
 } mca_coll_mrail_func_t;
+
+/* What all records together say, equal on all ranks but for `mine`. */
+typedef struct mca_coll_mrail_agreement {
+    int any_cannot, any_wanted;
+    uint64_t largest; /* largest demand between two ranks */
+    uint64_t mine;    /* bytes from this rank to all others */
+} mca_coll_mrail_agreement_t;
 
 typedef struct mca_coll_mrail_module {
     mca_coll_base_module_t super;
@@ -146,6 +153,9 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
     mca_coll_mrail_schedule_t *schedule;
     uint64_t *records; /* agreement records of all ranks; see schedule.h */
+    mca_coll_mrail_agreement_t agreement; /* of these records */
+    /* 1: these records equal the ones before, so the next ones probably do */
+    int is_steady;
     mca_coll_mrail_gather_t gather;
     uint64_t
         rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */
@@ -183,6 +193,7 @@ typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
     MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
@@ -263,6 +274,7 @@ typedef struct mca_coll_mrail_step_ops {
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_same;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;

@@ -31,6 +31,7 @@
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
     [MCA_COLL_MRAIL_VOTE] = &mca_coll_mrail_step_vote,
+    [MCA_COLL_MRAIL_SAME] = &mca_coll_mrail_step_same,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
@@ -65,16 +66,19 @@ static void fail(mca_coll_mrail_op_t *op, int ret)
 
 static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
 {
-    if (op->module->away != NULL) {
+    const mca_coll_mrail_module_t *module = op->module;
+
+    if (module->away != NULL) {
         return mca_coll_mrail_pass(op);
     }
-    if (!op->module->is_agreed) {
+    if (!module->is_agreed) {
         return MCA_COLL_MRAIL_READY;
     }
-    return (op->is_blocking &&
-            mca_coll_mrail_mode_is_backed_off(&op->module->modes[op->func]))
-               ? MCA_COLL_MRAIL_VOTE
-               : MCA_COLL_MRAIL_RECORD;
+    if (op->is_blocking &&
+        mca_coll_mrail_mode_is_backed_off(&module->modes[op->func])) {
+        return MCA_COLL_MRAIL_VOTE;
+    }
+    return module->is_steady ? MCA_COLL_MRAIL_SAME : MCA_COLL_MRAIL_RECORD;
 }
 
 /* Starts the current step. */
