@@ -45,9 +45,8 @@ static int relay_alloc(mrail_relay_t *relay)
     relay->in_of = calloc(relay->num_ranks, sizeof(*relay->in_of));
     return (relay->locals != NULL) && (relay->sends != NULL) &&
            (relay->receives != NULL) && (relay->ins != NULL) &&
-           (relay->share_of_slot != NULL) &&
-           (relay->local_of != NULL) && (relay->out_of != NULL) &&
-           (relay->in_of != NULL);
+           (relay->share_of_slot != NULL) && (relay->local_of != NULL) &&
+           (relay->out_of != NULL) && (relay->in_of != NULL);
 }
 
 static void relay_init_requests(mrail_relay_t *relay)

@@ -351,8 +351,7 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         relay->max_outs = num_hops;
     }
     if (num_hops > relay->max_shares) {
-        if (!mrail_grow(&relay->own_hops, num_hops,
-                        sizeof(*relay->own_hops)) ||
+        if (!mrail_grow(&relay->own_hops, num_hops, sizeof(*relay->own_hops)) ||
             !mrail_grow(&relay->shares, num_hops, sizeof(*relay->shares))) {
             return -ENOMEM;
         }

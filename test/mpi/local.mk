@@ -108,6 +108,8 @@ mpi_dt_segments_SOURCES = test/mpi/mpi_dt_segments.c test/mpi/mpi_test.h \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h
 mpi_dt_segments_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
 mpi_dt_segments_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_dt_segments_LDFLAGS = $(AM_LDFLAGS) \
+    -Wl,--wrap=opal_convertor_set_position_nocheck
 mpi_dt_segments_LDADD = $(MPI_LIBS) -lopen-pal
 endif
 

@@ -121,7 +121,8 @@ static int run_calls(MPI_Comm comm)
     int ok = 1;
 
     for (int i = 0; i < NUM_CALLS; ++i) {
-        exchange_init(&calls[i], comm, i, (i % 3 == 0) ? equal_bytes : few_bytes);
+        exchange_init(&calls[i], comm, i,
+                      (i % 3 == 0) ? equal_bytes : few_bytes);
     }
     for (int i = 0; i < NUM_CALLS; ++i) {
         exchange_start(&calls[i]);

@@ -235,8 +235,7 @@ static void test_devices(int number)
     mt_result("GPU memory: nothing is planned",
               ok && planned_calls(&coll) == 0);
     mt_result("GPU memory: agreement rounds become rare",
-              counted(&coll, MRAIL_BENCH_COLL_CALLS) <
-                  (uint64_t)number / 10);
+              counted(&coll, MRAIL_BENCH_COLL_CALLS) < (uint64_t)number / 10);
     mrail_bench_coll_close(&coll);
 }
 

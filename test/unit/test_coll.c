@@ -757,12 +757,11 @@ static void test_pool_of_a_large_job(void **state)
 /* Rings and headers count, and chunks have one size on all nodes. */
 static void test_pool_of_a_large_node(void **state)
 {
-    mca_coll_mrail_topology_t topology = {
-        .num_ranks = 1025,
-        .max_local = 256,
-        .params = {.relay_chunk_size = 131072,
-                   .relay_buffers = 512,
-                   .relay_memory = 8u << 20}};
+    mca_coll_mrail_topology_t topology = {.num_ranks = 1025,
+                                          .max_local = 256,
+                                          .params = {.relay_chunk_size = 131072,
+                                                     .relay_buffers = 512,
+                                                     .relay_memory = 8u << 20}};
     size_t chunk = 0;
 
     for (unsigned local = 1; local <= 256; local *= 4) {

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const mca_coll_mrail_rank_entry_t absent = {
-    .version = MCA_COLL_MRAIL_ABSENT};
-static const mca_coll_mrail_rank_entry_t foreign = {
-    .version = MCA_COLL_MRAIL_FOREIGN};
+static const mca_coll_mrail_rank_entry_t absent = {.version =
+                                                       MCA_COLL_MRAIL_ABSENT};
+static const mca_coll_mrail_rank_entry_t foreign = {.version =
+                                                        MCA_COLL_MRAIL_FOREIGN};
 
 static char key[] = "mrail.coll.entry";
 

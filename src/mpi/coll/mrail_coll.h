@@ -140,10 +140,10 @@ typedef struct mca_coll_mrail_module {
     unsigned num_ops;
     mca_coll_mrail_op_t
         *spare; /* op for blocking calls; NULL: in use, or not created yet */
-    int posted_lock;     /* locks `posted`; held for a few instructions */
-    mrail_list_t posted; /* new ops, in the order of the calls */
-    int is_busy;         /* locks all fields below */
-    mrail_list_t ops;    /* started ops, in the order of the calls */
+    int posted_lock;        /* locks `posted`; held for a few instructions */
+    mrail_list_t posted;    /* new ops, in the order of the calls */
+    int is_busy;            /* locks all fields below */
+    mrail_list_t ops;       /* started ops, in the order of the calls */
     unsigned num_exchanges; /* of them, those in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
@@ -217,6 +217,7 @@ struct mca_coll_mrail_op {
     uint64_t flags; /* see schedule.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
+    mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
     ompi_request_t **requests;

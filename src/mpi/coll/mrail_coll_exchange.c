@@ -24,15 +24,19 @@ static mca_coll_mrail_op_t *op_of(void *arg)
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length)
 {
-    return mca_coll_mrail_dt_segment_pack(&op_of(arg)->sends[to], offset, slot,
-                                          length);
+    mca_coll_mrail_op_t *op = op_of(arg);
+
+    return mca_coll_mrail_dt_segment_pack(&op->sends[to], &op->cursors, offset,
+                                          slot, length);
 }
 
 static int relay_drain(void *arg, uint32_t from, uint64_t offset,
                        const void *slot, size_t length)
 {
-    return mca_coll_mrail_dt_segment_unpack(&op_of(arg)->recvs[from], offset,
-                                            slot, length);
+    mca_coll_mrail_op_t *op = op_of(arg);
+
+    return mca_coll_mrail_dt_segment_unpack(&op->recvs[from], &op->cursors,
+                                            offset, slot, length);
 }
 
 static int relay_send(void *arg, uint32_t to, const void *buffer, size_t length,

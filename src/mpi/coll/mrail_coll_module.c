@@ -330,8 +330,8 @@ static int coll_ialltoallv(const void *sbuf, const int *scounts,
     args_v_t args = {sbuf, scounts, sdisps, sdtype,
                      rbuf, rcounts, rdisps, rdtype};
 
-    CALL_LATER(ialltoallv, MCA_COLL_MRAIL_ALLTOALLV, fill_v, sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
-               rdisps, rdtype);
+    CALL_LATER(ialltoallv, MCA_COLL_MRAIL_ALLTOALLV, fill_v, sbuf, scounts,
+               sdisps, sdtype, rbuf, rcounts, rdisps, rdtype);
 }
 
 static int coll_alltoall(const void *sbuf, int scount,
@@ -358,7 +358,8 @@ static int coll_ialltoall(const void *sbuf, int scount,
 {
     args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
 
-    CALL_LATER(ialltoall, MCA_COLL_MRAIL_ALLTOALL, fill, sbuf, scount, sdtype, rbuf, rcount, rdtype);
+    CALL_LATER(ialltoall, MCA_COLL_MRAIL_ALLTOALL, fill, sbuf, scount, sdtype,
+               rbuf, rcount, rdtype);
 }
 
 static int coll_alltoallw(const void *sbuf, const int *scounts,
@@ -391,8 +392,8 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
     args_w_t args = {sbuf, scounts, sdisps, sdtypes,
                      rbuf, rcounts, rdisps, rdtypes};
 
-    CALL_LATER(ialltoallw, MCA_COLL_MRAIL_ALLTOALLW, fill_w, sbuf, scounts, sdisps, sdtypes, rbuf,
-               rcounts, rdisps, rdtypes);
+    CALL_LATER(ialltoallw, MCA_COLL_MRAIL_ALLTOALLW, fill_w, sbuf, scounts,
+               sdisps, sdtypes, rbuf, rcounts, rdisps, rdtypes);
 }
 
 /* ---- module of a communicator ---- */

@@ -120,6 +120,7 @@ static void start_op(mca_coll_mrail_op_t *op)
 
 static void end_exchange(mca_coll_mrail_op_t *op)
 {
+    mca_coll_mrail_dt_cursors_cleanup(&op->cursors);
     if (op->is_planned) {
         op->module->relaying = NULL;
     } else {
@@ -369,6 +370,7 @@ static void op_construct(mca_coll_mrail_op_t *op)
 
 static void op_destruct(mca_coll_mrail_op_t *op)
 {
+    mca_coll_mrail_dt_cursors_cleanup(&op->cursors);
     free(op->sends);
     free(op->recvs);
     free(op->copy);
@@ -483,7 +485,8 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
         uint64_t bytes = (i != self) ? segment.bytes : 0;
 
         segment.first = is_device ? NULL : segment.first;
-        ret = mca_coll_mrail_dt_segment_pack(&segment, 0, op->copy + at, bytes);
+        ret = mca_coll_mrail_dt_segment_pack(&segment, NULL, 0, op->copy + at,
+                                             bytes);
         mca_coll_mrail_dt_segment_init(&op->sends[i], op->copy + at, bytes,
                                        &ompi_mpi_byte.dt);
         at += bytes;

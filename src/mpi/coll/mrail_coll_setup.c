@@ -40,8 +40,8 @@ static int set_topology(mca_coll_mrail_module_t *module,
 
     module->away = mca_coll_mrail_rank_entries_differ(entries, num_ranks);
     if (module->away == NULL) {
-        ret = mca_coll_mrail_topology_create(
-            entries, num_ranks, self, &module->topology, &module->away);
+        ret = mca_coll_mrail_topology_create(entries, num_ranks, self,
+                                             &module->topology, &module->away);
     }
     return MRAIL_MIN(ret, 0);
 }
@@ -238,7 +238,8 @@ mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
         }
         return mca_coll_mrail_pass(op);
     }
-    if (module->relay != NULL && wanted.in_slots <= module->pool_shape.in_slots) {
+    if (module->relay != NULL &&
+        wanted.in_slots <= module->pool_shape.in_slots) {
         return mca_coll_mrail_go(op);
     }
     module->pool_shape = wanted;
@@ -259,10 +260,9 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 
     release_pool(module);
     if (module->topology->self == module->topology->local[0]) {
-        module->has_shm_pool =
-            mrail_relay_shm_pool_create(&module->pool_shape,
-                                        module->shm_pool_name,
-                                        &module->shm_pool) == 0;
+        module->has_shm_pool = mrail_relay_shm_pool_create(
+                                   &module->pool_shape, module->shm_pool_name,
+                                   &module->shm_pool) == 0;
         if (!module->has_shm_pool) {
             module->shm_pool_name[0] = '\0';
         }

@@ -29,8 +29,8 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
     }
     chunk = MRAIL_MIN(topology->params.relay_chunk_size,
                       PAGE + (budget - least) / slots);
-    shape->chunk =
-        (size_t)(MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)(PAGE - 1));
+    shape->chunk = (size_t)(MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) &
+                            ~(uint64_t)(PAGE - 1));
     return shape->chunk > 0;
 }
 

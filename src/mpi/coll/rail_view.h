@@ -26,7 +26,7 @@ static inline uint64_t mca_coll_mrail_rail_announce(uint64_t last, double now)
 
     change = (change < 0) ? -change : change;
     return (change > MCA_COLL_MRAIL_LEAST_CHANGE * (double)last) ? (uint64_t)now
-                                                                : last;
+                                                                 : last;
 }
 
 /* Returns the port rate to announce, in bytes per second; 0: the rail is down.
@@ -44,8 +44,8 @@ static inline uint64_t mca_coll_mrail_rail_live(uint64_t last, double live,
 {
     int was_degraded =
         last > 0 && (double)last < MCA_COLL_MRAIL_RECOVERED * port;
-    double limit = was_degraded ? MCA_COLL_MRAIL_RECOVERED
-                                : MCA_COLL_MRAIL_DEGRADED;
+    double limit =
+        was_degraded ? MCA_COLL_MRAIL_RECOVERED : MCA_COLL_MRAIL_DEGRADED;
 
     if (live <= 0) {
         return 0;

@@ -43,7 +43,8 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
     if (schedule->records == NULL || schedule->rails == NULL ||
         schedule->new_rails == NULL || schedule->demands == NULL ||
-        schedule->channels == NULL || schedule->sends == NULL || schedule->recvs == NULL) {
+        schedule->channels == NULL || schedule->sends == NULL ||
+        schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
         return -ENOMEM;
     }
@@ -70,9 +71,9 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
 
 /* ---- capacities ---- */
 
-static mca_coll_mrail_rail_t *
-rail_of(const mca_coll_mrail_topology_t *topology, mca_coll_mrail_rail_t *rails,
-        unsigned node, unsigned rail)
+static mca_coll_mrail_rail_t *rail_of(const mca_coll_mrail_topology_t *topology,
+                                      mca_coll_mrail_rail_t *rails,
+                                      unsigned node, unsigned rail)
 {
     return &rails[(size_t)node * topology->num_rails + rail];
 }
@@ -139,10 +140,9 @@ static int same_demands(const mca_coll_mrail_schedule_t *schedule,
         const uint64_t *now = record_of(schedule, records, i);
         const uint64_t *then = record_of(schedule, schedule->records, i);
 
-        if (now[0] != then[0] ||
-            memcmp(now + MCA_COLL_MRAIL_RECORD_WORDS,
-                   then + MCA_COLL_MRAIL_RECORD_WORDS,
-                   ranks * sizeof(*now)) != 0) {
+        if (now[0] != then[0] || memcmp(now + MCA_COLL_MRAIL_RECORD_WORDS,
+                                        then + MCA_COLL_MRAIL_RECORD_WORDS,
+                                        ranks * sizeof(*now)) != 0) {
             return 0;
         }
     }

@@ -62,8 +62,8 @@ typedef struct mca_coll_mrail_schedule {
     size_t num_flows, max_flows;
     unsigned *channels;    /* by rank; see mrail_relay_channels() */
     unsigned max_channels; /* the largest of them */
-    uint64_t hash;    /* hash of the plan and its flows */
-    uint64_t relayed; /* bytes from this rank that take a relay */
+    uint64_t hash;         /* hash of the plan and its flows */
+    uint64_t relayed;      /* bytes from this rank that take a relay */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
