@@ -120,7 +120,9 @@ static void copy_self(stepwise_t *all)
     if (out->counts[self] == 0) {
         return;
     }
-    if (mca_coll_mrail_has_devices()) {
+    if (mca_coll_mrail_is_device(place(out, self) +
+                                 out->type->super.true_lb) ||
+        mca_coll_mrail_is_device(place(in, self) + in->type->super.true_lb)) {
         keep_error(all, ompi_datatype_sndrcv(
                             place(out, self), out->counts[self], out->type,
                             place(in, self), in->counts[self], in->type));
