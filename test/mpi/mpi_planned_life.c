@@ -1,7 +1,7 @@
 /*
- * Tests planned exchanges under varying conditions: no relays, threads, short-lived
- * communicators, leaks, ranks of very different sizes, small calls followed by
- * large ones, mismatched counts, the in-flight limit, and totals beyond 2 GiB.
+ * Tests planned exchanges under varying conditions, such as threads, short-lived
+ * communicators, very different sizes, mismatched counts, and totals beyond
+ * 2 GiB.
  * Each run is one test: mpi_planned_life NAME [NUMBER]. NUMBER is the number of
  * rounds. For "mismatch", it is the time in seconds after which a call counts
  * as hanging.

@@ -71,6 +71,9 @@ static int modex_put(void *data, size_t size)
 {
     int ret;
 
+    if (opal_pmix.put == NULL) {
+        return -EIO; /* not an MPI process, but ompi_info */
+    }
     OPAL_MODEX_SEND_STRING(ret, OPAL_PMIX_GLOBAL, key, data, size);
     return (ret == OPAL_SUCCESS) ? 0 : -EIO;
 }

@@ -102,7 +102,7 @@ typedef enum mca_coll_mrail_func {
     MCA_COLL_MRAIL_NUM_FUNCS
 } mca_coll_mrail_func_t;
 
-/* What all records together say, equal on all ranks but for `mine`. */
+/* Summary of the records of all ranks, equal on all of them but for `mine`. */
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted;
     uint64_t largest; /* largest demand between two ranks */

@@ -120,8 +120,7 @@ static void copy_self(stepwise_t *all)
     if (out->counts[self] == 0) {
         return;
     }
-    if (mca_coll_mrail_is_device(place(out, self) +
-                                 out->type->super.true_lb) ||
+    if (mca_coll_mrail_is_device(place(out, self) + out->type->super.true_lb) ||
         mca_coll_mrail_is_device(place(in, self) + in->type->super.true_lb)) {
         keep_error(all, ompi_datatype_sndrcv(
                             place(out, self), out->counts[self], out->type,

@@ -1,4 +1,4 @@
-/* What a communicator does only once: topology, memory and shared memory. */
+/* Topology, memory and shared memory of a communicator. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
