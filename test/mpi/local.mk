@@ -81,7 +81,7 @@ mpi_nonblocking_SOURCES = test/mpi/mpi_nonblocking.c test/mpi/mpi_test.h \
     src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_nonblocking_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_nonblocking_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_nonblocking_LDADD = $(MPI_LIBS)
+mpi_nonblocking_LDADD = $(MPI_LIBS) -lpthread
 endif
 
 # contrib/bench also measures it.

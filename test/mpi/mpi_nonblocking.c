@@ -7,6 +7,8 @@
  *   mpi_nonblocking data     Only the bytes are checked.
  *   mpi_nonblocking overlap  A short exchange must end before a long one that
  *                            began earlier.
+ *   mpi_nonblocking threads  Several threads make exchanges on communicators that
+ *                            they create and free.
  *
  * The calls are made on MPI_COMM_WORLD and on a communicator with a part of its
  * ranks, in reverse order.
@@ -16,6 +18,7 @@
 
 #include "tools/bench_coll.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +173,51 @@ static void test_calls(uint64_t wanted)
     mrail_bench_coll_close(&coll);
 }
 
+/* ---- threads ---- */
+
+enum { THREADS = 3, ROUNDS = 6 };
+
+typedef struct worker {
+    pthread_t thread;
+    MPI_Comm comm; /* belongs to this thread */
+    int ok;
+} worker_t;
+
+/* Communicators come and go while other threads make progress. */
+static void *work(void *arg)
+{
+    worker_t *worker = arg;
+
+    for (int i = 0; i < ROUNDS; ++i) {
+        MPI_Comm comm;
+
+        MPI_Comm_dup(worker->comm, &comm);
+        worker->ok &= run_calls(comm);
+        MPI_Comm_free(&comm);
+    }
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    worker_t workers[THREADS];
+    int ok = 1;
+
+    for (int i = 0; i < THREADS; ++i) {
+        workers[i].ok = 1;
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+        pthread_join(workers[i].thread, NULL);
+        MPI_Comm_free(&workers[i].comm);
+        ok &= workers[i].ok;
+    }
+    mt_result("threads with exchanges in flight: every byte is right", ok);
+}
+
 /* ---- a long exchange and a short one ---- */
 
 enum { LONG = 1, SHORT = 4 }; /* numbers of MPI_Ialltoallv */
@@ -207,10 +255,16 @@ static void test_overlap(void)
 int main(int argc, char **argv)
 {
     const char *what = (argc > 1) ? argv[1] : "";
+    int provided;
 
     mt_hangs_after(HANGS_S, "mpi_nonblocking");
-    MPI_Init(&argc, &argv);
-    if (strcmp(what, "overlap") == 0) {
+    MPI_Init_thread(&argc, &argv,
+                    (strcmp(what, "threads") == 0) ? MPI_THREAD_MULTIPLE
+                                                   : MPI_THREAD_SINGLE,
+                    &provided);
+    if (strcmp(what, "threads") == 0) {
+        test_threads();
+    } else if (strcmp(what, "overlap") == 0) {
         test_overlap();
     } else if (strcmp(what, "data") == 0) {
         test_data();

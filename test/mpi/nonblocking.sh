@@ -24,6 +24,8 @@ calls 'one node' 1x2 4 --bind-rails left
 calls 'single-rail ranks' 2x4 8 --bind-rails served
 calls 'single-rail ranks, some calls planned' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' served
+calls 'threads of single-rail ranks' 2x4 8 \
+    '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
 calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
 calls 'single-rail ranks' 2x4 8 \
     '--rate 20M --bind-rails --mca coll_mrail_relay_threshold 100000000' overlap
