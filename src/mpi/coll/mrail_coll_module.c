@@ -38,7 +38,11 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module)
 
 /* Gets an op in *op_p for a call. is_large: this rank has a large demand.
  * Returns OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses
- * only state that is equal on all ranks. */
+ * only state that is equal on all ranks.
+ *
+ * After MPI_ERR_NO_MEM the other ranks wait for this one in the round. The
+ * default error handler ends the job. With MPI_ERRORS_RETURN the program must do
+ * so, as after any error of a collective. */
 static int enter(mca_coll_mrail_module_t *module, mca_coll_mrail_func_t func,
                  int is_large, mca_coll_mrail_op_t **op_p)
 {

@@ -37,14 +37,12 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
     schedule->rails = calloc(num_rails(topology), sizeof(*schedule->rails));
     schedule->new_rails =
         calloc(num_rails(topology), sizeof(*schedule->new_rails));
-    schedule->demands = calloc(ranks * ranks, sizeof(*schedule->demands));
     schedule->channels = calloc(ranks, sizeof(*schedule->channels));
     schedule->sends = calloc(ranks, sizeof(*schedule->sends));
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
     if (schedule->records == NULL || schedule->rails == NULL ||
-        schedule->new_rails == NULL || schedule->demands == NULL ||
-        schedule->channels == NULL || schedule->sends == NULL ||
-        schedule->recvs == NULL) {
+        schedule->new_rails == NULL || schedule->channels == NULL ||
+        schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
         return -ENOMEM;
     }
@@ -339,12 +337,23 @@ static uint64_t hash_flows(const mca_coll_mrail_schedule_t *schedule,
     return mrail_mix64(hash);
 }
 
-static void read_demands(mca_coll_mrail_schedule_t *schedule)
+/* Lists the demands. The array grows, because most pairs of a large job often
+ * have none. */
+static int read_demands(mca_coll_mrail_schedule_t *schedule)
 {
     unsigned ranks = schedule->topology->num_ranks;
 
     schedule->num_demands = 0;
     for (uint32_t from = 0; from < ranks; ++from) {
+        if (schedule->num_demands + ranks > schedule->max_demands) {
+            size_t max = 2 * schedule->max_demands + ranks;
+
+            if (!mrail_grow(&schedule->demands, max,
+                            sizeof(*schedule->demands))) {
+                return -ENOMEM;
+            }
+            schedule->max_demands = max;
+        }
         for (uint32_t to = 0; to < ranks; ++to) {
             uint64_t bytes = mca_coll_mrail_schedule_bytes(schedule, from, to);
 
@@ -354,6 +363,7 @@ static void read_demands(mca_coll_mrail_schedule_t *schedule)
             }
         }
     }
+    return 0;
 }
 
 static int count_channels(mca_coll_mrail_schedule_t *schedule)
@@ -385,7 +395,10 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     if (ret < 0) {
         goto err_plan;
     }
-    read_demands(schedule);
+    ret = read_demands(schedule);
+    if (ret < 0) {
+        goto err_plan;
+    }
     ret = mrail_plan_make(schedule->plan, schedule->demands,
                           schedule->num_demands, 0, NULL, 0);
     if (ret < 0) {

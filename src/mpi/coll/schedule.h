@@ -54,7 +54,7 @@ typedef struct mca_coll_mrail_schedule {
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
-    size_t num_demands;
+    size_t num_demands, max_demands;
     mca_coll_mrail_schedule_entry_t *sends,
         *recvs; /* direct messages of this rank; at most one per peer */
     size_t num_sends, num_recvs;
