@@ -4,7 +4,8 @@
  *   mpi_nonblocking left     The program makes no blocking exchange. Open MPI's
  *                            previous module must serve all of its calls.
  *   mpi_nonblocking served   coll/mrail must serve all of them.
- *   mpi_nonblocking data     Only the bytes are checked.
+ *   mpi_nonblocking data     Only the bytes are checked. There are blocking calls
+ *                            in between.
  *   mpi_nonblocking overlap  A short exchange must end before a long one that
  *                            began earlier.
  *   mpi_nonblocking threads  Several threads make exchanges on communicators that
@@ -116,8 +117,20 @@ static int exchange_end(exchange_t *ex)
     return ok;
 }
 
-/* Starts all calls before it waits for any. */
-static int run_calls(MPI_Comm comm)
+/* A blocking call between nonblocking ones. */
+static int run_blocking(MPI_Comm comm, int number)
+{
+    exchange_t ex;
+
+    exchange_init(&ex, comm, number, few_bytes);
+    MPI_Alltoallv(ex.out, ex.counts, ex.displs, MPI_BYTE, ex.in, ex.recv_counts,
+                  ex.recv_displs, MPI_BYTE, comm);
+    return exchange_end(&ex);
+}
+
+/* Starts all calls before it waits for any. With `blocking`, makes blocking calls
+ * in between. */
+static int run_calls(MPI_Comm comm, int blocking)
 {
     exchange_t calls[NUM_CALLS];
     MPI_Request requests[NUM_CALLS];
@@ -130,6 +143,9 @@ static int run_calls(MPI_Comm comm)
     for (int i = 0; i < NUM_CALLS; ++i) {
         exchange_start(&calls[i]);
         requests[i] = calls[i].request;
+        if (blocking && i % 5 == 4) {
+            ok &= run_blocking(comm, NUM_CALLS + i);
+        }
     }
     MPI_Waitall(NUM_CALLS, requests, MPI_STATUSES_IGNORE);
     for (int i = 0; i < NUM_CALLS; ++i) {
@@ -138,15 +154,15 @@ static int run_calls(MPI_Comm comm)
     return ok;
 }
 
-static void test_data(void)
+static void test_data(int blocking)
 {
     int rank = mt_rank(MPI_COMM_WORLD), ok;
     MPI_Comm part;
 
     MPI_Comm_split(MPI_COMM_WORLD, rank == 1, -rank, &part);
-    ok = run_calls(MPI_COMM_WORLD);
+    ok = run_calls(MPI_COMM_WORLD, blocking);
     if (rank != 1) {
-        ok &= run_calls(part);
+        ok &= run_calls(part, blocking);
     }
     MPI_Comm_free(&part);
     mt_result("exchanges in flight: every byte is right", ok);
@@ -159,7 +175,7 @@ static void test_calls(uint64_t wanted)
     int rank = mt_rank(MPI_COMM_WORLD), ok;
 
     mrail_bench_coll_open(&coll);
-    test_data();
+    test_data(0);
     mrail_bench_coll_read(&coll, values);
     ok = coll.present && (values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] ==
                           ((rank == 1) ? wanted / 2 : wanted));
@@ -192,7 +208,7 @@ static void *work(void *arg)
         MPI_Comm comm;
 
         MPI_Comm_dup(worker->comm, &comm);
-        worker->ok &= run_calls(comm);
+        worker->ok &= run_calls(comm, i % 2);
         MPI_Comm_free(&comm);
     }
     return NULL;
@@ -267,7 +283,7 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "overlap") == 0) {
         test_overlap();
     } else if (strcmp(what, "data") == 0) {
-        test_data();
+        test_data(1);
     } else {
         test_calls((strcmp(what, "served") == 0) ? 2 * NUM_CALLS : 0);
     }

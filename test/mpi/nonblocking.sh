@@ -24,6 +24,9 @@ calls 'one node' 1x2 4 --bind-rails left
 calls 'single-rail ranks' 2x4 8 --bind-rails served
 calls 'single-rail ranks, some calls planned' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' served
+calls 'single-rail ranks, blocking calls in between' 2x4 8 \
+    '--bind-rails --mca coll_mrail_relay_threshold 10000' data
+calls 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
 calls 'threads of single-rail ranks' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
 calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
