@@ -24,9 +24,10 @@
 #include <stdlib.h>
 
 #define NUM_TAG_SETS 64
-/* Ops that may be in an exchange without a plan at the same time. Their tags
- * differ. */
-#define MAX_EXCHANGES (NUM_TAG_SETS / 2)
+/* Number of ops that may be in an exchange without a plan at the same time. The
+ * limit holds back only agreement rounds. An exchange on which the ranks have
+ * agreed starts on all of them, so no rank waits forever. */
+#define MAX_EXCHANGES 32
 
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
@@ -504,9 +505,10 @@ static void send_nothing(mca_coll_mrail_op_t *op)
 
 /* Tags are taken in the order of calls, which is the same on all ranks, from a
  * range reserved once per communicator. pml/ucx has 24 bits for tags, and the
- * user's tags are outside the range. Few ops exchange data at the same time
- * (MAX_EXCHANGES), so tags may be reused, but not soon: a call with mismatched
- * counts may leave a message behind. */
+ * user's tags are outside the range. Tags may be reused, even beside a long
+ * exchange, because messages between two ranks match in the order of the calls.
+ * They are not reused soon: a call with mismatched counts may leave a message
+ * behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
     if (module->first_tag == 0) {
