@@ -9,8 +9,9 @@ EXTRA_DIST += \
 # Decisions that must be equal on all ranks. No MPI here.
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
-    src/mpi/coll/mode.h \
+    src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
+    src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/uct/mrail_rails.h
@@ -33,6 +34,7 @@ ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
+    src/mpi/coll/modex.c src/mpi/coll/modex.h \
     src/mpi/coll/mrail_coll.h \
     src/mpi/coll/mrail_coll_agree.c \
     src/mpi/coll/mrail_coll_component.c \

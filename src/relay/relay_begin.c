@@ -136,6 +136,10 @@ static void hop_init(const mrail_relay_t *relay, mrail_relay_hop_t *hop,
         .prev = MRAIL_RELAY_NONE,
         .next = MRAIL_RELAY_NONE,
         .out = MRAIL_RELAY_NONE,
+        .egress = (flow->relay_out != MRAIL_RELAY_NONE) ? flow->relay_out
+                                                        : flow->from,
+        .ingress =
+            (flow->relay_in != MRAIL_RELAY_NONE) ? flow->relay_in : flow->to,
     };
     for (unsigned i = 0; i + 1 < length; ++i) {
         if (path[i] == relay->self) {
@@ -228,6 +232,46 @@ static int channels_init(mrail_relay_t *relay)
     return is_room ? 0 : -ENOSPC;
 }
 
+/* ---- shares of the out-slots ---- */
+
+static int by_channel(const void *a, const void *b)
+{
+    const mrail_relay_hop_t *x = *(mrail_relay_hop_t *const *)a;
+    const mrail_relay_hop_t *y = *(mrail_relay_hop_t *const *)b;
+
+    if (x->egress != y->egress) {
+        return (x->egress < y->egress) ? -1 : 1;
+    }
+    return (x->ingress > y->ingress) - (x->ingress < y->ingress);
+}
+
+/* Numbers the channels of the flows that this rank sends. */
+static void shares_init(mrail_relay_t *relay)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < relay->num_hops; ++i) {
+        if (relay->hops[i].flow.from == relay->self) {
+            relay->own_hops[count++] = &relay->hops[i];
+        }
+    }
+    if (count > 1) {
+        qsort(relay->own_hops, count, sizeof(*relay->own_hops), by_channel);
+    }
+    relay->num_shares = 0;
+    for (size_t i = 0; i < count; ++i) {
+        mrail_relay_hop_t *hop = relay->own_hops[i];
+
+        if ((i == 0) ||
+            (by_channel(&relay->own_hops[i - 1], &relay->own_hops[i]) != 0)) {
+            relay->shares[relay->num_shares++] = (mrail_relay_share_t){0};
+        }
+        hop->share = relay->num_shares - 1;
+        relay->shares[hop->share].num_left +=
+            mrail_relay_chunks(relay, &hop->flow);
+    }
+}
+
 /* ---- commit: no failure from here on ---- */
 
 static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
@@ -272,6 +316,10 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
 {
     relay->hash = hash;
     ++relay->exchange;
+    relay->num_unfilled = relay->num_shares;
+    for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
+        relay->share_of_slot[slot] = MRAIL_RELAY_NONE;
+    }
     list_senders(relay);
     for (size_t i = 0; i < relay->num_hops; ++i) {
         const mrail_relay_hop_t *hop = &relay->hops[i];
@@ -302,6 +350,13 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_outs = num_hops;
     }
+    if (num_hops > relay->max_shares) {
+        if (!mrail_grow(&relay->own_hops, num_hops, sizeof(*relay->own_hops)) ||
+            !mrail_grow(&relay->shares, num_hops, sizeof(*relay->shares))) {
+            return -ENOMEM;
+        }
+        relay->max_shares = num_hops;
+    }
     return 0;
 }
 
@@ -324,7 +379,11 @@ int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
     if (ret == 0) {
         ret = hops_init(relay, flows, num_flows);
     }
-    return (ret == 0) ? channels_init(relay) : ret;
+    if (ret == 0) {
+        shares_init(relay);
+        ret = channels_init(relay);
+    }
+    return ret;
 }
 
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,

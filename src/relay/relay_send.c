@@ -6,15 +6,20 @@
 #include <errno.h>
 #include <string.h>
 
-/* Returns the first free slot, which is the most likely to be in a cache.
- * Shared memory is not trusted here, so a busy send blocks the slot even if its
+/* Shared memory is not trusted here, so a busy send blocks the slot even if its
  * state says that it is free. */
+static int out_slot_is_free(const mrail_relay_t *relay, uint32_t slot)
+{
+    return !mrail_relay_send_of(relay, relay->me, slot)->is_busy &&
+           mrail_relay_state_is_free(
+               mrail_relay_slot_state(relay, relay->me, slot));
+}
+
+/* Returns the first free slot, which is the most likely to be in a cache. */
 static uint32_t free_out_slot(const mrail_relay_t *relay)
 {
     for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
-        if (!mrail_relay_send_of(relay, relay->me, slot)->is_busy &&
-            mrail_relay_state_is_free(
-                mrail_relay_slot_state(relay, relay->me, slot))) {
+        if (out_slot_is_free(relay, slot)) {
             return slot;
         }
     }
@@ -40,6 +45,41 @@ static void write_header(const mrail_relay_t *relay,
     memcpy(payload - sizeof(header), &header, sizeof(header));
 }
 
+/* ---- shares ---- */
+
+/* Counts the slots that each channel holds. */
+static void count_held(mrail_relay_t *relay)
+{
+    for (uint32_t i = 0; i < relay->num_shares; ++i) {
+        relay->shares[i].num_held = 0;
+    }
+    for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
+        uint64_t share = relay->share_of_slot[slot];
+
+        if ((share != MRAIL_RELAY_NONE) && !out_slot_is_free(relay, slot)) {
+            ++relay->shares[share].num_held;
+        }
+    }
+}
+
+/* Returns the first flow whose channel may hold one more slot, or NULL. The
+ * channels with chunks to fill share the slots equally. */
+static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
+{
+    uint32_t most = (relay->shape.out_slots - 1) / relay->num_unfilled + 1;
+    mrail_relay_hop_t *hop;
+
+    count_held(relay);
+    mrail_list_for_each(hop, &relay->senders, mrail_relay_hop_t, node) {
+        if (relay->shares[hop->share].num_held < most) {
+            return hop;
+        }
+    }
+    return NULL;
+}
+
+/* ---- fill ---- */
+
 /* Moves the flow to the end of the list. The next call serves another flow, so
  * that no destination has to wait until all bytes for another one are sent. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
@@ -48,6 +88,9 @@ static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
     mrail_list_del(&hop->node);
     if (++hop->num_filled < mrail_relay_chunks(relay, &hop->flow)) {
         mrail_list_add_tail(&relay->senders, &hop->node);
+    }
+    if (--relay->shares[hop->share].num_left == 0) {
+        --relay->num_unfilled;
     }
     --relay->num_to_fill;
     ++relay->stats.chunks;
@@ -70,6 +113,7 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_hop_t *hop,
         return ret;
     }
     mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
+    relay->share_of_slot[slot] = hop->share;
     if (hop->out == MRAIL_RELAY_NONE) {
         mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
     } else {
@@ -97,7 +141,10 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
         return 0;
     }
     relay->is_short_out = 0;
-    hop = mrail_list_head(&relay->senders, mrail_relay_hop_t, node);
+    hop = next_to_fill(relay);
+    if (hop == NULL) {
+        return 0;
+    }
     ret = fill_slot(relay, hop, slot);
     return (ret == 0) ? 1 : ret;
 }

@@ -13,6 +13,8 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_PLAN_NS] = "coll_mrail_plan_ns",
     [MRAIL_BENCH_COLL_EXCHANGE_NS] = "coll_mrail_exchange_ns",
     [MRAIL_BENCH_COLL_LIMITED_CALLS] = "coll_mrail_limited_calls",
+    [MRAIL_BENCH_COLL_UNCHANGED_CALLS] = "coll_mrail_unchanged_calls",
+    [MRAIL_BENCH_COLL_NONBLOCKING_CALLS] = "coll_mrail_nonblocking_calls",
 };
 
 /* Returns the index of a 64-bit counter that is not bound to an object, or

@@ -19,6 +19,9 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_EXCHANGE_NS, /* wall time in planned exchanges */
     /* unplanned calls in which messages were held back */
     MRAIL_BENCH_COLL_LIMITED_CALLS,
+    MRAIL_BENCH_COLL_UNCHANGED_CALLS, /* of CALLS, those with known demands */
+    /* nonblocking calls that were not left to Open MPI */
+    MRAIL_BENCH_COLL_NONBLOCKING_CALLS,
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 

@@ -46,7 +46,8 @@ static int is_same(const char *left, const char *right, size_t at,
 
 /* Returns 1 if all packed pieces match `whole`, the data packed in one call. */
 static int check_pack(const mca_coll_mrail_dt_segment_t *segment,
-                      const char *whole, int padded, mrail_rng_t *rng)
+                      mca_coll_mrail_dt_cursors_t *cursors, const char *whole,
+                      int padded, mrail_rng_t *rng)
 {
     char piece[200];
     int ok = 1;
@@ -56,14 +57,16 @@ static int check_pack(const mca_coll_mrail_dt_segment_t *segment,
         size_t length = 1 + mrail_rng_below(rng, sizeof(piece));
 
         length = MRAIL_MIN(length, segment->bytes - at);
-        ok &= mca_coll_mrail_dt_segment_pack(segment, at, piece, length) == 0;
+        ok &= mca_coll_mrail_dt_segment_pack(segment, cursors, at, piece,
+                                             length) == 0;
         ok &= is_same(piece, whole + at, at, length, padded);
     }
     return ok;
 }
 
 /* Unpacks the pieces in a random order. */
-static int check_unpack(mca_coll_mrail_dt_segment_t *segment, const char *whole,
+static int check_unpack(mca_coll_mrail_dt_segment_t *segment,
+                        mca_coll_mrail_dt_cursors_t *cursors, const char *whole,
                         const char *wanted, char *memory, size_t size,
                         int padded, mrail_rng_t *rng)
 {
@@ -78,20 +81,21 @@ static int check_unpack(mca_coll_mrail_dt_segment_t *segment, const char *whole,
             size_t length = 1 + mrail_rng_below(rng, 97);
 
             length = MRAIL_MIN(length, end - at);
-            ok &= mca_coll_mrail_dt_segment_unpack(segment, at, whole + at,
-                                                   length) == 0;
+            ok &= mca_coll_mrail_dt_segment_unpack(segment, cursors, at,
+                                                   whole + at, length) == 0;
             at += length;
         }
     }
     /* Bytes beyond the end of the segment are dropped. */
-    ok &= mca_coll_mrail_dt_segment_unpack(segment, segment->bytes, whole, 1) ==
-          0;
+    ok &= mca_coll_mrail_dt_segment_unpack(segment, cursors, segment->bytes,
+                                           whole, 1) == 0;
     return ok && is_same(memory, wanted, 0, size, padded);
 }
 
 static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
 {
     MPI_Aint lb, extent;
+    mca_coll_mrail_dt_cursors_t cursors = {0};
     mca_coll_mrail_dt_segment_t segment;
     size_t size;
     char *from, *to, *wanted, *whole;
@@ -106,17 +110,24 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     mca_coll_mrail_dt_segment_init(&segment, from + PAD, COUNT, type);
     whole = mt_alloc(segment.bytes);
     ok = segment.first == NULL &&
-         mca_coll_mrail_dt_segment_pack(&segment, 0, whole, segment.bytes) ==
-             0 &&
-         check_pack(&segment, whole, padded, rng);
+         mca_coll_mrail_dt_segment_pack(&segment, NULL, 0, whole,
+                                        segment.bytes) == 0 &&
+         check_pack(&segment, NULL, whole, padded, rng) &&
+         check_pack(&segment, &cursors, whole, padded, rng);
+    mca_coll_mrail_dt_cursors_cleanup(&cursors);
     memset(wanted, 0x55, size);
     mca_coll_mrail_dt_segment_init(&segment, wanted + PAD, COUNT, type);
-    ok &= mca_coll_mrail_dt_segment_unpack(&segment, 0, whole, segment.bytes) ==
-          0;
+    ok &= mca_coll_mrail_dt_segment_unpack(&segment, NULL, 0, whole,
+                                           segment.bytes) == 0;
     mca_coll_mrail_dt_segment_init(&segment, to + PAD, COUNT, type);
     for (int i = 0; i < 200; ++i) {
-        ok &= check_unpack(&segment, whole, wanted, to, size, padded, rng);
+        ok &= check_unpack(&segment, (i % 2) ? &cursors : NULL, whole, wanted,
+                           to, size, padded, rng);
+        if (i % 6 == 5) { /* before, cursors of other calls are at hand */
+            mca_coll_mrail_dt_cursors_cleanup(&cursors);
+        }
     }
+    mca_coll_mrail_dt_cursors_cleanup(&cursors);
     free(from);
     free(to);
     free(wanted);
@@ -138,8 +149,8 @@ static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
     mca_coll_mrail_dt_segment_init(&a, from + PAD, 77, from_type);
     mca_coll_mrail_dt_segment_init(&b, to + PAD, a.bytes / 4, to_type);
     ok = a.bytes == b.bytes && mca_coll_mrail_dt_segment_copy(&a, &b) == 0 &&
-         mca_coll_mrail_dt_segment_pack(&a, 0, sent, a.bytes) == 0 &&
-         mca_coll_mrail_dt_segment_pack(&b, 0, got, b.bytes) == 0 &&
+         mca_coll_mrail_dt_segment_pack(&a, NULL, 0, sent, a.bytes) == 0 &&
+         mca_coll_mrail_dt_segment_pack(&b, NULL, 0, got, b.bytes) == 0 &&
          memcmp(sent, got, a.bytes) == 0;
     --b.count;
     b.bytes -= 4;
@@ -148,6 +159,78 @@ static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
     free(to);
     free(sent);
     free(got);
+    return ok;
+}
+
+/* ---- work ---- */
+
+static uint64_t walked; /* bytes that convertors moved over without copying */
+
+int32_t __real_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
+                                                   size_t *position);
+int32_t __wrap_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
+                                                   size_t *position);
+
+int32_t __wrap_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
+                                                   size_t *position)
+{
+    size_t from = convertor->bConverted, to = *position;
+
+    walked += (to >= from) ? to - from : to; /* back means from the start */
+    return __real_opal_convertor_set_position_nocheck(convertor, position);
+}
+
+/* Packs and unpacks the data of several flows, chunk by chunk and each
+ * flow after the other. Returns 1 if the data is right, and the walks are short. */
+static int check_work(MPI_Datatype type, size_t chunk)
+{
+    enum { FLOWS = 3, ITEMS = 5000 };
+    mca_coll_mrail_dt_cursors_t cursors = {0};
+    mca_coll_mrail_dt_segment_t from, to;
+    MPI_Aint lb, extent;
+    uint64_t flow;
+    size_t size;
+    char *memory[2], *slot = mt_alloc(chunk);
+    int ok = 1;
+
+    MPI_Type_get_extent(type, &lb, &extent);
+    size = ITEMS * (size_t)extent + 2 * PAD;
+    memory[0] = mt_alloc(size);
+    memory[1] = mt_alloc(size);
+    mt_fill(memory[0], size, 4);
+    memcpy(memory[1], memory[0], size);
+    mca_coll_mrail_dt_segment_init(&from, memory[0] + PAD, ITEMS, type);
+    mca_coll_mrail_dt_segment_init(&to, memory[1] + PAD, ITEMS, type);
+    for (uint64_t at = 0; at < to.bytes; at += 1000) {
+        char wrong = 0x55;
+
+        ok &= mca_coll_mrail_dt_segment_unpack(&to, NULL, at, &wrong, 1) == 0;
+    }
+    flow = from.bytes / FLOWS + 1;
+    walked = 0;
+    for (uint64_t at = 0; at < flow; at += chunk) {
+        for (uint64_t i = 0; i < FLOWS; ++i) {
+            uint64_t offset = i * flow + at;
+            uint64_t end = MRAIL_MIN((i + 1) * flow, from.bytes);
+            size_t length = MRAIL_MIN(chunk, end - MRAIL_MIN(offset, end));
+
+            ok &= mca_coll_mrail_dt_segment_pack(&from, &cursors, offset, slot,
+                                                 length) == 0;
+            ok &= mca_coll_mrail_dt_segment_unpack(&to, &cursors, offset, slot,
+                                                   length) == 0;
+        }
+    }
+    mca_coll_mrail_dt_cursors_cleanup(&cursors);
+    ok &= memcmp(memory[0], memory[1], size) == 0;
+    /* Each of two times three cursors is opened once. */
+    if (walked > 6 * from.bytes) {
+        fprintf(stderr, "walked over %llu bytes for %llu\n",
+                (unsigned long long)walked, (unsigned long long)from.bytes);
+        ok = 0;
+    }
+    free(memory[0]);
+    free(memory[1]);
+    free(slot);
     return ok;
 }
 
@@ -165,6 +248,9 @@ int main(void)
     mt_result("a vector of structs", check_type(types[3], 0, &rng));
     mt_result("elements of 32 bytes", check_type(types[4], 1, &rng));
     mt_result("from one type to another one", check_copy(types[1], types[2]));
+    mt_result("many chunks of a vector", check_work(types[1], 4096));
+    mt_result("many chunks that cut elements", check_work(types[1], 4093));
+    mt_result("many chunks of structs", check_work(types[3], 4093));
     MPI_Finalize();
     return mt_failures != 0;
 }

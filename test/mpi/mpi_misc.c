@@ -219,6 +219,43 @@ static int exchange_messages(MPI_Comm inter, int is_child)
     return ok;
 }
 
+/* All processes of a communicator exchange messages of different lengths. */
+static int exchange_all(MPI_Comm comm)
+{
+    int rank = mt_rank(comm), num = mt_size(comm), ok = 1;
+    int *counts = mt_alloc(sizeof(int) * 3 * (size_t)num);
+    int *recv_counts = counts + num, *displs = counts + 2 * num;
+    char *in = mt_alloc(LENGTH * (size_t)num);
+    char *out = mt_alloc(LENGTH * (size_t)num);
+    MPI_Request request;
+
+    for (int i = 0; i < num; ++i) {
+        counts[i] = LENGTH / (1 + rank + 2 * i);
+        recv_counts[i] = LENGTH / (1 + i + 2 * rank);
+        displs[i] = LENGTH * i;
+        mt_fill(out + displs[i], (size_t)counts[i], mt_seed(rank, i, 6));
+    }
+    for (int later = 0; later < 2; ++later) {
+        memset(in, 0, LENGTH * (size_t)num);
+        if (later) {
+            MPI_Ialltoallv(out, counts, displs, MPI_BYTE, in, recv_counts,
+                           displs, MPI_BYTE, comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Alltoallv(out, counts, displs, MPI_BYTE, in, recv_counts,
+                          displs, MPI_BYTE, comm);
+        }
+        for (int i = 0; i < num; ++i) {
+            ok &= mt_check(in + displs[i], (size_t)recv_counts[i],
+                           mt_seed(i, rank, 6));
+        }
+    }
+    free(counts);
+    free(in);
+    free(out);
+    return ok;
+}
+
 static void test_spawn(char *program)
 {
     char child_word[] = "child", *arguments[] = {child_word, NULL};
@@ -232,6 +269,7 @@ static void test_spawn(char *program)
     MPI_Intercomm_merge(inter, 0, &all);
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
     ok &= (sum == size + 2);
+    ok &= exchange_all(all);
     MPI_Comm_free(&all);
     MPI_Comm_disconnect(&inter);
     mt_result("spawned processes", ok);
@@ -246,6 +284,7 @@ static int child(void)
     ok = exchange_messages(inter, 1);
     MPI_Intercomm_merge(inter, 1, &all);
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
+    ok &= exchange_all(all);
     MPI_Comm_free(&all);
     MPI_Comm_disconnect(&inter);
     return !ok;

@@ -1,7 +1,7 @@
 /*
- * Tests planned exchanges under varying conditions: threads, short-lived
- * communicators, leaks, ranks of very different sizes, small calls followed by
- * large ones, mismatched counts, the in-flight limit, and totals beyond 2 GiB.
+ * Tests planned exchanges under varying conditions, such as threads, short-lived
+ * communicators, very different sizes, mismatched counts, and totals beyond
+ * 2 GiB.
  * Each run is one test: mpi_planned_life NAME [NUMBER]. NUMBER is the number of
  * rounds. For "mismatch", it is the time in seconds after which a call counts
  * as hanging.
@@ -191,6 +191,102 @@ static void test_backed_off(int number)
     mrail_bench_coll_close(&coll);
 }
 
+/* ---- functions, and calls that cannot be planned ---- */
+
+/* Between two large exchanges of one function, there are many small ones of
+ * another. */
+static void test_functions(int number)
+{
+    int size = mt_size(MPI_COMM_WORLD), ok = 1;
+    int *few = mt_alloc(sizeof(int) * (size_t)(2 * size));
+    mrail_bench_coll_t coll;
+    transfer_t transfer;
+
+    mrail_bench_coll_open(&coll);
+    memset(few, 0, sizeof(int) * (size_t)(2 * size));
+    transfer_backed_off(&transfer, 1);
+    for (int i = 0; i < number; ++i) {
+        for (unsigned k = 0; k < 2 * MCA_COLL_MRAIL_GRACE_CALLS; ++k) {
+            MPI_Alltoall(few, 1, MPI_INT, few + size, 1, MPI_INT,
+                         MPI_COMM_WORLD);
+        }
+        ok &= transfer_all(&transfer, (uint64_t)i);
+    }
+    transfer_cleanup(&transfer);
+    free(few);
+    mt_result("small calls of another function: every large call is planned",
+              ok && planned_calls(&coll) == (uint64_t)number);
+    mrail_bench_coll_close(&coll);
+}
+
+/* All buffers are in GPU memory, as far as coll/mrail can tell. */
+static void test_devices(int number)
+{
+    mrail_bench_coll_t coll;
+    transfer_t transfer;
+    int ok = 1;
+
+    mrail_bench_coll_open(&coll);
+    transfer_backed_off(&transfer, 1);
+    for (int i = 0; i < number; ++i) {
+        ok &= transfer_all(&transfer, (uint64_t)i);
+    }
+    transfer_cleanup(&transfer);
+    mt_result("GPU memory: nothing is planned",
+              ok && planned_calls(&coll) == 0);
+    mt_result("GPU memory: agreement rounds become rare",
+              counted(&coll, MRAIL_BENCH_COLL_CALLS) < (uint64_t)number / 10);
+    mrail_bench_coll_close(&coll);
+}
+
+/* ---- a plan without relays ---- */
+
+static long count_lines(const char *path, const char *with)
+{
+    FILE *file = fopen(path, "r");
+    char line[512];
+    long num = 0;
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        num += (strstr(line, with) != NULL);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return num;
+}
+
+/* Each rank has as many bytes for the rank with the same rail on the other node
+ * as that rank has for it. The direct path is best, so nothing is relayed. */
+static void test_direct(int number)
+{
+    int size = mt_size(MPI_COMM_WORLD), ok = 1;
+    uint64_t *bytes = calloc((size_t)(size * size), sizeof(*bytes));
+    mrail_bench_coll_t coll;
+    transfer_t transfer;
+
+    mrail_bench_coll_open(&coll);
+    for (int i = 0; i < size; ++i) {
+        bytes[i * size + (i + size / 2) % size] = 200000;
+    }
+    transfer_init(&transfer, MPI_COMM_WORLD, bytes, 3);
+    for (int i = 0; i < number; ++i) {
+        ok &= transfer_all(&transfer, (uint64_t)i);
+    }
+    transfer_cleanup(&transfer);
+    free(bytes);
+    ok &= counted(&coll, MRAIL_BENCH_COLL_PLANNED_CALLS) == (uint64_t)number;
+    ok &= counted(&coll, MRAIL_BENCH_COLL_RELAYED_BYTES) == 0;
+    mt_result("equal demands: all calls are planned, nothing is relayed", ok);
+    /* The first call learns of the demands, the second that they repeat. */
+    mt_result("equal demands: later calls do not exchange them",
+              counted(&coll, MRAIL_BENCH_COLL_UNCHANGED_CALLS) ==
+                  (uint64_t)number - 2);
+    mt_result("equal demands: there are no relay buffers",
+              count_lines("/proc/self/maps", "/dev/shm/mrail-relay") == 0);
+    mrail_bench_coll_close(&coll);
+}
+
 /* ---- threads ---- */
 
 typedef struct worker {
@@ -262,21 +358,6 @@ static void test_freed(int number)
 typedef struct resources {
     long heap, resident, maps, shared, files;
 } resources_t;
-
-static long count_lines(const char *path, const char *with)
-{
-    FILE *file = fopen(path, "r");
-    char line[512];
-    long num = 0;
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        num += (strstr(line, with) != NULL);
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return num;
-}
 
 /* All ranks must call this together. The function waits for all ranks, because
  * operations that are still in flight use memory. */
@@ -645,6 +726,9 @@ int main(int argc, char **argv)
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
         {"backed_off", test_backed_off, 200, MPI_THREAD_MULTIPLE},
+        {"functions", test_functions, 20, MPI_THREAD_MULTIPLE},
+        {"devices", test_devices, 200, MPI_THREAD_MULTIPLE},
+        {"direct", test_direct, 5, MPI_THREAD_MULTIPLE},
         {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},

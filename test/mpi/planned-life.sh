@@ -40,6 +40,8 @@ MRAIL_TEST_RUN="$options $small --bind-rails"
 life sizes 8
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     life backed_off 200
+    life functions 20
+    life direct 5
 fi
 life threads $rounds
 life freed $rounds

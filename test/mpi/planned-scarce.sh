@@ -90,14 +90,14 @@ at_least()
 }
 
 for at in 0 3; do
-    all_requests "single-rail ranks, rank $at" 2x4 8 $at "$relays" 11
-    at_least 'single-rail ranks, rank $at: no plan on that communicator' 40 "$(planned 0)"
-    at_least 'single-rail ranks, rank $at: no plan in that call' 20 "$(planned 4)"
+    all_requests "single-rail ranks, rank $at" 2x4 8 $at "$relays" 15
+    at_least "single-rail ranks, rank $at: no plan on that communicator" 15 "$(planned 0)"
+    at_least "single-rail ranks, rank $at: no plan in that call" 20 "$(planned 4)"
 done
 for where in '2x4 8' '1x4 4' '4x1 4'; do
     # shellcheck disable=SC2086 # word splitting is intended
-    all_requests "multi-rail ranks, $where" $where 1 '' 7
-    at_least 'multi-rail ranks, $where: nothing is planned' 20 "$(planned 0)"
+    all_requests "multi-rail ranks, $where" $where 1 '' 8
+    at_least "multi-rail ranks, $where: nothing is planned" 1 "$(planned 0)"
 done
 session=$base # covers all sessions
 nothing_left 'scarce resources'

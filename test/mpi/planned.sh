@@ -65,16 +65,24 @@ exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
+# with_driver NAME RANKS PROGRAM ARGUMENT...: runs a program. On these ranks, all
+# pointers are to device memory.
+with_driver()
+{
+    name=$1
+    ranks=$2
+    shift 2
+    MRAIL_TEST_RUN="$options $single_rail"
+    # shellcheck disable=SC2016 # expanded in the environment of the rank
+    FAKE_CUDA=$ranks run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
+        LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' "$tmp/cuda" "$@"
+}
+
 # devices NAME RANKS: on these ranks, all pointers are to device memory. Sets
 # $planned to the number of calls that were still planned.
 devices()
 {
-    name=$1
-    MRAIL_TEST_RUN="$options $single_rail"
-    # shellcheck disable=SC2016 # expanded in the environment of the rank
-    FAKE_CUDA=$2 run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
-        LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' \
-        "$tmp/cuda" "$build/mpi_planned" --seeds 1-10
+    with_driver "$1" "$2" "$build/mpi_planned" --seeds 1-10
     planned=$(sed -n 's/^all ranks: \([0-9]*\) of .* calls planned.*/\1/p' \
         "$tmp/out")
     planned=${planned:--1}
@@ -99,6 +107,8 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     else
         not_ok 'all ranks have device memory: nothing is planned' "$planned calls"
     fi
+    with_driver 'all ranks have device memory, many calls' all \
+        "$build/mpi_planned_life" devices 200
 fi
 
 # says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1, rank 0

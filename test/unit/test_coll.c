@@ -3,9 +3,12 @@
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/pool_shape.h"
+#include "mpi/coll/rail_view.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topology.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,6 +187,16 @@ static void test_unsupported_topologies(void **state)
     entries[7].version = entries[6].version = 0;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
+    entries[6].version = MCA_COLL_MRAIL_ABSENT;
+    assert_non_null(strstr(mca_coll_mrail_rank_entries_differ(entries, 8),
+                           "does not use mrail"));
+    entries[6].version = MCA_COLL_MRAIL_FOREIGN;
+    assert_non_null(
+        strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "jobs"));
+    /* A rank that refuses for itself must refuse for all. */
+    assert_string_equal(mca_coll_mrail_rank_entry_refusal(&entries[6]),
+                        mca_coll_mrail_rank_entries_differ(entries, 8));
+    assert_null(mca_coll_mrail_rank_entry_refusal(&entries[0]));
     fill_rank_entries(entries, 2, 4, 4);
     entries[5].num_rails = 0;
     assert_non_null(strstr(refusal(entries, 8), "does not use mrail"));
@@ -213,6 +226,58 @@ static void test_too_many_rails(void **state)
         strstr(refusal(entries, MRAIL_ARRAY_SIZE(entries)), "more rails"));
     fill_rank_entries(entries, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
     assert_string_equal(refusal(entries, 2 * UCT_MRAIL_MAX_RAILS), "");
+}
+
+/* ---- announced bandwidth ---- */
+
+/* Returns how often the announced value changes while the measured bandwidth
+ * goes back and forth between two fractions of the port rate. */
+static unsigned num_changes(double low, double high)
+{
+    uint64_t last = 100000000;
+    unsigned changes = 0;
+
+    for (unsigned i = 0; i < 100; ++i) {
+        uint64_t now = mca_coll_mrail_rail_live(
+            last, 1e8 * ((i % 2 == 0) ? low : high), 1e8);
+
+        changes += now != last;
+        last = now;
+    }
+    return changes;
+}
+
+static void test_noise_changes_nothing(void **state)
+{
+    for (unsigned i = 30; i < 110; ++i) {
+        double low = i / 100.0;
+
+        assert_true(num_changes(low, low + 0.02) <= 1);
+        assert_true(num_changes(low, low * 1.09) <= 1);
+    }
+    assert_int_equal(num_changes(0.8, 1.0), 0);
+    assert_int_equal(num_changes(0.5, 1.0), 100);
+}
+
+static void test_degraded_and_recovered(void **state)
+{
+    uint64_t last = mca_coll_mrail_rail_live(0, 76e6, 1e8);
+
+    assert_int_equal(last, 100000000);
+    last = mca_coll_mrail_rail_live(last, 74e6, 1e8);
+    assert_int_equal(last, 74000000);
+    last = mca_coll_mrail_rail_live(last, 80e6, 1e8); /* less than a tenth */
+    assert_int_equal(last, 74000000);
+    last = mca_coll_mrail_rail_live(last, 85e6, 1e8);
+    assert_int_equal(last, 85000000);
+    last = mca_coll_mrail_rail_live(last, 91e6, 1e8);
+    assert_int_equal(last, 100000000);
+    /* An idle rail tells nothing. */
+    assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8), 0);
+    assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8), 20000000);
+    assert_int_equal(mca_coll_mrail_rail_port(0, 1e8), 100000000);
+    assert_int_equal(mca_coll_mrail_rail_port(100000000, 105e6), 100000000);
+    assert_int_equal(mca_coll_mrail_rail_port(100000000, 0), 0);
 }
 
 /* ---- in-flight limit ---- */
@@ -246,14 +311,13 @@ static void test_inflight_limit_conditions(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
-    for (unsigned how = 0; how < 5; ++how) {
+    for (unsigned how = 0; how < 4; ++how) {
         fill_rank_entries(entries, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
         for (unsigned i = 0; i < 8; ++i) {
             entries[i].speed = 400000000;
             entries[i].params.inflight_us = 2000;
         }
         entries[3].num_rails = how != 2;
-        entries[6].has_devices = how == 4;
         entries[0].params.inflight_us = (how == 3) ? 0 : 2000;
         for (unsigned i = 0; i < 8; ++i) {
             assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, i) != 0,
@@ -604,6 +668,13 @@ static void test_live_capacities(void **state)
     record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
+    /* Rank 2 is idle, so it knows nothing. The ratio is 20 : 80. */
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 0;
+    assert_in_range(direct_of(&job), 7500000, 8500000);
+    /* Rank 2 uses the rest of the rail. */
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 100000000;
+    assert_in_range(direct_of(&job), 19500000, 20500000);
+    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     /* The bytes that ranks 0 and 2 receive do not affect this direction. */
     record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
@@ -614,6 +685,131 @@ static void test_live_capacities(void **state)
     assert_in_range(direct_of(&job), 3000000, 4100000);
     job_cleanup(&job);
 }
+
+/* A value that does not change the capacity of any rail needs no new plan. */
+static void test_same_capacities(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    const mrail_plan_t *plan;
+    job_t job;
+
+    fill_rank_entries(entries, 2, 4, 2);
+    job_init(&job, entries, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        set_rail(record_of(&job, i), 100000000);
+    }
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    (void)direct_of(&job);
+    plan = job.schedule[0]->plan;
+    record_of(&job, 3)[MCA_COLL_MRAIL_OUT] = 0;
+    record_of(&job, 5)[MCA_COLL_MRAIL_IN] = 0;
+    assert_true(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 50000000;
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    (void)direct_of(&job);
+    assert_ptr_equal(job.schedule[0]->plan, plan);
+    set_rail(record_of(&job, 3), 20000000);
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    job_cleanup(&job);
+}
+
+/* ---- relay buffers ---- */
+
+/* Returns the bytes of shared memory per rank, or 0 if there is no pool. */
+static size_t pool_bytes(mca_coll_mrail_topology_t *topology, unsigned channels,
+                         mrail_relay_shape_t *shape)
+{
+    int ret = mca_coll_mrail_pool_shape(topology, channels, shape);
+    size_t size;
+
+    if (ret < 0) {
+        assert_int_equal(ret, -ENOSPC);
+        return 0;
+    }
+    assert_true(shape->in_slots >= channels);
+    size = mrail_relay_shm_pool_size(shape) / shape->num_local;
+    assert_in_range(size, 1, topology->params.relay_memory);
+    return size;
+}
+
+/* The number of ranks does not matter, only that of channels. */
+static void test_pool_of_a_large_job(void **state)
+{
+    mca_coll_mrail_topology_t topology = {
+        .num_ranks = 100000,
+        .num_local = 8,
+        .max_local = 8,
+        .params = {.relay_chunk_size = 131072,
+                   .relay_buffers = 16,
+                   .relay_memory = 64u << 20}};
+    mrail_relay_shape_t shape;
+
+    assert_in_range(pool_bytes(&topology, 0, &shape), 1, 3u << 20);
+    assert_in_range(pool_bytes(&topology, 1, &shape), 4u << 20, 5u << 20);
+    assert_in_range(pool_bytes(&topology, 7, &shape), 6u << 20, 7u << 20);
+    assert_int_equal(shape.in_slots, 32);
+    assert_int_equal(shape.chunk, 131072);
+    assert_true(pool_bytes(&topology, 1000, &shape) > 60u << 20);
+    assert_in_range(shape.chunk, 32768, 131071);
+    assert_int_equal(pool_bytes(&topology, 1025, &shape), 0);
+}
+
+/* Rings and headers count, and chunks have one size on all nodes. */
+static void test_pool_of_a_large_node(void **state)
+{
+    mca_coll_mrail_topology_t topology = {.num_ranks = 1025,
+                                          .max_local = 256,
+                                          .params = {.relay_chunk_size = 131072,
+                                                     .relay_buffers = 512,
+                                                     .relay_memory = 8u << 20}};
+    size_t chunk = 0;
+
+    for (unsigned local = 1; local <= 256; local *= 4) {
+        mrail_relay_shape_t shape;
+
+        topology.num_local = local;
+        assert_true(pool_bytes(&topology, 100, &shape) > 0);
+        assert_true(chunk == 0 || shape.chunk == chunk);
+        chunk = shape.chunk;
+    }
+    topology.params.relay_memory = 100000;
+    for (unsigned channels = 0; channels < 100; ++channels) {
+        mrail_relay_shape_t shape;
+
+        (void)pool_bytes(&topology, channels, &shape);
+    }
+    topology.params.relay_memory = 1;
+    assert_int_equal(pool_bytes(&topology, 0, &(mrail_relay_shape_t){0}), 0);
+    topology.params.relay_memory = 64u << 20;
+    topology.max_local = 257;
+    assert_int_equal(pool_bytes(&topology, 1, &(mrail_relay_shape_t){0}), 0);
+}
+
+/* The schedule knows how many channels it needs. */
+static void test_channels_of_a_schedule(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    job_t job;
+
+    fill_rank_entries(entries, 2, 4, 4);
+    job_init(&job, entries, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        set_rail(record_of(&job, i), 100000000);
+        record_of(&job, i)[MCA_COLL_MRAIL_RECORD_WORDS + (i + 4) % 8] = 9000000;
+    }
+    assert_int_equal(direct_of(&job), 9000000);
+    assert_int_equal(job.schedule[0]->num_flows, 0);
+    assert_int_equal(job.schedule[0]->max_channels, 0);
+    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 90000000;
+    (void)direct_of(&job);
+    assert_true(job.schedule[0]->num_flows > 0);
+    assert_in_range(job.schedule[0]->max_channels, 1, 7);
+    assert_int_equal(job.schedule[0]->max_channels,
+                     job.schedule[7]->max_channels);
+    job_cleanup(&job);
+}
+
+/* ---- version ---- */
 
 static void test_version_is_that_of_the_planner(void **state)
 {
@@ -633,6 +829,8 @@ int main(void)
         cmocka_unit_test(test_rank_places),
         cmocka_unit_test(test_unsupported_topologies),
         cmocka_unit_test(test_too_many_rails),
+        cmocka_unit_test(test_noise_changes_nothing),
+        cmocka_unit_test(test_degraded_and_recovered),
         cmocka_unit_test(test_share_of_the_rails),
         cmocka_unit_test(test_inflight_limit_conditions),
         cmocka_unit_test(test_inflight_limit),
@@ -640,6 +838,10 @@ int main(void)
         cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
+        cmocka_unit_test(test_same_capacities),
+        cmocka_unit_test(test_pool_of_a_large_job),
+        cmocka_unit_test(test_pool_of_a_large_node),
+        cmocka_unit_test(test_channels_of_a_schedule),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 

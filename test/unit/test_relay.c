@@ -267,6 +267,67 @@ static void test_fair_share(void **state)
     model_cleanup(&w);
 }
 
+enum { LATE = 20, LATE_CHUNKS = 30, LATE_SLOTS = 4 };
+
+/* Runs two flows of rank 0, to ranks 3 and 4. The channel from `late` to rank 3
+ * delivers a message only in one of LATE turns. Returns the number of turns
+ * until rank 4 has all bytes. */
+static unsigned turns_beside(uint32_t late)
+{
+    unsigned turns = 0;
+
+    for (; !mrail_relay_done(relay_of(4)); ++turns) {
+        assert_true(turns < 1000);
+        for (uint32_t r = 0; r < w.num_ranks; ++r) {
+            progress(r);
+        }
+        (void)model_deliver(&w, 0, 4);
+        (void)model_deliver(&w, 2, 4);
+        if (turns % LATE == 0) {
+            (void)model_deliver(&w, late, 3);
+        }
+    }
+    return turns;
+}
+
+/* Two flows of rank 0, to ranks 3 and 4, over these relays. */
+static void make_two(uint32_t relay_out_3, uint32_t relay_out_4)
+{
+    place();
+    model_add(&w, 0, 0, relay_out_3, NONE, 3, 0, LATE_CHUNKS * CHUNK);
+    model_add(&w, 0, 0, relay_out_4, NONE, 4, 0, LATE_CHUNKS * CHUNK);
+    model_init(&w, CHUNK, LATE_SLOTS, LATE_SLOTS);
+    begin_all();
+}
+
+/* A slow channel must not hold all out-slots of a sender. */
+static void test_late_channel(void **state)
+{
+    make_two(NONE, NONE);
+    assert_true(turns_beside(0) <= LATE_CHUNKS + 5);
+    model_run(&w, 1);
+    model_cleanup(&w);
+}
+
+static void test_late_relay(void **state)
+{
+    make_two(1, 2);
+    assert_true(turns_beside(1) <= LATE_CHUNKS + 5);
+    model_run(&w, 1);
+    model_cleanup(&w);
+}
+
+/* A channel alone may hold all of them. */
+static void test_single_channel(void **state)
+{
+    make_one(NONE, NONE, 3, 2 * LATE_SLOTS * CHUNK);
+    begin_all();
+    progress(0);
+    assert_int_equal(num_used(0), 2);
+    model_run(&w, 1);
+    model_cleanup(&w);
+}
+
 /* The slot reserved for one channel must not go to another channel. */
 static void test_reserve(void **state)
 {
@@ -734,7 +795,7 @@ static void test_no_memory(void **state)
                                  NULL, &relay);
     }
     assert_int_equal(ret, 0);
-    assert_int_equal(i, 10);
+    assert_int_equal(i, 11);
     mrail_relay_destroy(relay);
     for (i = 1, ret = -ENOMEM; ret == -ENOMEM; ++i) {
         fail_at = i;
@@ -742,7 +803,7 @@ static void test_no_memory(void **state)
         assert_int_equal(mrail_relay_done(relay_of(0)), ret != 0);
     }
     assert_int_equal(ret, 0);
-    assert_int_equal(i, 4);
+    assert_int_equal(i, 5);
     fail_at = 1;
     assert_int_equal(
         mrail_relay_channels(w.exchanges[0].flows, 1, w.node_of, 5, channels),
@@ -985,6 +1046,9 @@ int main(void)
         cmocka_unit_test(test_both_relays),
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_fair_share),
+        cmocka_unit_test(test_late_channel),
+        cmocka_unit_test(test_late_relay),
+        cmocka_unit_test(test_single_channel),
         cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_corrupt_header_node),
         cmocka_unit_test(test_corrupt_header_relay_out),

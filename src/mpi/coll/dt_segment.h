@@ -26,13 +26,29 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     const void *buffer, size_t count,
                                     ompi_datatype_t *type);
 
-/* Packs bytes [offset, offset + length), all of which must exist. Returns 0 or
- * -EIO. */
+/*
+ * Positions in segments with gaps, at which earlier calls ended. Without them,
+ * each call walks through the datatype from its start. A zeroed object is
+ * empty. It must be cleaned up before a segment that was used with it changes.
+ */
+typedef struct mca_coll_mrail_dt_cursor mca_coll_mrail_dt_cursor_t;
+typedef struct mca_coll_mrail_dt_cursors {
+    mca_coll_mrail_dt_cursor_t **list;
+    unsigned num;
+    unsigned next; /* the one to replace when there are too many */
+} mca_coll_mrail_dt_cursors_t;
+
+void mca_coll_mrail_dt_cursors_cleanup(mca_coll_mrail_dt_cursors_t *cursors);
+
+/* Packs bytes [offset, offset + length), all of which must exist. `cursors` may
+ * be NULL. Returns 0 or -EIO. */
 int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
+                                   mca_coll_mrail_dt_cursors_t *cursors,
                                    uint64_t offset, void *to, size_t length);
 /* Unpacks bytes [offset, offset + length). Bytes beyond the segment are
  * dropped. */
 int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
+                                     mca_coll_mrail_dt_cursors_t *cursors,
                                      uint64_t offset, const void *from,
                                      size_t length);
 

@@ -17,7 +17,7 @@ mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
     double bytes;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (entries[i].num_rails == 0 || entries[i].has_devices) {
+        if (entries[i].num_rails == 0) {
             return 0;
         }
         sharers += entries[i].node == mine->node;

@@ -41,8 +41,8 @@ static inline void mca_coll_mrail_load_add(mca_coll_mrail_load_t *load,
  * Returns the number of bytes that this rank's share of its rails moves in
  * inflight_us microseconds, according to rank 0's parameters. Returns 0 on all
  * ranks if the previous module should serve the call. This is the case if some
- * rank does not use mrail or has GPUs, if all ranks are on one node, or if
- * inflight_us is 0.
+ * rank does not use mrail, if all ranks are on one node, or if inflight_us
+ * is 0.
  */
 uint64_t
 mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,

@@ -4,6 +4,7 @@
  * relay for one another.
  *
  *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
+ *   entries    the rails of all processes                modex.c
  *   module     one for each communicator; MPI's calls    mrail_coll_module.c
  *   op         one call in progress, step by step        mrail_coll_op.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
@@ -17,9 +18,17 @@
  * served by the module that Open MPI selected before, except MPI_Alltoallv of
  * ranks that need no plan (inflight.h).
  *
- * Locking: the ops of a communicator run one after the other, in threads that
- * make progress because they wait in MPI. module->is_busy admits one thread at
- * a time.
+ * Whether a communicator can be planned at all follows from the entries of its
+ * processes (modex.h), when it is created. Most others therefore never see an
+ * op.
+ *
+ * Order: the ops of a communicator hold their agreement rounds one after the
+ * other, in the order of the calls. The exchange of a planned op also excludes
+ * the next op, because there is one schedule and one relay. Exchanges without a
+ * plan overlap.
+ *
+ * Locking: ops advance in threads that make progress because they wait in MPI.
+ * module->is_busy admits one thread at a time to a communicator.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -30,7 +39,9 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "mpi/coll/mode.h"
+#include "mpi/coll/modex.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/pool_shape.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topology.h"
 #include "relay/shm_pool.h"
@@ -60,7 +71,7 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
     unsigned long long agreement_ns, plan_ns, exchange_ns;
-    unsigned long long limited_calls;
+    unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -83,6 +94,21 @@ unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
 
+/* MPI functions. The nonblocking forms count as the blocking ones. */
+typedef enum mca_coll_mrail_func {
+    MCA_COLL_MRAIL_ALLTOALL,
+    MCA_COLL_MRAIL_ALLTOALLV,
+    MCA_COLL_MRAIL_ALLTOALLW,
+    MCA_COLL_MRAIL_NUM_FUNCS
+} mca_coll_mrail_func_t;
+
+/* Summary of the records of all ranks, equal on all of them but for `mine`. */
+typedef struct mca_coll_mrail_agreement {
+    int any_cannot, any_wanted;
+    uint64_t largest; /* largest demand between two ranks */
+    uint64_t mine;    /* bytes from this rank to all others */
+} mca_coll_mrail_agreement_t;
+
 typedef struct mca_coll_mrail_module {
     mca_coll_base_module_t super;
     MCA_COLL_MRAIL_PREVIOUS(alltoall);
@@ -92,7 +118,8 @@ typedef struct mca_coll_mrail_module {
     MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
     MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
     struct ompi_communicator_t *comm;
-    mca_coll_mrail_mode_t mode; /* mode of blocking calls */
+    /* modes of blocking calls, one for each MPI function */
+    mca_coll_mrail_mode_t modes[MCA_COLL_MRAIL_NUM_FUNCS];
     /* bytes; rank 0's value once the topology is known */
     uint64_t relay_threshold;
     /* why later calls are not served; NULL: they are served */
@@ -100,37 +127,44 @@ typedef struct mca_coll_mrail_module {
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
-    uint64_t inflight_bytes; /* see inflight.h; 0: no limit */
+    int is_logged; /* 1: the reason has been printed */
+    /* 1: the ranks have decided about pairwise exchanges */
+    int is_pairwise_known;
+    uint64_t inflight_bytes; /* see inflight.h; 0: no pairwise exchanges */
     /* used by mrail_coll_pairwise.c if inflight_bytes is not 0 */
     ompi_request_t **requests;
-    int is_busy;         /* locks `ops` and all fields below */
-    mrail_list_t ops;    /* the first op is in progress */
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
+    int pins;            /* threads that advance `ops` from that list */
     int first_tag;       /* first tag of the ops; 0: none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
         *spare; /* op for blocking calls; NULL: in use, or not created yet */
+    int posted_lock;        /* locks `posted`; held for a few instructions */
+    mrail_list_t posted;    /* new ops, in the order of the calls */
+    int is_busy;            /* locks all fields below */
+    mrail_list_t ops;       /* started ops, in the order of the calls */
+    unsigned num_exchanges; /* of them, those in an exchange without a plan */
+    mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
     /* State of the steps: */
-    int is_known; /* 1: topology or `away` is set */
-    int is_ready; /* 1: this rank has what the next steps need */
-    mca_coll_mrail_rank_entry_t
-        *entries; /* entries of all ranks, until is_known; or NULL */
-    /* why there is no topology; NULL: there is one. Valid once all ranks are
-     * ready. */
-    const char *why;
-    mca_coll_mrail_topology_t *topology;
+    int is_agreed; /* 1: all ranks have the memory for agreement rounds */
+    int is_ready;  /* 1: this rank has what the next steps need */
+    mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
     mca_coll_mrail_schedule_t *schedule;
     uint64_t *records; /* agreement records of all ranks; see schedule.h */
+    mca_coll_mrail_agreement_t agreement; /* of these records */
+    /* 1: these records equal the ones before, so the next ones probably do */
+    int is_steady;
     mca_coll_mrail_gather_t gather;
     uint64_t
         rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */
+    mrail_relay_shape_t pool_shape; /* of shm_pool, or of the one to create */
     int has_shm_pool;
     char shm_pool_name
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t shm_pool;
-    mrail_relay_t *relay; /* NULL: no relay has been needed so far */
+    mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -138,9 +172,14 @@ int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads);
 mca_coll_base_module_t *
 mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
+/* Fills in the entry of this process, which the modex distributes. */
+void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry);
+
 /* Logs one line about this communicator, at rank 0 only. */
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
                         const char *why);
+/* Logs once, in verbose mode, why the communicator is without plans. */
+void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
 /* ---- ops ---- */
 
@@ -151,15 +190,15 @@ void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
 /* State of an op. All states but the last two gather a block from every
  * rank. */
 typedef enum mca_coll_mrail_step {
-    MCA_COLL_MRAIL_ENTRIES, /* exchange the rank entries */
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
+    MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
     MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
-    MCA_COLL_MRAIL_AGREE,    /* check that all ranks have the same plan */
     MCA_COLL_MRAIL_EXCHANGE, /* move the bytes */
     MCA_COLL_MRAIL_DONE,
 } mca_coll_mrail_step_t;
@@ -169,14 +208,16 @@ struct mca_coll_mrail_op {
     mrail_list_t node;                    /* node of module->ops */
     mca_coll_mrail_module_t *module;
     mca_coll_mrail_step_t step;
-    int is_started; /* 0 and the step is DONE: the op waits for earlier ops */
+    int is_started; /* 0: the op waits for earlier ops */
     int is_blocking;
+    mca_coll_mrail_func_t func;
     /* atomic: informs the thread that waits for a blocking op */
     int is_finished;
     int tag;        /* the op owns this tag and the two below */
     uint64_t flags; /* see schedule.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
+    mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
     ompi_request_t **requests;
@@ -206,6 +247,7 @@ static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
 /* Allocates an op for a call with an agreement round. Returns NULL if memory
  * runs out. */
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
+                                           mca_coll_mrail_func_t func,
                                            int is_blocking);
 /* Starts an op. Its recvs must be filled in, and its sends unless sbuf is
  * MPI_IN_PLACE. Returns OMPI_SUCCESS, or an error, in which case the op is
@@ -231,21 +273,25 @@ typedef struct mca_coll_mrail_step_ops {
     int is_sparing; /* prefer few messages over few rounds */
 } mca_coll_mrail_step_ops_t;
 
-extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_entries;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_same;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
+/* Finds out whether a new communicator can be planned, and sets module->topology
+ * or module->away and agreed_away. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
+                                  struct ompi_communicator_t *comm);
 /* Allocates what the steps need. Later calls do nothing. Returns 0 or
  * -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
 /* Returns 1 if all ranks sent 1 in a block of one int. */
-int mca_coll_mrail_all_ok(const mca_coll_mrail_op_t *op);
+int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather);
 
 /* Ends the agreement time of an op. It includes planning and setting up
  * relays. */
@@ -257,9 +303,12 @@ mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why);
 
-/* Makes the plan, and returns the step that agrees on it. Shared memory and
- * relays must exist. */
-mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
+/* Executes the plan on which all ranks have agreed. */
+mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
+
+/* Returns the step after the ranks have agreed on a schedule: the exchange, or
+ * the steps before it that allocate relay buffers. */
+mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
@@ -289,10 +338,13 @@ typedef struct mca_coll_mrail_side {
     size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
+/* Decides in the first blocking call whether MPI_Alltoallv uses pairwise
+ * exchanges on a communicator without plans. Exchanges messages if all ranks
+ * can, and sets module->inflight_bytes. Returns OMPI_SUCCESS or an error. */
+int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module);
 /* Performs an exchange without a plan or an agreement round, under the
- * in-flight limit. module->inflight_bytes must not be 0 on any rank. The first
- * function returns 0 or -ENOMEM, the second OMPI_SUCCESS or the first error. */
-int mca_coll_mrail_pairwise_init(mca_coll_mrail_module_t *module);
+ * in-flight limit. module->inflight_bytes must not be 0 on any rank. Returns
+ * OMPI_SUCCESS or the first error. */
 int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
                             const mca_coll_mrail_side_t *out,
                             const mca_coll_mrail_side_t *in);

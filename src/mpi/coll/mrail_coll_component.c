@@ -96,6 +96,12 @@ static const number_t counters[] = {
     {"limited_calls",
      "calls without a plan in which the in-flight limit delayed messages",
      &mca_coll_mrail_counters.limited_calls},
+    {"unchanged_calls",
+     "calls without an exchange of demands, because none had changed",
+     &mca_coll_mrail_counters.unchanged_calls},
+    {"nonblocking_calls",
+     "nonblocking calls that were not left to the previous module",
+     &mca_coll_mrail_counters.nonblocking_calls},
 };
 
 static int coll_register(void)
@@ -171,18 +177,32 @@ static void find_rails(void)
     }
 }
 
-int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
+/* Open MPI has opened pml/ucx, and with it the transport, but not yet exchanged
+ * the modex. */
+static int coll_open(void)
 {
+    mca_coll_mrail_rank_entry_t entry;
+
     find_rails();
-    if (rails_func == NULL || !is_same_ompi()) {
-        return OMPI_ERR_NOT_AVAILABLE;
+    if (rails_func != NULL && is_same_ompi()) {
+        mca_coll_mrail_entry_fill(&entry);
+        mca_coll_mrail_modex_publish(&entry);
     }
     return OMPI_SUCCESS;
+}
+
+int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
+{
+    /* Processes without an entry take no part. */
+    return (mca_coll_mrail_modex_mine()->version == MCA_COLL_MRAIL_ABSENT)
+               ? OMPI_ERR_NOT_AVAILABLE
+               : OMPI_SUCCESS;
 }
 
 static int coll_close(void)
 {
     mca_coll_mrail_ops_close();
+    mca_coll_mrail_modex_cleanup();
     return OMPI_SUCCESS;
 }
 
@@ -193,6 +213,7 @@ const mca_coll_base_component_t mca_coll_mrail_component = {
             .mca_component_name = "mrail",
             MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
                                   OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+            .mca_open_component = coll_open,
             .mca_close_component = coll_close,
             .mca_register_component_params = coll_register,
         },

@@ -18,23 +18,25 @@
 /* Returns the op in progress. */
 static mca_coll_mrail_op_t *op_of(void *arg)
 {
-    mca_coll_mrail_module_t *module = arg;
-
-    return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
+    return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length)
 {
-    return mca_coll_mrail_dt_segment_pack(&op_of(arg)->sends[to], offset, slot,
-                                          length);
+    mca_coll_mrail_op_t *op = op_of(arg);
+
+    return mca_coll_mrail_dt_segment_pack(&op->sends[to], &op->cursors, offset,
+                                          slot, length);
 }
 
 static int relay_drain(void *arg, uint32_t from, uint64_t offset,
                        const void *slot, size_t length)
 {
-    return mca_coll_mrail_dt_segment_unpack(&op_of(arg)->recvs[from], offset,
-                                            slot, length);
+    mca_coll_mrail_op_t *op = op_of(arg);
+
+    return mca_coll_mrail_dt_segment_unpack(&op->recvs[from], &op->cursors,
+                                            offset, slot, length);
 }
 
 static int relay_send(void *arg, uint32_t to, const void *buffer, size_t length,
@@ -228,7 +230,7 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
     int ret;
 
     op->num_requests = 0;
-    if (op->is_planned) {
+    if (op->is_planned && op->module->schedule->num_flows > 0) {
         begin_relays(op);
     }
     mca_coll_mrail_agreed(op);

@@ -19,18 +19,37 @@ void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
     }
 }
 
+void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module)
+{
+    if (mca_coll_mrail_settings.verbose == 0 || module->is_logged ||
+        module->away == NULL) {
+        return;
+    }
+    module->is_logged = 1;
+    mca_coll_mrail_log(module,
+                       (module->inflight_bytes > 0)
+                           ? "MPI_Alltoallv without a plan, all else left to "
+                             "Open MPI"
+                           : "left to Open MPI",
+                       module->away);
+}
+
 /* ---- selection of a mode ---- */
 
 /* Gets an op in *op_p for a call. is_large: this rank has a large demand.
  * Returns OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses
- * only state that is equal on all ranks. */
-static int enter(mca_coll_mrail_module_t *module, int is_large,
-                 mca_coll_mrail_op_t **op_p)
+ * only state that is equal on all ranks.
+ *
+ * After MPI_ERR_NO_MEM the other ranks wait for this one in the round. The
+ * default error handler ends the job. With MPI_ERRORS_RETURN the program must do
+ * so, as after any error of a collective. */
+static int enter(mca_coll_mrail_module_t *module, mca_coll_mrail_func_t func,
+                 int is_large, mca_coll_mrail_op_t **op_p)
 {
-    if (!mca_coll_mrail_mode_call(&module->mode, is_large)) {
+    if (!mca_coll_mrail_mode_call(&module->modes[func], is_large)) {
         return MCA_COLL_MRAIL_PASS;
     }
-    *op_p = mca_coll_mrail_op_get(module, 1);
+    *op_p = mca_coll_mrail_op_get(module, func, 1);
     return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
@@ -50,9 +69,9 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
 /* Like enter(), but for a nonblocking call. Earlier calls may still be in
  * progress, so this uses only state that all ranks are known to share. */
 static int enter_later(mca_coll_mrail_module_t *module,
-                       mca_coll_mrail_op_t **op_p)
+                       mca_coll_mrail_func_t func, mca_coll_mrail_op_t **op_p)
 {
-    *op_p = mca_coll_mrail_op_get(module, 0);
+    *op_p = mca_coll_mrail_op_get(module, func, 0);
     return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
@@ -63,6 +82,7 @@ static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
 
     if (ret == OMPI_SUCCESS) {
         *request_p = &op->request.super;
+        MCA_COLL_MRAIL_COUNT(nonblocking_calls, 1);
     }
     return ret;
 }
@@ -234,13 +254,13 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
 /* Serves a blocking call and returns from the calling function. If the previous
  * module should serve the call, execution continues in the calling function.
  * `args` must be filled in; large and fill_func are functions above. */
-#define SERVE(module, large, fill_func)                                        \
+#define SERVE(module, func, large, fill_func)                                  \
     do {                                                                       \
         mca_coll_mrail_op_t *op;                                               \
         int ret = MCA_COLL_MRAIL_PASS;                                         \
                                                                                \
         if ((module)->agreed_away == NULL) {                                   \
-            ret = enter(module, large(module, &args), &op);                    \
+            ret = enter(module, func, large(module, &args), &op);              \
         }                                                                      \
         if (ret == OMPI_SUCCESS) {                                             \
             fill_func(op, &args);                                              \
@@ -253,17 +273,18 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
 
 /* Serves a nonblocking call. Always returns from the calling function. `name`
  * and the last arguments are those of the previous module's function. */
-#define CALL_LATER(name, fill_func, ...)                                       \
+#define CALL_LATER(name, func, fill_func, ...)                                 \
     do {                                                                       \
         mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
         mca_coll_mrail_op_t *op;                                               \
         int ret;                                                               \
                                                                                \
         if (module->agreed_away != NULL) {                                     \
+            mca_coll_mrail_log_away(module);                                   \
             return module->name(__VA_ARGS__, comm, request,                    \
                                 module->name##_module);                        \
         }                                                                      \
-        ret = enter_later(module, &op);                                        \
+        ret = enter_later(module, func, &op);                                  \
         if (ret == OMPI_SUCCESS) {                                             \
             fill_func(op, &args);                                              \
             ret = serve_later(op, args.sbuf, request);                         \
@@ -282,16 +303,22 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
                      rbuf, rcounts, rdisps, rdtype};
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    SERVE(module, is_large_v, fill_v);
+    SERVE(module, MCA_COLL_MRAIL_ALLTOALLV, is_large_v, fill_v);
     /* agreed_away is equal on all ranks, so all of them decide alike. */
-    if (module->agreed_away != NULL && module->inflight_bytes > 0 &&
-        sbuf != MPI_IN_PLACE) {
+    if (module->agreed_away != NULL && sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
+        int ret = mca_coll_mrail_pairwise_agree(module);
 
-        fill_side(&out, sbuf, scounts, sdisps, sdtype);
-        fill_side(&in, rbuf, rcounts, rdisps, rdtype);
-        return mca_coll_mrail_pairwise(module, &out, &in);
+        if (ret != OMPI_SUCCESS) {
+            return ret;
+        }
+        if (module->inflight_bytes > 0) {
+            fill_side(&out, sbuf, scounts, sdisps, sdtype);
+            fill_side(&in, rbuf, rcounts, rdisps, rdtype);
+            return mca_coll_mrail_pairwise(module, &out, &in);
+        }
     }
+    mca_coll_mrail_log_away(module);
     return module->alltoallv(sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
                              rdisps, rdtype, comm, module->alltoallv_module);
 }
@@ -307,8 +334,8 @@ static int coll_ialltoallv(const void *sbuf, const int *scounts,
     args_v_t args = {sbuf, scounts, sdisps, sdtype,
                      rbuf, rcounts, rdisps, rdtype};
 
-    CALL_LATER(ialltoallv, fill_v, sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
-               rdisps, rdtype);
+    CALL_LATER(ialltoallv, MCA_COLL_MRAIL_ALLTOALLV, fill_v, sbuf, scounts,
+               sdisps, sdtype, rbuf, rcounts, rdisps, rdtype);
 }
 
 static int coll_alltoall(const void *sbuf, int scount,
@@ -320,7 +347,8 @@ static int coll_alltoall(const void *sbuf, int scount,
     args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    SERVE(module, is_large, fill);
+    SERVE(module, MCA_COLL_MRAIL_ALLTOALL, is_large, fill);
+    mca_coll_mrail_log_away(module);
     return module->alltoall(sbuf, scount, sdtype, rbuf, rcount, rdtype, comm,
                             module->alltoall_module);
 }
@@ -334,7 +362,8 @@ static int coll_ialltoall(const void *sbuf, int scount,
 {
     args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
 
-    CALL_LATER(ialltoall, fill, sbuf, scount, sdtype, rbuf, rcount, rdtype);
+    CALL_LATER(ialltoall, MCA_COLL_MRAIL_ALLTOALL, fill, sbuf, scount, sdtype,
+               rbuf, rcount, rdtype);
 }
 
 static int coll_alltoallw(const void *sbuf, const int *scounts,
@@ -349,7 +378,8 @@ static int coll_alltoallw(const void *sbuf, const int *scounts,
                      rbuf, rcounts, rdisps, rdtypes};
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    SERVE(module, is_large_w, fill_w);
+    SERVE(module, MCA_COLL_MRAIL_ALLTOALLW, is_large_w, fill_w);
+    mca_coll_mrail_log_away(module);
     return module->alltoallw(sbuf, scounts, sdisps, sdtypes, rbuf, rcounts,
                              rdisps, rdtypes, comm, module->alltoallw_module);
 }
@@ -366,8 +396,8 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
     args_w_t args = {sbuf, scounts, sdisps, sdtypes,
                      rbuf, rcounts, rdisps, rdtypes};
 
-    CALL_LATER(ialltoallw, fill_w, sbuf, scounts, sdisps, sdtypes, rbuf,
-               rcounts, rdisps, rdtypes);
+    CALL_LATER(ialltoallw, MCA_COLL_MRAIL_ALLTOALLW, fill_w, sbuf, scounts,
+               sdisps, sdtypes, rbuf, rcounts, rdisps, rdtypes);
 }
 
 /* ---- module of a communicator ---- */
@@ -408,7 +438,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
         return NULL; /* with two ranks, no third rank can relay */
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
-    if (module == NULL) {
+    if (module == NULL || mca_coll_mrail_setup_topology(module, comm) < 0) {
         /* Otherwise Open MPI would use another component on this rank only, and
          * the other ranks would wait indefinitely. */
         fprintf(stderr,
@@ -434,8 +464,8 @@ static void module_construct(mca_coll_mrail_module_t *module)
     size_t skip = sizeof(module->super);
 
     memset((char *)module + skip, 0, sizeof(*module) - skip);
-    module->relay_threshold = mca_coll_mrail_settings.relay_threshold;
     mrail_list_init(&module->ops);
+    mrail_list_init(&module->posted);
     mrail_list_init(&module->active);
 }
 

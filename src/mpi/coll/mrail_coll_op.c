@@ -1,10 +1,14 @@
 /*
- * The ops of each communicator, which run one after the other.
+ * The ops of each communicator. Their agreement rounds follow one another in the
+ * order of the calls (mrail_coll.h).
  *
- * A nonblocking op is on its module's list. The module is on a list of the
- * process, from which opal_progress() advances its ops. An op leaves its list
- * before it completes, and it completes with no lock held, because its owner
- * may then free it and its communicator.
+ * An op is on its module's list. The module of a nonblocking op is on a list of
+ * the process, from which opal_progress() advances its ops. An op leaves its
+ * list before it completes, and it completes with no lock held, because its
+ * owner may then free it and its communicator.
+ *
+ * Planning may take milliseconds. It holds only module->is_busy, for which no
+ * thread waits.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -16,14 +20,19 @@
 #include "ompi/constants.h"
 #include "opal/runtime/opal_progress.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #define NUM_TAG_SETS 64
+/* Number of ops that may be in an exchange without a plan at the same time. The
+ * limit holds back only agreement rounds. An exchange on which the ranks have
+ * agreed starts on all of them, so no rank waits forever. */
+#define MAX_EXCHANGES 32
 
 static const mca_coll_mrail_step_ops_t *const steps[] = {
-    [MCA_COLL_MRAIL_ENTRIES] = &mca_coll_mrail_step_entries,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
     [MCA_COLL_MRAIL_VOTE] = &mca_coll_mrail_step_vote,
+    [MCA_COLL_MRAIL_SAME] = &mca_coll_mrail_step_same,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
@@ -35,6 +44,14 @@ static const mca_coll_mrail_step_ops_t *const steps[] = {
 static int try_lock(int *lock)
 {
     return __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+/* For locks that are held for a few instructions. */
+static void lock(int *lock)
+{
+    while (!try_lock(lock)) {
+        sched_yield();
+    }
 }
 
 static void unlock(int *lock)
@@ -50,16 +67,19 @@ static void fail(mca_coll_mrail_op_t *op, int ret)
 
 static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
 {
-    if (op->module->away != NULL) {
+    const mca_coll_mrail_module_t *module = op->module;
+
+    if (module->away != NULL) {
         return mca_coll_mrail_pass(op);
     }
-    if (!op->module->is_known) {
-        return MCA_COLL_MRAIL_ENTRIES;
+    if (!module->is_agreed) {
+        return MCA_COLL_MRAIL_READY;
     }
-    return (op->is_blocking &&
-            mca_coll_mrail_mode_is_backed_off(&op->module->mode))
-               ? MCA_COLL_MRAIL_VOTE
-               : MCA_COLL_MRAIL_RECORD;
+    if (op->is_blocking &&
+        mca_coll_mrail_mode_is_backed_off(&module->modes[op->func])) {
+        return MCA_COLL_MRAIL_VOTE;
+    }
+    return module->is_steady ? MCA_COLL_MRAIL_SAME : MCA_COLL_MRAIL_RECORD;
 }
 
 /* Starts the current step. */
@@ -69,8 +89,12 @@ static void start_step(mca_coll_mrail_op_t *op)
     const mca_coll_mrail_step_ops_t *step;
     int ret;
 
-    op->is_started = 1;
     if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
+        if (op->is_planned) {
+            op->module->relaying = op;
+        } else {
+            ++op->module->num_exchanges;
+        }
         mca_coll_mrail_exchange_start(op);
         return;
     }
@@ -85,16 +109,25 @@ static void start_step(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Starts an op when all earlier ones are done. */
 static void start_op(mca_coll_mrail_op_t *op)
 {
-    if (op->step == MCA_COLL_MRAIL_DONE && !op->is_started) {
-        op->from_ns = mrail_clock_now();
-        op->step = first_step(op);
-        if (op->step != MCA_COLL_MRAIL_DONE) {
-            start_step(op);
-        }
+    op->is_started = 1;
+    op->from_ns = mrail_clock_now();
+    op->step = first_step(op);
+    if (op->step != MCA_COLL_MRAIL_DONE) {
+        start_step(op);
     }
+}
+
+static void end_exchange(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_dt_cursors_cleanup(&op->cursors);
+    if (op->is_planned) {
+        op->module->relaying = NULL;
+    } else {
+        --op->module->num_exchanges;
+    }
+    op->step = MCA_COLL_MRAIL_DONE;
 }
 
 /* Returns 1 if a step ended and the next one started, or the op is done. */
@@ -106,7 +139,7 @@ static int end_step(mca_coll_mrail_op_t *op)
         if (!mca_coll_mrail_exchange_progress(op)) {
             return 0;
         }
-        op->step = MCA_COLL_MRAIL_DONE;
+        end_exchange(op);
         return 1;
     }
     ret = mca_coll_mrail_gather_progress(&op->module->gather, &is_done);
@@ -124,37 +157,90 @@ static int end_step(mca_coll_mrail_op_t *op)
     return 1;
 }
 
-static mca_coll_mrail_op_t *first_op(mca_coll_mrail_module_t *module)
+/* ---- ops of a module ---- */
+
+static mca_coll_mrail_op_t *op_of(mrail_list_t *node)
 {
-    if (mrail_list_empty(&module->ops)) {
-        return NULL;
-    }
-    return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
+    return MRAIL_CONTAINER_OF(node, mca_coll_mrail_op_t, node);
 }
 
-/* Advances the first op and, when it is done, the ops after it. Completed
- * nonblocking ops are moved to `finished`. */
+/* Moves new ops to module->ops. */
+static void take_posted(mca_coll_mrail_module_t *module)
+{
+    lock(&module->posted_lock);
+    while (!mrail_list_empty(&module->posted)) {
+        mrail_list_t *node = module->posted.next;
+
+        mrail_list_del(node);
+        mrail_list_add_tail(&module->ops, node);
+    }
+    unlock(&module->posted_lock);
+}
+
+static void finish(mca_coll_mrail_op_t *op, mrail_list_t *finished)
+{
+    mrail_list_del(&op->node);
+    if (op->is_blocking) {
+        __atomic_store_n(&op->is_finished, 1, __ATOMIC_RELEASE);
+    } else {
+        mrail_list_add_tail(finished, &op->node);
+        __atomic_fetch_sub(&op->module->num_nonblocking, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Returns 1 if the ops after this one have to wait: it is in an agreement round
+ * or in a planned exchange. */
+static int holds_others(const mca_coll_mrail_op_t *op)
+{
+    return op->step != MCA_COLL_MRAIL_EXCHANGE || op->is_planned;
+}
+
+/* Advances the ops. Completed nonblocking ops are moved to `finished`. */
 static void module_progress(mca_coll_mrail_module_t *module,
                             mrail_list_t *finished)
 {
-    mca_coll_mrail_op_t *op;
-
     if (!try_lock(&module->is_busy)) {
         return;
     }
-    while ((op = first_op(module)) != NULL) {
-        start_op(op);
+    take_posted(module);
+    for (mrail_list_t *node = module->ops.next, *next; node != &module->ops;
+         node = next) {
+        mca_coll_mrail_op_t *op = op_of(node);
+
+        next = node->next;
+        if (!op->is_started) {
+            if (module->num_exchanges == MAX_EXCHANGES) {
+                break;
+            }
+            start_op(op);
+        }
         while (op->step != MCA_COLL_MRAIL_DONE && end_step(op)) {
         }
-        if (op->step != MCA_COLL_MRAIL_DONE) {
+        if (op->step == MCA_COLL_MRAIL_DONE) {
+            finish(op, finished);
+        } else if (holds_others(op)) {
             break;
         }
-        mrail_list_del(&op->node);
-        if (op->is_blocking) {
-            __atomic_store_n(&op->is_finished, 1, __ATOMIC_RELEASE);
-        } else {
-            mrail_list_add_tail(finished, &op->node);
-            __atomic_fetch_sub(&module->num_nonblocking, 1, __ATOMIC_RELAXED);
+    }
+    unlock(&module->is_busy);
+}
+
+/* Takes a new op and starts it, unless it has to wait. */
+static void module_start(mca_coll_mrail_module_t *module)
+{
+    if (!try_lock(&module->is_busy)) {
+        return; /* the op starts when its owner or another thread waits */
+    }
+    take_posted(module);
+    for (mrail_list_t *node = module->ops.next; node != &module->ops;
+         node = node->next) {
+        mca_coll_mrail_op_t *op = op_of(node);
+
+        if (!op->is_started && module->num_exchanges < MAX_EXCHANGES) {
+            start_op(op);
+        }
+        if (!op->is_started || holds_others(op)) {
+            break;
         }
     }
     unlock(&module->is_busy);
@@ -163,8 +249,7 @@ static void module_progress(mca_coll_mrail_module_t *module,
 static void complete(mrail_list_t *finished)
 {
     while (!mrail_list_empty(finished)) {
-        mca_coll_mrail_op_t *op =
-            MRAIL_CONTAINER_OF(finished->next, mca_coll_mrail_op_t, node);
+        mca_coll_mrail_op_t *op = op_of(finished->next);
         ompi_request_t *request = &op->request.super;
 
         mrail_list_del(&op->node);
@@ -175,65 +260,96 @@ static void complete(mrail_list_t *finished)
 
 /* ---- nonblocking ops ---- */
 
+/* Locks the list, the pins of its modules and is_registered. */
 static int active_lock;
-static mrail_list_t active = {&active, &active}; /* modules with nonblocking
-                                                  * ops */
+/* Modules with nonblocking ops. */
+static mrail_list_t active = {&active, &active};
+static unsigned num_active; /* atomic, so that a thread may read it first */
 static int is_registered;
 
+/* Takes the first module of the list, and pins it: until it is put back, it is
+ * not freed. Returns NULL if there is none. */
+static mca_coll_mrail_module_t *active_get(void)
+{
+    mca_coll_mrail_module_t *module = NULL;
+
+    lock(&active_lock);
+    if (!mrail_list_empty(&active)) {
+        module =
+            MRAIL_CONTAINER_OF(active.next, mca_coll_mrail_module_t, active);
+        /* the next call takes the next one */
+        mrail_list_del(&module->active);
+        mrail_list_add_tail(&active, &module->active);
+        ++module->pins;
+    }
+    unlock(&active_lock);
+    return module;
+}
+
+static void remove_active(mca_coll_mrail_module_t *module)
+{
+    if (!mrail_list_empty(&module->active)) {
+        mrail_list_del(&module->active);
+        mrail_list_init(&module->active);
+        __atomic_fetch_sub(&num_active, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void active_put(mca_coll_mrail_module_t *module)
+{
+    lock(&active_lock);
+    if (__atomic_load_n(&module->num_nonblocking, __ATOMIC_RELAXED) == 0) {
+        remove_active(module);
+    }
+    --module->pins;
+    unlock(&active_lock);
+}
+
+/* Advances every module on the list once. */
 static int progress_all(void)
 {
+    unsigned left = __atomic_load_n(&num_active, __ATOMIC_RELAXED);
+    mca_coll_mrail_module_t *module;
     mrail_list_t finished;
     int num;
 
-    if (mrail_list_empty(&active) || !try_lock(&active_lock)) {
-        return 0;
-    }
     mrail_list_init(&finished);
-    for (mrail_list_t *node = active.next, *next; node != &active;
-         node = next) {
-        mca_coll_mrail_module_t *module =
-            MRAIL_CONTAINER_OF(node, mca_coll_mrail_module_t, active);
-
-        next = node->next;
+    for (; left > 0 && (module = active_get()) != NULL; --left) {
         module_progress(module, &finished);
-        if (__atomic_load_n(&module->num_nonblocking, __ATOMIC_RELAXED) == 0) {
-            mrail_list_del(node);
-            mrail_list_init(node);
-        }
+        active_put(module);
     }
-    unlock(&active_lock);
     num = !mrail_list_empty(&finished);
     complete(&finished);
     return num;
 }
 
-static void lock_active(void)
-{
-    while (!try_lock(&active_lock)) {
-    }
-}
-
 static void activate(mca_coll_mrail_module_t *module)
 {
-    lock_active();
+    lock(&active_lock);
     if (!is_registered) {
         is_registered = 1;
         (void)opal_progress_register(progress_all);
     }
     if (mrail_list_empty(&module->active)) {
         mrail_list_add_tail(&active, &module->active);
+        __atomic_fetch_add(&num_active, 1, __ATOMIC_RELAXED);
     }
     unlock(&active_lock);
 }
 
 void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module)
 {
-    lock_active();
-    if (!mrail_list_empty(&module->active)) {
-        mrail_list_del(&module->active);
-        mrail_list_init(&module->active);
+    int is_pinned = 1;
+
+    while (is_pinned) {
+        lock(&active_lock);
+        remove_active(module);
+        is_pinned = module->pins > 0;
+        unlock(&active_lock);
+        if (is_pinned) {
+            sched_yield(); /* another thread finds that there is no op */
+        }
     }
-    unlock(&active_lock);
 }
 
 void mca_coll_mrail_ops_close(void)
@@ -255,6 +371,7 @@ static void op_construct(mca_coll_mrail_op_t *op)
 
 static void op_destruct(mca_coll_mrail_op_t *op)
 {
+    mca_coll_mrail_dt_cursors_cleanup(&op->cursors);
     free(op->sends);
     free(op->recvs);
     free(op->copy);
@@ -322,6 +439,7 @@ static mca_coll_mrail_op_t *op_create(mca_coll_mrail_module_t *module)
 }
 
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
+                                           mca_coll_mrail_func_t func,
                                            int is_blocking)
 {
     mca_coll_mrail_op_t *op = NULL;
@@ -340,12 +458,13 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
         OBJ_RELEASE(op);
         return NULL;
     }
+    op->func = func;
     op->is_blocking = is_blocking;
     op->is_started = op->is_finished = 0;
     op->is_planned = op->is_relaying = 0;
     op->flags = 0;
     op->ret = OMPI_SUCCESS;
-    op->step = MCA_COLL_MRAIL_DONE; /* until all earlier ops are done */
+    op->step = MCA_COLL_MRAIL_DONE; /* until it starts */
     return op;
 }
 
@@ -367,7 +486,8 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
         uint64_t bytes = (i != self) ? segment.bytes : 0;
 
         segment.first = is_device ? NULL : segment.first;
-        ret = mca_coll_mrail_dt_segment_pack(&segment, 0, op->copy + at, bytes);
+        ret = mca_coll_mrail_dt_segment_pack(&segment, NULL, 0, op->copy + at,
+                                             bytes);
         mca_coll_mrail_dt_segment_init(&op->sends[i], op->copy + at, bytes,
                                        &ompi_mpi_byte.dt);
         at += bytes;
@@ -385,8 +505,9 @@ static void send_nothing(mca_coll_mrail_op_t *op)
 
 /* Tags are taken in the order of calls, which is the same on all ranks, from a
  * range reserved once per communicator. pml/ucx has 24 bits for tags, and the
- * user's tags are outside the range. Ops run one after the other, so tags may
- * be reused, but not soon: a call with mismatched counts may leave a message
+ * user's tags are outside the range. Tags may be reused, even beside a long
+ * exchange, because messages between two ranks match in the order of the calls.
+ * They are not reused soon: a call with mismatched counts may leave a message
  * behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
@@ -441,15 +562,12 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
         request_init(op);
         __atomic_fetch_add(&module->num_nonblocking, 1, __ATOMIC_RELAXED);
     }
-    while (!try_lock(&module->is_busy)) {
-    }
-    mrail_list_add_tail(&module->ops, &op->node);
-    if (first_op(module) == op) {
-        start_op(op);
-    }
-    unlock(&module->is_busy);
+    lock(&module->posted_lock);
+    mrail_list_add_tail(&module->posted, &op->node);
+    unlock(&module->posted_lock);
     if (!op->is_blocking) {
         activate(module);
+        module_start(module);
     }
     return OMPI_SUCCESS;
 }

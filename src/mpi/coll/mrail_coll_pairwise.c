@@ -9,6 +9,7 @@
 
 #include "ompi/mca/coll/base/coll_tags.h"
 #include "ompi/mca/pml/pml.h"
+#include "opal/runtime/opal_progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ static void copy_self(stepwise_t *all)
     if (out->counts[self] == 0) {
         return;
     }
-    if (mca_coll_mrail_has_devices()) {
+    if (mca_coll_mrail_is_device(place(out, self) + out->type->super.true_lb) ||
+        mca_coll_mrail_is_device(place(in, self) + in->type->super.true_lb)) {
         keep_error(all, ompi_datatype_sndrcv(
                             place(out, self), out->counts[self], out->type,
                             place(in, self), in->counts[self], in->type));
@@ -159,13 +161,73 @@ static void exchange(stepwise_t *all)
     }
 }
 
-int mca_coll_mrail_pairwise_init(mca_coll_mrail_module_t *module)
-{
-    size_t ranks = (size_t)ompi_comm_size(module->comm);
+/* ---- agreement ---- */
 
-    module->requests = calloc(2 * ranks, sizeof(void *));
-    return (module->requests != NULL) ? 0 : -ENOMEM;
+/* Reads the entries, and sets module->inflight_bytes as they say. */
+static int read_inflight(mca_coll_mrail_module_t *module)
+{
+    unsigned ranks = (unsigned)ompi_comm_size(module->comm);
+    mca_coll_mrail_rank_entry_t *entries = calloc(ranks, sizeof(*entries));
+    int ret = (entries != NULL)
+                  ? mca_coll_mrail_modex_read(module->comm, entries)
+                  : -ENOMEM;
+
+    if (ret == 0 &&
+        mca_coll_mrail_rank_entries_differ(entries, ranks) == NULL) {
+        module->inflight_bytes = mca_coll_mrail_inflight_bytes(
+            entries, ranks, (unsigned)ompi_comm_rank(module->comm));
+    }
+    free(entries);
+    return ret;
 }
+
+/* Returns 1 in *ok_p if all ranks have the memory for pairwise exchanges, and
+ * none has a GPU driver. */
+static int ask_all(mca_coll_mrail_module_t *module, int *ok_p)
+{
+    mca_coll_mrail_gather_t gather;
+    int ret, is_done = 0;
+
+    if (mca_coll_mrail_gather_init(&gather, module->comm, sizeof(int)) < 0) {
+        return MPI_ERR_NO_MEM;
+    }
+    module->requests =
+        calloc(2 * (size_t)ompi_comm_size(module->comm), sizeof(void *));
+    *(int *)mca_coll_mrail_gather_mine(&gather) =
+        module->requests != NULL && !mca_coll_mrail_has_devices();
+    ret = mca_coll_mrail_gather_start(&gather, sizeof(int),
+                                      MCA_COLL_MRAIL_GATHER_PORTS,
+                                      MCA_COLL_BASE_TAG_ALLTOALLV);
+    while (ret == OMPI_SUCCESS && !is_done) {
+        opal_progress();
+        ret = mca_coll_mrail_gather_progress(&gather, &is_done);
+    }
+    *ok_p = ret == OMPI_SUCCESS && mca_coll_mrail_all_ok(&gather);
+    mca_coll_mrail_gather_cleanup(&gather);
+    return ret;
+}
+
+int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module)
+{
+    int ret = OMPI_SUCCESS, is_ok = 0;
+
+    if (module->is_pairwise_known) {
+        return OMPI_SUCCESS;
+    }
+    if (read_inflight(module) < 0) {
+        return MPI_ERR_NO_MEM;
+    }
+    if (module->inflight_bytes > 0) {
+        ret = ask_all(module, &is_ok);
+    }
+    module->inflight_bytes = is_ok ? module->inflight_bytes : 0;
+    module->is_pairwise_known = ret == OMPI_SUCCESS;
+    module->is_logged &= !is_ok;
+    mca_coll_mrail_log_away(module);
+    return ret;
+}
+
+/* ---- the whole exchange ---- */
 
 int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
                             const mca_coll_mrail_side_t *out,

@@ -1,4 +1,4 @@
-/* The steps that a communicator takes only once: topology and shared memory. */
+/* Topology, memory and shared memory of a communicator. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -9,6 +9,78 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define MIN_CHUNK 4096u
+
+/* ---- topology ---- */
+
+void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
+{
+    const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+
+    mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
+    entry->version = mca_coll_mrail_schedule_fingerprint();
+    entry->params = (mca_coll_mrail_params_t){
+        .relay_threshold = settings->relay_threshold,
+        .relay_chunk_size = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
+        .relay_buffers = settings->relay_buffers,
+        .relay_memory = settings->relay_memory,
+        .copy_bandwidth = MRAIL_MIN(MRAIL_MAX(settings->copy_bandwidth, 1),
+                                    (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
+        .cross_rail = settings->cross_rail,
+        .inflight_us = settings->inflight_us,
+    };
+}
+
+static int set_topology(mca_coll_mrail_module_t *module,
+                        const mca_coll_mrail_rank_entry_t *entries,
+                        unsigned num_ranks, unsigned self)
+{
+    int ret = 0;
+
+    module->away = mca_coll_mrail_rank_entries_differ(entries, num_ranks);
+    if (module->away == NULL) {
+        ret = mca_coll_mrail_topology_create(entries, num_ranks, self,
+                                             &module->topology, &module->away);
+    }
+    return MRAIL_MIN(ret, 0);
+}
+
+/* A rank that refuses for itself need not read the other entries. The other
+ * ranks refuse when they read its entry. */
+int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
+                                  struct ompi_communicator_t *comm)
+{
+    size_t ranks = (size_t)ompi_comm_size(comm);
+    mca_coll_mrail_rank_entry_t *entries;
+    int ret;
+
+    module->away =
+        mca_coll_mrail_rank_entry_refusal(mca_coll_mrail_modex_mine());
+    if (module->away == NULL) {
+        entries = calloc(ranks, sizeof(*entries));
+        if (entries == NULL) {
+            return -ENOMEM;
+        }
+        ret = mca_coll_mrail_modex_read(comm, entries);
+        if (ret == 0) {
+            ret = set_topology(module, entries, (unsigned)ranks,
+                               (unsigned)ompi_comm_rank(comm));
+        }
+        free(entries);
+        if (ret < 0) {
+            return ret;
+        }
+    }
+    if (module->away == NULL) {
+        module->relay_threshold = module->topology->params.relay_threshold;
+    }
+    module->agreed_away = module->away;
+    return 0;
+}
+
+/* ---- memory ---- */
+
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
 {
     size_t ranks = (size_t)ompi_comm_size(module->comm);
@@ -18,13 +90,6 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     if (module->gather.blocks != NULL) {
         return 0;
     }
-    if (module->entries == NULL) {
-        module->entries = calloc(ranks, sizeof(*module->entries));
-    }
-    if (module->entries == NULL) {
-        return -ENOMEM;
-    }
-    record_size = MRAIL_MAX(record_size, sizeof(mca_coll_mrail_rank_entry_t));
     return mca_coll_mrail_gather_init(
         &module->gather, module->comm,
         MRAIL_MAX(record_size, MRAIL_RELAY_NAME_SIZE));
@@ -38,11 +103,8 @@ static void unlink_shm_pool(mca_coll_mrail_module_t *module)
     }
 }
 
-/* Keeps the gather, because steps still read it. */
-static void release(mca_coll_mrail_module_t *module)
+static void release_pool(mca_coll_mrail_module_t *module)
 {
-    free(module->entries);
-    module->entries = NULL;
     unlink_shm_pool(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
@@ -50,6 +112,12 @@ static void release(mca_coll_mrail_module_t *module)
         mrail_relay_shm_pool_detach(&module->shm_pool);
         module->has_shm_pool = 0;
     }
+}
+
+/* Keeps the gather, because steps still read it. */
+static void release(mca_coll_mrail_module_t *module)
+{
+    release_pool(module);
     mca_coll_mrail_schedule_destroy(module->schedule);
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
@@ -86,22 +154,14 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why)
 {
     op->module->away = why;
-    if (mca_coll_mrail_settings.verbose > 0) {
-        mca_coll_mrail_log(op->module,
-                           (op->module->inflight_bytes > 0)
-                               ? "MPI_Alltoallv without a plan, all else "
-                                 "left to Open MPI"
-                               : "left to Open MPI",
-                           why);
-    }
+    op->module->is_pairwise_known = 1; /* there are none */
+    mca_coll_mrail_log_away(op->module);
     release(op->module);
     return mca_coll_mrail_pass(op);
 }
 
-int mca_coll_mrail_all_ok(const mca_coll_mrail_op_t *op)
+int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
 {
-    const mca_coll_mrail_gather_t *gather = &op->module->gather;
-
     for (unsigned i = 0; i < gather->num_ranks; ++i) {
         if (!*(const int *)mca_coll_mrail_gather_block(gather, i)) {
             return 0;
@@ -110,41 +170,13 @@ int mca_coll_mrail_all_ok(const mca_coll_mrail_op_t *op)
     return 1;
 }
 
-#define MIN_CHUNK 4096u
-
 static size_t size_of_int(const mca_coll_mrail_op_t *op)
 {
     return sizeof(int);
 }
 
-/* ---- rank entries ---- */
-
-static size_t entries_size(const mca_coll_mrail_op_t *op)
-{
-    return sizeof(mca_coll_mrail_rank_entry_t);
-}
-
-static void entries_fill(mca_coll_mrail_op_t *op, void *mine)
-{
-    const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
-    mca_coll_mrail_rank_entry_t *entry = mine;
-    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
-
-    mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
-    entry->version = mca_coll_mrail_schedule_fingerprint();
-    entry->has_devices = (uint64_t)mca_coll_mrail_has_devices();
-    entry->params = (mca_coll_mrail_params_t){
-        .relay_threshold = settings->relay_threshold,
-        .relay_chunk_size = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
-        .relay_buffers = settings->relay_buffers,
-        .relay_memory = settings->relay_memory,
-        .copy_bandwidth = MRAIL_MIN(MRAIL_MAX(settings->copy_bandwidth, 1),
-                                    (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
-        .cross_rail = settings->cross_rail,
-        .inflight_us = settings->inflight_us,
-    };
-}
-
+/* Allocates what this rank needs for agreement rounds. Returns 0 or
+ * -ENOMEM. */
 static int allocate(mca_coll_mrail_module_t *module)
 {
     module->records = calloc(module->topology->num_ranks *
@@ -156,73 +188,26 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* Allocates what this rank needs whether or not calls are planned. Returns 0 or
- * -ENOMEM. */
-static int prepare(mca_coll_mrail_module_t *module)
-{
-    const mca_coll_mrail_gather_t *gather = &module->gather;
-    int ret = mca_coll_mrail_topology_create(module->entries, gather->num_ranks,
-                                             gather->self, &module->topology,
-                                             &module->why);
-
-    if (ret == 0) {
-        module->relay_threshold = module->topology->params.relay_threshold;
-        ret = allocate(module);
-    } else if (ret == 1) {
-        module->inflight_bytes = mca_coll_mrail_inflight_bytes(
-            module->entries, gather->num_ranks, gather->self);
-        ret = (module->inflight_bytes > 0)
-                  ? mca_coll_mrail_pairwise_init(module)
-                  : 0;
-    }
-    return ret;
-}
-
-/* The ranks decide whether to plan once all of them are ready, because a rank
- * without memory cannot decide. */
-static mca_coll_mrail_step_t entries_take(mca_coll_mrail_op_t *op)
-{
-    mca_coll_mrail_module_t *module = op->module;
-    const mca_coll_mrail_gather_t *gather = &module->gather;
-    const char *why;
-
-    module->is_known = 1;
-    for (unsigned i = 0; i < gather->num_ranks; ++i) {
-        memcpy(&module->entries[i], mca_coll_mrail_gather_block(gather, i),
-               sizeof(*module->entries));
-    }
-    why =
-        mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
-    if (why != NULL) {
-        /* no further step, because other ranks may take different ones */
-        return mca_coll_mrail_step_back_off(op, why);
-    }
-    module->is_ready = prepare(module) == 0;
-    free(module->entries);
-    module->entries = NULL;
-    return MCA_COLL_MRAIL_READY;
-}
-
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_entries = {
-    .size = entries_size,
-    .fill = entries_fill,
-    .take = entries_take,
-};
-
-static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
+static void send_ready(mca_coll_mrail_op_t *op, void *mine)
 {
     memcpy(mine, &op->module->is_ready, sizeof(int));
 }
 
+static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    op->module->is_ready = allocate(op->module) == 0;
+    send_ready(op, mine);
+}
+
+/* Agreement rounds begin once all ranks have the memory for them, because a
+ * rank without memory cannot decide. */
 static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 {
-    if (!mca_coll_mrail_all_ok(op)) {
-        op->module->inflight_bytes = 0;
+    if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return mca_coll_mrail_step_back_off(op, MCA_COLL_MRAIL_NO_MEMORY);
     }
-    return (op->module->why != NULL)
-               ? mca_coll_mrail_step_back_off(op, op->module->why)
-               : MCA_COLL_MRAIL_RECORD;
+    op->module->is_agreed = 1;
+    return MCA_COLL_MRAIL_RECORD;
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
@@ -233,25 +218,32 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
 
 /* ---- shared memory ---- */
 
-/* Computes a pool as large as the parameters allow, so that every rank can
- * receive from all ranks on other nodes at once (relay.h). Relay chunks have
- * the same size on all nodes. Returns 0 if the memory is too small. */
-static int shape_of(const mca_coll_mrail_topology_t *topology,
-                    mrail_relay_shape_t *shape)
+/* The ranks compute the same shape, because they have the same schedule. */
+mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_params_t *params = &topology->params;
-    uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->relay_buffers, 512));
-    uint64_t in = MRAIL_MAX(2 * out, topology->num_ranks - 1);
-    uint64_t chunk =
-        MRAIL_MIN(params->relay_chunk_size, params->relay_memory / (out + in));
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_relay_shape_t wanted;
 
-    chunk = MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)4095;
-    *shape = (mrail_relay_shape_t){.num_local = topology->num_local,
-                                   .out_slots = (unsigned)out,
-                                   .in_slots = (unsigned)in,
-                                   .chunk = chunk};
-    return chunk > 0 && in <= MRAIL_RELAY_MAX_SLOTS &&
-           topology->max_local <= MRAIL_RELAY_MAX_LOCAL;
+    if (schedule->num_flows == 0) {
+        return mca_coll_mrail_go(op);
+    }
+    if (mca_coll_mrail_pool_shape(module->topology, schedule->max_channels,
+                                  &wanted) < 0) {
+        mca_coll_mrail_schedule_discard_warm_start(module->schedule);
+        if (mca_coll_mrail_settings.verbose > 1) {
+            mca_coll_mrail_log(module, "left to Open MPI",
+                               "coll_mrail_relay_memory is too small for the "
+                               "relays of this exchange");
+        }
+        return mca_coll_mrail_pass(op);
+    }
+    if (module->relay != NULL &&
+        wanted.in_slots <= module->pool_shape.in_slots) {
+        return mca_coll_mrail_go(op);
+    }
+    module->pool_shape = wanted;
+    return MCA_COLL_MRAIL_NAME;
 }
 
 static size_t name_size(const mca_coll_mrail_op_t *op)
@@ -259,18 +251,18 @@ static size_t name_size(const mca_coll_mrail_op_t *op)
     return MRAIL_RELAY_NAME_SIZE;
 }
 
-/* The first rank of a node creates the pool. Its name is empty if that
- * fails. */
+/* The first rank of a node creates the pool. Its name is empty if that fails.
+ * No rank uses the former pool any more: each of them had ended its part in all
+ * exchanges before it agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
-    mrail_relay_shape_t shape;
 
-    if (module->topology->self == module->topology->local[0] &&
-        shape_of(module->topology, &shape)) {
-        module->has_shm_pool =
-            mrail_relay_shm_pool_create(&shape, module->shm_pool_name,
-                                        &module->shm_pool) == 0;
+    release_pool(module);
+    if (module->topology->self == module->topology->local[0]) {
+        module->has_shm_pool = mrail_relay_shm_pool_create(
+                                   &module->pool_shape, module->shm_pool_name,
+                                   &module->shm_pool) == 0;
         if (!module->has_shm_pool) {
             module->shm_pool_name[0] = '\0';
         }
@@ -281,21 +273,27 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 static int attach(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
     const char *name =
         mca_coll_mrail_gather_block(&module->gather, topology->local[0]);
-    mrail_relay_shape_t shape;
+    int ret;
 
-    if (!module->has_shm_pool && name[0] != '\0' &&
-        shape_of(topology, &shape)) {
+    if (!module->has_shm_pool && name[0] != '\0') {
         module->has_shm_pool =
-            mrail_relay_shm_pool_attach(&shape, name, &module->shm_pool) == 0;
+            mrail_relay_shm_pool_attach(&module->pool_shape, name,
+                                        &module->shm_pool) == 0;
     }
     if (!module->has_shm_pool) {
         return -ENOMEM;
     }
-    return mrail_relay_create(
-        &module->shm_pool, topology->num_ranks, topology->local, topology->self,
-        &mca_coll_mrail_relay_ops, module, &module->relay);
+    ret = mrail_relay_create(&module->shm_pool, topology->num_ranks,
+                             topology->local, topology->self,
+                             &mca_coll_mrail_relay_ops, module, &module->relay);
+    if (ret < 0) {
+        return ret;
+    }
+    return mrail_relay_reserve(module->relay, schedule->flows,
+                               schedule->num_flows);
 }
 
 static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
@@ -312,25 +310,17 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
 
 static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 {
-    mrail_relay_shape_t shape;
-
     unlink_shm_pool(op->module);
-    if (!shape_of(op->module->topology, &shape)) {
-        return mca_coll_mrail_step_back_off(
-            op,
-            "coll_mrail_relay_memory is too small for relays among this many "
-            "ranks");
-    }
-    if (!mca_coll_mrail_all_ok(op)) {
+    if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return mca_coll_mrail_step_back_off(
             op, "the ranks of a node cannot share memory (is /dev/shm full, "
                 "or another one in each container?)");
     }
-    return mca_coll_mrail_make_plan(op);
+    return mca_coll_mrail_go(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {
     .size = size_of_int,
-    .fill = ready_fill,
+    .fill = send_ready,
     .take = shared_take,
 };

@@ -17,6 +17,11 @@ static const uint64_t *record_of(const mca_coll_mrail_schedule_t *schedule,
     return records + rank * mca_coll_mrail_record_words(schedule->topology);
 }
 
+static size_t num_rails(const mca_coll_mrail_topology_t *topology)
+{
+    return (size_t)topology->num_nodes * topology->num_rails;
+}
+
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p)
 {
@@ -29,10 +34,14 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
     schedule->topology = topology;
     schedule->records =
         calloc(ranks * mca_coll_mrail_record_words(topology), sizeof(uint64_t));
-    schedule->demands = calloc(ranks * ranks, sizeof(*schedule->demands));
+    schedule->rails = calloc(num_rails(topology), sizeof(*schedule->rails));
+    schedule->new_rails =
+        calloc(num_rails(topology), sizeof(*schedule->new_rails));
+    schedule->channels = calloc(ranks, sizeof(*schedule->channels));
     schedule->sends = calloc(ranks, sizeof(*schedule->sends));
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
-    if (schedule->records == NULL || schedule->demands == NULL ||
+    if (schedule->records == NULL || schedule->rails == NULL ||
+        schedule->new_rails == NULL || schedule->channels == NULL ||
         schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
         return -ENOMEM;
@@ -47,7 +56,10 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
         mrail_plan_destroy(schedule->plan);
         mrail_plan_topo_destroy(schedule->topo);
         free(schedule->records);
+        free(schedule->rails);
+        free(schedule->new_rails);
         free(schedule->demands);
+        free(schedule->channels);
         free(schedule->sends);
         free(schedule->recvs);
         free(schedule->flows);
@@ -55,46 +67,100 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
-int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
+/* ---- capacities ---- */
+
+static mca_coll_mrail_rail_t *rail_of(const mca_coll_mrail_topology_t *topology,
+                                      mca_coll_mrail_rail_t *rails,
+                                      unsigned node, unsigned rail)
+{
+    return &rails[(size_t)node * topology->num_rails + rail];
+}
+
+/* Returns the rate of the port, or the sum of what the ranks measured if that
+ * is lower. A rank whose part of the rail was idle knows nothing. */
+static double capacity(double port, double measured)
+{
+    double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;
+
+    if (port <= 0) {
+        return 0;
+    }
+    return MRAIL_MAX(MRAIL_MIN(rate, MRAIL_PLAN_MAX_CAPACITY),
+                     MRAIL_PLAN_MIN_CAPACITY);
+}
+
+/* Sets new_rails to the capacities that these records report. */
+static void read_rails(mca_coll_mrail_schedule_t *schedule,
+                       const uint64_t *records)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    mca_coll_mrail_rail_t *rails = schedule->new_rails;
+
+    for (size_t i = 0; i < num_rails(topology); ++i) {
+        rails[i] = (mca_coll_mrail_rail_t){.port = -1};
+    }
+    for (uint32_t i = 0; i < topology->num_ranks; ++i) {
+        const uint64_t *record = record_of(schedule, records, i);
+        mca_coll_mrail_rail_t *rail = rail_of(
+            topology, rails, topology->node_of[i], topology->rail_of[i]);
+        double port = (double)record[MCA_COLL_MRAIL_PORT];
+
+        rail->port = (rail->port < 0) ? port : MRAIL_MIN(rail->port, port);
+        rail->out += (double)record[MCA_COLL_MRAIL_OUT];
+        rail->in += (double)record[MCA_COLL_MRAIL_IN];
+    }
+    for (size_t i = 0; i < num_rails(topology); ++i) {
+        rails[i] = (mca_coll_mrail_rail_t){
+            .out = capacity(rails[i].port, rails[i].out),
+            .in = capacity(rails[i].port, rails[i].in)};
+    }
+}
+
+/* Returns 1 if new_rails are the rails of the plan. */
+static int same_rails(const mca_coll_mrail_schedule_t *schedule)
+{
+    for (size_t i = 0; i < num_rails(schedule->topology); ++i) {
+        if (schedule->rails[i].out != schedule->new_rails[i].out ||
+            schedule->rails[i].in != schedule->new_rails[i].in) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Compares flags and demands. */
+static int same_demands(const mca_coll_mrail_schedule_t *schedule,
+                        const uint64_t *records)
+{
+    size_t ranks = schedule->topology->num_ranks;
+
+    for (uint32_t i = 0; i < ranks; ++i) {
+        const uint64_t *now = record_of(schedule, records, i);
+        const uint64_t *then = record_of(schedule, schedule->records, i);
+
+        if (now[0] != then[0] || memcmp(now + MCA_COLL_MRAIL_RECORD_WORDS,
+                                        then + MCA_COLL_MRAIL_RECORD_WORDS,
+                                        ranks * sizeof(*now)) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const uint64_t *records)
 {
-    size_t size = schedule->topology->num_ranks *
-                  mca_coll_mrail_record_words(schedule->topology);
-
-    return schedule->is_valid &&
-           memcmp(records, schedule->records, size * sizeof(*records)) == 0;
+    if (!schedule->is_valid || !same_demands(schedule, records)) {
+        return 0;
+    }
+    read_rails(schedule, records);
+    return same_rails(schedule);
 }
 
 /* ---- topology ---- */
 
-/* Returns the capacity of a rail in one direction (MCA_COLL_MRAIL_OUT or _IN).
- * This is the lowest port rate that the node's ranks report for it, or the sum
- * of their measured bandwidths if that is lower. */
-static double capacity_of(const mca_coll_mrail_schedule_t *schedule,
-                          const uint64_t *records, unsigned node, unsigned rail,
-                          unsigned way)
-{
-    const mca_coll_mrail_topology_t *topology = schedule->topology;
-    double port = -1, seen = 0;
-
-    for (uint32_t i = 0; i < topology->num_ranks; ++i) {
-        const uint64_t *mine = record_of(schedule, records, i);
-        double capacity = (double)mine[MCA_COLL_MRAIL_PORT];
-
-        if (topology->node_of[i] == node && topology->rail_of[i] == rail) {
-            port = (port < 0) ? capacity : MRAIL_MIN(port, capacity);
-            seen += (double)mine[way];
-        }
-    }
-    if (port <= 0) {
-        return 0; /* down, or no rank of this node uses the rail */
-    }
-    return MRAIL_MAX(MRAIL_MIN(MRAIL_MIN(port, seen), MRAIL_PLAN_MAX_CAPACITY),
-                     MRAIL_PLAN_MIN_CAPACITY);
-}
-
 static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
-                     const uint64_t *records, mrail_plan_topo_t *topo)
+                     mrail_plan_topo_t *topo)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
     double copy_bandwidth = (double)topology->params.copy_bandwidth;
@@ -103,10 +169,10 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
     for (unsigned node = 0; node < topology->num_nodes; ++node) {
         for (unsigned rail = 0; rail < topology->num_rails && ret == 0;
              ++rail) {
-            ret = mrail_plan_topo_set_rail(
-                topo, node, rail,
-                capacity_of(schedule, records, node, rail, MCA_COLL_MRAIL_OUT),
-                capacity_of(schedule, records, node, rail, MCA_COLL_MRAIL_IN));
+            const mca_coll_mrail_rail_t *now =
+                rail_of(topology, schedule->rails, node, rail);
+
+            ret = mrail_plan_topo_set_rail(topo, node, rail, now->out, now->in);
         }
     }
     for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
@@ -121,33 +187,19 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
     return ret;
 }
 
-static int same_capacities(const mca_coll_mrail_schedule_t *schedule,
-                           const uint64_t *records)
-{
-    size_t size =
-        (MCA_COLL_MRAIL_RECORD_WORDS - MCA_COLL_MRAIL_PORT) * sizeof(*records);
-
-    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
-        if (memcmp(record_of(schedule, records, i) + MCA_COLL_MRAIL_PORT,
-                   record_of(schedule, schedule->records, i) +
-                       MCA_COLL_MRAIL_PORT,
-                   size) != 0) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 /* A plan object is valid for only one set of capacities. */
 static int need_plan(mca_coll_mrail_schedule_t *schedule,
                      const uint64_t *records)
 {
+    size_t size = num_rails(schedule->topology) * sizeof(*schedule->rails);
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
     int ret;
 
-    if (schedule->plan != NULL && same_capacities(schedule, records)) {
+    read_rails(schedule, records);
+    if (schedule->plan != NULL && same_rails(schedule)) {
         return 0;
     }
+    memcpy(schedule->rails, schedule->new_rails, size);
     mrail_plan_destroy(schedule->plan);
     mrail_plan_topo_destroy(schedule->topo);
     schedule->plan = NULL;
@@ -158,7 +210,7 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule,
     if (ret < 0) {
         return ret;
     }
-    ret = fill_topo(schedule, records, schedule->topo);
+    ret = fill_topo(schedule, schedule->topo);
     if (ret < 0) {
         return ret;
     }
@@ -285,12 +337,23 @@ static uint64_t hash_flows(const mca_coll_mrail_schedule_t *schedule,
     return mrail_mix64(hash);
 }
 
-static void read_demands(mca_coll_mrail_schedule_t *schedule)
+/* Lists the demands. The array grows, because most pairs of a large job often
+ * have none. */
+static int read_demands(mca_coll_mrail_schedule_t *schedule)
 {
     unsigned ranks = schedule->topology->num_ranks;
 
     schedule->num_demands = 0;
     for (uint32_t from = 0; from < ranks; ++from) {
+        if (schedule->num_demands + ranks > schedule->max_demands) {
+            size_t max = 2 * schedule->max_demands + ranks;
+
+            if (!mrail_grow(&schedule->demands, max,
+                            sizeof(*schedule->demands))) {
+                return -ENOMEM;
+            }
+            schedule->max_demands = max;
+        }
         for (uint32_t to = 0; to < ranks; ++to) {
             uint64_t bytes = mca_coll_mrail_schedule_bytes(schedule, from, to);
 
@@ -300,6 +363,22 @@ static void read_demands(mca_coll_mrail_schedule_t *schedule)
             }
         }
     }
+    return 0;
+}
+
+static int count_channels(mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    int ret = mrail_relay_channels(schedule->flows, schedule->num_flows,
+                                   topology->node_of, topology->num_ranks,
+                                   schedule->channels);
+
+    schedule->max_channels = 0;
+    for (uint32_t i = 0; ret == 0 && i < topology->num_ranks; ++i) {
+        schedule->max_channels =
+            MRAIL_MAX(schedule->max_channels, schedule->channels[i]);
+    }
+    return ret;
 }
 
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
@@ -316,7 +395,10 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     if (ret < 0) {
         goto err_plan;
     }
-    read_demands(schedule);
+    ret = read_demands(schedule);
+    if (ret < 0) {
+        goto err_plan;
+    }
     ret = mrail_plan_make(schedule->plan, schedule->demands,
                           schedule->num_demands, 0, NULL, 0);
     if (ret < 0) {
@@ -329,6 +411,10 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
         if (ret < 0) {
             return ret;
         }
+    }
+    ret = count_channels(schedule);
+    if (ret < 0) {
+        return ret;
     }
     mrail_plan_summary(schedule->plan, &summary);
     schedule->hash = hash_flows(schedule, summary.hash);
@@ -392,6 +478,7 @@ uint64_t mca_coll_mrail_schedule_fingerprint(void)
         for (const char *text = PACKAGE_VERSION; *text != '\0'; ++text) {
             hash = mrail_mix64(hash ^ (uint8_t)*text);
         }
+        hash = MRAIL_MAX(hash, MCA_COLL_MRAIL_FOREIGN + 1);
     }
     mrail_plan_destroy(plan);
     mrail_plan_topo_destroy(topo);

@@ -17,7 +17,7 @@
  * The agreement record of a rank, as 64-bit words:
  *   [0]      flags, below
  *   [1]      bytes per second of its rail's port; 0: the rail is down
- *   [2] [3]  measured bytes per second, out and in; [1] if unknown
+ *   [2] [3]  measured bytes per second, out and in; 0: unknown
  *   [4 + i]  bytes for rank i
  */
 
@@ -38,22 +38,32 @@ typedef struct mca_coll_mrail_schedule_entry {
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
 } mca_coll_mrail_schedule_entry_t;
 
+/* A rail of a node. */
+typedef struct mca_coll_mrail_rail {
+    double port;    /* lowest rate that a rank reports; only while reading */
+    double out, in; /* capacity in bytes per second; 0: down, or not used */
+} mca_coll_mrail_rail_t;
+
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
     /* agreement records of all ranks, by rank, from which the schedule was
      * made */
     uint64_t *records;
+    /* rails of all nodes according to the records, and scratch memory */
+    mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
-    size_t num_demands;
+    size_t num_demands, max_demands;
     mca_coll_mrail_schedule_entry_t *sends,
         *recvs; /* direct messages of this rank; at most one per peer */
     size_t num_sends, num_recvs;
     mrail_relay_flow_t *flows; /* flows of all ranks */
     size_t num_flows, max_flows;
-    uint64_t hash;    /* hash of the plan and its flows */
-    uint64_t relayed; /* bytes from this rank that take a relay */
+    unsigned *channels;    /* by rank; see mrail_relay_channels() */
+    unsigned max_channels; /* the largest of them */
+    uint64_t hash;         /* hash of the plan and its flows */
+    uint64_t relayed;      /* bytes from this rank that take a relay */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
@@ -80,8 +90,9 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                   MCA_COLL_MRAIL_RECORD_WORDS + to];
 }
 
-/* Returns 1 if the schedule was made for these records. */
-int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
+/* Returns 1 if the schedule holds for these records: it exists, and demands,
+ * gaps and the capacities of the rails are the same. */
+int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const uint64_t *records);
 
 /* Makes the schedule for these records. Returns 0; or -errno of

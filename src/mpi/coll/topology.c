@@ -127,14 +127,33 @@ static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
 }
 
 const char *
+mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry)
+{
+    if (entry->version == MCA_COLL_MRAIL_NO_VERSION) {
+        return MCA_COLL_MRAIL_NO_MEMORY;
+    }
+    if (entry->version == MCA_COLL_MRAIL_FOREIGN) {
+        return "the processes belong to several jobs";
+    }
+    if (entry->version == MCA_COLL_MRAIL_ABSENT || entry->num_rails == 0) {
+        return "a rank does not use mrail";
+    }
+    if (entry->num_rails > 1) {
+        return "ranks use several rails each: the transport balances them "
+               "without a plan";
+    }
+    return NULL;
+}
+
+const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks)
 {
     const char *why = NULL;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (entries[i].version == 0) {
-            return MCA_COLL_MRAIL_NO_MEMORY;
+        if (entries[i].version <= MCA_COLL_MRAIL_FOREIGN) {
+            return mca_coll_mrail_rank_entry_refusal(&entries[i]);
         }
         if (entries[i].version != entries[0].version) {
             why = "ranks have different versions of mrail";
@@ -148,12 +167,10 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
                           unsigned num_ranks)
 {
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (entries[i].num_rails == 0) {
-            return "a rank does not use mrail";
-        }
-        if (entries[i].num_rails > 1) {
-            return "ranks use several rails each: the transport balances them "
-                   "without a plan";
+        const char *why = mca_coll_mrail_rank_entry_refusal(&entries[i]);
+
+        if (why != NULL) {
+            return why;
         }
         if (entries[i].is_soft != entries[0].is_soft) {
             return "some nodes are emulated, some are not";

@@ -24,13 +24,10 @@ typedef struct mca_coll_mrail_params {
 
 /* The entry of a rank, which is exchanged as bytes. */
 typedef struct mca_coll_mrail_rank_entry {
-    /* version of this software, equal on all ranks; 0: the rank is out of
-     * memory */
-    uint64_t version;
+    uint64_t version; /* of this software, equal on all ranks; or see below */
     uint64_t node; /* equal on the same machine, or on the same emulated node */
     /* 1: emulated; ranks of different nodes must not share memory */
     uint64_t is_soft;
-    uint64_t has_devices; /* 1: the process has loaded a GPU driver */
     uint64_t num_rails;
     uint64_t speed;                     /* bytes per second of all its rails */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
@@ -49,13 +46,22 @@ typedef struct mca_coll_mrail_topology {
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
 
-/* Fills in the entry of this process, except for version, has_devices and
- * params. `rails` are the num_rails rails that uct_mrail_rails() returned. */
+/* Values of `version` that stand for something else. */
+#define MCA_COLL_MRAIL_NO_VERSION 0u /* the rank was out of memory */
+#define MCA_COLL_MRAIL_ABSENT 1u     /* the process does not load coll/mrail */
+#define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
+
+/* Fills in the entry of this process, except for version and params. `rails` are the num_rails rails that uct_mrail_rails() returned. */
 void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails);
 
 #define MCA_COLL_MRAIL_NO_MEMORY "a rank has no memory"
+
+/* Returns the reason why a communicator with this rank is not planned, or NULL
+ * if there is none. */
+const char *
+mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry);
 
 /* Returns the reason why these ranks cannot hold an agreement round, or NULL if
  * they can. Reads all entries and allocates nothing, so the result is the same

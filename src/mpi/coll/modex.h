@@ -1,0 +1,35 @@
+/*
+ * The rank entries of this job's processes, which Open MPI's modex distributes
+ * in MPI_Init. Every process publishes its entry before the modex, when the
+ * component is opened: pml/ucx has then opened the transport. The processes
+ * therefore know each other's rails before the first call, without a message.
+ *
+ * Processes see the same entries, so they draw the same conclusions from them.
+ * A process that does not load the component has no entry.
+ */
+#ifndef MRAIL_MPI_COLL_MODEX_H
+#define MRAIL_MPI_COLL_MODEX_H
+
+#include "mpi/coll/topology.h"
+
+#include "ompi_config.h"
+
+#include "ompi/communicator/communicator.h"
+
+/* Publishes the entry of this process. Called once, before the modex. */
+void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry);
+
+/* Returns the entry of this process as others see it. */
+const mca_coll_mrail_rank_entry_t *mca_coll_mrail_modex_mine(void);
+
+/* Copies the entries of all ranks of the communicator to
+ * entries[0..size). Versions MCA_COLL_MRAIL_ABSENT and _FOREIGN stand for
+ * processes without an entry, and for those of another job. Returns 0 or -ENOMEM. Any
+ * thread may call it. */
+int mca_coll_mrail_modex_read(struct ompi_communicator_t *comm,
+                              mca_coll_mrail_rank_entry_t *entries);
+
+/* Frees the copies of all entries. */
+void mca_coll_mrail_modex_cleanup(void);
+
+#endif

@@ -1,0 +1,292 @@
+/*
+ * Tests nonblocking exchanges, several of which are in flight.
+ *
+ *   mpi_nonblocking left     The program makes no blocking exchange. Open MPI's
+ *                            previous module must serve all of its calls.
+ *   mpi_nonblocking served   coll/mrail must serve all of them.
+ *   mpi_nonblocking data     Only the bytes are checked. There are blocking calls
+ *                            in between.
+ *   mpi_nonblocking overlap  A short exchange must end before a long one that
+ *                            began earlier.
+ *   mpi_nonblocking threads  Several threads make exchanges on communicators that
+ *                            they create and free.
+ *
+ * The calls are made on MPI_COMM_WORLD and on a communicator with a part of its
+ * ranks, in reverse order.
+ */
+#include "config.h"
+#include "mpi_test.h"
+
+#include "tools/bench_coll.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HANGS_S = 120, NUM_CALLS = 24, MOST = 20000 };
+
+/* One exchange. Rank r sends `bytes[r][i]` bytes to rank i. */
+typedef struct exchange {
+    MPI_Comm comm;
+    int size, rank, number;
+    int *counts, *displs, *recv_counts, *recv_displs;
+    MPI_Datatype *types;
+    char *out, *in;
+    MPI_Request request;
+} exchange_t;
+
+/* Returns the number of bytes from one rank to another. */
+typedef int (*bytes_func_t)(int number, int from, int to);
+
+static int few_bytes(int number, int from, int to)
+{
+    return (int)(mt_seed(from, to, (uint64_t)number) % MOST);
+}
+
+static int equal_bytes(int number, int from, int to)
+{
+    (void)from;
+    (void)to;
+    return 100 * number;
+}
+
+static void exchange_init(exchange_t *ex, MPI_Comm comm, int number,
+                          bytes_func_t bytes)
+{
+    int sum = 0, recv_sum = 0;
+
+    ex->comm = comm;
+    ex->number = number;
+    ex->size = mt_size(comm);
+    ex->rank = mt_rank(comm);
+    ex->counts = mt_alloc(sizeof(int) * 4 * (size_t)ex->size);
+    ex->displs = ex->counts + ex->size;
+    ex->recv_counts = ex->displs + ex->size;
+    ex->recv_displs = ex->recv_counts + ex->size;
+    ex->types = mt_alloc(sizeof(MPI_Datatype) * (size_t)ex->size);
+    for (int i = 0; i < ex->size; ++i) {
+        ex->counts[i] = bytes(number, ex->rank, i);
+        ex->recv_counts[i] = bytes(number, i, ex->rank);
+        ex->displs[i] = sum;
+        ex->recv_displs[i] = recv_sum;
+        ex->types[i] = MPI_BYTE;
+        sum += ex->counts[i];
+        recv_sum += ex->recv_counts[i];
+    }
+    ex->out = mt_alloc((size_t)sum + 1);
+    ex->in = mt_alloc((size_t)recv_sum + 1);
+    for (int i = 0; i < ex->size; ++i) {
+        mt_fill(ex->out + ex->displs[i], (size_t)ex->counts[i],
+                mt_seed(ex->rank, i, (uint64_t)number));
+    }
+}
+
+static void exchange_start(exchange_t *ex)
+{
+    switch (ex->number % 3) {
+    case 0:
+        MPI_Ialltoall(ex->out, ex->counts[0], MPI_BYTE, ex->in,
+                      ex->recv_counts[0], MPI_BYTE, ex->comm, &ex->request);
+        break;
+    case 1:
+        MPI_Ialltoallv(ex->out, ex->counts, ex->displs, MPI_BYTE, ex->in,
+                       ex->recv_counts, ex->recv_displs, MPI_BYTE, ex->comm,
+                       &ex->request);
+        break;
+    default:
+        MPI_Ialltoallw(ex->out, ex->counts, ex->displs, ex->types, ex->in,
+                       ex->recv_counts, ex->recv_displs, ex->types, ex->comm,
+                       &ex->request);
+        break;
+    }
+}
+
+/* Returns 1 if every byte is right. */
+static int exchange_end(exchange_t *ex)
+{
+    int ok = 1;
+
+    for (int i = 0; i < ex->size; ++i) {
+        ok &= mt_check(ex->in + ex->recv_displs[i], (size_t)ex->recv_counts[i],
+                       mt_seed(i, ex->rank, (uint64_t)ex->number));
+    }
+    free(ex->counts);
+    free(ex->types);
+    free(ex->out);
+    free(ex->in);
+    return ok;
+}
+
+/* A blocking call between nonblocking ones. */
+static int run_blocking(MPI_Comm comm, int number)
+{
+    exchange_t ex;
+
+    exchange_init(&ex, comm, number, few_bytes);
+    MPI_Alltoallv(ex.out, ex.counts, ex.displs, MPI_BYTE, ex.in, ex.recv_counts,
+                  ex.recv_displs, MPI_BYTE, comm);
+    return exchange_end(&ex);
+}
+
+/* Starts all calls before it waits for any. With `blocking`, makes blocking calls
+ * in between. */
+static int run_calls(MPI_Comm comm, int blocking)
+{
+    exchange_t calls[NUM_CALLS];
+    MPI_Request requests[NUM_CALLS];
+    int ok = 1;
+
+    for (int i = 0; i < NUM_CALLS; ++i) {
+        exchange_init(&calls[i], comm, i,
+                      (i % 3 == 0) ? equal_bytes : few_bytes);
+    }
+    for (int i = 0; i < NUM_CALLS; ++i) {
+        exchange_start(&calls[i]);
+        requests[i] = calls[i].request;
+        if (blocking && i % 5 == 4) {
+            ok &= run_blocking(comm, NUM_CALLS + i);
+        }
+    }
+    MPI_Waitall(NUM_CALLS, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < NUM_CALLS; ++i) {
+        ok &= exchange_end(&calls[i]);
+    }
+    return ok;
+}
+
+static void test_data(int blocking)
+{
+    int rank = mt_rank(MPI_COMM_WORLD), ok;
+    MPI_Comm part;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 1, -rank, &part);
+    ok = run_calls(MPI_COMM_WORLD, blocking);
+    if (rank != 1) {
+        ok &= run_calls(part, blocking);
+    }
+    MPI_Comm_free(&part);
+    mt_result("exchanges in flight: every byte is right", ok);
+}
+
+static void test_calls(uint64_t wanted)
+{
+    uint64_t values[MRAIL_BENCH_COLL_NUM];
+    mrail_bench_coll_t coll;
+    int rank = mt_rank(MPI_COMM_WORLD), ok;
+
+    mrail_bench_coll_open(&coll);
+    test_data(0);
+    mrail_bench_coll_read(&coll, values);
+    ok = coll.present && (values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] ==
+                          ((rank == 1) ? wanted / 2 : wanted));
+    if (!ok) {
+        fprintf(stderr, "rank %d: coll/mrail served %llu calls\n", rank,
+                (unsigned long long)values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS]);
+    }
+    mt_result((wanted == 0) ? "all calls are left to Open MPI"
+                            : "all calls are served",
+              ok);
+    mrail_bench_coll_close(&coll);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 3, ROUNDS = 6 };
+
+typedef struct worker {
+    pthread_t thread;
+    MPI_Comm comm; /* belongs to this thread */
+    int ok;
+} worker_t;
+
+/* Communicators come and go while other threads make progress. */
+static void *work(void *arg)
+{
+    worker_t *worker = arg;
+
+    for (int i = 0; i < ROUNDS; ++i) {
+        MPI_Comm comm;
+
+        MPI_Comm_dup(worker->comm, &comm);
+        worker->ok &= run_calls(comm, i % 2);
+        MPI_Comm_free(&comm);
+    }
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    worker_t workers[THREADS];
+    int ok = 1;
+
+    for (int i = 0; i < THREADS; ++i) {
+        workers[i].ok = 1;
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+        pthread_join(workers[i].thread, NULL);
+        MPI_Comm_free(&workers[i].comm);
+        ok &= workers[i].ok;
+    }
+    mt_result("threads with exchanges in flight: every byte is right", ok);
+}
+
+/* ---- a long exchange and a short one ---- */
+
+enum { LONG = 1, SHORT = 4 }; /* numbers of MPI_Ialltoallv */
+
+/* In the long exchange, the first rank has 10 MB for the last one. */
+static int long_or_short(int number, int from, int to)
+{
+    return (number == LONG && from == 0 && to == mt_size(MPI_COMM_WORLD) - 1)
+               ? 10000000
+               : 10;
+}
+
+static void test_overlap(void)
+{
+    int first = -1, ok = 1;
+    exchange_t calls[2];
+    MPI_Request requests[2];
+
+    exchange_init(&calls[0], MPI_COMM_WORLD, LONG, long_or_short);
+    exchange_init(&calls[1], MPI_COMM_WORLD, SHORT, long_or_short);
+    for (int i = 0; i < 2; ++i) {
+        exchange_start(&calls[i]);
+        requests[i] = calls[i].request;
+    }
+    MPI_Waitany(2, requests, &first, MPI_STATUS_IGNORE);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    ok &= exchange_end(&calls[0]);
+    ok &= exchange_end(&calls[1]);
+    mt_result("two exchanges: every byte is right", ok);
+    mt_result("a short exchange does not wait for a long one",
+              mt_rank(MPI_COMM_WORLD) != mt_size(MPI_COMM_WORLD) - 1 ||
+                  first == 1);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = (argc > 1) ? argv[1] : "";
+    int provided;
+
+    mt_hangs_after(HANGS_S, "mpi_nonblocking");
+    MPI_Init_thread(&argc, &argv,
+                    (strcmp(what, "threads") == 0) ? MPI_THREAD_MULTIPLE
+                                                   : MPI_THREAD_SINGLE,
+                    &provided);
+    if (strcmp(what, "threads") == 0) {
+        test_threads();
+    } else if (strcmp(what, "overlap") == 0) {
+        test_overlap();
+    } else if (strcmp(what, "data") == 0) {
+        test_data(1);
+    } else {
+        test_calls((strcmp(what, "served") == 0) ? 2 * NUM_CALLS : 0);
+    }
+    MPI_Finalize();
+    return mt_failures != 0;
+}

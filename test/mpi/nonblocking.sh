@@ -1,0 +1,54 @@
+#!/bin/sh
+# Several nonblocking exchanges in flight, in programs that make no blocking
+# exchange. Open MPI must serve them where plans gain nothing. Where coll/mrail
+# serves them, those without a plan must overlap.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+require_env mpi_nonblocking
+if [ -n "${MRAIL_TEST_MPIRUN-}" ] || [ "${EXPECT_COLL-yes}" != yes ]; then
+    skip_all 'only through mrail run, and with coll/mrail'
+fi
+options=${MRAIL_TEST_RUN-}
+
+# calls NAME TOPOLOGY NP RUN-OPTIONS TEST
+calls()
+{
+    topology=$2
+    MRAIL_TEST_RUN="$options $4"
+    run "$1" "$3" "$build/mpi_nonblocking" "$5"
+}
+
+calls 'multi-rail ranks' 2x4 8 '' left
+calls 'one node' 1x2 4 --bind-rails left
+calls 'single-rail ranks' 2x4 8 --bind-rails served
+calls 'single-rail ranks, some calls planned' 2x4 8 \
+    '--bind-rails --mca coll_mrail_relay_threshold 10000' served
+calls 'single-rail ranks, blocking calls in between' 2x4 8 \
+    '--bind-rails --mca coll_mrail_relay_threshold 10000' data
+calls 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
+calls 'threads of single-rail ranks' 2x4 8 \
+    '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
+calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
+calls 'single-rail ranks' 2x4 8 \
+    '--rate 20M --bind-rails --mca coll_mrail_relay_threshold 100000000' overlap
+
+# One half of the ranks does not load coll/mrail.
+topology=2x4
+cat >"$tmp/half" <<END_HALF
+#!/bin/sh
+if [ "\$OMPI_COMM_WORLD_RANK" -ge 4 ]; then
+    export OMPI_MCA_coll=^mrail
+fi
+exec "\$@"
+END_HALF
+chmod +x "$tmp/half"
+MRAIL_TEST_RUN="$options --bind-rails"
+status=0
+launch 8 -- "$tmp/half" "$build/mpi_nonblocking" data >"$tmp/out" 2>&1 ||
+    status=$?
+expect 'some ranks lack coll/mrail' "$tmp/out" \
+    '^ok - exchanges in flight: every byte is right'
+MRAIL_TEST_RUN=$options
+nothing_left 'nonblocking exchanges'
+finish
