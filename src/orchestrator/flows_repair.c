@@ -33,7 +33,65 @@ typedef struct repair {
     uint32_t row_out, row_in, first_out, first_in,
         open;                  /* rows, first slots, and lanes of the demand */
     double *all_bytes, *bytes; /* bytes of all demands, and of this demand */
+    double *branch_bytes;
 } repair_t;
+
+/* ---- Branches ---- */
+
+/* Returns the fork of a slot, or NULL if it has no branches. */
+static MRAIL_INLINE const mrail_flows_fork_t *
+repair_fork(const mrail_flows_t *flows, uint32_t s)
+{
+    return ((flows->num_forks == 0) ||
+            (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK))
+               ? NULL
+               : &flows->forks[flows->fork_of[s]];
+}
+
+static double repair_branch_excess(const mrail_flows_t *flows, uint32_t b)
+{
+    const uint32_t *link = flows->branch[b].link;
+    double most = -MRAIL_FLOWS_CLOSED;
+
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            most = MRAIL_MAX(most, flows->excess[link[i]]);
+        }
+    }
+    return most;
+}
+
+/* Computes the bytes of a fork on branches above the limit, and the room of its
+ * other branches. */
+static void repair_fork_sums(const repair_t *repair,
+                             const mrail_flows_fork_t *fork, double *over_p,
+                             double *room_p)
+{
+    *over_p = *room_p = 0;
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double excess = repair_branch_excess(repair->flows, b);
+
+        if (excess > 0) {
+            *over_p += MRAIL_MIN(excess, repair->branch_bytes[b]);
+        } else {
+            *room_p -= excess;
+        }
+    }
+}
+
+/* Returns the bytes that must leave the slot because of its branches. A
+ * negative value is room. */
+static double repair_fork_excess(const repair_t *repair, uint32_t s)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double over, room;
+
+    if (fork == NULL) {
+        return -MRAIL_FLOWS_CLOSED;
+    }
+    repair_fork_sums(repair, fork, &over, &room);
+    return over - room;
+}
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
  * link that it shares with no other lane has no room. Moves between lanes do
@@ -43,12 +101,16 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
     const uint32_t *link =
         &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
     uint32_t row = s / flows->kernels.width, lane = s % flows->kernels.width;
+    const mrail_flows_fork_t *fork = repair_fork(flows, s);
     uint32_t is_over = 0, is_shut = 0;
 
     for (unsigned i = 0; i < flows->depth; ++i) {
         is_over |= (flows->excess[link[i]] > 0);
         is_shut |= (flows->excess[link[i]] >= 0) &
                    (~(uint32_t)flows->slot_common[s] >> i);
+    }
+    for (uint32_t b = 0; (fork != NULL) && (b < fork->count); ++b) {
+        is_over |= (repair_branch_excess(flows, fork->first + b) > 0);
     }
     flows->row_over[row] =
         (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
@@ -67,8 +129,10 @@ static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
 
 static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 {
-    *repair =
-        (repair_t){.flows = flows, .limit = limit, .all_bytes = flows->trial};
+    *repair = (repair_t){.flows = flows,
+                         .limit = limit,
+                         .all_bytes = flows->trial,
+                         .branch_bytes = mrail_flows_tail(flows, flows->trial)};
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
     }
@@ -129,6 +193,12 @@ static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
         most = MRAIL_MAX(most, excess[out[i]]);
         most = MRAIL_MAX(most, excess[in[i]]);
     }
+    if (repair->flows->num_forks > 0) {
+        double at_out = repair_fork_excess(repair, repair->first_out + lane);
+        double at_in = repair_fork_excess(repair, repair->first_in + lane);
+
+        most = MRAIL_MAX(most, MRAIL_MAX(at_out, at_in));
+    }
     return most;
 }
 
@@ -143,6 +213,98 @@ static MRAIL_INLINE void repair_add_to_link(const repair_t *repair,
     }
 }
 
+static void repair_add_to_branch(const repair_t *repair, uint32_t b,
+                                 double bytes)
+{
+    const uint32_t *link = repair->flows->branch[b].link;
+
+    repair->branch_bytes[b] += bytes;
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            repair_add_to_link(repair, link[i], bytes);
+        }
+    }
+}
+
+/* Adds bytes to the branches of a fork, in proportion to their room. Without
+ * room, the branch with the lowest excess gets them. */
+static void repair_fill_fork(const repair_t *repair,
+                             const mrail_flows_fork_t *fork, double bytes)
+{
+    uint32_t best = fork->first;
+    double least = MRAIL_FLOWS_CLOSED, over, room, left = bytes;
+
+    repair_fork_sums(repair, fork, &over, &room);
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double excess = repair_branch_excess(repair->flows, b);
+
+        if ((excess < 0) && (room > 0)) {
+            double part = -excess * MRAIL_MIN(bytes / room, 1.0);
+
+            repair_add_to_branch(repair, b, part);
+            left -= part;
+            excess += part;
+        }
+        if (excess < least) {
+            least = excess;
+            best = b;
+        }
+    }
+    repair_add_to_branch(repair, best, left);
+}
+
+/* Removes bytes from the branches of a fork: first from those above the limit,
+ * then in proportion to their bytes. */
+static void repair_drain_fork(const repair_t *repair,
+                              const mrail_flows_fork_t *fork, double bytes)
+{
+    double left = bytes, sum = 0;
+
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double over = repair_branch_excess(repair->flows, b);
+
+        over = MRAIL_MIN(over, repair->branch_bytes[b]);
+        if ((over > 0) && (left > 0)) {
+            over = MRAIL_MIN(over, left);
+            repair_add_to_branch(repair, b, -over);
+            left -= over;
+        }
+        sum += repair->branch_bytes[b];
+    }
+    left = (sum > 0) ? MRAIL_MIN(left / sum, 1.0) : 0;
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        repair_add_to_branch(repair, b, -left * repair->branch_bytes[b]);
+    }
+}
+
+/* Moves bytes of each fork from branches above the limit to others. */
+static void repair_balance_forks(const repair_t *repair)
+{
+    const mrail_flows_t *flows = repair->flows;
+
+    for (uint32_t f = 0; f < flows->num_forks; ++f) {
+        double over, room;
+
+        repair_fork_sums(repair, &flows->forks[f], &over, &room);
+        over = MRAIL_MIN(over, room);
+        if (over > 0) {
+            repair_drain_fork(repair, &flows->forks[f], over);
+            repair_fill_fork(repair, &flows->forks[f], over);
+        }
+    }
+}
+
+static void repair_add_to_fork(const repair_t *repair, uint32_t s, double bytes)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+
+    if ((fork != NULL) && (bytes > 0)) {
+        repair_fill_fork(repair, fork, bytes);
+    } else if ((fork != NULL) && (bytes < 0)) {
+        repair_drain_fork(repair, fork, -bytes);
+    }
+}
+
 static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
                                     double bytes)
 {
@@ -153,6 +315,17 @@ static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
         repair_add_to_link(repair, out[i], bytes);
         repair_add_to_link(repair, in[i], bytes);
     }
+    if (repair->flows->num_forks > 0) {
+        repair_add_to_fork(repair, repair->first_out + lane, bytes);
+        repair_add_to_fork(repair, repair->first_in + lane, bytes);
+    }
+}
+
+static int repair_has_fork(const repair_t *repair, uint32_t lane)
+{
+    return (repair->flows->num_forks > 0) &&
+           ((repair_fork(repair->flows, repair->first_out + lane) != NULL) ||
+            (repair_fork(repair->flows, repair->first_in + lane) != NULL));
 }
 
 static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
@@ -214,6 +387,21 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
+/* Like repair_move(), for lanes with branches, which may share links with other
+ * lanes. Removes all bytes, and returns those without room. */
+static double repair_move_forked(const repair_t *repair, uint32_t from,
+                                 uint32_t to, double bytes)
+{
+    double moved;
+
+    repair_add(repair, from, -bytes);
+    moved = -repair_excess(repair, to);
+    moved = MRAIL_MAX(MRAIL_MIN(bytes, moved), 0.0);
+    repair_add(repair, to, moved);
+    repair_add(repair, from, bytes - moved);
+    return moved;
+}
+
 /* Moves as much of `bytes` as lane `to` has room for. Returns the number of
  * bytes moved. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
@@ -224,12 +412,19 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     if (repair_excess(repair, to) >= bytes) {
         return 0; /* no room, even if the lanes shared links */
     }
-    moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
+    if (repair_has_fork(repair, from) || repair_has_fork(repair, to)) {
+        moved = repair_move_forked(repair, from, to, bytes);
+    } else {
+        moved =
+            MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
+        if (moved > 0) {
+            repair_add(repair, from, -moved);
+            repair_add(repair, to, moved);
+        }
+    }
     if (moved <= 0) {
         return 0;
     }
-    repair_add(repair, from, -moved);
-    repair_add(repair, to, moved);
     repair->bytes[from] -= moved;
     repair->bytes[to] += moved;
     repair->flows->trial_relayed +=
@@ -337,10 +532,12 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_begin(&repair, flows, limit);
     if (mrail_kernels_max(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
+        repair_balance_forks(&repair);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
             count = repair_relieve_again(&repair, count, extra);
         }
+        repair_balance_forks(&repair);
     }
     repair_end(&repair);
 }
@@ -366,6 +563,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
             }
         }
     }
+    repair_balance_forks(&repair);
     repair_end(&repair);
 }
 
@@ -377,8 +575,74 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
            -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
+static double repair_branch_length(const repair_t *repair, uint32_t b,
+                                   unsigned *full_p)
+{
+    const uint32_t *link = repair->flows->branch[b].link;
+    double sum = 0;
+
+    *full_p = 0;
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            sum += repair->flows->length[link[i]];
+            *full_p += (unsigned)repair_is_full(repair, link[i]);
+        }
+    }
+    return sum;
+}
+
+/* Adds the length of the shortest branch of a slot. Returns 1 if all branches
+ * are full. */
+static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
+                                   double *length_p)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double least = MRAIL_FLOWS_CLOSED;
+    unsigned full = 0;
+
+    if (fork == NULL) {
+        return 0;
+    }
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        unsigned links;
+
+        least = MRAIL_MIN(least, repair_branch_length(repair, b, &links));
+        full += (links > 0);
+    }
+    *length_p += least;
+    return full == fork->count;
+}
+
+/* Makes each branch of a slot longer than the shortest one by at least `by`, if
+ * all branches are full. */
+static void repair_lengthen_fork(const repair_t *repair, uint32_t s, double by,
+                                 double most)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double *length = repair->flows->length, least = 0;
+
+    if (!repair_fork_length(repair, s, &least)) {
+        return;
+    }
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        const uint32_t *link = repair->flows->branch[b].link;
+        unsigned full;
+        double more = least + by - repair_branch_length(repair, b, &full);
+
+        for (unsigned i = 0; (more > 0) && (i < MRAIL_FLOWS_BRANCH_LINKS);
+             ++i) {
+            if ((link[i] != MRAIL_FLOWS_NO_LINK) &&
+                repair_is_full(repair, link[i])) {
+                length[link[i]] =
+                    MRAIL_MIN(length[link[i]] + more / full, most);
+            }
+        }
+    }
+}
+
 /* Returns the number of full links of a lane and, in *length_p, the length of
- * the lane including its relays. */
+ * the lane including its relays. A slot whose branches are all full counts as
+ * one more full link. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -392,6 +656,10 @@ static unsigned repair_length(const repair_t *repair, uint32_t lane,
         sum += length[out[i]] + length[in[i]];
         full += (unsigned)(repair_is_full(repair, out[i]) +
                            repair_is_full(repair, in[i]));
+    }
+    if (repair->flows->num_forks > 0) {
+        full += repair_fork_length(repair, repair->first_out + lane, &sum);
+        full += repair_fork_length(repair, repair->first_in + lane, &sum);
     }
     *length_p = sum;
     return full;
@@ -411,6 +679,10 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
         if (repair_is_full(repair, in[i])) {
             length[in[i]] = MRAIL_MIN(length[in[i]] + by, most);
         }
+    }
+    if (repair->flows->num_forks > 0) {
+        repair_lengthen_fork(repair, repair->first_out + lane, by, most);
+        repair_lengthen_fork(repair, repair->first_in + lane, by, most);
     }
 }
 
@@ -456,7 +728,10 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most)
 {
-    repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
+    repair_t repair = {.flows = flows,
+                       .limit = limit,
+                       .all_bytes = bytes,
+                       .branch_bytes = mrail_flows_tail(flows, bytes)};
     int is_changed = 1;
 
     for (unsigned iteration = 0; is_changed && (iteration < VALUE_ITERATIONS);

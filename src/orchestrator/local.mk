@@ -15,6 +15,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/digest.h \
     src/orchestrator/water_fill.c src/orchestrator/water_fill.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
+    src/orchestrator/flows_branches.c \
     src/orchestrator/flows_internal.h src/orchestrator/flows_load.c \
     src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
     src/orchestrator/flows_search.c \

@@ -141,7 +141,8 @@ static void add_piece(stats_t *t, unsigned i, const mrail_plan_piece_t *piece,
         ++t->pieces[paths[k].link[n]];
     }
     t->relayed += (double)piece->bytes * paths[k].num_relays;
-    t->direct += (k == alone) ? (double)piece->bytes : 0;
+    t->direct +=
+        (paths[k].lane == paths[alone].lane) ? (double)piece->bytes : 0;
     paths[k].relay_out = w.num_ranks; /* marks the path as used */
     ++t->num_pieces;
 }
@@ -149,7 +150,7 @@ static void add_piece(stats_t *t, unsigned i, const mrail_plan_piece_t *piece,
 static void add_demand(stats_t *t, const mrail_plan_t *plan, unsigned i)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
-    path_t paths[PATHS_MAX];
+    static path_t paths[PATHS_MAX];
     int count = paths_of(&w, &w.demands[i], paths);
     unsigned num = mrail_plan_pieces(plan, i, pieces);
     uint64_t offset = 0;
@@ -206,7 +207,7 @@ static void check_link(const stats_t *t, const mrail_plan_link_t *link,
 {
     uint32_t e;
 
-    CHECK(link->kind <= MRAIL_PLAN_SWITCH_DOWN, "a link of kind %d",
+    CHECK(link->kind <= MRAIL_PLAN_REACH_IN, "a link of kind %d",
           (int)link->kind);
     e = paths_link(&w, link->kind, link->a, link->b);
     CHECK(e < paths_num_links(&w), "link kind %d, %u, %u: there is none",
@@ -444,7 +445,7 @@ static unsigned find_unreachable(uint8_t *keep)
     unsigned missing = 0;
 
     for (unsigned i = 0; i < w.num_demands; ++i) {
-        path_t paths[PATHS_MAX];
+        static path_t paths[PATHS_MAX];
 
         keep[i] = (paths_of(&w, &w.demands[i], paths) != 0);
         missing += !keep[i];
@@ -489,7 +490,7 @@ static int change_demands(mrail_rng_t *rng)
     machine_copy_demands(&w);
     for (unsigned i = 0; i < w.num_demands; ++i) {
         mrail_plan_demand_t *d = &w.demands[i];
-        path_t paths[PATHS_MAX];
+        static path_t paths[PATHS_MAX];
 
         if (paths_of(&w, d, paths) == PATHS_NOT_PLANNED) {
             continue;

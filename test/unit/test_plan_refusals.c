@@ -117,8 +117,11 @@ static void test_topo_refuses(void **state)
     assert_ptr_equal(none, (void *)&topo);
     assert_int_equal(mrail_plan_topo_set_rail(topo, 2, 0, G, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 4, G, G), -EINVAL);
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 2, 0), -EINVAL);
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, 4), -EINVAL);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 2), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 8, 0, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 4, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, 0, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, G, 0), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 0, 8, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 8, 0, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 0, 4, G), -EINVAL);
@@ -136,6 +139,12 @@ static void test_topo_refuses(void **state)
         assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, c, G), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, G, c), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, c), -EINVAL);
+        if (c != MRAIL_PLAN_UNLIMITED) {
+            assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, c, G),
+                             -EINVAL);
+            assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, G, c),
+                             -EINVAL);
+        }
         assert_int_equal(mrail_plan_topo_set_switch(topo, 0, c, G), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, c), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, c, G), -EINVAL);
@@ -145,7 +154,7 @@ static void test_topo_refuses(void **state)
     assert_int_equal(mrail_plan_topo_num_rails(topo), 4);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), 8);
     assert_int_equal(mrail_plan_topo_node_of(topo, 6), 1);
-    assert_int_equal(mrail_plan_topo_rail_of(topo, 6), 2);
+    assert_int_equal(mrail_plan_topo_rails_of(topo, 6), 1u << 2);
     mrail_plan_topo_destroy(topo);
 }
 
@@ -180,9 +189,9 @@ static void test_limits(void **state)
     mrail_plan_topo_destroy(topo);
     assert_int_equal(mrail_plan_topo_create(4096, 16, &topo), 0);
     for (unsigned i = 0; i < MRAIL_PLAN_MAX_RANKS; ++i) {
-        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 32, NONE), 0);
+        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 32), 0);
     }
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 0), -ENOSPC);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_PLAN_MAX_RANKS);
     for (unsigned i = 1; i < MRAIL_PLAN_MAX_PAIRWISE; ++i) {
         assert_int_equal(mrail_plan_topo_set_link(topo, 0, i, G), 0);
@@ -297,7 +306,8 @@ static mrail_plan_topo_t *create_topo(void)
 
     UNTIL(mrail_plan_topo_create(2, 4, &topo));
     for (unsigned i = 0; i < 8; ++i) {
-        UNTIL(mrail_plan_topo_add_rank(topo, i / 4, i % 4));
+        UNTIL(mrail_plan_topo_add_rank(topo, i / 4));
+        UNTIL(mrail_plan_topo_set_reach(topo, i, i % 4, 3 * G, 2 * G));
         UNTIL(mrail_plan_topo_set_rail(topo, i / 4, i % 4, G, G));
         UNTIL(mrail_plan_topo_set_uplink(topo, i / 4, i % 4, G, G));
     }
