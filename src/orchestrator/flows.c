@@ -129,7 +129,9 @@ static void flows_set_factors(mrail_flows_t *flows)
     mrail_kernels_exp(flows->link_room, flows->dual, flows->factor);
     EACH_SLOT_OF(flows,
                  slot[s] = weight[s] * flows_product(factor, link, num_links))
-    mrail_flows_branch_factors(flows);
+    if (flows->num_forks > 0) {
+        mrail_flows_branch_factors(flows);
+    }
 }
 
 void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes)
@@ -144,7 +146,9 @@ void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes)
         sums[e * MRAIL_KERNELS_VECTOR] = flows->base[e];
     }
     EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
-    mrail_flows_add_branch_loads(flows, branch_bytes);
+    if (flows->num_forks > 0) {
+        mrail_flows_add_branch_loads(flows, branch_bytes);
+    }
     for (uint32_t e = 0; e < flows->link_room;
          ++e, sums += MRAIL_KERNELS_VECTOR) {
         flows->load[e] =
@@ -181,7 +185,10 @@ void mrail_flows_divide(mrail_flows_t *flows)
                                                   : MRAIL_KERNELS_ADD_SUM,
                          flows->slot_factor, flows->trial, flows->sum,
                          flows->slot_load);
-    mrail_flows_divide_branches(flows, mrail_flows_tail(flows, flows->trial));
+    if (flows->num_forks > 0) {
+        mrail_flows_divide_branches(flows,
+                                    mrail_flows_tail(flows, flows->trial));
+    }
     mrail_flows_add_loads(flows, mrail_flows_tail(flows, flows->trial));
     if (flows->is_first) {
         flows->is_first = 0;
@@ -300,7 +307,9 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
                                       : MRAIL_FLOWS_CLOSED)
-    mrail_flows_add_branch_lengths(flows);
+    if (flows->num_forks > 0) {
+        mrail_flows_add_branch_lengths(flows);
+    }
     return mrail_kernels_shortest(&flows->kernels, slot);
 }
 

@@ -31,7 +31,7 @@ static double flows_add_to_fork(mrail_flows_t *flows, uint32_t s, double bytes)
     double *tail = mrail_flows_tail(flows, flows->bytes), sum = 0, most = 0;
     const mrail_flows_fork_t *fork;
 
-    if ((flows->num_forks == 0) || (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK)) {
+    if (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK) {
         return 0;
     }
     fork = &flows->forks[flows->fork_of[s]];
@@ -61,9 +61,14 @@ static double flows_add_to_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, uint32_t lane,
                                 double bytes)
 {
-    double out = flows_add_to_fork(flows, lanes->out + lane, bytes);
-    double in = flows_add_to_fork(flows, lanes->in + lane, bytes);
-    double most = MRAIL_MAX(out, in);
+    double most = 0;
+
+    if (flows->num_forks > 0) {
+        double out = flows_add_to_fork(flows, lanes->out + lane, bytes);
+        double in = flows_add_to_fork(flows, lanes->in + lane, bytes);
+
+        most = MRAIL_MAX(out, in);
+    }
 
     for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
         size_t slot =

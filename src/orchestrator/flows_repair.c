@@ -38,12 +38,14 @@ typedef struct repair {
 
 /* ---- Branches ---- */
 
-/* Returns the fork of a slot, or NULL if it has no branches. */
-static MRAIL_INLINE const mrail_flows_fork_t *
-repair_fork(const mrail_flows_t *flows, uint32_t s)
+/* Few topologies have branches. The code for them is kept out of the loops. */
+#define FORKED __attribute__((noinline, cold))
+
+/* Returns the fork of a slot, or NULL if it has no branches. Some slot has. */
+static const mrail_flows_fork_t *repair_fork(const mrail_flows_t *flows,
+                                             uint32_t s)
 {
-    return ((flows->num_forks == 0) ||
-            (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK))
+    return (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK)
                ? NULL
                : &flows->forks[flows->fork_of[s]];
 }
@@ -93,6 +95,29 @@ static double repair_fork_excess(const repair_t *repair, uint32_t s)
     return over - room;
 }
 
+/* Returns the larger excess of the branches at both ends of a lane. */
+static FORKED double repair_forks_excess(const repair_t *repair, uint32_t lane)
+{
+    double out = repair_fork_excess(repair, repair->first_out + lane);
+    double in = repair_fork_excess(repair, repair->first_in + lane);
+
+    return MRAIL_MAX(out, in);
+}
+
+/* Returns 1 if a branch of the slot is above the limit. */
+static FORKED uint32_t repair_is_fork_over(const mrail_flows_t *flows,
+                                           uint32_t s)
+{
+    const mrail_flows_fork_t *fork = repair_fork(flows, s);
+
+    for (uint32_t b = 0; (fork != NULL) && (b < fork->count); ++b) {
+        if (repair_branch_excess(flows, fork->first + b) > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
  * link that it shares with no other lane has no room. Moves between lanes do
  * not change the links that they share. */
@@ -101,7 +126,6 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
     const uint32_t *link =
         &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
     uint32_t row = s / flows->kernels.width, lane = s % flows->kernels.width;
-    const mrail_flows_fork_t *fork = repair_fork(flows, s);
     uint32_t is_over = 0, is_shut = 0;
 
     for (unsigned i = 0; i < flows->depth; ++i) {
@@ -109,8 +133,8 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
         is_shut |= (flows->excess[link[i]] >= 0) &
                    (~(uint32_t)flows->slot_common[s] >> i);
     }
-    for (uint32_t b = 0; (fork != NULL) && (b < fork->count); ++b) {
-        is_over |= (repair_branch_excess(flows, fork->first + b) > 0);
+    if (MRAIL_UNLIKELY(flows->num_forks > 0)) {
+        is_over |= repair_is_fork_over(flows, s);
     }
     flows->row_over[row] =
         (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
@@ -193,11 +217,10 @@ static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
         most = MRAIL_MAX(most, excess[out[i]]);
         most = MRAIL_MAX(most, excess[in[i]]);
     }
-    if (repair->flows->num_forks > 0) {
-        double at_out = repair_fork_excess(repair, repair->first_out + lane);
-        double at_in = repair_fork_excess(repair, repair->first_in + lane);
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        double at_forks = repair_forks_excess(repair, lane);
 
-        most = MRAIL_MAX(most, MRAIL_MAX(at_out, at_in));
+        most = MRAIL_MAX(most, at_forks);
     }
     return most;
 }
@@ -305,6 +328,14 @@ static void repair_add_to_fork(const repair_t *repair, uint32_t s, double bytes)
     }
 }
 
+/* Adds bytes to the branches at both ends of a lane. */
+static FORKED void repair_add_to_forks(const repair_t *repair, uint32_t lane,
+                                       double bytes)
+{
+    repair_add_to_fork(repair, repair->first_out + lane, bytes);
+    repair_add_to_fork(repair, repair->first_in + lane, bytes);
+}
+
 static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
                                     double bytes)
 {
@@ -315,17 +346,15 @@ static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
         repair_add_to_link(repair, out[i], bytes);
         repair_add_to_link(repair, in[i], bytes);
     }
-    if (repair->flows->num_forks > 0) {
-        repair_add_to_fork(repair, repair->first_out + lane, bytes);
-        repair_add_to_fork(repair, repair->first_in + lane, bytes);
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        repair_add_to_forks(repair, lane, bytes);
     }
 }
 
-static int repair_has_fork(const repair_t *repair, uint32_t lane)
+static FORKED int repair_has_fork(const repair_t *repair, uint32_t lane)
 {
-    return (repair->flows->num_forks > 0) &&
-           ((repair_fork(repair->flows, repair->first_out + lane) != NULL) ||
-            (repair_fork(repair->flows, repair->first_in + lane) != NULL));
+    return (repair_fork(repair->flows, repair->first_out + lane) != NULL) ||
+           (repair_fork(repair->flows, repair->first_in + lane) != NULL);
 }
 
 static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
@@ -389,8 +418,8 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
 
 /* Like repair_move(), for lanes with branches, which may share links with other
  * lanes. Removes all bytes, and returns those without room. */
-static double repair_move_forked(const repair_t *repair, uint32_t from,
-                                 uint32_t to, double bytes)
+static FORKED double repair_move_forked(const repair_t *repair, uint32_t from,
+                                        uint32_t to, double bytes)
 {
     double moved;
 
@@ -412,7 +441,8 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     if (repair_excess(repair, to) >= bytes) {
         return 0; /* no room, even if the lanes shared links */
     }
-    if (repair_has_fork(repair, from) || repair_has_fork(repair, to)) {
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0) &&
+        (repair_has_fork(repair, from) || repair_has_fork(repair, to))) {
         moved = repair_move_forked(repair, from, to, bytes);
     } else {
         moved =
@@ -613,10 +643,17 @@ static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
     return full == fork->count;
 }
 
+static FORKED unsigned repair_forks_length(const repair_t *repair,
+                                           uint32_t lane, double *length_p)
+{
+    return repair_fork_length(repair, repair->first_out + lane, length_p) +
+           repair_fork_length(repair, repair->first_in + lane, length_p);
+}
+
 /* Makes each branch of a slot longer than the shortest one by at least `by`, if
  * all branches are full. */
-static void repair_lengthen_fork(const repair_t *repair, uint32_t s, double by,
-                                 double most)
+static FORKED void repair_lengthen_fork(const repair_t *repair, uint32_t s,
+                                        double by, double most)
 {
     const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
     double *length = repair->flows->length, least = 0;
@@ -657,9 +694,8 @@ static unsigned repair_length(const repair_t *repair, uint32_t lane,
         full += (unsigned)(repair_is_full(repair, out[i]) +
                            repair_is_full(repair, in[i]));
     }
-    if (repair->flows->num_forks > 0) {
-        full += repair_fork_length(repair, repair->first_out + lane, &sum);
-        full += repair_fork_length(repair, repair->first_in + lane, &sum);
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        full += repair_forks_length(repair, lane, &sum);
     }
     *length_p = sum;
     return full;
@@ -680,7 +716,7 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
             length[in[i]] = MRAIL_MIN(length[in[i]] + by, most);
         }
     }
-    if (repair->flows->num_forks > 0) {
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
         repair_lengthen_fork(repair, repair->first_out + lane, by, most);
         repair_lengthen_fork(repair, repair->first_in + lane, by, most);
     }

@@ -109,12 +109,14 @@ static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
     uint32_t from = plan->class_of[demand->from];
     uint32_t to = plan->class_of[demand->to], *shared = NULL;
 
-    if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) &&
-        (plan->class_node[from] != plan->class_node[to])) {
+    if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
         shared = &plan->shared[(size_t)from * plan->num_classes + to];
         if (MRAIL_LIKELY(*shared != MRAIL_PLAN_NONE)) {
             *group_p = *shared;
             return 0;
+        }
+        if (plan->class_node[from] == plan->class_node[to]) {
+            shared = NULL;
         }
     }
     return plan_make_group(plan, demand, shared, group_p);
@@ -295,19 +297,21 @@ static void plan_divide(mrail_plan_t *plan)
 
 /* ---- Results ---- */
 
-/* Appends a group's bytes on a lane to the lines of its two slots. */
-static void plan_place_on_lines(mrail_plan_t *plan, uint32_t g, unsigned lane,
-                                uint64_t bytes)
+/* Appends a group's bytes on each lane to the lines of its two slots. */
+static void plan_place_on_lines(mrail_plan_t *plan, uint32_t g,
+                                const uint64_t *end)
 {
     size_t lanes = mrail_routes_num_lanes(plan->routes);
-    uint64_t *position = &plan->next.position[2 * (g * lanes + lane)];
+    uint64_t *position = &plan->next.position[2 * g * lanes];
 
-    for (unsigned i = 0; i < 2; ++i) {
-        uint64_t *total =
-            &plan->slot_total[plan->next.row[2 * (size_t)g + i] * lanes + lane];
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        for (unsigned i = 0; i < 2; ++i) {
+            uint32_t row = plan->next.row[2 * (size_t)g + i];
+            uint64_t *total = &plan->slot_total[row * lanes + lane];
 
-        position[i] = *total;
-        *total += bytes;
+            position[2 * lane + i] = *total;
+            *total += mrail_cuts_bytes(end, lane);
+        }
     }
 }
 
@@ -328,10 +332,10 @@ uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
         out[lane] += bytes;
         in[lane] += bytes;
         hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
-        if (plan->slot_total != NULL) {
-            plan_place_on_lines(plan, g, lane, end[lane] - last);
-        }
         last = end[lane];
+    }
+    if (plan->slot_total != NULL) {
+        plan_place_on_lines(plan, g, end);
     }
     return hash;
 }

@@ -52,8 +52,13 @@ double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
              ++i) {
             link_bytes[slot[s].link[i]] += bytes;
         }
-        loads_add_branches(plan, &slot[s], branch_end, bytes, link_bytes);
         relayed += slot[s].relays * bytes;
+    }
+    for (size_t s = 0; (plan->slot_total != NULL) && (s < slots); ++s) {
+        if (plan->slot_bytes[s] != 0) {
+            loads_add_branches(plan, &slot[s], branch_end, plan->slot_bytes[s],
+                               link_bytes);
+        }
     }
     return relayed;
 }

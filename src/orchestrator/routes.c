@@ -873,16 +873,17 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
 
 /* Returns the lanes that the two ranks may use with these rows. Ranks with a
  * common rail do not use the spine, which might lead to the same path. */
-static uint32_t routes_lanes(const mrail_routes_t *routes, uint32_t from,
-                             uint32_t to, const uint32_t row[2])
+static MRAIL_INLINE uint32_t routes_lanes(const mrail_routes_t *routes,
+                                          uint32_t from, uint32_t to,
+                                          const uint32_t row[2])
 {
-    const routes_row_t *out = &routes->rows[row[OUT]];
-    int has_common =
-        (routes->ranks[from].usable[OUT] & routes->ranks[to].usable[IN]) != 0;
-
-    return ((out->kind == KIND_RAILS) && routes->has_cross_rail && has_common)
-               ? ~(1u << routes->num_rails)
-               : UINT32_MAX;
+    if (!routes->has_cross_rail ||
+        (routes->rows[row[OUT]].kind != KIND_RAILS) ||
+        ((routes->ranks[from].usable[OUT] & routes->ranks[to].usable[IN]) ==
+         0)) {
+        return UINT32_MAX;
+    }
+    return ~(1u << routes->num_rails);
 }
 
 /* Returns 0 if the demand is not planned. */
@@ -949,6 +950,9 @@ unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
 
     if ((routes->rows[route->row[OUT]].kind == KIND_RAILS) && (own != 0)) {
         lanes = own;
+    }
+    if ((lanes & (lanes - 1)) == 0) {
+        return (unsigned)__builtin_ctz(lanes);
     }
     turn = (from + to) % (unsigned)__builtin_popcount(lanes);
     while (turn-- > 0) {
