@@ -39,7 +39,7 @@ libmrail_planner_la_LIBADD = -lm
 lib_LTLIBRARIES += libmrail-plan.la
 libmrail_plan_la_SOURCES =
 libmrail_plan_la_LIBADD = libmrail-planner.la
-libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 \
+libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 \
     -export-symbols-regex '^mrail_plan_'
 pkginclude_HEADERS += src/orchestrator/plan.h
 dist_man_MANS += src/orchestrator/mrail-plan.3

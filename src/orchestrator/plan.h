@@ -147,7 +147,10 @@ typedef struct mrail_plan_demand {
     uint64_t bytes;
 } mrail_plan_demand_t;
 
+/* Later versions may add fields at the end. Initialise this struct with
+ * MRAIL_PLAN_DEFAULTS. */
 typedef struct mrail_plan_options {
+    size_t struct_size; /* of the caller's version of this struct */
     /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. A gap below 0.01 is
      * not always reached; the summary shows whether it is. */
     double gap;
@@ -165,6 +168,7 @@ typedef struct mrail_plan_options {
 #define MRAIL_PLAN_DEFAULTS                                                    \
     (mrail_plan_options_t)                                                     \
     {                                                                          \
+        .struct_size = sizeof(mrail_plan_options_t),                           \
         .relay_threshold = UINT64_MAX, .min_piece = UINT64_MAX                 \
     }
 
@@ -235,7 +239,9 @@ typedef struct mrail_plan mrail_plan_t;
 /* Creates a plan for the current state of the topology. If the topology
  * changes, a new plan is needed. `options` may be NULL, for the defaults. The
  * plan is empty until the first mrail_plan_make(). Also returns -EINVAL if an
- * option is out of range, or if no rail and no link is up. */
+ * option is out of range, if struct_size is too small, if a field that this
+ * version of the library does not know is not 0, or if no rail and no link is
+ * up. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
@@ -267,11 +273,25 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
  * were the first. */
 void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
+/* The following three functions fill structs to which later versions may add
+ * fields at the end. The inline functions below pass the size of the caller's
+ * version. The library writes no more than that, and 0 to fields that it does
+ * not know. */
+unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
+                                 mrail_plan_piece_t *pieces, size_t size);
+void mrail_plan_summary_sized(const mrail_plan_t *plan,
+                              mrail_plan_summary_t *summary_p, size_t size);
+void mrail_plan_link_sized(const mrail_plan_t *plan, unsigned i,
+                           mrail_plan_link_t *link_p, size_t size);
+
 /* Writes the pieces of demand i < num_demands, by ascending offset and without
  * gaps. Returns their number, or 0 if the demand is not planned. `pieces` must
  * have room for MRAIL_PLAN_MAX_PIECES. */
-unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
-                           mrail_plan_piece_t *pieces);
+static inline unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
+                                         mrail_plan_piece_t *pieces)
+{
+    return mrail_plan_pieces_sized(plan, i, pieces, sizeof(*pieces));
+}
 
 /* Counts the pieces and computes the baseline, in which each demand is whole on
  * one path with the fewest relays. If any of these paths leave over a rail that
@@ -281,13 +301,19 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
  * in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
-void mrail_plan_summary(const mrail_plan_t *plan,
-                        mrail_plan_summary_t *summary_p);
+static inline void mrail_plan_summary(const mrail_plan_t *plan,
+                                      mrail_plan_summary_t *summary_p)
+{
+    mrail_plan_summary_sized(plan, summary_p, sizeof(*summary_p));
+}
 
 /* Describe the links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
-void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
-                     mrail_plan_link_t *link_p);
+static inline void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
+                                   mrail_plan_link_t *link_p)
+{
+    mrail_plan_link_sized(plan, i, link_p, sizeof(*link_p));
+}
 
 #pragma GCC visibility pop
 

@@ -15,17 +15,47 @@
 #define DEFAULT_RELAY_ABOVE 1000000u
 #define DEFAULT_MIN_PIECE 65536u
 #define MIN_GAP 0.001
+/* Size of the first version of the options. */
+#define MIN_OPTIONS_SIZE                                                       \
+    (offsetof(mrail_plan_options_t, min_piece) + sizeof(uint64_t))
 
 static int plan_is_gap(double gap)
 {
     return (gap >= MIN_GAP) && (gap <= 1);
 }
 
+/* Reads a caller's version of the options. Fields that an older version lacks
+ * keep their defaults. Returns 0, or -EINVAL if a newer version sets a field
+ * that is unknown here. */
+static int plan_read_options(const mrail_plan_options_t *options,
+                             mrail_plan_options_t *o)
+{
+    const char *bytes = (const char *)options;
+
+    *o = MRAIL_PLAN_DEFAULTS;
+    if (options == NULL) {
+        return 0;
+    }
+    if (options->struct_size < MIN_OPTIONS_SIZE) {
+        return -EINVAL;
+    }
+    for (size_t i = sizeof(*o); i < options->struct_size; ++i) {
+        if (bytes[i] != 0) {
+            return -EINVAL;
+        }
+    }
+    memcpy(o, options, MRAIL_MIN(sizeof(*o), options->struct_size));
+    return 0;
+}
+
 static int plan_set_options(mrail_plan_t *plan,
                             const mrail_plan_options_t *options)
 {
-    mrail_plan_options_t o = (options != NULL) ? *options : MRAIL_PLAN_DEFAULTS;
+    mrail_plan_options_t o;
 
+    if (plan_read_options(options, &o) != 0) {
+        return -EINVAL;
+    }
     o.gap = (o.gap == 0) ? DEFAULT_GAP : o.gap;
     o.relayed_gap = (o.relayed_gap == 0) ? DEFAULT_RELAYED_GAP : o.relayed_gap;
     o.relay_threshold = (o.relay_threshold == UINT64_MAX) ? DEFAULT_RELAY_ABOVE

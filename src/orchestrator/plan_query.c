@@ -4,6 +4,8 @@
 
 #include "base/util.h"
 
+#include <string.h>
+
 /* The part of a line that belongs to one demand. */
 typedef struct plan_span {
     mrail_route_t route;
@@ -143,25 +145,36 @@ static int plan_next_part(const mrail_plan_t *plan, plan_span_t *span,
     return 0;
 }
 
-unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
-                           mrail_plan_piece_t *pieces)
+/* Copies a struct to a caller's version of it, which may have another size. */
+static void plan_copy_sized(void *to, size_t size, const void *from,
+                            size_t known)
+{
+    memcpy(to, from, MRAIL_MIN(size, known));
+    if (size > known) {
+        memset((char *)to + known, 0, size - known);
+    }
+}
+
+unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
+                                 mrail_plan_piece_t *pieces, size_t size)
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
+    mrail_plan_piece_t piece = {0};
     unsigned count = 0;
     plan_span_t span;
     plan_part_t part;
-    uint64_t offset = 0;
 
     if (!plan_span(plan, i, &span)) {
         return 0;
     }
     while (plan_next_part(plan, &span, &part)) {
-        pieces[count].offset = offset;
-        pieces[count].bytes = part.bytes;
+        piece.offset += piece.bytes;
+        piece.bytes = part.bytes;
         mrail_routes_explain(plan->routes, demand->to, &span.route, part.lane,
-                             part.branch[0], part.branch[1], &pieces[count]);
+                             part.branch[0], part.branch[1], &piece);
+        plan_copy_sized((char *)pieces + count * size, size, &piece,
+                        sizeof(piece));
         ++count;
-        offset += part.bytes;
     }
     return count;
 }
@@ -225,10 +238,11 @@ void mrail_plan_compare(mrail_plan_t *plan)
     plan_walk_before(plan, summary);
 }
 
-void mrail_plan_summary(const mrail_plan_t *plan,
-                        mrail_plan_summary_t *summary_p)
+void mrail_plan_summary_sized(const mrail_plan_t *plan,
+                              mrail_plan_summary_t *summary_p, size_t size)
 {
-    *summary_p = plan->now.summary;
+    plan_copy_sized(summary_p, size, &plan->now.summary,
+                    sizeof(plan->now.summary));
 }
 
 unsigned mrail_plan_num_links(const mrail_plan_t *plan)
@@ -236,10 +250,12 @@ unsigned mrail_plan_num_links(const mrail_plan_t *plan)
     return mrail_routes_num_links(plan->routes);
 }
 
-void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
-                     mrail_plan_link_t *link_p)
+void mrail_plan_link_sized(const mrail_plan_t *plan, unsigned i,
+                           mrail_plan_link_t *link_p, size_t size)
 {
-    *link_p = mrail_routes_links(plan->routes)[i];
-    link_p->bytes = plan->link_bytes[i];
-    link_p->bytes_before = plan->link_before[i];
+    mrail_plan_link_t link = mrail_routes_links(plan->routes)[i];
+
+    link.bytes = plan->link_bytes[i];
+    link.bytes_before = plan->link_before[i];
+    plan_copy_sized(link_p, size, &link, sizeof(link));
 }

@@ -595,8 +595,10 @@ static void test_narrow_pairs(void **state)
     unsigned in_levels = 0;
 
     for (unsigned seed = 1; seed <= seeds; ++seed) {
-        const mrail_plan_options_t options = {
-            .gap = 1, .relay_threshold = SMALL, .min_piece = below(2) * 65536};
+        const mrail_plan_options_t options = {.struct_size = sizeof(options),
+                                              .gap = 1,
+                                              .relay_threshold = SMALL,
+                                              .min_piece = below(2) * 65536};
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
