@@ -238,9 +238,11 @@ typedef struct mrail_plan mrail_plan_t;
 
 /* Creates a plan for the current state of the topology. If the topology
  * changes, a new plan is needed. `options` may be NULL, for the defaults. The
- * plan is empty until the first mrail_plan_make(). Also returns -EINVAL if no
- * rail and no link is up, or if an option is invalid: out of range, in a struct
- * that is too small, or unknown to this version of the library and not 0. */
+ * plan is empty until the first mrail_plan_make().
+ *
+ * Also returns -EINVAL if no rail and no link is up, or if an option is invalid.
+ * An option is invalid if it is out of range, or unknown to this version of the
+ * library and not 0. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
