@@ -643,11 +643,24 @@ static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
     return full == fork->count;
 }
 
-static FORKED unsigned repair_forks_length(const repair_t *repair,
-                                           uint32_t lane, double *length_p)
+/* Return the length of the shortest branches at both ends of a lane, and the
+ * number of ends at which all branches are full. */
+static FORKED double repair_forks_length(const repair_t *repair, uint32_t lane)
 {
-    return repair_fork_length(repair, repair->first_out + lane, length_p) +
-           repair_fork_length(repair, repair->first_in + lane, length_p);
+    double length = 0;
+
+    (void)repair_fork_length(repair, repair->first_out + lane, &length);
+    (void)repair_fork_length(repair, repair->first_in + lane, &length);
+    return length;
+}
+
+static FORKED unsigned repair_num_full_forks(const repair_t *repair,
+                                             uint32_t lane)
+{
+    double length = 0;
+
+    return repair_fork_length(repair, repair->first_out + lane, &length) +
+           repair_fork_length(repair, repair->first_in + lane, &length);
 }
 
 /* Makes each branch of a slot longer than the shortest one by at least `by`, if
@@ -695,7 +708,8 @@ static unsigned repair_length(const repair_t *repair, uint32_t lane,
                            repair_is_full(repair, in[i]));
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
-        full += repair_forks_length(repair, lane, &sum);
+        sum += repair_forks_length(repair, lane);
+        full += repair_num_full_forks(repair, lane);
     }
     *length_p = sum;
     return full;

@@ -37,6 +37,7 @@ typedef struct routes_rank {
     uint32_t up, down;               /* links to and from the switch */
     uint32_t rail_row[NUM_DIRECTIONS][NUM_DISTANCES];
     uint32_t node_row[NUM_DIRECTIONS];
+    uint32_t padding; /* to 64 bytes, which is faster to index */
 } routes_rank_t;
 
 typedef struct routes_node {
