@@ -9,7 +9,7 @@
  * by branch therefore equals division by branch (flows.h).
  */
 #include "config.h"
-#include "flows_internal.h"
+#include "flows_repair.h"
 
 #include "base/util.h"
 
@@ -195,5 +195,273 @@ void mrail_flows_add_branch_lengths(mrail_flows_t *flows)
             least = MRAIL_MIN(least, length);
         }
         flows->slot_factor[fork->slot] += least;
+    }
+}
+
+/* ---- Repair ---- */
+
+/* Returns the fork of a slot, or NULL if it has no branches. Some slot has. */
+static const mrail_flows_fork_t *repair_fork(const mrail_flows_t *flows,
+                                             uint32_t s)
+{
+    return (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK)
+               ? NULL
+               : &flows->forks[flows->fork_of[s]];
+}
+
+static double repair_branch_excess(const mrail_flows_t *flows, uint32_t b)
+{
+    const uint32_t *link = flows->branch[b].link;
+    double most = -MRAIL_FLOWS_CLOSED;
+
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            most = MRAIL_MAX(most, flows->excess[link[i]]);
+        }
+    }
+    return most;
+}
+
+/* Computes the bytes of a fork on branches above the limit, and the room of its
+ * other branches. */
+static void repair_fork_sums(const repair_t *repair,
+                             const mrail_flows_fork_t *fork, double *over_p,
+                             double *room_p)
+{
+    *over_p = *room_p = 0;
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double excess = repair_branch_excess(repair->flows, b);
+
+        if (excess > 0) {
+            *over_p += MRAIL_MIN(excess, repair->branch_bytes[b]);
+        } else {
+            *room_p -= excess;
+        }
+    }
+}
+
+/* Returns the bytes that must leave the slot because of its branches. A
+ * negative value is room. */
+static double repair_fork_excess(const repair_t *repair, uint32_t s)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double over, room;
+
+    if (fork == NULL) {
+        return -MRAIL_FLOWS_CLOSED;
+    }
+    repair_fork_sums(repair, fork, &over, &room);
+    return over - room;
+}
+
+/* Returns the larger excess of the branches at both ends of a lane. */
+double mrail_repair_forks_excess(const repair_t *repair, uint32_t lane)
+{
+    double out = repair_fork_excess(repair, repair->first_out + lane);
+    double in = repair_fork_excess(repair, repair->first_in + lane);
+
+    return MRAIL_MAX(out, in);
+}
+
+/* Returns 1 if a branch of the slot is above the limit. */
+uint32_t mrail_repair_is_fork_over(const mrail_flows_t *flows, uint32_t s)
+{
+    const mrail_flows_fork_t *fork = repair_fork(flows, s);
+
+    for (uint32_t b = 0; (fork != NULL) && (b < fork->count); ++b) {
+        if (repair_branch_excess(flows, fork->first + b) > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void repair_add_to_branch(const repair_t *repair, uint32_t b,
+                                 double bytes)
+{
+    const uint32_t *link = repair->flows->branch[b].link;
+
+    repair->branch_bytes[b] += bytes;
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            repair_add_to_link(repair, link[i], bytes);
+        }
+    }
+}
+
+/* Adds bytes to the branches of a fork, in proportion to their room. Without
+ * room, the branch with the lowest excess gets them. */
+static void repair_fill_fork(const repair_t *repair,
+                             const mrail_flows_fork_t *fork, double bytes)
+{
+    uint32_t best = fork->first;
+    double least = MRAIL_FLOWS_CLOSED, over, room, left = bytes;
+
+    repair_fork_sums(repair, fork, &over, &room);
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double excess = repair_branch_excess(repair->flows, b);
+
+        if ((excess < 0) && (room > 0)) {
+            double part = -excess * MRAIL_MIN(bytes / room, 1.0);
+
+            repair_add_to_branch(repair, b, part);
+            left -= part;
+            excess += part;
+        }
+        if (excess < least) {
+            least = excess;
+            best = b;
+        }
+    }
+    repair_add_to_branch(repair, best, left);
+}
+
+/* Removes bytes from the branches of a fork: first from those above the limit,
+ * then in proportion to their bytes. */
+static void repair_drain_fork(const repair_t *repair,
+                              const mrail_flows_fork_t *fork, double bytes)
+{
+    double left = bytes, sum = 0;
+
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        double over = repair_branch_excess(repair->flows, b);
+
+        over = MRAIL_MIN(over, repair->branch_bytes[b]);
+        if ((over > 0) && (left > 0)) {
+            over = MRAIL_MIN(over, left);
+            repair_add_to_branch(repair, b, -over);
+            left -= over;
+        }
+        sum += repair->branch_bytes[b];
+    }
+    left = (sum > 0) ? MRAIL_MIN(left / sum, 1.0) : 0;
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        repair_add_to_branch(repair, b, -left * repair->branch_bytes[b]);
+    }
+}
+
+/* Moves bytes of each fork from branches above the limit to others. */
+void mrail_repair_balance_forks(const repair_t *repair)
+{
+    const mrail_flows_t *flows = repair->flows;
+
+    for (uint32_t f = 0; f < flows->num_forks; ++f) {
+        double over, room;
+
+        repair_fork_sums(repair, &flows->forks[f], &over, &room);
+        over = MRAIL_MIN(over, room);
+        if (over > 0) {
+            repair_drain_fork(repair, &flows->forks[f], over);
+            repair_fill_fork(repair, &flows->forks[f], over);
+        }
+    }
+}
+
+static void repair_add_to_fork(const repair_t *repair, uint32_t s, double bytes)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+
+    if ((fork != NULL) && (bytes > 0)) {
+        repair_fill_fork(repair, fork, bytes);
+    } else if ((fork != NULL) && (bytes < 0)) {
+        repair_drain_fork(repair, fork, -bytes);
+    }
+}
+
+/* Adds bytes to the branches at both ends of a lane. */
+void mrail_repair_add_to_forks(const repair_t *repair, uint32_t lane,
+                               double bytes)
+{
+    repair_add_to_fork(repair, repair->first_out + lane, bytes);
+    repair_add_to_fork(repair, repair->first_in + lane, bytes);
+}
+
+int mrail_repair_has_fork(const repair_t *repair, uint32_t lane)
+{
+    return (repair_fork(repair->flows, repair->first_out + lane) != NULL) ||
+           (repair_fork(repair->flows, repair->first_in + lane) != NULL);
+}
+
+static double repair_branch_length(const repair_t *repair, uint32_t b,
+                                   unsigned *full_p)
+{
+    const uint32_t *link = repair->flows->branch[b].link;
+    double sum = 0;
+
+    *full_p = 0;
+    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+        if (link[i] != MRAIL_FLOWS_NO_LINK) {
+            sum += repair->flows->length[link[i]];
+            *full_p += (unsigned)repair_is_full(repair, link[i]);
+        }
+    }
+    return sum;
+}
+
+/* Adds the length of the shortest branch of a slot. Returns 1 if all branches
+ * are full. */
+static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
+                                   double *length_p)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double least = MRAIL_FLOWS_CLOSED;
+    unsigned full = 0;
+
+    if (fork == NULL) {
+        return 0;
+    }
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        unsigned links;
+
+        least = MRAIL_MIN(least, repair_branch_length(repair, b, &links));
+        full += (links > 0);
+    }
+    *length_p += least;
+    return full == fork->count;
+}
+
+/* Return the length of the shortest branches at both ends of a lane, and the
+ * number of ends at which all branches are full. */
+double mrail_repair_forks_length(const repair_t *repair, uint32_t lane)
+{
+    double length = 0;
+
+    (void)repair_fork_length(repair, repair->first_out + lane, &length);
+    (void)repair_fork_length(repair, repair->first_in + lane, &length);
+    return length;
+}
+
+unsigned mrail_repair_num_full_forks(const repair_t *repair, uint32_t lane)
+{
+    double length = 0;
+
+    return repair_fork_length(repair, repair->first_out + lane, &length) +
+           repair_fork_length(repair, repair->first_in + lane, &length);
+}
+
+/* Makes each branch of a slot longer than the shortest one by at least `by`, if
+ * all branches are full. */
+void mrail_repair_lengthen_fork(const repair_t *repair, uint32_t s, double by,
+                                double most)
+{
+    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
+    double *length = repair->flows->length, least = 0;
+
+    if (!repair_fork_length(repair, s, &least)) {
+        return;
+    }
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        const uint32_t *link = repair->flows->branch[b].link;
+        unsigned full;
+        double more = least + by - repair_branch_length(repair, b, &full);
+
+        for (unsigned i = 0; (more > 0) && (i < MRAIL_FLOWS_BRANCH_LINKS);
+             ++i) {
+            if ((link[i] != MRAIL_FLOWS_NO_LINK) &&
+                repair_is_full(repair, link[i])) {
+                length[link[i]] =
+                    MRAIL_MIN(length[link[i]] + more / full, most);
+            }
+        }
     }
 }

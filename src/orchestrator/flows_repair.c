@@ -6,7 +6,7 @@
  * negative value is room. The absent link has unlimited room.
  */
 #include "config.h"
-#include "flows_internal.h"
+#include "flows_repair.h"
 
 #include "base/util.h"
 
@@ -15,8 +15,6 @@
 /* Largest difference in relays between two lanes; a path has at most two. */
 #define MAX_EXTRA 2
 #define MAX_SAVING (-2)
-/* Relative tolerance for rounding: a link this close to the limit is full. */
-#define ROUNDING_TOLERANCE 1e-9
 /* Number of iterations after which the prices of full links have converged
  * enough. */
 #define VALUE_ITERATIONS 4
@@ -25,98 +23,6 @@
 
 /* Greater than any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
-
-typedef struct repair {
-    mrail_flows_t *flows;
-    double limit;
-    const uint32_t *out, *in; /* links of the demand's lane 0 */
-    uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, first slots, and lanes of the demand */
-    double *all_bytes, *bytes; /* bytes of all demands, and of this demand */
-    double *branch_bytes;
-} repair_t;
-
-/* ---- Branches ---- */
-
-/* Few topologies have branches. The code for them is kept out of the loops. */
-#define FORKED __attribute__((noinline, cold))
-
-/* Returns the fork of a slot, or NULL if it has no branches. Some slot has. */
-static const mrail_flows_fork_t *repair_fork(const mrail_flows_t *flows,
-                                             uint32_t s)
-{
-    return (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK)
-               ? NULL
-               : &flows->forks[flows->fork_of[s]];
-}
-
-static double repair_branch_excess(const mrail_flows_t *flows, uint32_t b)
-{
-    const uint32_t *link = flows->branch[b].link;
-    double most = -MRAIL_FLOWS_CLOSED;
-
-    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
-        if (link[i] != MRAIL_FLOWS_NO_LINK) {
-            most = MRAIL_MAX(most, flows->excess[link[i]]);
-        }
-    }
-    return most;
-}
-
-/* Computes the bytes of a fork on branches above the limit, and the room of its
- * other branches. */
-static void repair_fork_sums(const repair_t *repair,
-                             const mrail_flows_fork_t *fork, double *over_p,
-                             double *room_p)
-{
-    *over_p = *room_p = 0;
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        double excess = repair_branch_excess(repair->flows, b);
-
-        if (excess > 0) {
-            *over_p += MRAIL_MIN(excess, repair->branch_bytes[b]);
-        } else {
-            *room_p -= excess;
-        }
-    }
-}
-
-/* Returns the bytes that must leave the slot because of its branches. A
- * negative value is room. */
-static double repair_fork_excess(const repair_t *repair, uint32_t s)
-{
-    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
-    double over, room;
-
-    if (fork == NULL) {
-        return -MRAIL_FLOWS_CLOSED;
-    }
-    repair_fork_sums(repair, fork, &over, &room);
-    return over - room;
-}
-
-/* Returns the larger excess of the branches at both ends of a lane. */
-static FORKED double repair_forks_excess(const repair_t *repair, uint32_t lane)
-{
-    double out = repair_fork_excess(repair, repair->first_out + lane);
-    double in = repair_fork_excess(repair, repair->first_in + lane);
-
-    return MRAIL_MAX(out, in);
-}
-
-/* Returns 1 if a branch of the slot is above the limit. */
-static FORKED uint32_t repair_is_fork_over(const mrail_flows_t *flows,
-                                           uint32_t s)
-{
-    const mrail_flows_fork_t *fork = repair_fork(flows, s);
-
-    for (uint32_t b = 0; (fork != NULL) && (b < fork->count); ++b) {
-        if (repair_branch_excess(flows, fork->first + b) > 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
  * link that it shares with no other lane has no room. Moves between lanes do
@@ -134,7 +40,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
                    (~(uint32_t)flows->slot_common[s] >> i);
     }
     if (MRAIL_UNLIKELY(flows->num_forks > 0)) {
-        is_over |= repair_is_fork_over(flows, s);
+        is_over |= mrail_repair_is_fork_over(flows, s);
     }
     flows->row_over[row] =
         (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
@@ -143,7 +49,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
     flows->slot_factor[s] = is_over;
 }
 
-static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
+void mrail_repair_mark_link(mrail_flows_t *flows, uint32_t link)
 {
     for (uint32_t i = flows->link_first[link]; i < flows->link_first[link + 1];
          ++i) {
@@ -176,7 +82,7 @@ static void repair_mark_all(mrail_flows_t *flows)
     memset(flows->row_shut, 0, rows * sizeof(*flows->row_shut));
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         if (flows->excess[e] >= 0) {
-            repair_mark_link(flows, e);
+            mrail_repair_mark_link(flows, e);
         }
     }
 }
@@ -218,122 +124,11 @@ static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
         most = MRAIL_MAX(most, excess[in[i]]);
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
-        double at_forks = repair_forks_excess(repair, lane);
+        double at_forks = mrail_repair_forks_excess(repair, lane);
 
         most = MRAIL_MAX(most, at_forks);
     }
     return most;
-}
-
-static MRAIL_INLINE void repair_add_to_link(const repair_t *repair,
-                                            uint32_t link, double bytes)
-{
-    double *excess = &repair->flows->excess[link], before = *excess;
-
-    *excess = before + bytes;
-    if (((before > 0) != (*excess > 0)) || ((before < 0) != (*excess < 0))) {
-        repair_mark_link(repair->flows, link);
-    }
-}
-
-static void repair_add_to_branch(const repair_t *repair, uint32_t b,
-                                 double bytes)
-{
-    const uint32_t *link = repair->flows->branch[b].link;
-
-    repair->branch_bytes[b] += bytes;
-    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
-        if (link[i] != MRAIL_FLOWS_NO_LINK) {
-            repair_add_to_link(repair, link[i], bytes);
-        }
-    }
-}
-
-/* Adds bytes to the branches of a fork, in proportion to their room. Without
- * room, the branch with the lowest excess gets them. */
-static void repair_fill_fork(const repair_t *repair,
-                             const mrail_flows_fork_t *fork, double bytes)
-{
-    uint32_t best = fork->first;
-    double least = MRAIL_FLOWS_CLOSED, over, room, left = bytes;
-
-    repair_fork_sums(repair, fork, &over, &room);
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        double excess = repair_branch_excess(repair->flows, b);
-
-        if ((excess < 0) && (room > 0)) {
-            double part = -excess * MRAIL_MIN(bytes / room, 1.0);
-
-            repair_add_to_branch(repair, b, part);
-            left -= part;
-            excess += part;
-        }
-        if (excess < least) {
-            least = excess;
-            best = b;
-        }
-    }
-    repair_add_to_branch(repair, best, left);
-}
-
-/* Removes bytes from the branches of a fork: first from those above the limit,
- * then in proportion to their bytes. */
-static void repair_drain_fork(const repair_t *repair,
-                              const mrail_flows_fork_t *fork, double bytes)
-{
-    double left = bytes, sum = 0;
-
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        double over = repair_branch_excess(repair->flows, b);
-
-        over = MRAIL_MIN(over, repair->branch_bytes[b]);
-        if ((over > 0) && (left > 0)) {
-            over = MRAIL_MIN(over, left);
-            repair_add_to_branch(repair, b, -over);
-            left -= over;
-        }
-        sum += repair->branch_bytes[b];
-    }
-    left = (sum > 0) ? MRAIL_MIN(left / sum, 1.0) : 0;
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        repair_add_to_branch(repair, b, -left * repair->branch_bytes[b]);
-    }
-}
-
-/* Moves bytes of each fork from branches above the limit to others. */
-static void repair_balance_forks(const repair_t *repair)
-{
-    const mrail_flows_t *flows = repair->flows;
-
-    for (uint32_t f = 0; f < flows->num_forks; ++f) {
-        double over, room;
-
-        repair_fork_sums(repair, &flows->forks[f], &over, &room);
-        over = MRAIL_MIN(over, room);
-        if (over > 0) {
-            repair_drain_fork(repair, &flows->forks[f], over);
-            repair_fill_fork(repair, &flows->forks[f], over);
-        }
-    }
-}
-
-static void repair_add_to_fork(const repair_t *repair, uint32_t s, double bytes)
-{
-    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
-
-    if ((fork != NULL) && (bytes > 0)) {
-        repair_fill_fork(repair, fork, bytes);
-    } else if ((fork != NULL) && (bytes < 0)) {
-        repair_drain_fork(repair, fork, -bytes);
-    }
-}
-
-/* Adds bytes to the branches at both ends of a lane. */
-static FORKED void repair_add_to_forks(const repair_t *repair, uint32_t lane,
-                                       double bytes)
-{
-    repair_add_to_fork(repair, repair->first_out + lane, bytes);
-    repair_add_to_fork(repair, repair->first_in + lane, bytes);
 }
 
 static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
@@ -347,14 +142,8 @@ static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
         repair_add_to_link(repair, in[i], bytes);
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
-        repair_add_to_forks(repair, lane, bytes);
+        mrail_repair_add_to_forks(repair, lane, bytes);
     }
-}
-
-static FORKED int repair_has_fork(const repair_t *repair, uint32_t lane)
-{
-    return (repair_fork(repair->flows, repair->first_out + lane) != NULL) ||
-           (repair_fork(repair->flows, repair->first_in + lane) != NULL);
 }
 
 static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
@@ -418,8 +207,8 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
 
 /* Like repair_move(), for lanes with branches, which may share links with other
  * lanes. Removes all bytes, and returns those without room. */
-static FORKED double repair_move_forked(const repair_t *repair, uint32_t from,
-                                        uint32_t to, double bytes)
+static double repair_move_forked(const repair_t *repair, uint32_t from,
+                                 uint32_t to, double bytes)
 {
     double moved;
 
@@ -442,7 +231,8 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
         return 0; /* no room, even if the lanes shared links */
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0) &&
-        (repair_has_fork(repair, from) || repair_has_fork(repair, to))) {
+        (mrail_repair_has_fork(repair, from) ||
+         mrail_repair_has_fork(repair, to))) {
         moved = repair_move_forked(repair, from, to, bytes);
     } else {
         moved =
@@ -562,12 +352,12 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_begin(&repair, flows, limit);
     if (mrail_kernels_max(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
-        repair_balance_forks(&repair);
+        mrail_repair_balance_forks(&repair);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
             count = repair_relieve_again(&repair, count, extra);
         }
-        repair_balance_forks(&repair);
+        mrail_repair_balance_forks(&repair);
     }
     repair_end(&repair);
 }
@@ -593,102 +383,11 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
             }
         }
     }
-    repair_balance_forks(&repair);
+    mrail_repair_balance_forks(&repair);
     repair_end(&repair);
 }
 
 /* ---- Full links ---- */
-
-static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
-{
-    return repair->flows->excess[link] >=
-           -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
-}
-
-static double repair_branch_length(const repair_t *repair, uint32_t b,
-                                   unsigned *full_p)
-{
-    const uint32_t *link = repair->flows->branch[b].link;
-    double sum = 0;
-
-    *full_p = 0;
-    for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
-        if (link[i] != MRAIL_FLOWS_NO_LINK) {
-            sum += repair->flows->length[link[i]];
-            *full_p += (unsigned)repair_is_full(repair, link[i]);
-        }
-    }
-    return sum;
-}
-
-/* Adds the length of the shortest branch of a slot. Returns 1 if all branches
- * are full. */
-static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
-                                   double *length_p)
-{
-    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
-    double least = MRAIL_FLOWS_CLOSED;
-    unsigned full = 0;
-
-    if (fork == NULL) {
-        return 0;
-    }
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        unsigned links;
-
-        least = MRAIL_MIN(least, repair_branch_length(repair, b, &links));
-        full += (links > 0);
-    }
-    *length_p += least;
-    return full == fork->count;
-}
-
-/* Return the length of the shortest branches at both ends of a lane, and the
- * number of ends at which all branches are full. */
-static FORKED double repair_forks_length(const repair_t *repair, uint32_t lane)
-{
-    double length = 0;
-
-    (void)repair_fork_length(repair, repair->first_out + lane, &length);
-    (void)repair_fork_length(repair, repair->first_in + lane, &length);
-    return length;
-}
-
-static FORKED unsigned repair_num_full_forks(const repair_t *repair,
-                                             uint32_t lane)
-{
-    double length = 0;
-
-    return repair_fork_length(repair, repair->first_out + lane, &length) +
-           repair_fork_length(repair, repair->first_in + lane, &length);
-}
-
-/* Makes each branch of a slot longer than the shortest one by at least `by`, if
- * all branches are full. */
-static FORKED void repair_lengthen_fork(const repair_t *repair, uint32_t s,
-                                        double by, double most)
-{
-    const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
-    double *length = repair->flows->length, least = 0;
-
-    if (!repair_fork_length(repair, s, &least)) {
-        return;
-    }
-    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
-        const uint32_t *link = repair->flows->branch[b].link;
-        unsigned full;
-        double more = least + by - repair_branch_length(repair, b, &full);
-
-        for (unsigned i = 0; (more > 0) && (i < MRAIL_FLOWS_BRANCH_LINKS);
-             ++i) {
-            if ((link[i] != MRAIL_FLOWS_NO_LINK) &&
-                repair_is_full(repair, link[i])) {
-                length[link[i]] =
-                    MRAIL_MIN(length[link[i]] + more / full, most);
-            }
-        }
-    }
-}
 
 /* Returns the number of full links of a lane and, in *length_p, the length of
  * the lane including its relays. A slot whose branches are all full counts as
@@ -708,8 +407,8 @@ static unsigned repair_length(const repair_t *repair, uint32_t lane,
                            repair_is_full(repair, in[i]));
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
-        sum += repair_forks_length(repair, lane);
-        full += repair_num_full_forks(repair, lane);
+        sum += mrail_repair_forks_length(repair, lane);
+        full += mrail_repair_num_full_forks(repair, lane);
     }
     *length_p = sum;
     return full;
@@ -731,8 +430,8 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
         }
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
-        repair_lengthen_fork(repair, repair->first_out + lane, by, most);
-        repair_lengthen_fork(repair, repair->first_in + lane, by, most);
+        mrail_repair_lengthen_fork(repair, repair->first_out + lane, by, most);
+        mrail_repair_lengthen_fork(repair, repair->first_in + lane, by, most);
     }
 }
 

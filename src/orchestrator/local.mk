@@ -15,7 +15,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/digest.h \
     src/orchestrator/water_fill.c src/orchestrator/water_fill.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
-    src/orchestrator/flows_branches.c \
+    src/orchestrator/flows_branches.c src/orchestrator/flows_repair.h \
     src/orchestrator/flows_internal.h src/orchestrator/flows_load.c \
     src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
     src/orchestrator/flows_search.c \
@@ -29,6 +29,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/plan_contended.c src/orchestrator/plan_internal.h \
     src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
+    src/orchestrator/routes_internal.h src/orchestrator/routes_rows.c \
     src/orchestrator/topo.c src/orchestrator/topo.h
 # All ranks must compute the same plan, whatever their compilers make of a * b +
 # c.
