@@ -400,6 +400,8 @@ static mrail_plan_topo_t *create_topo(void)
         UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 2, G));
     }
     UNTIL(mrail_plan_topo_set_leaf_group(topo, 1, 1));
+    /* a second relay for rail 1, so some slots have branches */
+    UNTIL(mrail_plan_topo_set_reach(topo, 0, 1, MRAIL_PLAN_UNLIMITED, G));
     return topo;
 }
 
