@@ -129,9 +129,12 @@ static void flows_set_factors(mrail_flows_t *flows)
     mrail_kernels_exp(flows->link_room, flows->dual, flows->factor);
     EACH_SLOT_OF(flows,
                  slot[s] = weight[s] * flows_product(factor, link, num_links))
+    if (flows->num_forks > 0) {
+        mrail_flows_branch_factors(flows);
+    }
 }
 
-void mrail_flows_add_loads(mrail_flows_t *flows)
+void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes)
 {
     double *sums = flows->sums;
     const double *bytes = flows->slot_load;
@@ -143,6 +146,9 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
         sums[e * MRAIL_KERNELS_VECTOR] = flows->base[e];
     }
     EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
+    if (flows->num_forks > 0) {
+        mrail_flows_add_branch_loads(flows, branch_bytes);
+    }
     for (uint32_t e = 0; e < flows->link_room;
          ++e, sums += MRAIL_KERNELS_VECTOR) {
         flows->load[e] =
@@ -153,6 +159,17 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
             ? mrail_kernels_dot(flows->num_slots, flows->slot_relays,
                                 flows->slot_load)
             : 0;
+}
+
+/* Adds the branches of this iteration to the sum. */
+static void flows_sum_branches(mrail_flows_t *flows)
+{
+    const double *trial = mrail_flows_tail(flows, flows->trial);
+    double *sum = mrail_flows_tail(flows, flows->sum);
+
+    for (uint32_t b = 0; b < flows->num_branches; ++b) {
+        sum[b] = ((flows->num_summed == 0) ? 0 : sum[b]) + trial[b];
+    }
 }
 
 /* Iterations oscillate around their limit, so the result is their mean. The
@@ -168,11 +185,16 @@ void mrail_flows_divide(mrail_flows_t *flows)
                                                   : MRAIL_KERNELS_ADD_SUM,
                          flows->slot_factor, flows->trial, flows->sum,
                          flows->slot_load);
-    mrail_flows_add_loads(flows);
+    if (flows->num_forks > 0) {
+        mrail_flows_divide_branches(flows,
+                                    mrail_flows_tail(flows, flows->trial));
+    }
+    mrail_flows_add_loads(flows, mrail_flows_tail(flows, flows->trial));
     if (flows->is_first) {
         flows->is_first = 0;
         return;
     }
+    flows_sum_branches(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->sum_load[e] += flows->load[e];
     }
@@ -222,7 +244,7 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
     mrail_kernels_load(&flows->kernels, flows->bytes, flows->slot_load);
-    mrail_flows_add_loads(flows);
+    mrail_flows_add_loads(flows, mrail_flows_tail(flows, flows->bytes));
 }
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
@@ -264,10 +286,12 @@ int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 double mrail_flows_dual_max(const mrail_flows_t *flows)
 {
     double most = phase_params[flows->phase].dual_max;
+    unsigned links = MRAIL_MAX(flows->half_links, 1u);
 
-    return phase_params[flows->phase].is_by_depth
-               ? most * MRAIL_FLOWS_SLOT_LINKS / MRAIL_MAX(flows->depth, 1u)
-               : most;
+    if (!phase_params[flows->phase].is_by_depth) {
+        links = MRAIL_MAX(links, MRAIL_FLOWS_SLOT_LINKS);
+    }
+    return most * MRAIL_FLOWS_SLOT_LINKS / links;
 }
 
 /* ---- Bounds ---- */
@@ -283,6 +307,9 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
                                       : MRAIL_FLOWS_CLOSED)
+    if (flows->num_forks > 0) {
+        mrail_flows_add_branch_lengths(flows);
+    }
     return mrail_kernels_shortest(&flows->kernels, slot);
 }
 
@@ -551,6 +578,11 @@ uint32_t mrail_flows_stride(const mrail_flows_t *flows)
 const double *mrail_flows_bytes(const mrail_flows_t *flows)
 {
     return flows->bytes;
+}
+
+const double *mrail_flows_branch_bytes(const mrail_flows_t *flows)
+{
+    return mrail_flows_tail(flows, flows->bytes);
 }
 
 double mrail_flows_congestion(const mrail_flows_t *flows)

@@ -59,14 +59,25 @@
 
 #define MRAIL_FLOWS_MAX_LANES 20
 #define MRAIL_FLOWS_SLOT_LINKS 4
+#define MRAIL_FLOWS_BRANCH_LINKS 3
+#define MRAIL_FLOWS_MAX_BRANCHES 16
 #define MRAIL_FLOWS_NO_LINK UINT32_MAX
 
-/* One lane of a row. */
+/* One lane of a row. All bytes of the slot pass its links, and one of its
+ * branches if it has any. */
 typedef struct mrail_flows_slot {
     uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: unused */
-    uint8_t relays;                        /* 0 to 2 */
+    uint32_t first_branch;
+    uint8_t num_branches; /* at most MRAIL_FLOWS_MAX_BRANCHES */
+    uint8_t relays;       /* 0 to 2 */
     uint8_t is_closed;
 } mrail_flows_slot_t;
+
+/* One of several ways through a slot, such as one of its relays. The branches
+ * of a slot have no link in common, with each other or with the slot. */
+typedef struct mrail_flows_branch {
+    uint32_t link[MRAIL_FLOWS_BRANCH_LINKS];
+} mrail_flows_branch_t;
 
 typedef struct mrail_flows_links {
     uint32_t num_links;
@@ -85,6 +96,9 @@ typedef struct mrail_flows_links {
 typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
+    /* Branches of all slots. Not copied, and fixed once they are loaded. */
+    const mrail_flows_branch_t *branch;
+    uint32_t num_branches;
     uint32_t num_demands;
     const uint32_t *row; /* by demand: out row and in row, which differ */
     /* By demand, as bits. At least one lane is open in both rows. No path
@@ -159,6 +173,9 @@ uint32_t mrail_flows_stride(const mrail_flows_t *flows);
 /* Returns the bytes by demand and lane. They add up to the demand, except for
  * rounding. */
 const double *mrail_flows_bytes(const mrail_flows_t *flows);
+/* Returns the bytes by branch. Those of a slot add up to its bytes, without
+ * those in `base`, except for rounding. */
+const double *mrail_flows_branch_bytes(const mrail_flows_t *flows);
 /* Return the congestion of the division, and its lower bound, in seconds. */
 double mrail_flows_congestion(const mrail_flows_t *flows);
 double mrail_flows_bound(const mrail_flows_t *flows);

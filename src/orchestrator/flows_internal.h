@@ -18,6 +18,11 @@ enum {
     FLOWS_NUM_PHASES
 };
 
+/* A slot with branches. */
+typedef struct mrail_flows_fork {
+    uint32_t slot, first, count; /* its branches */
+} mrail_flows_fork_t;
+
 /* Index num_links stands for an absent link, with no price, length or load.
  * Further copies of it pad the arrays of links to link_room. */
 struct mrail_flows {
@@ -26,6 +31,7 @@ struct mrail_flows {
     double widest;            /* largest capacity of a link */
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
+    unsigned half_links;      /* the same, with a branch */
     uint32_t links_in_cuts;   /* links from here on have no set and no parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
@@ -37,8 +43,16 @@ struct mrail_flows {
     double *mask_lanes;
     /* Slots of all rows, padded: in use, with links set, allocated. */
     uint32_t num_slots, slots_set, slots_room;
-    size_t num_bytes, bytes_room; /* bytes of all demands, padded */
-    uint32_t *slot_link;          /* by slot, MRAIL_FLOWS_SLOT_LINKS each */
+    /* Bytes of all demands, padded, and then those of all branches. */
+    size_t num_bytes, bytes_room;
+    const mrail_flows_branch_t *branch;
+    uint32_t num_branches;
+    double *branch_weight; /* without relays and prices; holds the next array */
+    double *branch_factor; /* weight with prices */
+    mrail_flows_fork_t *forks; /* slots with branches, in use */
+    uint32_t num_forks;
+    uint32_t *fork_of;   /* by slot, or MRAIL_FLOWS_NO_LINK */
+    uint32_t *slot_link; /* by slot, MRAIL_FLOWS_SLOT_LINKS each */
     uint8_t *slot_open;
     /* By slot: links shared with other open lanes of the row, as bits. Second
      * half of slot_open. */
@@ -109,6 +123,13 @@ typedef struct mrail_flows_lanes {
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 
+/* Returns the bytes by branch of a division (trial, sum or bytes). */
+static inline double *mrail_flows_tail(const mrail_flows_t *flows,
+                                       double *division)
+{
+    return division + flows->num_bytes - flows->num_branches;
+}
+
 /* Recomputes the link loads from the best division instead of this
  * iteration. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
@@ -144,8 +165,20 @@ void mrail_flows_prove_first(mrail_flows_t *flows);
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
 double mrail_flows_volume(const mrail_flows_t *flows);
 
-/* Computes the link loads from the slots. */
-void mrail_flows_add_loads(mrail_flows_t *flows);
+/* Computes the link loads from the slots and from these bytes by branch. */
+void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes);
+
+/* Functions of flows_branches.c. They list the slots with branches; multiply
+ * the factors of these slots by those of their branches; divide the bytes of
+ * the slots accordingly; add the bytes to the sums of links; and add the length
+ * of the shortest branch to the lengths of the slots. */
+int mrail_flows_set_branches(mrail_flows_t *flows,
+                             const mrail_flows_problem_t *problem);
+void mrail_flows_branch_factors(mrail_flows_t *flows);
+void mrail_flows_divide_branches(mrail_flows_t *flows, double *branch_bytes);
+void mrail_flows_add_branch_loads(mrail_flows_t *flows,
+                                  const double *branch_bytes);
+void mrail_flows_add_branch_lengths(mrail_flows_t *flows);
 
 /* Returns a lower bound on the congestion from the cut sets. */
 double mrail_flows_cut_bound(mrail_flows_t *flows);

@@ -77,7 +77,8 @@ static int flows_allocate_rows(mrail_flows_t *flows, size_t rows)
     return 0;
 }
 
-static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
+static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots,
+                                uint32_t num_branches)
 {
     double *next = malloc(5 * (size_t)num_slots * sizeof(*next));
 
@@ -89,8 +90,10 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     flows->slot_relays = next;
     flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                               sizeof(*flows->slot_link));
-    flows->link_slots = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
-                               sizeof(*flows->link_slots));
+    flows->link_slots =
+        malloc(((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS +
+                (size_t)num_branches * MRAIL_FLOWS_BRANCH_LINKS) *
+               sizeof(*flows->link_slots));
     flows->slot_open = malloc(2 * (size_t)num_slots);
     if ((flows_allocate_rows(flows, num_slots / flows->kernels.width) != 0) ||
         (next == NULL) || (flows->slot_link == NULL) ||
@@ -159,6 +162,7 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
         }
     }
     flows->depth = MRAIL_MAX(flows->depth, depth);
+    flows->half_links = MRAIL_MAX(flows->half_links, depth);
     flows->slot_open[s] = (slot != NULL) && !slot->is_closed;
     flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
     flows->has_relays |= (flows->slot_relays[s] != 0);
@@ -166,22 +170,26 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
         flows->slot_open[s] ? flows_weight(flows, slot) : 0;
 }
 
-static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
+/* Returns 1 if the link belongs to the slot or to one of its branches. */
+static int flows_takes(const mrail_flows_t *flows, uint32_t s,
+                       const mrail_flows_slot_t *slot, uint32_t link)
 {
     const uint32_t *own = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+    int takes = (own[0] == link) || (own[1] == link) || (own[2] == link) ||
+                (own[3] == link);
 
-    return (link < flows->links.num_links) &&
-           ((own[0] == link) || (own[1] == link) || (own[2] == link) ||
-            (own[3] == link));
+    for (unsigned b = 0; !takes && (b < slot->num_branches); ++b) {
+        const uint32_t *other = flows->branch[slot->first_branch + b].link;
+
+        takes = (other[0] == link) || (other[1] == link) || (other[2] == link);
+    }
+    return takes && (link < flows->links.num_links);
 }
 
-/* Returns 1 if a link of the slot belongs to this set. */
-static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
+static int flows_is_in_set(const mrail_flows_t *flows, const uint32_t *link,
+                           unsigned count, uint32_t set)
 {
-    const uint32_t *link =
-        &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
-
-    for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+    for (unsigned i = 0; i < count; ++i) {
         if ((link[i] < flows->links.num_links) &&
             (flows->links.set[link[i]] == set)) {
             return 1;
@@ -190,30 +198,55 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
     return 0;
 }
 
+/* Returns 1 if a link of the slot belongs to this set, or a link of each
+ * branch. */
+static int flows_is_cut(const mrail_flows_t *flows, uint32_t s,
+                        const mrail_flows_slot_t *slot, uint32_t set)
+{
+    unsigned b = 0;
+
+    if (flows_is_in_set(flows,
+                        &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS],
+                        MRAIL_FLOWS_SLOT_LINKS, set)) {
+        return 1;
+    }
+    while ((b < slot->num_branches) &&
+           flows_is_in_set(flows, flows->branch[slot->first_branch + b].link,
+                           MRAIL_FLOWS_BRANCH_LINKS, set)) {
+        ++b;
+    }
+    return (b > 0) && (b == slot->num_branches);
+}
+
 /* Finds the sets that cut all open lanes of a row. Only the sets of its first
- * open lane are candidates. */
-static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
+ * open lane are candidates, or of this lane's first branch. */
+static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row,
+                               const mrail_flows_slot_t *slot)
 {
     uint32_t first = row * flows->kernels.width, open = flows->row_open[row];
     uint32_t *sets = &flows->row_set[(size_t)row * FLOWS_ROW_SETS], count = 0;
+    unsigned lane, num_links = MRAIL_FLOWS_SLOT_LINKS;
     const uint32_t *link;
 
     memset(sets, 0xff, FLOWS_ROW_SETS * sizeof(*sets));
     if ((open == 0) || (flows->links.set == NULL)) {
         return;
     }
-    link = &flows->slot_link[(size_t)(first + (unsigned)__builtin_ctz(open)) *
-                             MRAIL_FLOWS_SLOT_LINKS];
-    for (unsigned i = 0;
-         (i < MRAIL_FLOWS_SLOT_LINKS) && (count < FLOWS_ROW_SETS); ++i) {
+    lane = (unsigned)__builtin_ctz(open);
+    link = &flows->slot_link[(size_t)(first + lane) * MRAIL_FLOWS_SLOT_LINKS];
+    if ((link[0] == flows->links.num_links) && (slot[lane].num_branches > 0)) {
+        link = flows->branch[slot[lane].first_branch].link;
+        num_links = MRAIL_FLOWS_BRANCH_LINKS;
+    }
+    for (unsigned i = 0; (i < num_links) && (count < FLOWS_ROW_SETS); ++i) {
         uint32_t set = (link[i] < flows->links.num_links)
                            ? flows->links.set[link[i]]
                            : MRAIL_FLOWS_NO_LINK;
         uint32_t lanes = (set != MRAIL_FLOWS_NO_LINK) ? open : 0;
 
-        while (
-            (lanes != 0) &&
-            flows_is_cut(flows, first + (unsigned)__builtin_ctz(lanes), set)) {
+        while ((lanes != 0) &&
+               flows_is_cut(flows, first + (unsigned)__builtin_ctz(lanes),
+                            &slot[__builtin_ctz(lanes)], set)) {
             lanes &= lanes - 1;
         }
         if ((set != MRAIL_FLOWS_NO_LINK) && (lanes == 0)) {
@@ -224,7 +257,8 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 
 /* Groups the lanes by number of relays, and finds links that several lanes
  * share. */
-static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
+static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row,
+                                const mrail_flows_slot_t *slot)
 {
     uint32_t first = row * flows->kernels.width;
     uint32_t *relays = &flows->row_relays[(size_t)row * FLOWS_ROW_RELAYS];
@@ -240,11 +274,11 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
         flows->slot_common[s] = 0;
         for (uint32_t others = flows->row_open[row] & ~(1u << lane);
              others != 0; others &= others - 1) {
+            unsigned other = (unsigned)__builtin_ctz(others);
+
             for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
                 flows->slot_common[s] |=
-                    (uint8_t)(flows_takes(flows,
-                                          first +
-                                              (unsigned)__builtin_ctz(others),
+                    (uint8_t)(flows_takes(flows, first + other, &slot[other],
                                           link[i])
                               << i);
             }
@@ -252,30 +286,62 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* Lists the slots of each link with a counting sort. */
-static void flows_set_link_slots(mrail_flows_t *flows)
+/* Calls `add` for each link of an open slot, or of a branch of one. */
+static void
+flows_each_link(mrail_flows_t *flows, const mrail_flows_slot_t *slot,
+                void (*add)(mrail_flows_t *flows, uint32_t s, uint32_t link))
 {
-    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
-    uint32_t count = flows->slots_set * MRAIL_FLOWS_SLOT_LINKS, total = 0;
+    uint32_t lanes = flows->links.num_lanes, width = flows->kernels.width;
 
-    memset(first, 0, (num_links + 1) * sizeof(*first));
-    for (uint32_t i = 0; i < count; ++i) {
-        if (flows->slot_open[i / MRAIL_FLOWS_SLOT_LINKS]) {
-            ++first[flows->slot_link[i]];
+    for (uint32_t s = flows->slots_set; s-- > 0;) {
+        const mrail_flows_slot_t *own;
+
+        if (!flows->slot_open[s]) {
+            continue;
+        }
+        own = &slot[(size_t)(s / width) * lanes + s % width];
+        for (unsigned i = MRAIL_FLOWS_SLOT_LINKS; i-- > 0;) {
+            add(flows, s, flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i]);
+        }
+        for (unsigned i = 0; i < own->num_branches * MRAIL_FLOWS_BRANCH_LINKS;
+             ++i) {
+            add(flows, s,
+                flows->branch[own->first_branch + i / MRAIL_FLOWS_BRANCH_LINKS]
+                    .link[i % MRAIL_FLOWS_BRANCH_LINKS]);
         }
     }
+}
+
+static void flows_count_link(mrail_flows_t *flows, uint32_t s, uint32_t link)
+{
+    (void)s;
+    if (link < flows->links.num_links) {
+        ++flows->link_first[link];
+    }
+}
+
+static void flows_list_link(mrail_flows_t *flows, uint32_t s, uint32_t link)
+{
+    if (link < flows->links.num_links) {
+        flows->link_slots[--flows->link_first[link]] = s;
+    }
+}
+
+/* Lists the slots of each link with a counting sort. */
+static void flows_set_link_slots(mrail_flows_t *flows,
+                                 const mrail_flows_slot_t *slot)
+{
+    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
+    uint32_t total = 0;
+
+    memset(first, 0, (num_links + 1) * sizeof(*first));
+    flows_each_link(flows, slot, flows_count_link);
     for (uint32_t e = 0; e < num_links; ++e) {
         total += first[e];
         first[e] = total;
     }
     first[num_links] = total;
-    for (uint32_t i = count; i-- > 0;) {
-        uint32_t s = i / MRAIL_FLOWS_SLOT_LINKS, link = flows->slot_link[i];
-
-        if (flows->slot_open[s] && (link < num_links)) {
-            flows->link_slots[--first[link]] = s;
-        }
-    }
+    flows_each_link(flows, slot, flows_list_link);
 }
 
 /* Sets up the slots of new rows. */
@@ -293,13 +359,13 @@ static void flows_set_slots(mrail_flows_t *flows,
         flows->row_open[row] = ((lane == 0) ? 0 : flows->row_open[row]) |
                                ((uint32_t)flows->slot_open[s] << lane);
         if (lane == width - 1) {
-            flows_set_row_sets(flows, row);
-            flows_set_row_lanes(flows, row);
+            flows_set_row_sets(flows, row, &slot[(size_t)row * lanes]);
+            flows_set_row_lanes(flows, row, &slot[(size_t)row * lanes]);
         }
     }
     if (flows->slots_set < flows->num_slots) {
         flows->slots_set = flows->num_slots;
-        flows_set_link_slots(flows);
+        flows_set_link_slots(flows, slot);
     }
 }
 
@@ -361,6 +427,29 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
+/* Does the same for the branches of lanes that a demand may use. */
+static void flows_mark_branches(mrail_flows_t *flows)
+{
+    for (uint32_t f = 0; f < flows->num_forks; ++f) {
+        const mrail_flows_fork_t *fork = &flows->forks[f];
+        uint32_t row = fork->slot / flows->kernels.width;
+
+        if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] ==
+            MRAIL_FLOWS_NO_LINK) {
+            continue;
+        }
+        for (uint32_t i = 0; i < fork->count * MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+            uint32_t link =
+                flows->branch[fork->first + i / MRAIL_FLOWS_BRANCH_LINKS]
+                    .link[i % MRAIL_FLOWS_BRANCH_LINKS];
+
+            if (link != MRAIL_FLOWS_NO_LINK) {
+                flows->length[link] = 1;
+            }
+        }
+    }
+}
+
 /* Computes the capacities of the sets. A link counts for at most the sum of its
  * children, which its bytes pass before or after it. */
 static void flows_add_capacities(mrail_flows_t *flows)
@@ -369,6 +458,7 @@ static void flows_add_capacities(mrail_flows_t *flows)
     double *children = flows->excess;
 
     flows_mark_taken(flows);
+    flows_mark_branches(flows);
     memset(children, 0, flows->link_room * sizeof(*children));
     for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
         if (parent[e] != MRAIL_FLOWS_NO_LINK) {
@@ -506,25 +596,30 @@ static int flows_set_masks(mrail_flows_t *flows,
 int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
 {
     flows->num_slots = problem->num_rows * flows->kernels.width;
-    flows->num_bytes = (size_t)problem->num_demands * flows->kernels.width;
+    flows->num_bytes = (size_t)problem->num_demands * flows->kernels.width +
+                       problem->num_branches;
+    flows->branch = problem->branch;
+    flows->num_branches = problem->num_branches;
     flows->kernels.num_demands = problem->num_demands;
     flows->kernels.row = problem->row;
     flows->kernels.demand = problem->demand;
     flows->base = problem->base;
     flows->bound = 0;
     if (((flows->num_slots > flows->slots_room) &&
-         (flows_allocate_slots(flows, flows->num_slots) != 0)) ||
+         (flows_allocate_slots(flows, flows->num_slots,
+                               problem->num_branches) != 0)) ||
         ((flows->num_bytes > flows->bytes_room) &&
          (flows_allocate_bytes(flows, flows->num_bytes) != 0))) {
         goto err_none;
     }
     flows_set_slots(flows, problem->slot);
-    if (flows_set_masks(flows, problem) == 0) {
+    if ((flows_set_masks(flows, problem) == 0) &&
+        (mrail_flows_set_branches(flows, problem) == 0)) {
         return 0;
     }
 err_none:
     flows->kernels.num_demands = flows->num_slots = flows->num_rows = 0;
-    flows->num_bytes = 0;
+    flows->num_bytes = flows->num_branches = flows->num_forks = 0;
     return -ENOMEM;
 }
 
@@ -545,6 +640,9 @@ void mrail_flows_reset(mrail_flows_t *flows)
 void mrail_flows_destroy(mrail_flows_t *flows)
 {
     mrail_rail_masks_cleanup(&flows->masks);
+    free(flows->branch_weight);
+    free(flows->forks);
+    free(flows->fork_of);
     free(flows->mask_lanes);
     free(flows->mask);
     free(flows->all_bytes);

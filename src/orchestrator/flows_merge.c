@@ -14,6 +14,47 @@ static double flows_lane_relays(const mrail_flows_t *flows,
            flows->slot_relays[lanes->in + lane];
 }
 
+static double flows_add_to_link(mrail_flows_t *flows, uint32_t link,
+                                double bytes)
+{
+    flows->load[link] += bytes * flows->per_byte[link];
+    return flows->load[link];
+}
+
+/* Factor to which an empty fork shrinks, so that its proportions remain. */
+#define EMPTY_FORK 1e-12
+
+/* Adds bytes, possibly negative, to the branches of a slot, in proportion to
+ * the bytes that they have. Returns the largest load of their links. */
+static double flows_add_to_fork(mrail_flows_t *flows, uint32_t s, double bytes)
+{
+    double *tail = mrail_flows_tail(flows, flows->bytes), sum = 0, most = 0;
+    const mrail_flows_fork_t *fork;
+
+    if (flows->fork_of[s] == MRAIL_FLOWS_NO_LINK) {
+        return 0;
+    }
+    fork = &flows->forks[flows->fork_of[s]];
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        sum += tail[b];
+    }
+    for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
+        const uint32_t *link = flows->branch[b].link;
+        double part = bytes * ((sum > 0) ? tail[b] / sum : 1.0 / fork->count);
+
+        part = MRAIL_MAX(part, tail[b] * (EMPTY_FORK - 1));
+        tail[b] += part;
+        for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+            if (link[i] != MRAIL_FLOWS_NO_LINK) {
+                double load = flows_add_to_link(flows, link[i], part);
+
+                most = MRAIL_MAX(most, load);
+            }
+        }
+    }
+    return most;
+}
+
 /* Adds bytes, possibly negative, to the links of a lane. Returns the largest of
  * their loads. */
 static double flows_add_to_lane(mrail_flows_t *flows,
@@ -22,6 +63,13 @@ static double flows_add_to_lane(mrail_flows_t *flows,
 {
     double most = 0;
 
+    if (flows->num_forks > 0) {
+        double out = flows_add_to_fork(flows, lanes->out + lane, bytes);
+        double in = flows_add_to_fork(flows, lanes->in + lane, bytes);
+
+        most = MRAIL_MAX(out, in);
+    }
+
     for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
         size_t slot =
             lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out : lanes->in);
@@ -29,8 +77,9 @@ static double flows_add_to_lane(mrail_flows_t *flows,
                                          i % MRAIL_FLOWS_SLOT_LINKS];
 
         if (link != flows->links.num_links) {
-            flows->load[link] += bytes * flows->per_byte[link];
-            most = MRAIL_MAX(most, flows->load[link]);
+            double load = flows_add_to_link(flows, link, bytes);
+
+            most = MRAIL_MAX(most, load);
         }
     }
     return most;

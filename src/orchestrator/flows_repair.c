@@ -6,7 +6,7 @@
  * negative value is room. The absent link has unlimited room.
  */
 #include "config.h"
-#include "flows_internal.h"
+#include "flows_repair.h"
 
 #include "base/util.h"
 
@@ -15,8 +15,6 @@
 /* Largest difference in relays between two lanes; a path has at most two. */
 #define MAX_EXTRA 2
 #define MAX_SAVING (-2)
-/* Relative tolerance for rounding: a link this close to the limit is full. */
-#define ROUNDING_TOLERANCE 1e-9
 /* Number of iterations after which the prices of full links have converged
  * enough. */
 #define VALUE_ITERATIONS 4
@@ -25,15 +23,6 @@
 
 /* Greater than any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
-
-typedef struct repair {
-    mrail_flows_t *flows;
-    double limit;
-    const uint32_t *out, *in; /* links of the demand's lane 0 */
-    uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, first slots, and lanes of the demand */
-    double *all_bytes, *bytes; /* bytes of all demands, and of this demand */
-} repair_t;
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
  * link that it shares with no other lane has no room. Moves between lanes do
@@ -50,6 +39,9 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
         is_shut |= (flows->excess[link[i]] >= 0) &
                    (~(uint32_t)flows->slot_common[s] >> i);
     }
+    if (MRAIL_UNLIKELY(flows->num_forks > 0)) {
+        is_over |= mrail_repair_is_fork_over(flows, s);
+    }
     flows->row_over[row] =
         (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
     flows->row_shut[row] =
@@ -57,7 +49,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
     flows->slot_factor[s] = is_over;
 }
 
-static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
+void mrail_repair_mark_link(mrail_flows_t *flows, uint32_t link)
 {
     for (uint32_t i = flows->link_first[link]; i < flows->link_first[link + 1];
          ++i) {
@@ -67,8 +59,10 @@ static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
 
 static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 {
-    *repair =
-        (repair_t){.flows = flows, .limit = limit, .all_bytes = flows->trial};
+    *repair = (repair_t){.flows = flows,
+                         .limit = limit,
+                         .all_bytes = flows->trial,
+                         .branch_bytes = mrail_flows_tail(flows, flows->trial)};
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
     }
@@ -88,7 +82,7 @@ static void repair_mark_all(mrail_flows_t *flows)
     memset(flows->row_shut, 0, rows * sizeof(*flows->row_shut));
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         if (flows->excess[e] >= 0) {
-            repair_mark_link(flows, e);
+            mrail_repair_mark_link(flows, e);
         }
     }
 }
@@ -129,18 +123,12 @@ static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
         most = MRAIL_MAX(most, excess[out[i]]);
         most = MRAIL_MAX(most, excess[in[i]]);
     }
-    return most;
-}
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        double at_forks = mrail_repair_forks_excess(repair, lane);
 
-static MRAIL_INLINE void repair_add_to_link(const repair_t *repair,
-                                            uint32_t link, double bytes)
-{
-    double *excess = &repair->flows->excess[link], before = *excess;
-
-    *excess = before + bytes;
-    if (((before > 0) != (*excess > 0)) || ((before < 0) != (*excess < 0))) {
-        repair_mark_link(repair->flows, link);
+        most = MRAIL_MAX(most, at_forks);
     }
+    return most;
 }
 
 static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
@@ -152,6 +140,9 @@ static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
     for (unsigned i = 0; i < repair->flows->depth; ++i) {
         repair_add_to_link(repair, out[i], bytes);
         repair_add_to_link(repair, in[i], bytes);
+    }
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        mrail_repair_add_to_forks(repair, lane, bytes);
     }
 }
 
@@ -214,6 +205,21 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
+/* Like repair_move(), for lanes with branches, which may share links with other
+ * lanes. Removes all bytes, and returns those without room. */
+static double repair_move_forked(const repair_t *repair, uint32_t from,
+                                 uint32_t to, double bytes)
+{
+    double moved;
+
+    repair_add(repair, from, -bytes);
+    moved = -repair_excess(repair, to);
+    moved = MRAIL_MAX(MRAIL_MIN(bytes, moved), 0.0);
+    repair_add(repair, to, moved);
+    repair_add(repair, from, bytes - moved);
+    return moved;
+}
+
 /* Moves as much of `bytes` as lane `to` has room for. Returns the number of
  * bytes moved. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
@@ -224,12 +230,21 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     if (repair_excess(repair, to) >= bytes) {
         return 0; /* no room, even if the lanes shared links */
     }
-    moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0) &&
+        (mrail_repair_has_fork(repair, from) ||
+         mrail_repair_has_fork(repair, to))) {
+        moved = repair_move_forked(repair, from, to, bytes);
+    } else {
+        moved =
+            MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
+        if (moved > 0) {
+            repair_add(repair, from, -moved);
+            repair_add(repair, to, moved);
+        }
+    }
     if (moved <= 0) {
         return 0;
     }
-    repair_add(repair, from, -moved);
-    repair_add(repair, to, moved);
     repair->bytes[from] -= moved;
     repair->bytes[to] += moved;
     repair->flows->trial_relayed +=
@@ -337,10 +352,12 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_begin(&repair, flows, limit);
     if (mrail_kernels_max(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
+        mrail_repair_balance_forks(&repair);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
             count = repair_relieve_again(&repair, count, extra);
         }
+        mrail_repair_balance_forks(&repair);
     }
     repair_end(&repair);
 }
@@ -366,19 +383,15 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
             }
         }
     }
+    mrail_repair_balance_forks(&repair);
     repair_end(&repair);
 }
 
 /* ---- Full links ---- */
 
-static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
-{
-    return repair->flows->excess[link] >=
-           -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
-}
-
 /* Returns the number of full links of a lane and, in *length_p, the length of
- * the lane including its relays. */
+ * the lane including its relays. A slot whose branches are all full counts as
+ * one more full link. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -392,6 +405,10 @@ static unsigned repair_length(const repair_t *repair, uint32_t lane,
         sum += length[out[i]] + length[in[i]];
         full += (unsigned)(repair_is_full(repair, out[i]) +
                            repair_is_full(repair, in[i]));
+    }
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        sum += mrail_repair_forks_length(repair, lane);
+        full += mrail_repair_num_full_forks(repair, lane);
     }
     *length_p = sum;
     return full;
@@ -411,6 +428,10 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
         if (repair_is_full(repair, in[i])) {
             length[in[i]] = MRAIL_MIN(length[in[i]] + by, most);
         }
+    }
+    if (MRAIL_UNLIKELY(repair->flows->num_forks > 0)) {
+        mrail_repair_lengthen_fork(repair, repair->first_out + lane, by, most);
+        mrail_repair_lengthen_fork(repair, repair->first_in + lane, by, most);
     }
 }
 
@@ -456,7 +477,10 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most)
 {
-    repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
+    repair_t repair = {.flows = flows,
+                       .limit = limit,
+                       .all_bytes = bytes,
+                       .branch_bytes = mrail_flows_tail(flows, bytes)};
     int is_changed = 1;
 
     for (unsigned iteration = 0; is_changed && (iteration < VALUE_ITERATIONS);

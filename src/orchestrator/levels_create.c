@@ -36,8 +36,12 @@ static int levels_relax(const mrail_plan_topo_t *topo,
         }
     }
     for (unsigned i = 0; (ret == 0) && (i < topo->num_ranks); ++i) {
-        ret = mrail_plan_topo_add_rank(relaxed, topo->ranks[i].node,
-                                       MRAIL_PLAN_NONE);
+        ret = mrail_plan_topo_add_rank(relaxed, topo->ranks[i].node);
+        if (ret == 0) {
+            ret = mrail_plan_topo_set_reach(relaxed, i, MRAIL_PLAN_ALL_RAILS,
+                                            MRAIL_PLAN_UNLIMITED,
+                                            MRAIL_PLAN_UNLIMITED);
+        }
     }
     *free_p = relaxed;
     return ret;
@@ -56,13 +60,20 @@ static int levels_set_ranks(mrail_levels_t *levels,
     for (uint32_t i = levels->num_ranks; i-- > 0;) {
         const mrail_topo_rank_t *rank = &topo->ranks[i];
 
-        if (rank->rail == MRAIL_PLAN_NONE) {
+        uint32_t rail;
+
+        if ((rank->rails == 0) || ((rank->rails & (rank->rails - 1)) != 0)) {
+            return 0;
+        }
+        rail = (uint32_t)__builtin_ctz(rank->rails);
+        if (mrail_topo_is_limited(topo, i, rail) ||
+            (levels->relays[rank->node * levels->num_rails + rail] !=
+             MRAIL_PLAN_NONE)) {
             return 0;
         }
         levels->ranks[i] = (levels_rank_t){.up = rank->up, .down = rank->down};
-        levels->places[i] =
-            (levels_place_t){.node = rank->node, .rail = rank->rail};
-        levels->relays[rank->node * levels->num_rails + rank->rail] = i;
+        levels->places[i] = (levels_place_t){.node = rank->node, .rail = rail};
+        levels->relays[rank->node * levels->num_rails + rail] = i;
         levels->first_rank[rank->node] = i;
     }
     for (uint32_t i = 0; i < levels->num_nodes * levels->num_rails; ++i) {

@@ -15,6 +15,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/digest.h \
     src/orchestrator/water_fill.c src/orchestrator/water_fill.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
+    src/orchestrator/flows_branches.c src/orchestrator/flows_repair.h \
     src/orchestrator/flows_internal.h src/orchestrator/flows_load.c \
     src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
     src/orchestrator/flows_search.c \
@@ -28,6 +29,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/plan_contended.c src/orchestrator/plan_internal.h \
     src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
+    src/orchestrator/routes_internal.h src/orchestrator/routes_rows.c \
     src/orchestrator/topo.c src/orchestrator/topo.h
 # All ranks must compute the same plan, whatever their compilers make of a * b +
 # c.
@@ -38,7 +40,7 @@ libmrail_planner_la_LIBADD = -lm
 lib_LTLIBRARIES += libmrail-plan.la
 libmrail_plan_la_SOURCES =
 libmrail_plan_la_LIBADD = libmrail-planner.la
-libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 \
+libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 \
     -export-symbols-regex '^mrail_plan_'
 pkginclude_HEADERS += src/orchestrator/plan.h
 dist_man_MANS += src/orchestrator/mrail-plan.3

@@ -51,6 +51,11 @@ static int plan_grow_groups(plan_division_t *division, unsigned num_lanes)
         !mrail_grow(&division->end, room * num_lanes, sizeof(*division->end))) {
         return -ENOMEM;
     }
+    if ((division->branch_end != NULL) &&
+        !mrail_grow(&division->position, 2 * room * num_lanes,
+                    sizeof(*division->position))) {
+        return -ENOMEM;
+    }
     division->groups_room = (uint32_t)room;
     return 0;
 }
@@ -95,20 +100,23 @@ static int plan_make_group(mrail_plan_t *plan,
     return ret;
 }
 
-/* Demands between multi-rail ranks of the same two nodes share a group. The
- * first one creates it. */
+/* Demands between the same two classes of ranks, on different nodes, share a
+ * group. The first one creates it. */
 static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
                                         const mrail_plan_demand_t *demand,
                                         uint32_t *group_p)
 {
-    uint32_t from = plan->multi_rail_node[demand->from];
-    uint32_t to = plan->multi_rail_node[demand->to], *shared = NULL;
+    uint32_t from = plan->class_of[demand->from];
+    uint32_t to = plan->class_of[demand->to], *shared = NULL;
 
     if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
-        shared = &plan->shared[(size_t)from * plan->num_nodes + to];
+        shared = &plan->shared[(size_t)from * plan->num_classes + to];
         if (MRAIL_LIKELY(*shared != MRAIL_PLAN_NONE)) {
             *group_p = *shared;
             return 0;
+        }
+        if (plan->class_node[from] == plan->class_node[to]) {
+            shared = NULL;
         }
     }
     return plan_make_group(plan, demand, shared, group_p);
@@ -141,12 +149,12 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
     return ret;
 }
 
-/* Resets the shared groups of all pairs of nodes. */
+/* Resets the shared groups of all pairs of classes. */
 static void plan_reset_shared(mrail_plan_t *plan)
 {
-    size_t nodes = plan->num_nodes;
+    size_t classes = plan->num_classes;
 
-    memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
+    memset(plan->shared, 0xff, classes * classes * sizeof(*plan->shared));
 }
 
 /* Sums over the demands, kept in registers because each demand depends on the
@@ -229,6 +237,8 @@ static int plan_load(mrail_plan_t *plan)
     const mrail_flows_problem_t problem = {
         .num_rows = mrail_routes_num_rows(plan->routes),
         .slot = mrail_routes_slots(plan->routes),
+        .branch = mrail_routes_branches(plan->routes),
+        .num_branches = mrail_routes_num_branches(plan->routes),
         .num_demands = plan->next.num_groups,
         .row = plan->next.row,
         .lanes = plan->next.lanes,
@@ -287,6 +297,24 @@ static void plan_divide(mrail_plan_t *plan)
 
 /* ---- Results ---- */
 
+/* Appends a group's bytes on each lane to the lines of its two slots. */
+static void plan_place_on_lines(mrail_plan_t *plan, uint32_t g,
+                                const uint64_t *end)
+{
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+    uint64_t *position = &plan->next.position[2 * g * lanes];
+
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        for (unsigned i = 0; i < 2; ++i) {
+            uint32_t row = plan->next.row[2 * (size_t)g + i];
+            uint64_t *total = &plan->slot_total[row * lanes + lane];
+
+            position[2 * lane + i] = *total;
+            *total += mrail_cuts_bytes(end, lane);
+        }
+    }
+}
+
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
 {
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
@@ -306,6 +334,43 @@ uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
         hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
         last = end[lane];
     }
+    if (plan->slot_total != NULL) {
+        plan_place_on_lines(plan, g, end);
+    }
+    return hash;
+}
+
+uint64_t mrail_plan_cut_branches(mrail_plan_t *plan)
+{
+    const mrail_flows_slot_t *slot = mrail_routes_slots(plan->routes);
+    const double *bytes = mrail_flows_branch_bytes(plan->flows);
+    uint64_t *end = plan->next.branch_end, hash = 0;
+    size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
+                   mrail_routes_num_lanes(plan->routes);
+
+    for (size_t s = 0; (plan->slot_total != NULL) && (s < slots); ++s) {
+        uint32_t first = slot[s].first_branch;
+        unsigned count = slot[s].is_closed ? 0 : slot[s].num_branches;
+        double sum = 0;
+
+        for (unsigned b = 0; b < count; ++b) {
+            plan->branch_part[b] = MRAIL_MAX(bytes[first + b], 0.0);
+            sum += plan->branch_part[b];
+        }
+        if ((count == 0) || (plan->slot_total[s] == 0)) {
+            memset(&end[first], 0, count * sizeof(*end));
+            continue;
+        }
+        if (sum <= 0) {
+            plan->branch_part[0] = 1;
+        }
+        mrail_cuts_make(plan->slot_total[s], plan->options.min_piece, count,
+                        plan->branch_part, &end[first]);
+        for (unsigned b = 0; b < count; ++b) {
+            hash +=
+                mrail_digest((UINT64_C(1) << 63) | (first + b), end[first + b]);
+        }
+    }
     return hash;
 }
 
@@ -324,9 +389,13 @@ static void plan_sum_up(mrail_plan_t *plan)
         summary->bytes += next->bytes[g];
         hash += mrail_plan_cut(plan, g, part);
     }
+    if (next->num_groups > 0) {
+        hash += mrail_plan_cut_branches(plan);
+    }
     summary->hash = mrail_mix64(hash);
-    summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
-    summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
+    summary->relayed =
+        mrail_loads_to_links(plan, next->branch_end, plan->link_next);
+    summary->congestion = mrail_loads_congestion(plan, plan->link_next);
 }
 
 /* Returns the direct lane of demand i in its group. */
@@ -356,7 +425,8 @@ static int plan_has_pairs_only(const plan_division_t *next)
 
 /* Plans the trivial case, in which each demand is whole on its direct path. No
  * division has fewer relays or pieces, so this one is optimal if it is within
- * the limit. Returns 1 in that case, with the lines cut. */
+ * the limit. Returns 1 in that case, with the lines cut. Lanes with branches
+ * are left to the division. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -373,8 +443,8 @@ static int plan_is_direct(mrail_plan_t *plan)
             mrail_loads_add(plan, &route, lane, (double)next->demands[i].bytes);
         }
     }
-    summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
-    summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
+    summary->relayed = mrail_loads_to_links(plan, NULL, plan->link_next);
+    summary->congestion = mrail_loads_congestion(plan, plan->link_next);
     if (summary->congestion > summary->limit) {
         return 0;
     }
@@ -397,9 +467,12 @@ static int plan_is_direct(mrail_plan_t *plan)
 static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 {
     plan_division_t old = plan->now;
+    double *link_bytes = plan->link_bytes;
 
     plan->now = plan->next;
     plan->next = old;
+    plan->link_bytes = plan->link_next;
+    plan->link_next = link_bytes;
     plan->generation = generation;
 }
 
@@ -424,9 +497,9 @@ static int plan_divide_levels(mrail_plan_t *plan)
     }
     plan->next.levels = levels;
     bytes = mrail_levels_links(levels, &num_links);
-    memset(plan->link_bytes, 0,
-           mrail_routes_num_links(plan->routes) * sizeof(*plan->link_bytes));
-    memcpy(plan->link_bytes, bytes, num_links * sizeof(*bytes));
+    memset(plan->link_next, 0,
+           mrail_routes_num_links(plan->routes) * sizeof(*plan->link_next));
+    memcpy(plan->link_next, bytes, num_links * sizeof(*bytes));
     return 0;
 }
 
@@ -444,7 +517,8 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
         ret = plan_load(plan);
         if (ret == 0) {
             plan_divide(plan);
-            if (plan_has_pairs_only(next) && plan_is_direct(plan)) {
+            if ((plan->slot_total == NULL) && plan_has_pairs_only(next) &&
+                plan_is_direct(plan)) {
                 return 0;
             }
             mrail_flows_merge(plan->flows, (double)plan->options.min_piece,

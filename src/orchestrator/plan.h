@@ -13,11 +13,12 @@
  * - few pieces.
  *
  * Paths between nodes: rail r of one node reaches rail r of the other. Rails
- * match by number because they share a leaf switch. To use another rail r, a
- * single-rail rank needs a relay: the rank of its node that is bound to rail r,
- * which it reaches over a GPU link. The same holds at the receiver's end. Paths
- * within a node: the direct link, or one rank as a relay. Source: [NIMBLE]
- * IV-B. Small demands avoid relays where they can.
+ * match by number because they share a leaf switch. A rank that does not reach
+ * rail r needs a relay for it: a rank of its node that reaches rail r, and to
+ * which it has a GPU link. The same holds at the receiver's end. If several
+ * ranks can relay, the planner divides the bytes among them. Paths within a
+ * node: the direct link, or one rank as a relay. Source: [NIMBLE] IV-B. Small
+ * demands avoid relays where they can.
  *
  * The same topology, demands and options give a bit-identical plan on every
  * machine with IEEE 754 doubles.
@@ -54,9 +55,16 @@ extern "C" {
  * further apart, the smaller ones would lose digits. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
 #define MRAIL_PLAN_MAX_CAPACITY 1e18
-/* Maximum pieces per demand. */
-#define MRAIL_PLAN_MAX_PIECES 20u
+/* Maximum relays of a rank for one rail. If a node has more ranks on the rail,
+ * its ranks use different ones. */
+#define MRAIL_PLAN_MAX_RELAYS 8u
+/* Maximum pieces per demand: on each rail, the boundaries between the relays of
+ * both ends; and those between the rails of both ends, through the spine. */
+#define MRAIL_PLAN_MAX_PIECES 272u
 #define MRAIL_PLAN_NONE UINT32_MAX
+#define MRAIL_PLAN_ALL_RAILS UINT32_MAX
+/* Capacity of a rank's reach that never limits it. */
+#define MRAIL_PLAN_UNLIMITED (-1.0)
 
 /* ---- Topology ---- */
 
@@ -73,12 +81,17 @@ void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL is allowed */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail, double out, double in);
 
-/* Adds the next rank, numbered from 0, to a node. `rail` is the only rail of a
- * single-rail rank. MRAIL_PLAN_NONE adds a multi-rail rank, which reaches all
- * rails by itself. The first single-rail rank of a node on a rail is the relay
- * to that rail. */
-int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
-                             unsigned rail);
+/* Adds the next rank, numbered from 0, to a node. It reaches no rail yet. */
+int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node);
+
+/* Lets a rank reach a rail of its node by itself, so that it needs no relay for
+ * the rail and may relay for others. `rail` may be MRAIL_PLAN_ALL_RAILS. `out`
+ * and `in` limit what the rank itself sends and receives over the rail's port,
+ * its relayed bytes included, for example because the NIC is on another socket.
+ * MRAIL_PLAN_UNLIMITED: only the port limits it. 0 for both: the rank does not
+ * reach the rail. -EINVAL if only one of the two is 0. */
+int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
+                              unsigned rail, double out, double in);
 
 /* Sets the capacity of the link between the GPUs of two ranks on one node. 0:
  * no link. */
@@ -108,19 +121,22 @@ int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
  * because its limit is unknown. */
 void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int enable);
 
-/* If enabled, single-rail ranks on different rails can also reach each other
- * without a relay, through the spine. The path leaves by the sender's rail and
- * enters by the receiver's rail. It uses the uplinks of both leaves, even
- * within a leaf group. */
+/* If enabled, ranks without a common rail can also reach each other without a
+ * relay, through the spine. The path leaves by a rail of the sender and enters
+ * by a rail of the receiver. It uses the uplinks of both leaves, even within a
+ * leaf group. A rail is common if the sender's port out and the receiver's port
+ * in are up. */
 void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
-/* Return the node or the rail of an existing rank. The rail of a multi-rail
- * rank is MRAIL_PLAN_NONE. */
+/* Return the node of an existing rank, and the rails that it reaches as bits.
+ * The last function writes its limits on a rail: 0 if it does not reach it. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
-unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
+uint32_t mrail_plan_topo_rails_of(const mrail_plan_topo_t *topo, unsigned rank);
+void mrail_plan_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
+                           unsigned rail, double *out_p, double *in_p);
 
 /* ---- Plans ---- */
 
@@ -131,7 +147,10 @@ typedef struct mrail_plan_demand {
     uint64_t bytes;
 } mrail_plan_demand_t;
 
+/* Later versions may add fields at the end. Initialise this struct with
+ * MRAIL_PLAN_DEFAULTS. */
 typedef struct mrail_plan_options {
+    size_t struct_size; /* of the caller's version of this struct */
     /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. A gap below 0.01 is
      * not always reached; the summary shows whether it is. */
     double gap;
@@ -149,6 +168,7 @@ typedef struct mrail_plan_options {
 #define MRAIL_PLAN_DEFAULTS                                                    \
     (mrail_plan_options_t)                                                     \
     {                                                                          \
+        .struct_size = sizeof(mrail_plan_options_t),                           \
         .relay_threshold = UINT64_MAX, .min_piece = UINT64_MAX                 \
     }
 
@@ -168,7 +188,8 @@ typedef struct mrail_plan_piece {
  * Result of mrail_plan_make().
  *
  * From 3000 demands on, the planner works in two levels where it can. This
- * requires single-rail ranks that are on switches or all linked in pairs. With
+ * requires single-rail ranks, one for each rail of a node and without limits,
+ * that are on switches or all linked in pairs. With
  * two levels, congestion and relayed are upper bounds until
  * mrail_plan_compare(), and relayed_bound is 0.
  *
@@ -197,7 +218,9 @@ typedef enum mrail_plan_link_kind {
     MRAIL_PLAN_UPLINK_DOWN, /* a: leaf group, b: rail */
     MRAIL_PLAN_GPU_LINK,    /* a, b: ranks */
     MRAIL_PLAN_SWITCH_UP,   /* a: rank */
-    MRAIL_PLAN_SWITCH_DOWN  /* a: rank */
+    MRAIL_PLAN_SWITCH_DOWN, /* a: rank */
+    MRAIL_PLAN_REACH_OUT,   /* a: rank, b: rail; only if it is limited */
+    MRAIL_PLAN_REACH_IN     /* a: rank, b: rail; only if it is limited */
 } mrail_plan_link_kind_t;
 
 typedef struct mrail_plan_link {
@@ -215,8 +238,11 @@ typedef struct mrail_plan mrail_plan_t;
 
 /* Creates a plan for the current state of the topology. If the topology
  * changes, a new plan is needed. `options` may be NULL, for the defaults. The
- * plan is empty until the first mrail_plan_make(). Also returns -EINVAL if an
- * option is out of range, or if no rail and no link is up. */
+ * plan is empty until the first mrail_plan_make().
+ *
+ * Also returns -EINVAL if no rail and no link is up, or if an option is invalid.
+ * An option is invalid if it is out of range, or unknown to this version of the
+ * library and not 0. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
@@ -248,25 +274,47 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
  * were the first. */
 void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
+/* The following three functions fill structs to which later versions may add
+ * fields at the end. The inline functions below pass the size of the caller's
+ * version. The library writes no more than that, and 0 to fields that it does
+ * not know. */
+unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
+                                 mrail_plan_piece_t *pieces, size_t size);
+void mrail_plan_summary_sized(const mrail_plan_t *plan,
+                              mrail_plan_summary_t *summary_p, size_t size);
+void mrail_plan_link_sized(const mrail_plan_t *plan, unsigned i,
+                           mrail_plan_link_t *link_p, size_t size);
+
 /* Writes the pieces of demand i < num_demands, by ascending offset and without
  * gaps. Returns their number, or 0 if the demand is not planned. `pieces` must
  * have room for MRAIL_PLAN_MAX_PIECES. */
-unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
-                           mrail_plan_piece_t *pieces);
+static inline unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
+                                         mrail_plan_piece_t *pieces)
+{
+    return mrail_plan_pieces_sized(plan, i, pieces, sizeof(*pieces));
+}
 
 /* Counts the pieces and computes the baseline, in which each demand is whole on
- * one path with the fewest relays. That is the path over the sender's own rail
- * if it has the fewest, otherwise one picked by (from + to). Takes time linear
+ * one path with the fewest relays. If any of these paths leave over a rail that
+ * the sender reaches, one of them is picked by (from + to), otherwise one of
+ * all. If a rank has several relays for that rail, or several rails towards the
+ * spine, the number of the rank in its node picks one of them. Takes time linear
  * in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
-void mrail_plan_summary(const mrail_plan_t *plan,
-                        mrail_plan_summary_t *summary_p);
+static inline void mrail_plan_summary(const mrail_plan_t *plan,
+                                      mrail_plan_summary_t *summary_p)
+{
+    mrail_plan_summary_sized(plan, summary_p, sizeof(*summary_p));
+}
 
 /* Describe the links of the topology, with the bytes planned on them. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
-void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
-                     mrail_plan_link_t *link_p);
+static inline void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
+                                   mrail_plan_link_t *link_p)
+{
+    mrail_plan_link_sized(plan, i, link_p, sizeof(*link_p));
+}
 
 #pragma GCC visibility pop
 

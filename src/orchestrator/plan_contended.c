@@ -135,7 +135,7 @@ static double contended_bound(const mrail_plan_t *plan)
     }
     for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
         if (sets[e] != MRAIL_FLOWS_NO_LINK) {
-            plan->set_sums[2 * sets[e]] += plan->link_bytes[e];
+            plan->set_sums[2 * sets[e]] += plan->link_next[e];
             plan->set_sums[2 * sets[e] + 1] += plan->capacity[e];
         }
     }
@@ -166,8 +166,8 @@ static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
     double out = 0, in = 0;
 
     for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
-        double more = plan->link_bytes[e] - plan->link_base[e] -
-                      limit * plan->capacity[e];
+        double more =
+            plan->link_next[e] - plan->link_base[e] - limit * plan->capacity[e];
 
         if ((more > 0) && (links[e].kind == MRAIL_PLAN_RAIL_OUT)) {
             out += more;
@@ -189,15 +189,40 @@ static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
         uint32_t link = slot->link[i];
 
         if ((link != MRAIL_FLOWS_NO_LINK) &&
-            (plan->link_bytes[link] > limit * plan->capacity[link])) {
+            (plan->link_next[link] > limit * plan->capacity[link])) {
             return 1;
         }
     }
     return 0;
 }
 
-/* Creates a group for each demand over a contended link that has another
- * path. */
+/* Returns 1 if the direct path has branches at one of its ends. */
+static int contended_has_branches(const mrail_plan_t *plan,
+                                  const plan_direct_t *direct)
+{
+    const mrail_flows_slot_t *slots = mrail_routes_slots(plan->routes);
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+
+    return (slots[direct->route.row[0] * lanes + direct->lane].num_branches >
+            0) ||
+           (slots[direct->route.row[1] * lanes + direct->lane].num_branches >
+            0);
+}
+
+static int contended_is_divided(const mrail_plan_t *plan,
+                                const plan_direct_t *direct, double limit)
+{
+    if (contended_has_branches(plan, direct)) {
+        return 1;
+    }
+    return ((direct->route.lanes & (direct->route.lanes - 1)) != 0) &&
+           (contended_is_full(plan, direct->route.row[0], direct->lane,
+                              limit) ||
+            contended_is_full(plan, direct->route.row[1], direct->lane, limit));
+}
+
+/* Creates a group for each demand over a contended link that has another path,
+ * and for each demand whose path has branches. */
 static int contended_choose(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
@@ -209,11 +234,7 @@ static int contended_choose(mrail_plan_t *plan, double limit)
         int ret;
 
         if ((next->group_of[i] == MRAIL_PLAN_NONE) ||
-            ((direct->route.lanes & (direct->route.lanes - 1)) == 0) ||
-            (!contended_is_full(plan, direct->route.row[0], direct->lane,
-                                limit) &&
-             !contended_is_full(plan, direct->route.row[1], direct->lane,
-                                limit))) {
+            !contended_is_divided(plan, direct, limit)) {
             continue;
         }
         if (next->num_groups == MAX_CONTENDED) {
@@ -267,14 +288,16 @@ static int contended_weigh(mrail_plan_t *plan)
 static int contended_divide(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
-    mrail_flows_problem_t problem = {.num_rows =
-                                         mrail_routes_num_rows(plan->routes),
-                                     .slot = mrail_routes_slots(plan->routes),
-                                     .num_demands = next->num_groups,
-                                     .row = next->row,
-                                     .lanes = next->lanes,
-                                     .demand = next->bytes,
-                                     .base = plan->link_base};
+    mrail_flows_problem_t problem = {
+        .num_rows = mrail_routes_num_rows(plan->routes),
+        .slot = mrail_routes_slots(plan->routes),
+        .branch = mrail_routes_branches(plan->routes),
+        .num_branches = mrail_routes_num_branches(plan->routes),
+        .num_demands = next->num_groups,
+        .row = next->row,
+        .lanes = next->lanes,
+        .demand = next->bytes,
+        .base = plan->link_base};
     int ret = contended_weigh(plan);
 
     if (ret != 0) {
@@ -309,13 +332,17 @@ static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
         hash += mrail_plan_cut(
             plan, g, &part[g * (size_t)mrail_flows_stride(plan->flows)]);
     }
+    if (next->num_groups > 0) {
+        hash += mrail_plan_cut_branches(plan);
+    }
     next->summary.hash = mrail_mix64(hash);
     next->summary.relayed =
-        base_relayed + mrail_loads_to_links(plan, plan->link_bytes);
+        base_relayed +
+        mrail_loads_to_links(plan, next->branch_end, plan->link_next);
     for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
-        plan->link_bytes[e] += plan->link_base[e];
+        plan->link_next[e] += plan->link_base[e];
     }
-    next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
+    next->summary.congestion = mrail_loads_congestion(plan, plan->link_next);
 }
 
 /* Returns 1 if both gaps are met. Relayed bytes may exceed their gap by 1/10000
@@ -351,14 +378,14 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
     if (ret != 0) {
         return ret;
     }
-    base_relayed = mrail_loads_to_links(plan, plan->link_bytes);
+    base_relayed = mrail_loads_to_links(plan, NULL, plan->link_next);
     summary->congestion_bound = contended_bound(plan);
     summary->limit =
         summary->congestion_bound * (1 + plan->options.gap * PART_LIMIT);
     summary->relayed_bound =
         contended_relayed_bound(plan, base_relayed, summary->limit);
     ret = contended_choose(plan, summary->limit);
-    base_relayed = mrail_loads_to_links(plan, plan->link_base);
+    base_relayed = mrail_loads_to_links(plan, NULL, plan->link_base);
     if ((ret == 0) && (next->num_groups > 0)) {
         ret = contended_divide(plan, summary->limit);
     }

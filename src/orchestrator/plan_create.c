@@ -15,17 +15,47 @@
 #define DEFAULT_RELAY_ABOVE 1000000u
 #define DEFAULT_MIN_PIECE 65536u
 #define MIN_GAP 0.001
+/* Size of the first version of the options. */
+#define MIN_OPTIONS_SIZE                                                       \
+    (offsetof(mrail_plan_options_t, min_piece) + sizeof(uint64_t))
 
 static int plan_is_gap(double gap)
 {
     return (gap >= MIN_GAP) && (gap <= 1);
 }
 
+/* Reads a caller's version of the options. Fields that an older version lacks
+ * keep their defaults. Returns 0, or -EINVAL if a newer version sets a field
+ * that is unknown here. */
+static int plan_read_options(const mrail_plan_options_t *options,
+                             mrail_plan_options_t *o)
+{
+    const char *bytes = (const char *)options;
+
+    *o = MRAIL_PLAN_DEFAULTS;
+    if (options == NULL) {
+        return 0;
+    }
+    if (options->struct_size < MIN_OPTIONS_SIZE) {
+        return -EINVAL;
+    }
+    for (size_t i = sizeof(*o); i < options->struct_size; ++i) {
+        if (bytes[i] != 0) {
+            return -EINVAL;
+        }
+    }
+    memcpy(o, options, MRAIL_MIN(sizeof(*o), options->struct_size));
+    return 0;
+}
+
 static int plan_set_options(mrail_plan_t *plan,
                             const mrail_plan_options_t *options)
 {
-    mrail_plan_options_t o = (options != NULL) ? *options : MRAIL_PLAN_DEFAULTS;
+    mrail_plan_options_t o;
 
+    if (plan_read_options(options, &o) != 0) {
+        return -EINVAL;
+    }
     o.gap = (o.gap == 0) ? DEFAULT_GAP : o.gap;
     o.relayed_gap = (o.relayed_gap == 0) ? DEFAULT_RELAYED_GAP : o.relayed_gap;
     o.relay_threshold = (o.relay_threshold == UINT64_MAX) ? DEFAULT_RELAY_ABOVE
@@ -35,22 +65,26 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-/* Sets the cut of each rank: traffic from or to a single-rail rank passes its
- * own rail's port or its GPU links. */
+/* Sets the cut of each rank: its traffic passes the port of a rail that it
+ * reaches, or its GPU links. */
 static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < plan->num_ranks; ++i) {
         const mrail_topo_rank_t *rank = &topo->ranks[i];
         const mrail_topo_node_t *node = &topo->nodes[rank->node];
         double *cut = &plan->rank_cut[2 * (size_t)i];
-        mrail_topo_port_t port = {0};
 
-        if (rank->rail != MRAIL_PLAN_NONE) {
-            port =
-                topo->ports[(size_t)rank->node * topo->num_rails + rank->rail];
+        cut[0] = cut[1] = 0;
+        for (uint32_t r = rank->rails; r != 0; r &= r - 1) {
+            const mrail_topo_port_t *port =
+                &topo->ports[(size_t)rank->node * topo->num_rails +
+                             (uint32_t)__builtin_ctz(r)];
+
+            cut[0] += port->out;
+            cut[1] += port->in;
         }
-        cut[0] = port.out + rank->up;
-        cut[1] = port.in + rank->down;
+        cut[0] += rank->up;
+        cut[1] += rank->down;
         for (uint32_t place = 0; (node->pairwise != NULL) &&
                                  (rank->place < MRAIL_PLAN_MAX_PAIRWISE) &&
                                  (place < MRAIL_PLAN_MAX_PAIRWISE);
@@ -63,20 +97,62 @@ static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     }
 }
 
+/* Allocates the arrays for branches, if there are any. */
+static int plan_allocate_branches(mrail_plan_t *plan)
+{
+    size_t branches = mrail_routes_num_branches(plan->routes);
+    size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
+                   mrail_routes_num_lanes(plan->routes);
+
+    if (branches == 0) {
+        return 0;
+    }
+    plan->slot_total = malloc(slots * sizeof(*plan->slot_total));
+    plan->branch_part =
+        calloc(MRAIL_FLOWS_MAX_BRANCHES, sizeof(*plan->branch_part));
+    plan->now.branch_end = calloc(branches, sizeof(*plan->now.branch_end));
+    plan->next.branch_end = calloc(branches, sizeof(*plan->next.branch_end));
+    return ((plan->slot_total != NULL) && (plan->branch_part != NULL) &&
+            (plan->now.branch_end != NULL) && (plan->next.branch_end != NULL))
+               ? 0
+               : -ENOMEM;
+}
+
+static void plan_set_classes(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
+{
+    size_t classes = plan->num_classes;
+
+    memset(plan->shared, 0xff, classes * classes * sizeof(*plan->shared));
+    plan->is_all_single_rail = 1;
+    for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
+        uint32_t rails = mrail_plan_topo_rails_of(topo, rank);
+        uint32_t class = mrail_routes_class(plan->routes, rank);
+
+        plan->class_of[rank] = class;
+        if (class != MRAIL_PLAN_NONE) {
+            plan->class_node[class] = mrail_plan_topo_node_of(topo, rank);
+        }
+        plan->is_all_single_rail &= (rails != 0) &&
+                                    ((rails & (rails - 1)) == 0) &&
+                                    (class == MRAIL_PLAN_NONE);
+    }
+}
+
 static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     size_t links = mrail_routes_num_links(plan->routes);
-    size_t nodes = plan->num_nodes;
+    size_t classes = mrail_routes_num_classes(plan->routes);
     size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
                    mrail_routes_num_lanes(plan->routes);
     mrail_flows_links_t flows_links;
 
-    plan->capacity = calloc(4 * links, sizeof(*plan->capacity));
+    plan->num_classes = (uint32_t)classes;
+    plan->capacity = calloc(5 * links, sizeof(*plan->capacity));
     plan->set_sums = malloc(2 * (size_t)mrail_routes_num_sets(plan->routes) *
                             sizeof(*plan->set_sums));
-    plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
-    plan->multi_rail_node =
-        malloc((plan->num_ranks + 1) * sizeof(*plan->multi_rail_node));
+    plan->shared = malloc((classes * classes + 1) * sizeof(*plan->shared));
+    plan->class_of =
+        malloc((plan->num_ranks + classes + 1) * sizeof(*plan->class_of));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
     plan->whole =
         malloc(mrail_routes_num_lanes(plan->routes) * sizeof(*plan->whole));
@@ -84,25 +160,18 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         malloc((4 * (size_t)plan->num_ranks + 1) * sizeof(*plan->rank_cut));
     if ((plan->capacity == NULL) || (plan->set_sums == NULL) ||
         (plan->rank_cut == NULL) || (plan->shared == NULL) ||
-        (plan->multi_rail_node == NULL) || (plan->slot_bytes == NULL) ||
-        (plan->whole == NULL)) {
+        (plan->class_of == NULL) || (plan->slot_bytes == NULL) ||
+        (plan->whole == NULL) || (plan_allocate_branches(plan) != 0)) {
         return -ENOMEM;
     }
-    memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
+    plan->class_node = plan->class_of + plan->num_ranks;
     plan->link_bytes = plan->capacity + links;
-    plan->link_before = plan->link_bytes + links;
+    plan->link_next = plan->link_bytes + links;
+    plan->link_before = plan->link_next + links;
     plan->link_base = plan->link_before + links;
     plan->rank_bytes = plan->rank_cut + 2 * (size_t)plan->num_ranks;
     plan_set_cuts(plan, topo);
-    plan->is_all_single_rail = 1;
-    for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
-        plan->multi_rail_node[rank] =
-            (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
-                ? mrail_plan_topo_node_of(topo, rank)
-                : MRAIL_PLAN_NONE;
-        plan->is_all_single_rail &=
-            (plan->multi_rail_node[rank] == MRAIL_PLAN_NONE);
-    }
+    plan_set_classes(plan, topo);
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
     }
@@ -121,6 +190,9 @@ static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     size_t most = (size_t)plan->num_ranks * plan->num_ranks;
     int ret = 0;
 
+    if (mrail_routes_num_branches(plan->routes) > 0) {
+        return 0; /* level 2 knows only one relay for each rail */
+    }
     for (unsigned i = 0;
          (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MIN_TWO_LEVELS); ++i) {
         ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
@@ -167,6 +239,8 @@ static void plan_free_division(plan_division_t *division)
     free(division->lanes);
     free(division->bytes);
     free(division->end);
+    free(division->position);
+    free(division->branch_end);
 }
 
 void mrail_plan_destroy(mrail_plan_t *plan)
@@ -195,6 +269,8 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     free(plan->whole);
     free(plan->capacity);
     free(plan->shared);
-    free(plan->multi_rail_node);
+    free(plan->class_of);
+    free(plan->slot_total);
+    free(plan->branch_part);
     free(plan);
 }

@@ -37,7 +37,12 @@ typedef struct plan_division {
     uint32_t *row, *lanes; /* routes of the groups, as in flows.h */
     double *bytes;         /* `totals` as doubles */
     uint64_t *end;         /* by group and lane: position on the line */
-    uint64_t digest;       /* digest of the demands */
+    /* Slots with branches have a line, too: the bytes of all groups, in their
+     * order. By group, lane and end of the path: position on that line. NULL if
+     * there are no branches. */
+    uint64_t *position;
+    uint64_t *branch_end; /* by branch: position on the line of its slot */
+    uint64_t digest;      /* digest of the demands */
     /* holds the plan instead of these arrays, or NULL */
     mrail_levels_t *levels;
     mrail_plan_summary_t summary;
@@ -48,17 +53,22 @@ struct mrail_plan {
     mrail_routes_t *routes;
     mrail_flows_t *flows;
     double *capacity; /* by link */
-    uint32_t num_nodes, num_ranks;
-    uint32_t *multi_rail_node; /* by rank; MRAIL_PLAN_NONE: single-rail */
-    uint32_t *shared;          /* by pair of nodes: group of multi-rail ranks */
+    uint32_t num_nodes, num_ranks, num_classes;
+    uint32_t *class_of;   /* by rank; MRAIL_PLAN_NONE: none */
+    uint32_t *class_node; /* by class */
+    uint32_t *shared;     /* by pair of classes: the group of their demands */
     uint64_t generation;
     plan_division_t now, next;
     /* at most one holds the current plan; may be NULL */
     mrail_levels_t *levels[2];
     uint64_t *whole; /* lane ends of an undivided demand */
     double *slot_bytes;
-    double *link_bytes, *link_before, *link_base;
-    int is_all_single_rail; /* 1: no rank reaches all rails */
+    uint64_t *slot_total; /* bytes by slot; NULL if there are no branches */
+    double *branch_part;  /* by branch */
+    double *link_bytes;   /* of the current plan */
+    double *link_next;    /* of the next plan */
+    double *link_before, *link_base;
+    int is_all_single_rail; /* 1: each rank reaches one rail */
     plan_direct_t *direct;  /* by demand of the next division */
     size_t direct_room;
     double *weight;       /* by group and lane of the next division */
@@ -77,6 +87,11 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
  * bytes to the slots. Returns the group's contribution to the hash. */
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part);
 
+/* Cuts the lines of slots with branches, and returns the contribution to the
+ * hash. Follows mrail_plan_cut() for all groups, which mrail_loads_clear()
+ * precedes. */
+uint64_t mrail_plan_cut_branches(mrail_plan_t *plan);
+
 /* Returns 0, -ENOMEM, or -ERANGE if all demands must be divided at once. */
 int mrail_plan_divide_contended(mrail_plan_t *plan);
 
@@ -85,9 +100,11 @@ int mrail_plan_divide_contended(mrail_plan_t *plan);
 void mrail_loads_clear(mrail_plan_t *plan);
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
                      unsigned lane, double bytes);
-/* Computes the bytes of links from those of slots. Returns the relayed
- * bytes. */
-double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes);
+/* Computes the bytes of links from those of slots, and from the ends of
+ * branches. Without ends, the first branch of a slot has all of its bytes.
+ * Returns the relayed bytes. */
+double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
+                            double *link_bytes);
 /* Returns the largest load in seconds. */
 double mrail_loads_congestion(const mrail_plan_t *plan,
                               const double *link_bytes);

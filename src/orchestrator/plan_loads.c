@@ -6,7 +6,33 @@
 
 #include <string.h>
 
-double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes)
+/* Adds the bytes of a slot to the links of its branches. */
+static void loads_add_branches(const mrail_plan_t *plan,
+                               const mrail_flows_slot_t *slot,
+                               const uint64_t *branch_end, double slot_bytes,
+                               double *link_bytes)
+{
+    const mrail_flows_branch_t *branch = mrail_routes_branches(plan->routes);
+    uint64_t last = 0;
+
+    for (uint32_t b = slot->first_branch;
+         b < slot->first_branch + slot->num_branches; ++b) {
+        double bytes = (b == slot->first_branch) ? slot_bytes : 0;
+
+        if (branch_end != NULL) {
+            bytes = (double)(int64_t)(branch_end[b] - last);
+            last = branch_end[b];
+        }
+        for (unsigned i = 0; i < MRAIL_FLOWS_BRANCH_LINKS; ++i) {
+            if (branch[b].link[i] != MRAIL_FLOWS_NO_LINK) {
+                link_bytes[branch[b].link[i]] += bytes;
+            }
+        }
+    }
+}
+
+double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
+                            double *link_bytes)
 {
     const mrail_flows_slot_t *slot = mrail_routes_slots(plan->routes);
     size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
@@ -28,6 +54,12 @@ double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes)
         }
         relayed += slot[s].relays * bytes;
     }
+    for (size_t s = 0; (plan->slot_total != NULL) && (s < slots); ++s) {
+        if (plan->slot_bytes[s] != 0) {
+            loads_add_branches(plan, &slot[s], branch_end, plan->slot_bytes[s],
+                               link_bytes);
+        }
+    }
     return relayed;
 }
 
@@ -48,6 +80,12 @@ void mrail_loads_clear(mrail_plan_t *plan)
            (size_t)mrail_routes_num_rows(plan->routes) *
                mrail_routes_num_lanes(plan->routes) *
                sizeof(*plan->slot_bytes));
+    if (plan->slot_total != NULL) {
+        memset(plan->slot_total, 0,
+               (size_t)mrail_routes_num_rows(plan->routes) *
+                   mrail_routes_num_lanes(plan->routes) *
+                   sizeof(*plan->slot_total));
+    }
 }
 
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,

@@ -4,13 +4,25 @@
 
 #include "base/util.h"
 
+#include <string.h>
+
 /* The part of a line that belongs to one demand. */
 typedef struct plan_span {
     mrail_route_t route;
     uint64_t begin, end; /* positions on the line */
     unsigned num_lanes;
     const uint64_t *lane_end; /* indexed by lane */
+    /* by lane and end of the path: position on the line of the slot; NULL if
+     * there are no branches */
+    const uint64_t *position;
+    unsigned lane; /* of the next part */
 } plan_span_t;
+
+/* Bytes of a demand on one lane, and on one branch at each end. */
+typedef struct plan_part {
+    uint64_t bytes;
+    unsigned lane, branch[2];
+} plan_part_t;
 
 /* Gives the whole demand to its direct lane. */
 static void plan_span_direct(const mrail_plan_t *plan,
@@ -39,8 +51,9 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
                            &span->route) <= 0)) {
         return 0;
     }
-    span->begin = 0;
+    span->begin = span->lane = 0;
     span->end = demand->bytes;
+    span->position = NULL;
     if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
         plan_span_direct(plan, demand, span);
     } else {
@@ -79,42 +92,89 @@ static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
         .begin = now->start[i],
         .end = now->start[i] + now->demands[i].bytes,
         .num_lanes = (unsigned)lanes,
-        .lane_end = &now->end[group * lanes]};
+        .lane_end = &now->end[group * lanes],
+        .position = (now->branch_end != NULL)
+                        ? &now->position[2 * group * lanes]
+                        : NULL};
     return 1;
 }
 
-/* Removes a lane's bytes from the start of a span and returns their number. */
-static uint64_t plan_take(plan_span_t *span, unsigned lane)
+/* Ends the part where the branch at one end of the path ends. */
+static void plan_limit_to_branch(const mrail_plan_t *plan,
+                                 const plan_span_t *span, unsigned end,
+                                 plan_part_t *part)
 {
-    uint64_t stop = MRAIL_MIN(span->lane_end[lane], span->end);
-    uint64_t bytes = (stop > span->begin) ? stop - span->begin : 0;
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+    const mrail_flows_slot_t *slot = &mrail_routes_slots(
+        plan->routes)[span->route.row[end] * lanes + span->lane];
+    const uint64_t *branch_end = &plan->now.branch_end[slot->first_branch];
+    uint64_t lane_begin = (span->lane > 0) ? span->lane_end[span->lane - 1] : 0;
+    uint64_t at =
+        span->position[2 * span->lane + end] + span->begin - lane_begin;
+    unsigned branch = 0;
 
-    span->begin += bytes;
-    return bytes;
+    if (slot->num_branches == 0) {
+        return;
+    }
+    while ((branch + 1u < slot->num_branches) && (branch_end[branch] <= at)) {
+        ++branch;
+    }
+    part->branch[end] = branch;
+    if (branch + 1u < slot->num_branches) {
+        part->bytes = MRAIL_MIN(part->bytes, branch_end[branch] - at);
+    }
 }
 
-unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
-                           mrail_plan_piece_t *pieces)
+/* Removes the next part from the start of a span. Returns 0 if there is none. */
+static int plan_next_part(const mrail_plan_t *plan, plan_span_t *span,
+                          plan_part_t *part)
+{
+    for (; span->lane < span->num_lanes; ++span->lane) {
+        uint64_t stop = MRAIL_MIN(span->lane_end[span->lane], span->end);
+
+        if (stop <= span->begin) {
+            continue;
+        }
+        *part = (plan_part_t){.bytes = stop - span->begin, .lane = span->lane};
+        for (unsigned end = 0; (span->position != NULL) && (end < 2); ++end) {
+            plan_limit_to_branch(plan, span, end, part);
+        }
+        span->begin += part->bytes;
+        return 1;
+    }
+    return 0;
+}
+
+/* Copies a struct to a caller's version of it, which may have another size. */
+static void plan_copy_sized(void *to, size_t size, const void *from,
+                            size_t known)
+{
+    memcpy(to, from, MRAIL_MIN(size, known));
+    if (size > known) {
+        memset((char *)to + known, 0, size - known);
+    }
+}
+
+unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
+                                 mrail_plan_piece_t *pieces, size_t size)
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
+    mrail_plan_piece_t piece = {0};
     unsigned count = 0;
     plan_span_t span;
-    uint64_t offset = 0;
+    plan_part_t part;
 
     if (!plan_span(plan, i, &span)) {
         return 0;
     }
-    for (unsigned lane = 0; lane < span.num_lanes; ++lane) {
-        uint64_t bytes = plan_take(&span, lane);
-
-        if (bytes > 0) {
-            pieces[count].offset = offset;
-            pieces[count].bytes = bytes;
-            mrail_routes_explain(plan->routes, demand->from, demand->to,
-                                 &span.route, lane, &pieces[count]);
-            ++count;
-            offset += bytes;
-        }
+    while (plan_next_part(plan, &span, &part)) {
+        piece.offset += piece.bytes;
+        piece.bytes = part.bytes;
+        mrail_routes_explain(plan->routes, demand->to, &span.route, part.lane,
+                             part.branch[0], part.branch[1], &piece);
+        plan_copy_sized((char *)pieces + count * size, size, &piece,
+                        sizeof(piece));
+        ++count;
     }
     return count;
 }
@@ -123,6 +183,7 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
 static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
     plan_span_t span;
+    plan_part_t part;
 
     mrail_loads_clear(plan);
     for (size_t i = 0; i < plan->now.num_demands; ++i) {
@@ -134,17 +195,16 @@ static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
         }
         direct = mrail_routes_direct(plan->routes, demand->from, demand->to,
                                      &span.route);
-        for (unsigned lane = 0; lane < span.num_lanes; ++lane) {
-            uint64_t bytes = plan_take(&span, lane);
+        while (plan_next_part(plan, &span, &part)) {
+            double bytes = (double)part.bytes;
 
-            if (bytes > 0) {
-                mrail_loads_add(plan, &span.route, lane, (double)bytes);
-                summary->direct_bytes += (lane == direct) ? (double)bytes : 0;
-                ++summary->num_pieces;
-            }
+            mrail_loads_add(plan, &span.route, part.lane, bytes);
+            summary->direct_bytes += (part.lane == direct) ? bytes : 0;
+            ++summary->num_pieces;
         }
     }
-    summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
+    summary->relayed =
+        mrail_loads_to_links(plan, plan->now.branch_end, plan->link_bytes);
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
@@ -163,7 +223,7 @@ static void plan_walk_before(mrail_plan_t *plan, mrail_plan_summary_t *summary)
                             (double)demand->bytes);
         }
     }
-    (void)mrail_loads_to_links(plan, plan->link_before);
+    (void)mrail_loads_to_links(plan, NULL, plan->link_before);
     summary->congestion_before =
         mrail_loads_congestion(plan, plan->link_before);
 }
@@ -178,10 +238,11 @@ void mrail_plan_compare(mrail_plan_t *plan)
     plan_walk_before(plan, summary);
 }
 
-void mrail_plan_summary(const mrail_plan_t *plan,
-                        mrail_plan_summary_t *summary_p)
+void mrail_plan_summary_sized(const mrail_plan_t *plan,
+                              mrail_plan_summary_t *summary_p, size_t size)
 {
-    *summary_p = plan->now.summary;
+    plan_copy_sized(summary_p, size, &plan->now.summary,
+                    sizeof(plan->now.summary));
 }
 
 unsigned mrail_plan_num_links(const mrail_plan_t *plan)
@@ -189,10 +250,12 @@ unsigned mrail_plan_num_links(const mrail_plan_t *plan)
     return mrail_routes_num_links(plan->routes);
 }
 
-void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
-                     mrail_plan_link_t *link_p)
+void mrail_plan_link_sized(const mrail_plan_t *plan, unsigned i,
+                           mrail_plan_link_t *link_p, size_t size)
 {
-    *link_p = mrail_routes_links(plan->routes)[i];
-    link_p->bytes = plan->link_bytes[i];
-    link_p->bytes_before = plan->link_before[i];
+    mrail_plan_link_t link = mrail_routes_links(plan->routes)[i];
+
+    link.bytes = plan->link_bytes[i];
+    link.bytes_before = plan->link_before[i];
+    plan_copy_sized(link_p, size, &link, sizeof(link));
 }

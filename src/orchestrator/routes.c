@@ -1,6 +1,7 @@
 #include "config.h"
 #include "routes.h"
 
+#include "routes_internal.h"
 #include "topo.h"
 
 #include "base/util.h"
@@ -9,56 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CLOSED_LINK (UINT32_MAX - 1) /* the link exists but is down */
-
-enum { OUT, IN, NUM_DIRECTIONS };
-enum { NEAR, FAR, NUM_DISTANCES };
-
-typedef enum routes_kind {
-    KIND_RAILS,
-    KIND_PAIRWISE,
-    KIND_SWITCH
-} routes_kind_t;
-
-/* Open lanes, by number of relays. */
-typedef struct routes_row {
-    uint32_t lanes[2];
-    routes_kind_t kind;
-} routes_row_t;
-
-typedef struct routes_rank {
-    uint32_t node, rail, place;
-    uint32_t up, down; /* links to and from the switch */
-    uint32_t rail_row[NUM_DIRECTIONS][NUM_DISTANCES];
-    uint32_t node_row[NUM_DIRECTIONS];
-} routes_rank_t;
-
-typedef struct routes_node {
-    uint32_t leaf_group;
-    uint8_t is_pairwise, is_switched;
-    uint32_t *pairwise; /* links, by the places of sender and receiver */
-    uint32_t *by_place; /* ranks, by place */
-    /* the first multi-rail rank, which holds the rows of all of them; or
-     * none */
-    uint32_t multi_rail_rank;
-} routes_node_t;
-
-struct mrail_routes {
-    uint32_t num_nodes, num_rails, num_ranks, num_leaf_groups, num_lanes;
-    int has_hairpin, has_cross_rail, has_relays;
-    routes_node_t *nodes;
-    routes_rank_t *ranks;
-    uint32_t *relays;                  /* ranks, by node and rail */
-    uint32_t *ports[NUM_DIRECTIONS];   /* links, by node and rail */
-    uint32_t *uplinks[NUM_DIRECTIONS]; /* links, by leaf group and rail */
-    uint32_t num_links, links_room;
-    mrail_plan_link_t *links;
-    uint32_t *sets, *parents; /* indexed by link */
-    uint32_t num_rows, rows_room;
-    routes_row_t *rows;
-    mrail_flows_slot_t *slots;
-};
 
 /* ---- Links ---- */
 
@@ -77,6 +28,11 @@ static uint32_t routes_set(const mrail_routes_t *routes,
         return 2 * routes->num_nodes + a;
     case MRAIL_PLAN_UPLINK_DOWN:
         return 2 * routes->num_nodes + routes->num_leaf_groups + a;
+    case MRAIL_PLAN_GPU_LINK:
+    case MRAIL_PLAN_SWITCH_UP:
+    case MRAIL_PLAN_SWITCH_DOWN:
+    case MRAIL_PLAN_REACH_OUT:
+    case MRAIL_PLAN_REACH_IN:
     default:
         return MRAIL_FLOWS_NO_LINK;
     }
@@ -201,15 +157,72 @@ static void routes_add_switches(mrail_routes_t *routes,
     }
 }
 
+/* Adds a link for each limited reach. */
+static void routes_add_reach(mrail_routes_t *routes,
+                             const mrail_plan_topo_t *topo)
+{
+    for (uint32_t i = 0;
+         (topo->reach != NULL) && (i < routes->num_ranks * routes->num_rails);
+         ++i) {
+        uint32_t rank = i / routes->num_rails, rail = i % routes->num_rails;
+        mrail_topo_port_t reach = mrail_topo_reach(topo, rank, rail);
+        int is_reached = (routes->ranks[rank].rails >> rail) & 1;
+
+        routes->reach[OUT][i] = routes->reach[IN][i] = MRAIL_FLOWS_NO_LINK;
+        if (is_reached && (reach.out != MRAIL_PLAN_UNLIMITED)) {
+            routes->reach[OUT][i] = routes_add_link(
+                routes, MRAIL_PLAN_REACH_OUT, rank, rail, reach.out);
+        }
+        if (is_reached && (reach.in != MRAIL_PLAN_UNLIMITED)) {
+            routes->reach[IN][i] = routes_add_link(routes, MRAIL_PLAN_REACH_IN,
+                                                   rank, rail, reach.in);
+        }
+        routes->ranks[rank].is_limited |=
+            (routes->reach[OUT][i] != MRAIL_FLOWS_NO_LINK) ||
+            (routes->reach[IN][i] != MRAIL_FLOWS_NO_LINK);
+    }
+}
+
 /* ---- Memory ---- */
+
+static int routes_allocate_relays(mrail_routes_t *routes,
+                                  const mrail_plan_topo_t *topo)
+{
+    size_t ports = (size_t)routes->num_nodes * routes->num_rails;
+    size_t reach = (size_t)routes->num_ranks * routes->num_rails, count = 0;
+
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        count += (size_t)__builtin_popcount(topo->ranks[rank].rails);
+    }
+    routes->first_relay =
+        calloc(ports + 2 + count, sizeof(*routes->first_relay));
+    routes->classes =
+        malloc((MRAIL_MIN(routes->num_ranks, MRAIL_PLAN_MAX_NODES) + 1) *
+               sizeof(*routes->classes));
+    if ((routes->first_relay == NULL) || (routes->classes == NULL)) {
+        return -ENOMEM;
+    }
+    routes->relays = routes->first_relay + ports + 2;
+    if (topo->reach != NULL) {
+        routes->reach[OUT] =
+            malloc((2 * reach + 1) * sizeof(*routes->reach[OUT]));
+        if (routes->reach[OUT] == NULL) {
+            return -ENOMEM;
+        }
+        routes->reach[IN] = routes->reach[OUT] + reach;
+        routes->links_room += 2 * reach;
+    }
+    return 0;
+}
 
 static int routes_allocate(mrail_routes_t *routes,
                            const mrail_plan_topo_t *topo)
 {
     size_t ports = (size_t)routes->num_nodes * routes->num_rails;
     size_t uplinks = (size_t)routes->num_leaf_groups * routes->num_rails;
-    uint32_t *next = malloc((3 * ports + 2 * uplinks) * sizeof(*next));
+    uint32_t *next = malloc(2 * (ports + uplinks) * sizeof(*next));
 
+    routes->ports[OUT] = next;
     routes->links_room = 2 * (ports + uplinks + routes->num_ranks);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
         routes->links_room +=
@@ -217,7 +230,9 @@ static int routes_allocate(mrail_routes_t *routes,
                 ? MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE
                 : 0;
     }
-    routes->relays = next;
+    if (routes_allocate_relays(routes, topo) != 0) {
+        return -ENOMEM;
+    }
     routes->nodes = calloc(routes->num_nodes, sizeof(*routes->nodes));
     routes->ranks = calloc(routes->num_ranks + 1, sizeof(*routes->ranks));
     routes->links = calloc(routes->links_room, sizeof(*routes->links));
@@ -227,7 +242,6 @@ static int routes_allocate(mrail_routes_t *routes,
         return -ENOMEM;
     }
     routes->parents = routes->sets + routes->links_room;
-    next += ports;
     for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
         routes->ports[way] = next;
         next += ports;
@@ -244,25 +258,45 @@ static void routes_set_places(mrail_routes_t *routes,
         routes->nodes[i].leaf_group = topo->nodes[i].leaf_group;
         routes->nodes[i].is_pairwise = topo->nodes[i].is_pairwise;
         routes->nodes[i].is_switched = topo->nodes[i].is_switched;
-        routes->nodes[i].multi_rail_rank = MRAIL_PLAN_NONE;
-    }
-    for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
-        routes->relays[i] = MRAIL_PLAN_NONE;
+        routes->nodes[i].last_class = MRAIL_PLAN_NONE;
     }
     for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
         const mrail_topo_rank_t *r = &topo->ranks[rank];
 
-        routes->ranks[rank] = (routes_rank_t){
-            .node = r->node, .rail = r->rail, .place = r->place};
-        if (r->rail != MRAIL_PLAN_NONE) {
-            uint32_t *relay =
-                &routes->relays[r->node * routes->num_rails + r->rail];
+        routes->ranks[rank] = (routes_rank_t){.node = r->node,
+                                              .rails = r->rails,
+                                              .place = r->place,
+                                              .class = MRAIL_PLAN_NONE};
+        for (uint32_t rail = 0; rail < routes->num_rails; ++rail) {
+            const mrail_topo_port_t *port =
+                &topo->ports[r->node * routes->num_rails + rail];
+            uint32_t bit = r->rails & (1u << rail);
 
-            *relay = MRAIL_MIN(*relay, rank);
-        } else {
-            uint32_t *first = &routes->nodes[r->node].multi_rail_rank;
+            routes->ranks[rank].usable[OUT] |= (port->out > 0) ? bit : 0;
+            routes->ranks[rank].usable[IN] |= (port->in > 0) ? bit : 0;
+        }
+    }
+}
 
-            *first = MRAIL_MIN(*first, rank);
+/* Lists the ranks that reach each rail, in ascending order, with a counting
+ * sort. */
+static void routes_set_relays(mrail_routes_t *routes)
+{
+    uint32_t rails = routes->num_rails, *first = routes->first_relay;
+
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        for (uint32_t r = routes->ranks[rank].rails; r != 0; r &= r - 1) {
+            ++first[routes->ranks[rank].node * rails +
+                    (uint32_t)__builtin_ctz(r) + 2];
+        }
+    }
+    for (uint32_t i = 2; i < routes->num_nodes * rails + 2; ++i) {
+        first[i] += first[i - 1];
+    }
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        for (uint32_t r = routes->ranks[rank].rails; r != 0; r &= r - 1) {
+            routes->relays[first[routes->ranks[rank].node * rails +
+                                 (uint32_t)__builtin_ctz(r) + 1]++] = rank;
         }
     }
 }
@@ -285,195 +319,8 @@ static int routes_add_links(mrail_routes_t *routes,
         }
     }
     routes_add_switches(routes, topo);
+    routes_add_reach(routes, topo);
     return (routes->num_links > 0) ? 0 : -EINVAL;
-}
-
-/* ---- Rows ---- */
-
-/* Adds a row with all lanes closed. */
-static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
-{
-    uint32_t lanes = routes->num_lanes, row = routes->num_rows++;
-
-    assert(row < routes->rows_room);
-    routes->rows[row] = (routes_row_t){.kind = kind};
-    memset(&routes->slots[(size_t)row * lanes], 0xff, /* no links, so closed */
-           lanes * sizeof(*routes->slots));
-    return row;
-}
-
-/* Opens a lane over these links, unless one of them is down. */
-static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
-                        unsigned relays, const uint32_t *links,
-                        unsigned num_links)
-{
-    mrail_flows_slot_t *slot =
-        &routes->slots[(size_t)row * routes->num_lanes + lane];
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < num_links; ++i) {
-        if (links[i] == CLOSED_LINK) {
-            return;
-        }
-    }
-    for (unsigned i = 0; i < num_links; ++i) {
-        if (links[i] != MRAIL_FLOWS_NO_LINK) {
-            slot->link[count++] = links[i];
-        }
-    }
-    slot->relays = (uint8_t)relays;
-    slot->is_closed = 0;
-    routes->rows[row].lanes[relays] |= 1u << lane;
-    routes->has_relays |= (relays != 0);
-}
-
-/* Lists the links from one rank to another on the same node. */
-static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
-                           uint32_t to, uint32_t *links)
-{
-    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
-    const routes_node_t *node = &routes->nodes[a->node];
-
-    if (node->is_switched) {
-        links[0] = a->up;
-        links[1] = b->down;
-        return 2;
-    }
-    links[0] =
-        ((node->pairwise == NULL) ||
-         (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE))
-            ? CLOSED_LINK
-            : node->pairwise[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
-    return 1;
-}
-
-static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
-                            unsigned distance, uint32_t node, uint32_t rail,
-                            uint32_t *links)
-{
-    uint32_t leaf_group = routes->nodes[node].leaf_group;
-
-    links[0] = routes->ports[way][node * routes->num_rails + rail];
-    if ((distance == NEAR) || (leaf_group >= routes->num_leaf_groups)) {
-        return 1;
-    }
-    links[1] = routes->uplinks[way][leaf_group * routes->num_rails + rail];
-    return 2;
-}
-
-/* Opens the rails that a rank reaches by itself or through relays. */
-static void routes_open_rails(mrail_routes_t *routes, uint32_t row,
-                              unsigned way, unsigned distance, uint32_t rank)
-{
-    const routes_rank_t *r = &routes->ranks[rank];
-    uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
-    unsigned count;
-
-    for (uint32_t rail = 0; rail < routes->num_rails; ++rail) {
-        uint32_t relay = routes->relays[r->node * routes->num_rails + rail];
-        int is_relayed = (r->rail != MRAIL_PLAN_NONE) && (r->rail != rail);
-
-        if (is_relayed && (relay == MRAIL_PLAN_NONE)) {
-            continue;
-        }
-        count = routes_port(routes, way, distance, r->node, rail, links);
-        if (is_relayed) {
-            count += routes_hop(routes, (way == OUT) ? rank : relay,
-                                (way == OUT) ? relay : rank, &links[count]);
-        }
-        routes_open(routes, row, rail, is_relayed ? 1 : 0, links, count);
-    }
-    if (routes->has_cross_rail && (r->rail != MRAIL_PLAN_NONE)) {
-        count = routes_port(routes, way, FAR, r->node, r->rail, links);
-        routes_open(routes, row, routes->num_rails, 0, links, count);
-    }
-}
-
-static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
-{
-    routes_rank_t *r = &routes->ranks[rank];
-
-    if ((r->rail == MRAIL_PLAN_NONE) &&
-        (routes->nodes[r->node].multi_rail_rank != rank)) {
-        const routes_rank_t *first =
-            &routes->ranks[routes->nodes[r->node].multi_rail_rank];
-
-        memcpy(r->rail_row, first->rail_row, sizeof(r->rail_row));
-        return;
-    }
-    for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
-        for (unsigned distance = 0; distance < NUM_DISTANCES; ++distance) {
-            if ((distance == FAR) && (routes->num_leaf_groups == 0)) {
-                r->rail_row[way][FAR] = r->rail_row[way][NEAR];
-                continue;
-            }
-            r->rail_row[way][distance] = routes_add_row(routes, KIND_RAILS);
-            routes_open_rails(routes, r->rail_row[way][distance], way, distance,
-                              rank);
-        }
-    }
-}
-
-/* Opens the paths between a rank and the relays of its node, by place. The
- * place of the receiver stands for the direct path. */
-static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
-                                 unsigned way, uint32_t rank)
-{
-    const routes_rank_t *r = &routes->ranks[rank];
-    const uint32_t *by_place = routes->nodes[r->node].by_place;
-    uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
-
-    for (uint32_t place = 0; place < MRAIL_PLAN_MAX_PAIRWISE; ++place) {
-        uint32_t other = by_place[place];
-
-        if (other == rank) {
-            if (way == IN) {
-                routes_open(routes, row, place, 0, NULL, 0);
-            }
-        } else if (other != MRAIL_PLAN_NONE) {
-            unsigned count = routes_hop(routes, (way == OUT) ? rank : other,
-                                        (way == OUT) ? other : rank, links);
-
-            routes_open(routes, row, place, (way == IN) ? 1 : 0, links, count);
-        }
-    }
-}
-
-static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
-{
-    routes_rank_t *r = &routes->ranks[rank];
-    const routes_node_t *node = &routes->nodes[r->node];
-
-    for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
-        if (node->is_switched) {
-            r->node_row[way] = routes_add_row(routes, KIND_SWITCH);
-            routes_open(routes, r->node_row[way], 0, 0,
-                        (way == OUT) ? &r->up : &r->down, 1);
-        } else if (node->is_pairwise && (r->place < MRAIL_PLAN_MAX_PAIRWISE)) {
-            r->node_row[way] = routes_add_row(routes, KIND_PAIRWISE);
-            routes_open_pairwise(routes, r->node_row[way], way, rank);
-        }
-    }
-}
-
-/* Allocates the maximum number of rows. */
-static int routes_add_rows(mrail_routes_t *routes)
-{
-    routes->rows_room =
-        routes->num_ranks * NUM_DIRECTIONS * (NUM_DISTANCES + 1);
-    routes->rows = malloc((routes->rows_room + 1) * sizeof(*routes->rows));
-    routes->slots = malloc(((size_t)routes->rows_room + 1) * routes->num_lanes *
-                           sizeof(*routes->slots));
-    if ((routes->rows == NULL) || (routes->slots == NULL)) {
-        return -ENOMEM;
-    }
-    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
-        routes_add_rail_rows(routes, rank);
-    }
-    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
-        routes_add_node_rows(routes, rank);
-    }
-    return 0;
 }
 
 /* ---- Object ---- */
@@ -497,10 +344,11 @@ int mrail_routes_create(const mrail_plan_topo_t *topo,
     ret = routes_allocate(routes, topo);
     if (ret == 0) {
         routes_set_places(routes, topo);
+        routes_set_relays(routes);
         ret = routes_add_links(routes, topo);
     }
     if (ret == 0) {
-        ret = routes_add_rows(routes);
+        ret = mrail_routes_add_rows(routes);
     }
     if (ret != 0) {
         mrail_routes_destroy(routes);
@@ -518,7 +366,13 @@ void mrail_routes_destroy(mrail_routes_t *routes)
     }
     free(routes->nodes);
     free(routes->ranks);
-    free(routes->relays);
+    free(routes->ports[OUT]);
+    free(routes->first_relay);
+    free(routes->reach[OUT]);
+    free(routes->classes);
+    free(routes->slot_relay);
+    free(routes->branches);
+    free(routes->branch_relay);
     free(routes->sets);
     free(routes->links);
     free(routes->rows);
@@ -529,23 +383,23 @@ void mrail_routes_destroy(mrail_routes_t *routes)
 /* ---- Demands ---- */
 
 static uint32_t routes_fewest_relays(const mrail_routes_t *routes,
-                                     const uint32_t row[2])
+                                     const uint32_t row[2], uint32_t allowed)
 {
     const uint32_t *out = routes->rows[row[OUT]].lanes;
     const uint32_t *in = routes->rows[row[IN]].lanes;
-    uint32_t lanes = out[0] & in[0];
+    uint32_t lanes = out[0] & in[0] & allowed;
 
     if (lanes == 0) {
-        lanes = (out[0] & in[1]) | (out[1] & in[0]);
+        lanes = ((out[0] & in[1]) | (out[1] & in[0])) & allowed;
     }
-    return (lanes != 0) ? lanes : (out[1] & in[1]);
+    return (lanes != 0) ? lanes : (out[1] & in[1] & allowed);
 }
 
 static int routes_is_direct(const mrail_routes_t *routes, uint32_t from,
                             uint32_t to)
 {
     uint32_t links[2];
-    unsigned count = routes_hop(routes, from, to, links);
+    unsigned count = mrail_routes_hop(routes, from, to, links);
 
     return (links[0] != CLOSED_LINK) && (links[count - 1] != CLOSED_LINK);
 }
@@ -563,6 +417,21 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                ? routes_is_direct(routes, from, to)
                : (node->is_pairwise &&
                   (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_PAIRWISE));
+}
+
+/* Returns the lanes that the two ranks may use with these rows. Ranks with a
+ * common rail do not use the spine, which might lead to the same path. */
+static MRAIL_INLINE uint32_t routes_lanes(const mrail_routes_t *routes,
+                                          uint32_t from, uint32_t to,
+                                          const uint32_t row[2])
+{
+    if (!routes->has_cross_rail ||
+        (routes->rows[row[OUT]].kind != KIND_RAILS) ||
+        ((routes->ranks[from].usable[OUT] & routes->ranks[to].usable[IN]) ==
+         0)) {
+        return UINT32_MAX;
+    }
+    return ~(1u << routes->num_rails);
 }
 
 /* Returns 0 if the demand is not planned. */
@@ -594,24 +463,22 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p)
 {
     const routes_row_t *out, *in;
+    uint32_t allowed;
 
     if (!routes_find_rows(routes, from, to, route_p->row)) {
         return 0;
     }
     out = &routes->rows[route_p->row[OUT]];
     in = &routes->rows[route_p->row[IN]];
-    route_p->lanes =
-        (out->lanes[0] | out->lanes[1]) & (in->lanes[0] | in->lanes[1]);
+    allowed = routes_lanes(routes, from, to, route_p->row);
+    route_p->lanes = (out->lanes[0] | out->lanes[1]) &
+                     (in->lanes[0] | in->lanes[1]) & allowed;
     if (route_p->lanes == 0) {
         return (out->kind == KIND_RAILS) ? -EHOSTUNREACH : 0;
     }
     if (is_small) {
-        route_p->lanes = routes_fewest_relays(routes, route_p->row);
-    }
-    if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
-        (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        /* the path through the spine would be the same path again */
-        route_p->lanes &= ~(1u << routes->num_rails);
+        route_p->lanes =
+            routes_fewest_relays(routes, route_p->row, route_p->lanes);
     }
     return 1;
 }
@@ -619,19 +486,21 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
 uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
                                const mrail_route_t *route)
 {
-    return routes_fewest_relays(routes, route->row) & route->lanes;
+    return routes_fewest_relays(routes, route->row, route->lanes);
 }
 
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route)
 {
     uint32_t lanes = mrail_routes_shortest(routes, route);
-    uint32_t own = routes->ranks[from].rail;
+    uint32_t own = lanes & routes->ranks[from].rails;
     unsigned turn;
 
-    if ((routes->rows[route->row[OUT]].kind == KIND_RAILS) &&
-        (own != MRAIL_PLAN_NONE) && ((lanes >> own) & 1)) {
-        return own;
+    if ((routes->rows[route->row[OUT]].kind == KIND_RAILS) && (own != 0)) {
+        lanes = own;
+    }
+    if ((lanes & (lanes - 1)) == 0) {
+        return (unsigned)__builtin_ctz(lanes);
     }
     turn = (from + to) % (unsigned)__builtin_popcount(lanes);
     while (turn-- > 0) {
@@ -640,34 +509,44 @@ unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
     return (unsigned)__builtin_ctz(lanes);
 }
 
-void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
-                          uint32_t to, const mrail_route_t *route,
-                          unsigned lane, mrail_plan_piece_t *piece)
+/* Returns the relay of a branch of a slot, or the relay of a slot without
+ * branches, which may be none. */
+static uint32_t routes_relay(const mrail_routes_t *routes, uint32_t row,
+                             unsigned lane, unsigned branch)
 {
-    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
+    size_t s = (size_t)row * routes->num_lanes + lane;
+
+    return (routes->slots[s].num_branches > 0)
+               ? routes->branch_relay[routes->slots[s].first_branch + branch]
+               : routes->slot_relay[s];
+}
+
+void mrail_routes_explain(const mrail_routes_t *routes, uint32_t to,
+                          const mrail_route_t *route, unsigned lane,
+                          unsigned branch_out, unsigned branch_in,
+                          mrail_plan_piece_t *piece)
+{
+    const routes_rank_t *b = &routes->ranks[to];
+    uint32_t out, in;
 
     piece->relay_out = piece->relay_in = MRAIL_PLAN_NONE;
     piece->rail_out = piece->rail_in = MRAIL_PLAN_NONE;
     switch (routes->rows[route->row[OUT]].kind) {
     case KIND_RAILS:
+        out = routes_relay(routes, route->row[OUT], lane, branch_out);
+        in = routes_relay(routes, route->row[IN], lane, branch_in);
         if (lane == routes->num_rails) {
-            piece->rail_out = a->rail;
-            piece->rail_in = b->rail;
-            break;
-        }
-        piece->rail_out = piece->rail_in = lane;
-        if ((a->rail != MRAIL_PLAN_NONE) && (a->rail != lane)) {
-            piece->relay_out =
-                routes->relays[a->node * routes->num_rails + lane];
-        }
-        if ((b->rail != MRAIL_PLAN_NONE) && (b->rail != lane)) {
-            piece->relay_in =
-                routes->relays[b->node * routes->num_rails + lane];
+            piece->rail_out = out;
+            piece->rail_in = in;
+        } else {
+            piece->rail_out = piece->rail_in = lane;
+            piece->relay_out = out;
+            piece->relay_in = in;
         }
         break;
     case KIND_PAIRWISE:
         if (lane != b->place) {
-            piece->relay_out = routes->nodes[a->node].by_place[lane];
+            piece->relay_out = routes->nodes[b->node].by_place[lane];
         }
         break;
     case KIND_SWITCH:
@@ -693,6 +572,26 @@ uint32_t mrail_routes_num_rows(const mrail_routes_t *routes)
 const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes)
 {
     return routes->slots;
+}
+
+uint32_t mrail_routes_num_branches(const mrail_routes_t *routes)
+{
+    return routes->num_branches;
+}
+
+const mrail_flows_branch_t *mrail_routes_branches(const mrail_routes_t *routes)
+{
+    return routes->branches;
+}
+
+uint32_t mrail_routes_class(const mrail_routes_t *routes, uint32_t rank)
+{
+    return routes->ranks[rank].class;
+}
+
+uint32_t mrail_routes_num_classes(const mrail_routes_t *routes)
+{
+    return routes->num_classes;
 }
 
 uint32_t mrail_routes_num_links(const mrail_routes_t *routes)

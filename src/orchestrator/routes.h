@@ -2,10 +2,12 @@
  * Maps the paths of demands in a topology (plan.h) to rows of lanes for a
  * division (flows.h), and maps lanes back to rails and relays.
  *
- * A lane is a rail, or the path through the spine if there is one. Within a
- * node with pairwise links, a lane is the place of the relay; the receiver's
- * own place means no relay. With a switch there is one lane. The multi-rail
- * ranks of a node share their rows.
+ * A lane is a rail, or the path through the spine if there is one. The branches
+ * of a lane are the relays that lead to the rail, or the rails that lead to the
+ * spine; a slot with only one way has no branches. Within a node with pairwise
+ * links, a lane is the place of the relay; the receiver's own place means no
+ * relay. With a switch there is one lane. Ranks of a class share their rows: they
+ * are on one node, reach the same rails without limits, and use no relays.
  *
  * No I/O; one thread per object.
  */
@@ -48,18 +50,27 @@ uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);
 
-/* Writes the relays and rails of a piece on this lane. */
-void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
-                          uint32_t to, const mrail_route_t *route,
-                          unsigned lane, mrail_plan_piece_t *piece);
+/* Writes the relays and rails of a piece on this lane, with these branches of
+ * the out slot and the in slot (0 if they have none). */
+void mrail_routes_explain(const mrail_routes_t *routes, uint32_t to,
+                          const mrail_route_t *route, unsigned lane,
+                          unsigned branch_out, unsigned branch_in,
+                          mrail_plan_piece_t *piece);
 
 uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes);
 /* Returns 1 if any lane has relays. */
 int mrail_routes_has_relays(const mrail_routes_t *routes);
 
-/* Return the number of rows, and their slots. */
+/* Return the number of rows, their slots, and the branches of all slots. */
 uint32_t mrail_routes_num_rows(const mrail_routes_t *routes);
 const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes);
+uint32_t mrail_routes_num_branches(const mrail_routes_t *routes);
+const mrail_flows_branch_t *mrail_routes_branches(const mrail_routes_t *routes);
+
+/* Return the class of a rank, or MRAIL_PLAN_NONE, and the number of classes, at
+ * most MRAIL_PLAN_MAX_NODES. */
+uint32_t mrail_routes_class(const mrail_routes_t *routes, uint32_t rank);
+uint32_t mrail_routes_num_classes(const mrail_routes_t *routes);
 
 /* Cut sets are the ports of a node, or the uplinks of a leaf group, in one
  * direction. The second function returns the set of each link, or

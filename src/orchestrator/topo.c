@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNLIMITED (-1.0)
-
 int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p)
 {
@@ -49,6 +47,7 @@ void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
     free(topo->ports);
     free(topo->uplinks);
     free(topo->ranks);
+    free(topo->reach);
     free(topo);
 }
 
@@ -70,13 +69,11 @@ int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
     return 0;
 }
 
-int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
-                             unsigned rail)
+int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node)
 {
     mrail_topo_rank_t *ranks = topo->ranks;
 
-    if ((node >= topo->num_nodes) ||
-        ((rail >= topo->num_rails) && (rail != MRAIL_PLAN_NONE))) {
+    if (node >= topo->num_nodes) {
         return -EINVAL;
     }
     if (topo->num_ranks == MRAIL_PLAN_MAX_RANKS) {
@@ -93,8 +90,74 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
         topo->ranks_room = room;
     }
     ranks[topo->num_ranks++] = (mrail_topo_rank_t){
-        .node = node, .rail = rail, .place = topo->nodes[node].num_ranks++};
+        .node = node, .place = topo->nodes[node].num_ranks++};
     return 0;
+}
+
+static int topo_is_limit(double capacity)
+{
+    return (capacity == MRAIL_PLAN_UNLIMITED) || topo_is_capacity(capacity);
+}
+
+/* Stores the limits of the ranks from the first limited rail on. */
+static int topo_grow_reach(mrail_plan_topo_t *topo)
+{
+    size_t rails = MRAIL_PLAN_MAX_RAILS;
+    mrail_topo_port_t *reach;
+
+    if (topo->reach_room >= topo->num_ranks) {
+        return 0;
+    }
+    reach = realloc(topo->reach, topo->ranks_room * rails * sizeof(*reach));
+    if (reach == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = topo->reach_room * rails; i < topo->ranks_room * rails;
+         ++i) {
+        reach[i] = (mrail_topo_port_t){.out = MRAIL_PLAN_UNLIMITED,
+                                       .in = MRAIL_PLAN_UNLIMITED};
+    }
+    topo->reach = reach;
+    topo->reach_room = topo->ranks_room;
+    return 0;
+}
+
+int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
+                              unsigned rail, double out, double in)
+{
+    int is_limited =
+        (out != MRAIL_PLAN_UNLIMITED) || (in != MRAIL_PLAN_UNLIMITED);
+    int is_all = (rail == MRAIL_PLAN_ALL_RAILS);
+
+    if ((rank >= topo->num_ranks) || (!is_all && (rail >= topo->num_rails)) ||
+        !topo_is_limit(out) || !topo_is_limit(in) ||
+        ((out == 0) != (in == 0))) {
+        return -EINVAL;
+    }
+    if (is_limited && (out != 0) && (topo_grow_reach(topo) != 0)) {
+        return -ENOMEM;
+    }
+    for (unsigned r = is_all ? 0 : rail;
+         r < (is_all ? topo->num_rails : rail + 1); ++r) {
+        topo->ranks[rank].rails &= ~(1u << r);
+        topo->ranks[rank].rails |= (out != 0) ? 1u << r : 0;
+        if (rank < topo->reach_room) {
+            topo->reach[(size_t)rank * MRAIL_PLAN_MAX_RAILS + r] =
+                (mrail_topo_port_t){.out = out, .in = in};
+        }
+    }
+    return 0;
+}
+
+mrail_topo_port_t mrail_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
+                                   unsigned rail)
+{
+    static const mrail_topo_port_t unlimited = {.out = MRAIL_PLAN_UNLIMITED,
+                                                .in = MRAIL_PLAN_UNLIMITED};
+
+    return (rank < topo->reach_room)
+               ? topo->reach[(size_t)rank * MRAIL_PLAN_MAX_RAILS + rail]
+               : unlimited;
 }
 
 static int topo_is_pair(const mrail_plan_topo_t *topo, unsigned from,
@@ -177,7 +240,8 @@ int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
         }
         for (size_t i = topo->num_leaf_groups * rails;
              i < (leaf_group + 1) * rails; ++i) {
-            uplinks[i] = (mrail_topo_port_t){.out = UNLIMITED, .in = UNLIMITED};
+            uplinks[i] = (mrail_topo_port_t){.out = MRAIL_PLAN_UNLIMITED,
+                                             .in = MRAIL_PLAN_UNLIMITED};
         }
         topo->uplinks = uplinks;
         topo->num_leaf_groups = leaf_group + 1;
@@ -217,9 +281,30 @@ unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank)
     return topo->ranks[rank].node;
 }
 
-unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank)
+uint32_t mrail_plan_topo_rails_of(const mrail_plan_topo_t *topo, unsigned rank)
 {
-    return topo->ranks[rank].rail;
+    return topo->ranks[rank].rails;
+}
+
+void mrail_plan_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
+                           unsigned rail, double *out_p, double *in_p)
+{
+    mrail_topo_port_t reach = {0};
+
+    if ((topo->ranks[rank].rails >> rail) & 1) {
+        reach = mrail_topo_reach(topo, rank, rail);
+    }
+    *out_p = reach.out;
+    *in_p = reach.in;
+}
+
+int mrail_topo_is_limited(const mrail_plan_topo_t *topo, unsigned rank,
+                          unsigned rail)
+{
+    mrail_topo_port_t reach = mrail_topo_reach(topo, rank, rail);
+
+    return (reach.out != MRAIL_PLAN_UNLIMITED) ||
+           (reach.in != MRAIL_PLAN_UNLIMITED);
 }
 
 double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,

@@ -17,12 +17,14 @@ typedef struct mrail_topo_node {
 } mrail_topo_node_t;
 
 typedef struct mrail_topo_rank {
-    uint32_t node, rail; /* MRAIL_PLAN_NONE: multi-rail */
-    uint32_t place;      /* index within its node, from 0 */
-    double up, down;     /* to and from the switch; 0: no switch */
+    uint32_t node;
+    uint32_t rails;  /* the rails that it reaches, as bits */
+    uint32_t place;  /* index within its node, from 0 */
+    double up, down; /* to and from the switch; 0: no switch */
 } mrail_topo_rank_t;
 
-/* Capacities in both directions: out and in, or up and down. */
+/* Capacities in both directions: out and in, or up and down. Negative:
+ * unlimited. */
 typedef struct mrail_topo_port {
     double out, in;
 } mrail_topo_port_t;
@@ -30,14 +32,23 @@ typedef struct mrail_topo_port {
 struct mrail_plan_topo {
     unsigned num_nodes, num_rails;
     mrail_topo_node_t *nodes;
-    mrail_topo_port_t *ports; /* by node and rail */
-    unsigned num_leaf_groups; /* leaf groups whose uplinks may be set */
-    /* by leaf group and rail; negative: unlimited */
-    mrail_topo_port_t *uplinks;
+    mrail_topo_port_t *ports;   /* by node and rail */
+    unsigned num_leaf_groups;   /* leaf groups whose uplinks may be set */
+    mrail_topo_port_t *uplinks; /* by leaf group and rail */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
+    /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL: all unlimited */
+    mrail_topo_port_t *reach;
+    unsigned reach_room; /* number of ranks */
     int has_hairpin, has_cross_rail;
 };
+
+/* Returns the limits of a rank on a rail that it reaches. */
+mrail_topo_port_t mrail_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
+                                   unsigned rail);
+
+int mrail_topo_is_limited(const mrail_plan_topo_t *topo, unsigned rank,
+                          unsigned rail);
 
 /* Returns the capacity of the link between the GPUs of two ranks of a node, or
  * 0 if there is no link. */

@@ -38,7 +38,9 @@ static void print_link(mrail_json_t *json, const mrail_plan_link_t *link)
         [MRAIL_PLAN_UPLINK_DOWN] = {"uplink_down", "leaf_group", "rail"},
         [MRAIL_PLAN_GPU_LINK] = {"gpu_link", "from", "to"},
         [MRAIL_PLAN_SWITCH_UP] = {"switch_up", "rank", NULL},
-        [MRAIL_PLAN_SWITCH_DOWN] = {"switch_down", "rank", NULL}};
+        [MRAIL_PLAN_SWITCH_DOWN] = {"switch_down", "rank", NULL},
+        [MRAIL_PLAN_REACH_OUT] = {"reach_out", "rank", "rail"},
+        [MRAIL_PLAN_REACH_IN] = {"reach_in", "rank", "rail"}};
 
     mrail_json_object(json, NULL);
     mrail_json_string(json, "kind", forms[link->kind].kind);

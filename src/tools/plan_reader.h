@@ -30,10 +30,12 @@ typedef struct plan_reader {
     /* line of the first pairwise, link or switch; 0: none */
     unsigned gpu_line;
     unsigned uplink_line; /* line of the first uplink; 0: none */
+    unsigned reach_line;  /* line of the first reach; 0: none */
     plan_reader_node_t *nodes;
     plan_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
     unsigned *rail_lines;      /* indexed by node and rail */
     unsigned *uplink_lines;    /* indexed by group and rail */
+    unsigned *reach_lines;     /* indexed by rank and rail */
     unsigned *link_lines;      /* indexed by sender and the receiver's index */
     /* for each line, the number of values that it still determines */
     unsigned *left;

@@ -23,7 +23,9 @@ void plan_link_name(const mrail_plan_link_t *link, char *text, size_t size)
         [MRAIL_PLAN_UPLINK_DOWN] = {"leaf_group", "rail", " uplink down"},
         [MRAIL_PLAN_GPU_LINK] = {"link rank", "to", ""},
         [MRAIL_PLAN_SWITCH_UP] = {"rank", NULL, " switch up"},
-        [MRAIL_PLAN_SWITCH_DOWN] = {"rank", NULL, " switch down"}};
+        [MRAIL_PLAN_SWITCH_DOWN] = {"rank", NULL, " switch down"},
+        [MRAIL_PLAN_REACH_OUT] = {"rank", "rail", " reach out"},
+        [MRAIL_PLAN_REACH_IN] = {"rank", "rail", " reach in"}};
     char b[PLAN_SHORT_TEXT] = "";
 
     if (forms[link->kind].b != NULL) {

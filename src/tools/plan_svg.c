@@ -115,9 +115,11 @@ static void put_link(map_t *map, const mrail_plan_link_t *link)
         put_rank(map, link->b, GROUP_GPU_IN, link);
         break;
     case MRAIL_PLAN_SWITCH_UP:
+    case MRAIL_PLAN_REACH_OUT:
         put_rank(map, link->a, GROUP_GPU_OUT, link);
         break;
     case MRAIL_PLAN_SWITCH_DOWN:
+    case MRAIL_PLAN_REACH_IN:
         put_rank(map, link->a, GROUP_GPU_IN, link);
         break;
     }

@@ -310,7 +310,12 @@ static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
         return PLAN_FAIL(reader, "more than %u ranks in all",
                          MRAIL_PLAN_MAX_RANKS);
     }
-    ret = mrail_plan_topo_add_rank(reader->topo, node, rail);
+    ret = mrail_plan_topo_add_rank(reader->topo, node);
+    if (ret == 0) {
+        ret = mrail_plan_topo_set_reach(reader->topo, rank, rail,
+                                        MRAIL_PLAN_UNLIMITED,
+                                        MRAIL_PLAN_UNLIMITED);
+    }
     if (ret != 0) {
         return plan_reader_result(reader, ret);
     }
@@ -350,7 +355,7 @@ static int read_ranks(plan_reader_t *reader)
             unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
 
             if (binding.how == MULTI_RAIL) {
-                rail = MRAIL_PLAN_NONE;
+                rail = MRAIL_PLAN_ALL_RAILS;
             } else if (binding.how == LISTED) {
                 rail = mrail_text_list_at(
                     &binding.rails, i % mrail_text_list_count(&binding.rails));
@@ -359,6 +364,132 @@ static int read_ranks(plan_reader_t *reader)
         }
     }
     return ret;
+}
+
+/* ---- Reach ---- */
+
+/* Reads the limit of a rank on a rail: a capacity, or full or none. */
+static int read_limit(plan_reader_t *reader, const char *word, double *limit_p)
+{
+    if (strcmp(word, "full") == 0) {
+        *limit_p = MRAIL_PLAN_UNLIMITED;
+        return 0;
+    }
+    if (strcmp(word, "none") == 0) {
+        *limit_p = 0;
+        return 0;
+    }
+    return mrail_text_capacity(reader->line, word, "full or none", limit_p);
+}
+
+static int read_limits(plan_reader_t *reader, char *const *words, double *out_p,
+                       double *in_p)
+{
+    int ret = read_limit(reader, words[0], out_p);
+
+    *in_p = *out_p;
+    if (ret == 0 && words[1] != NULL) {
+        ret = read_limit(reader, words[1], in_p);
+    }
+    if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
+        return PLAN_FAIL(reader, "a rank reaches a rail in both directions or "
+                                 "in none: write none once, for both");
+    }
+    return ret;
+}
+
+static int begin_reach(plan_reader_t *reader)
+{
+    if (reader->num_ranks == 0) {
+        return PLAN_FAIL(reader, "there are no ranks yet: 'ranks' goes first");
+    }
+    if (reader->reach_lines == NULL) {
+        reader->reach_lines =
+            calloc((size_t)MRAIL_PLAN_MAX_RANKS * reader->num_rails,
+                   sizeof(*reader->reach_lines));
+        reader->reach_line = reader->line->number;
+    }
+    return (reader->reach_lines != NULL) ? 0 : -ENOMEM;
+}
+
+static int read_reach(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    mrail_text_list_t ranks, rails;
+    double out, in;
+    int ret = begin_reach(reader);
+
+    if (ret != 0) {
+        return ret;
+    }
+    if (mrail_text_list(reader->line, words[1], "rank", reader->num_ranks,
+                        &ranks) != 0 ||
+        rail_list(reader, words[2], &rails) != 0 ||
+        read_limits(reader, words + 3, &out, &in) != 0) {
+        return -EINVAL;
+    }
+    MRAIL_TEXT_LIST_EACH(&ranks, rank)
+    {
+        MRAIL_TEXT_LIST_EACH(&rails, r)
+        {
+            if (ret == 0) {
+                ret = mrail_plan_topo_set_reach(reader->topo, rank, r, out, in);
+                plan_reader_claim(
+                    reader, by_rail(reader, reader->reach_lines, rank, r));
+            }
+        }
+    }
+    return plan_reader_result(reader, ret);
+}
+
+/* Returns the rail that the last of all reach lines took from a rank. */
+static unsigned last_reach(const plan_reader_t *reader, unsigned rank)
+{
+    unsigned last = 0;
+
+    for (unsigned rail = 1; rail < reader->num_rails; ++rail) {
+        if (*by_rail(reader, reader->reach_lines, rank, rail) >
+            *by_rail(reader, reader->reach_lines, rank, last)) {
+            last = rail;
+        }
+    }
+    return last;
+}
+
+/* Returns 1 if the node has GPU links and a rank that reaches a rail. */
+static int has_relay(const plan_reader_t *reader, unsigned node)
+{
+    const plan_reader_node_t *n = &reader->nodes[node];
+
+    for (unsigned rank = 0; rank < reader->num_ranks; ++rank) {
+        if (reader->ranks[rank].node == node &&
+            mrail_plan_topo_rails_of(reader->topo, rank) != 0) {
+            return n->pairwise_line != 0 || n->switch_line != 0;
+        }
+    }
+    return 0;
+}
+
+/* Checks that each rank without a rail may have a relay. Only reach takes the
+ * rails of a rank away. */
+static int check_reach(plan_reader_t *reader)
+{
+    for (unsigned rank = 0; reader->reach_line != 0 && rank < reader->num_ranks;
+         ++rank) {
+        unsigned node = reader->ranks[rank].node;
+
+        if (mrail_plan_topo_rails_of(reader->topo, rank) == 0 &&
+            !has_relay(reader, node)) {
+            return PLAN_FAIL(reader,
+                             "rank %u reaches no rail since line %u, and no "
+                             "rank of node %u can relay for it",
+                             rank,
+                             *by_rail(reader, reader->reach_lines, rank,
+                                      last_reach(reader, rank)),
+                             node);
+        }
+    }
+    return 0;
 }
 
 /* ---- Lines of one word ---- */
@@ -397,6 +528,7 @@ static const struct {
     {"rails", " N", 1, 1, read_rails},
     {"rail", " NODES RAILS OUT [IN]", 3, 4, read_rail},
     {"ranks", " NODES COUNT single-rail|multi-rail|RAILS", 3, 3, read_ranks},
+    {"reach", " RANKS RAILS OUT|full|none [IN]", 3, 4, read_reach},
     {"pairwise", " NODES CAPACITY", 2, 2, plan_reader_pairwise},
     {"link", " RANKS RANKS CAPACITY|none", 3, 3, plan_reader_link},
     {"switch", " NODES UP [DOWN]", 2, 3, plan_reader_switch},
@@ -417,7 +549,7 @@ static int check_end(plan_reader_t *reader)
                ? PLAN_FAIL(reader,
                            "the text ends without a line 'ranks NODES COUNT "
                            "single-rail|multi-rail|RAILS': no rank could send")
-               : 0;
+               : check_reach(reader);
 }
 
 static int unknown(plan_reader_t *reader)
@@ -490,6 +622,7 @@ static void reader_cleanup(plan_reader_t *reader)
     free(reader->ranks);
     free(reader->rail_lines);
     free(reader->uplink_lines);
+    free(reader->reach_lines);
     free(reader->link_lines);
     free(reader->left);
 }

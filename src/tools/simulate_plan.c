@@ -88,7 +88,12 @@ static int add_host(planner_t *p, uint32_t h)
 
         ret = mrail_plan_topo_set_rail(p->topo, h, r, rate, rate);
         if (ret == 0) {
-            ret = mrail_plan_topo_add_rank(p->topo, h, r);
+            ret = mrail_plan_topo_add_rank(p->topo, h);
+        }
+        if (ret == 0) {
+            ret = mrail_plan_topo_set_reach(p->topo, p->first[h] + r, r,
+                                            MRAIL_PLAN_UNLIMITED,
+                                            MRAIL_PLAN_UNLIMITED);
         }
         if (ret == 0 && host->num_up > 1) {
             ret = mrail_plan_topo_set_switch(p->topo, p->first[h] + r, GPU_LINK,

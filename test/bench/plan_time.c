@@ -126,9 +126,11 @@ static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
 
         must(!mrail_plan_topo_set_rail(machine->topo, i / rails, i % rails,
                                        capacity, capacity) &&
-                 !mrail_plan_topo_add_rank(
-                     machine->topo, i / rails,
-                     (kind == MULTI_RAIL) ? MRAIL_PLAN_NONE : i % rails),
+                 !mrail_plan_topo_add_rank(machine->topo, i / rails) &&
+                 !mrail_plan_topo_set_reach(
+                     machine->topo, i,
+                     (kind == MULTI_RAIL) ? MRAIL_PLAN_ALL_RAILS : i % rails,
+                     MRAIL_PLAN_UNLIMITED, MRAIL_PLAN_UNLIMITED),
              "a rail");
     }
     is_degraded = is_degraded && (kind != CROSS_RAIL);

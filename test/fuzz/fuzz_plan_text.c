@@ -63,13 +63,11 @@ static void check_topo(const char *text, size_t size)
     FUZZ_CHECK((ranks > 0) && (ranks <= MRAIL_PLAN_MAX_RANKS), "%u ranks",
                ranks);
     for (unsigned i = 0; i < ranks; ++i) {
-        unsigned rail = mrail_plan_topo_rail_of(topo, i);
-
         FUZZ_CHECK(mrail_plan_topo_node_of(topo, i) <
                        mrail_plan_topo_num_nodes(topo),
                    "rank %u", i);
-        FUZZ_CHECK((rail == MRAIL_PLAN_NONE) ||
-                       (rail < mrail_plan_topo_num_rails(topo)),
+        FUZZ_CHECK((mrail_plan_topo_rails_of(topo, i) >>
+                    mrail_plan_topo_num_rails(topo)) == 0,
                    "rank %u", i);
     }
     if ((ranks <= SMALL) && (mrail_plan_topo_num_nodes(topo) <= SMALL)) {

@@ -13,7 +13,9 @@ static uint32_t first_of(const machine_t *w, unsigned kind)
                               w->num_leaf_groups * w->num_rails,
                               w->num_ranks * w->num_ranks,
                               w->num_ranks,
-                              w->num_ranks};
+                              w->num_ranks,
+                              w->num_ranks * w->num_rails,
+                              w->num_ranks * w->num_rails};
     uint32_t first = 0;
 
     for (unsigned i = 0; i < kind; ++i) {
@@ -24,22 +26,24 @@ static uint32_t first_of(const machine_t *w, unsigned kind)
 
 uint32_t paths_num_links(const machine_t *w)
 {
-    return first_of(w, MRAIL_PLAN_SWITCH_DOWN + 1);
+    return first_of(w, MRAIL_PLAN_REACH_IN + 1);
 }
 
 uint32_t paths_link(const machine_t *w, mrail_plan_link_kind_t kind, unsigned a,
                     unsigned b)
 {
-    unsigned width = (kind == MRAIL_PLAN_GPU_LINK)    ? w->num_ranks
-                     : (kind >= MRAIL_PLAN_SWITCH_UP) ? 1
-                                                      : w->num_rails;
+    int is_switch =
+        (kind == MRAIL_PLAN_SWITCH_UP) || (kind == MRAIL_PLAN_SWITCH_DOWN);
+    unsigned width = (kind == MRAIL_PLAN_GPU_LINK) ? w->num_ranks
+                     : is_switch                   ? 1
+                                                   : w->num_rails;
 
     return first_of(w, kind) + a * width + b;
 }
 
 double paths_capacity(const machine_t *w, uint32_t link)
 {
-    unsigned kind = MRAIL_PLAN_SWITCH_DOWN, rails = w->num_rails;
+    unsigned kind = MRAIL_PLAN_REACH_IN, rails = w->num_rails;
 
     while (first_of(w, kind) > link) {
         --kind;
@@ -58,8 +62,12 @@ double paths_capacity(const machine_t *w, uint32_t link)
         return w->link[link / w->num_ranks][link % w->num_ranks];
     case MRAIL_PLAN_SWITCH_UP:
         return w->up[link];
-    default:
+    case MRAIL_PLAN_SWITCH_DOWN:
         return w->down[link];
+    case MRAIL_PLAN_REACH_OUT:
+        return MRAIL_MAX(w->reach_out[link / rails][link % rails], 0);
+    default:
+        return MRAIL_MAX(w->reach_in[link / rails][link % rails], 0);
     }
 }
 
@@ -101,18 +109,43 @@ static path_t no_path(void)
                     .rail_in = MRAIL_PLAN_NONE};
 }
 
-/* Returns the rank at the rail's port, which is this rank, a relay, or none. */
-static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
+static int reaches(const machine_t *w, unsigned rank, unsigned rail)
 {
-    if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {
-        return rank;
+    return (w->rails[rank] >> rail) & 1;
+}
+
+/* Lists the ranks that may be at the rail's port: this rank, or its relays.
+ * Returns their number. */
+static unsigned ports_of(const machine_t *w, unsigned rank, unsigned rail,
+                         unsigned *ports)
+{
+    unsigned all[MACHINE_MAX_PER_NODE], num = 0, count;
+
+    if (reaches(w, rank, rail)) {
+        ports[0] = rank;
+        return 1;
     }
     for (unsigned i = 0; i < w->num_ranks; ++i) {
-        if ((w->node[i] == w->node[rank]) && (w->rail[i] == rail)) {
-            return i;
+        if ((w->node[i] == w->node[rank]) && reaches(w, i, rail)) {
+            all[num++] = i;
         }
     }
-    return MRAIL_PLAN_NONE;
+    count = 0;
+    for (unsigned i = 0; i < num; ++i) {
+        ports[count++] = all[(w->place[rank] + i) % num];
+    }
+    return count;
+}
+
+/* Adds the limit of a rank on a rail. */
+static int reach(const machine_t *w, path_t *path, unsigned rank, unsigned rail,
+                 int is_out)
+{
+    double limit = is_out ? w->reach_out[rank][rail] : w->reach_in[rank][rail];
+
+    return (limit < 0) ||
+           take(w, path, is_out ? MRAIL_PLAN_REACH_OUT : MRAIL_PLAN_REACH_IN,
+                rank, rail);
 }
 
 static int through_fabric(const machine_t *w, path_t *path, unsigned from,
@@ -129,16 +162,12 @@ static int through_fabric(const machine_t *w, path_t *path, unsigned from,
            take(w, path, MRAIL_PLAN_RAIL_IN, to, path->rail_in);
 }
 
+/* Makes the path by a rail, over these ranks at its ports. */
 static int by_rail(const machine_t *w, const mrail_plan_demand_t *d,
-                   unsigned rail, path_t *path)
+                   unsigned rail, unsigned out, unsigned in, path_t *path)
 {
-    unsigned out = port_of(w, d->from, rail), in = port_of(w, d->to, rail);
-
     *path = no_path();
-    if ((out == MRAIL_PLAN_NONE) || (in == MRAIL_PLAN_NONE)) {
-        return 0;
-    }
-    path->rail_out = path->rail_in = rail;
+    path->rail_out = path->rail_in = path->lane = rail;
     if (out != d->from) {
         path->relay_out = out;
         ++path->num_relays;
@@ -148,31 +177,72 @@ static int by_rail(const machine_t *w, const mrail_plan_demand_t *d,
         ++path->num_relays;
     }
     return ((out == d->from) || hop(w, path, d->from, out)) &&
+           reach(w, path, out, rail, 1) &&
            through_fabric(w, path, w->node[d->from], w->node[d->to]) &&
+           reach(w, path, in, rail, 0) &&
            ((in == d->to) || hop(w, path, in, d->to));
 }
 
+/* The first MRAIL_PLAN_MAX_RELAYS relays with links count. */
+static unsigned over_rail(const machine_t *w, const mrail_plan_demand_t *d,
+                          unsigned rail, path_t *paths)
+{
+    unsigned out[MACHINE_MAX_PER_NODE], in[MACHINE_MAX_PER_NODE];
+    unsigned num_out = ports_of(w, d->from, rail, out);
+    unsigned num_in = ports_of(w, d->to, rail, in), count = 0, ways = 0;
+
+    for (unsigned i = 0; (i < num_out) && (ways < MRAIL_PLAN_MAX_RELAYS); ++i) {
+        unsigned before = count, ends = 0;
+
+        for (unsigned k = 0; (k < num_in) && (ends < MRAIL_PLAN_MAX_RELAYS);
+             ++k) {
+            ends += (unsigned)by_rail(w, d, rail, out[i], in[k], &paths[count]);
+            count = before + ends;
+        }
+        ways += (ends > 0);
+    }
+    return count;
+}
+
+/* Returns 1 if both ends reach a rail that is up at both. */
+static int has_common_rail(const machine_t *w, const mrail_plan_demand_t *d)
+{
+    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+        if (reaches(w, d->from, rail) && reaches(w, d->to, rail) &&
+            (w->out[w->node[d->from]][rail] > 0) &&
+            (w->in[w->node[d->to]][rail] > 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int by_spine(const machine_t *w, const mrail_plan_demand_t *d,
-                    path_t *path)
+                    unsigned out, unsigned in, path_t *path)
 {
     *path = no_path();
-    path->rail_out = w->rail[d->from];
-    path->rail_in = w->rail[d->to];
-    return w->cross_rail && (path->rail_out != MRAIL_PLAN_NONE) &&
-           (path->rail_in != MRAIL_PLAN_NONE) &&
-           (path->rail_out != path->rail_in) &&
-           through_fabric(w, path, w->node[d->from], w->node[d->to]);
+    path->rail_out = out;
+    path->rail_in = in;
+    path->lane = w->num_rails;
+    return (out != in) && reaches(w, d->from, out) && reaches(w, d->to, in) &&
+           reach(w, path, d->from, out, 1) &&
+           through_fabric(w, path, w->node[d->from], w->node[d->to]) &&
+           reach(w, path, d->to, in, 0);
 }
 
 static unsigned over_rails(const machine_t *w, const mrail_plan_demand_t *d,
                            path_t *paths)
 {
-    unsigned count = 0;
+    int has_spine = w->cross_rail && !has_common_rail(w, d);
+    unsigned count = 0, rails = w->num_rails;
 
-    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
-        count += (unsigned)by_rail(w, d, rail, &paths[count]);
+    for (unsigned rail = 0; rail < rails; ++rail) {
+        count += over_rail(w, d, rail, &paths[count]);
     }
-    return count + (unsigned)by_spine(w, d, &paths[count]);
+    for (unsigned i = 0; has_spine && (i < rails * rails); ++i) {
+        count += (unsigned)by_spine(w, d, i / rails, i % rails, &paths[count]);
+    }
+    return count;
 }
 
 /* Adds the direct link, if there is one, and the paths over relays. */
@@ -182,11 +252,12 @@ static unsigned within_node(const machine_t *w, const mrail_plan_demand_t *d,
     unsigned count = 0;
 
     paths[0] = no_path();
+    paths[0].lane = d->to;
     count += (unsigned)hop(w, &paths[0], d->from, d->to);
     for (unsigned k = 0; k < w->num_ranks; ++k) {
         if ((w->link[d->from][k] > 0) && (w->link[k][d->to] > 0)) {
             paths[count] = no_path();
-            paths[count].relay_out = k;
+            paths[count].relay_out = paths[count].lane = k;
             paths[count].num_relays = 1;
             (void)hop(w, &paths[count], d->from, k);
             (void)hop(w, &paths[count], k, d->to);
@@ -242,17 +313,41 @@ int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)
     return (int)few;
 }
 
+/* Returns 1 if the path leaves by a rail that the sender reaches, and enters by
+ * the same one. */
+static int is_own(const machine_t *w, const mrail_plan_demand_t *d,
+                  const path_t *path)
+{
+    return (path->rail_out != MRAIL_PLAN_NONE) &&
+           (path->rail_out == path->rail_in) &&
+           reaches(w, d->from, path->rail_out);
+}
+
+/* Returns the number of paths with the fewest relays, counting lanes; of the
+ * lanes that the sender reaches if only these count. */
+static unsigned count_lanes(const machine_t *w, const mrail_plan_demand_t *d,
+                            const path_t *paths, int count, int own)
+{
+    unsigned lanes = 0;
+
+    for (int i = 0; (i < count) && (paths[i].num_relays == paths[0].num_relays);
+         ++i) {
+        lanes += ((i == 0) || (paths[i].lane != paths[i - 1].lane)) &&
+                 (!own || is_own(w, d, &paths[i]));
+    }
+    return lanes;
+}
+
 int paths_alone(const machine_t *w, const mrail_plan_demand_t *d,
                 const path_t *paths, int count)
 {
-    int few = 0, own = -1;
+    int own = count_lanes(w, d, paths, count, 1) > 0, i = 0;
+    unsigned turn = (d->from + d->to) % count_lanes(w, d, paths, count, own);
 
-    while ((few < count) && (paths[few].num_relays == paths[0].num_relays)) {
-        if ((paths[few].rail_out != MRAIL_PLAN_NONE) &&
-            (paths[few].rail_out == w->rail[d->from])) {
-            own = few;
+    for (;; ++i) {
+        if (((i == 0) || (paths[i].lane != paths[i - 1].lane)) &&
+            (!own || is_own(w, d, &paths[i])) && (turn-- == 0)) {
+            return i;
         }
-        ++few;
     }
-    return (own >= 0) ? own : (int)((d->from + d->to) % (unsigned)few);
 }

@@ -4,20 +4,25 @@
  *
  * Where plan.h leaves a choice, this code assumes that two ranks at a switch
  * are linked. The paths with the fewest relays are numbered in ascending order
- * of the rail (or relay rank), and the path through the spine comes last.
+ * of the rail (or relay rank), and the path through the spine comes last. The
+ * relays for a rail are numbered from the place of the rank that needs them.
  */
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H
 
 #include "plan_topology.h"
 
-#define PATHS_MAX 32 /* paths of one demand */
-#define PATH_MAX_LINKS 8
+/* paths of one demand */
+#define PATHS_MAX                                                              \
+    (MACHINE_MAX_RAILS * MRAIL_PLAN_MAX_RELAYS * MRAIL_PLAN_MAX_RELAYS +       \
+     MACHINE_MAX_RAILS * MACHINE_MAX_RAILS)
+#define PATH_MAX_LINKS 12
 #define PATHS_NOT_PLANNED -1
 
 typedef struct path {
     uint32_t relay_out, relay_in, rail_out, rail_in; /* as in a piece */
     unsigned num_relays, num_links;
+    unsigned lane; /* rail or relay rank; paths through the spine share one */
     uint32_t link[PATH_MAX_LINKS]; /* numbers below paths_num_links() */
 } path_t;
 

@@ -101,13 +101,13 @@ static void make_rails(machine_t *w)
 
 /* Makes the ranks of a node: one per rail, more or fewer, multi-rail ranks, or
  * a mixture. */
-static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
+static unsigned make_node_ranks(machine_t *w, unsigned kind, uint32_t *rails)
 {
     unsigned count = 0;
 
     if (kind == 0) {
         for (; count < w->num_rails; ++count) {
-            rails[count] = count;
+            rails[count] = 1u << count;
         }
         return count;
     }
@@ -118,7 +118,8 @@ static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
     for (unsigned i = 0; i < count; ++i) {
         int is_multi_rail = (kind == 1) || ((kind == 3) && one_in(w, 3));
 
-        rails[i] = is_multi_rail ? MRAIL_PLAN_NONE : below(w, w->num_rails);
+        rails[i] = is_multi_rail ? (1u << w->num_rails) - 1
+                                 : 1u << below(w, w->num_rails);
     }
     return count;
 }
@@ -131,21 +132,67 @@ static void make_ranks(machine_t *w)
 
     w->num_ranks = 0;
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        unsigned rails[MACHINE_MAX_PER_NODE];
+        uint32_t rails[MACHINE_MAX_PER_NODE];
         unsigned count = make_node_ranks(w, kind, rails);
 
         for (unsigned i = 0; i < count; ++i) {
             w->node[w->num_ranks] = node;
-            w->rail[w->num_ranks++] = rails[i];
+            w->rails[w->num_ranks++] = rails[i];
         }
     }
     for (unsigned i = w->num_ranks; shuffled && (i > 1); --i) {
-        unsigned k = below(w, i), node = w->node[k], rail = w->rail[k];
+        unsigned k = below(w, i), node = w->node[k];
+        uint32_t rails = w->rails[k];
 
         w->node[k] = w->node[i - 1];
-        w->rail[k] = w->rail[i - 1];
+        w->rails[k] = w->rails[i - 1];
         w->node[i - 1] = node;
-        w->rail[i - 1] = rail;
+        w->rails[i - 1] = rails;
+    }
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        w->place[i] = 0;
+        for (unsigned k = 0; k < i; ++k) {
+            w->place[i] += (w->node[k] == w->node[i]);
+        }
+    }
+}
+
+/* Lets ranks reach further rails: the next one, any, or all. Some ranks reach
+ * none. */
+static void make_reach(machine_t *w)
+{
+    unsigned kind = between(w, 1, 3);
+
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        unsigned own = (unsigned)__builtin_ctz(w->rails[i]);
+
+        if (kind == 1) {
+            w->rails[i] |= 1u << (own + 1) % w->num_rails;
+        } else if ((kind == 2) || one_in(w, 4)) {
+            w->rails[i] |= between(w, 0, (1u << w->num_rails) - 1);
+        }
+        if (one_in(w, 40)) {
+            w->rails[i] = 0;
+        }
+    }
+}
+
+/* Limits some ranks on some rails, from a tenth to twice the port's rate. */
+static void make_limits(machine_t *w, int is_any)
+{
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+            double out = w->out[w->node[i]][rail];
+            double in = w->in[w->node[i]][rail];
+
+            w->reach_out[i][rail] = w->reach_in[i][rail] = MRAIL_PLAN_UNLIMITED;
+            if (is_any && (out > 0) && one_in(w, 2)) {
+                w->reach_out[i][rail] = out * 0.1 * between(w, 1, 20);
+            }
+            if (is_any && (in > 0) && one_in(w, 2)) {
+                w->reach_in[i][rail] = in * 0.1 * between(w, 1, 20);
+            }
+        }
     }
 }
 
@@ -448,6 +495,10 @@ void machine_make(machine_t *w, uint64_t seed)
     make_options(w);
     w->demands = w->room[0];
     make_demands(w);
+    if (!w->many && one_in(w, 3)) {
+        make_reach(w);
+    }
+    make_limits(w, !w->many && one_in(w, 3));
 }
 
 void machine_copy_demands(machine_t *w)
@@ -530,6 +581,20 @@ static void set_gpu(const machine_t *w, mrail_plan_topo_t *topo, unsigned rank)
     }
 }
 
+static void set_reach(const machine_t *w, mrail_plan_topo_t *topo,
+                      unsigned rank)
+{
+    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+        if ((w->rails[rank] >> rail) & 1) {
+            must(w,
+                 mrail_plan_topo_set_reach(topo, rank, rail,
+                                           w->reach_out[rank][rail],
+                                           w->reach_in[rank][rail]),
+                 "a reach");
+        }
+    }
+}
+
 static unsigned nth(unsigned i, unsigned count, int backwards)
 {
     return backwards ? count - 1 - i : i;
@@ -542,8 +607,10 @@ mrail_plan_topo_t *machine_build(const machine_t *w, int backwards)
     must(w, mrail_plan_topo_create(w->num_nodes, w->num_rails, &topo),
          "a topology");
     for (unsigned i = 0; i < w->num_ranks; ++i) {
-        must(w, mrail_plan_topo_add_rank(topo, w->node[i], w->rail[i]),
-             "a rank");
+        must(w, mrail_plan_topo_add_rank(topo, w->node[i]), "a rank");
+    }
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        set_reach(w, topo, nth(i, w->num_ranks, backwards));
     }
     for (unsigned i = 0; i < w->num_nodes; ++i) {
         set_node(w, topo, nth(i, w->num_nodes, backwards));

@@ -27,9 +27,12 @@ typedef struct machine {
     unsigned num_nodes, num_rails, num_leaf_groups, num_ranks;
     double out[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
     double in[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
-    unsigned node[MACHINE_MAX_RANKS]; /* node of each rank */
-    /* Rail of each rank, or MRAIL_PLAN_NONE. */
-    unsigned rail[MACHINE_MAX_RANKS];
+    unsigned node[MACHINE_MAX_RANKS];  /* node of each rank */
+    unsigned place[MACHINE_MAX_RANKS]; /* its index within the node */
+    uint32_t rails[MACHINE_MAX_RANKS]; /* rails that it reaches, as bits */
+    /* Limits on these rails; negative: unlimited. */
+    double reach_out[MACHINE_MAX_RANKS][MACHINE_MAX_RAILS];
+    double reach_in[MACHINE_MAX_RANKS][MACHINE_MAX_RAILS];
     double link[MACHINE_MAX_RANKS][MACHINE_MAX_RANKS];
     double up[MACHINE_MAX_RANKS],
         down[MACHINE_MAX_RANKS]; /* links to the switch */

@@ -54,6 +54,16 @@ switch * 100GB
 leaf_group 2-3 1
 uplink * * 12GB
 END
+cat >"$tmp/reach" <<'END'
+# rails 0 and 1 have two ranks each, rail 2 has one, and rank 7 none
+nodes 2
+rails 3
+rail * * 10GB
+ranks * 4 0,1,2,0
+reach 0,2 1 2GB full
+reach 7 * none
+pairwise * 100GB
+END
 printf 'nodes 1\nrails 1\nrail 0 0 1GB\nranks 0 2 single-rail\n' >"$tmp/alone"
 echo '0 4 256m' >"$tmp/one"
 cat >"$tmp/hot" <<'END'
@@ -129,6 +139,10 @@ checked 'JSON: the links carry what the pieces say' \
     pieces "$tmp/json" "$tmp/hot" 4
 json 'JSON: groups and switches' --topo "$tmp/groups" --pattern zipf --pieces
 checked 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
+json 'JSON: ranks that reach several rails' --topo "$tmp/reach" --pattern zipf \
+    --pieces
+checked 'JSON: ranks that reach several rails: the links carry the pieces' \
+    pieces "$tmp/json" - 4
 json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
 checked 'JSON: the default gap is kept' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \

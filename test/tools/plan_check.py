@@ -49,8 +49,10 @@ def links_of(piece, sender, receiver, node_ranks):
         return
     into = receiver if piece["relay_in"] is None else piece["relay_in"]
     check(into // node_ranks == receiver // node_ranks, "the relay is on another node")
+    yield "reach_out", at, piece["rail_out"]
     yield "rail_out", at // node_ranks, piece["rail_out"]
     yield "rail_in", into // node_ranks, piece["rail_in"]
+    yield "reach_in", into, piece["rail_in"]
     groups = at // node_ranks // 2, into // node_ranks // 2
     if groups[0] != groups[1]:
         yield "uplink_up", groups[0], piece["rail_out"]
@@ -71,7 +73,8 @@ def hop(a, b):
 def link_key(link):
     ends = {"rail_out": "node rail", "rail_in": "node rail",
             "uplink_up": "leaf_group rail", "uplink_down": "leaf_group rail",
-            "gpu_link": "from to"}.get(link["kind"], "rank none").split()
+            "gpu_link": "from to", "reach_out": "rank rail",
+            "reach_in": "rank rail"}.get(link["kind"], "rank none").split()
     return link["kind"], link[ends[0]], link.get(ends[1])
 
 
@@ -103,7 +106,8 @@ def check_pieces(plan, demands, node_ranks):
                                             ("switch_down", b, None)} <= known,
                   f"there is no link from {a} to {b}")
         else:
-            check((kind, a, b) in known or kind.startswith("switch"),
+            # A rank without a limit has no link for its reach.
+            check((kind, a, b) in known or kind.startswith(("switch", "reach")),
                   f"there is no {kind} {a} {b}")
     most = 0
     for link in plan["links"]:

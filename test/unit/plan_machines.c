@@ -20,6 +20,16 @@ void set_rails(mrail_plan_topo_t *topo, double capacity)
     }
 }
 
+int add_rank(mrail_plan_topo_t *topo, unsigned node, unsigned rail)
+{
+    int ret = mrail_plan_topo_add_rank(topo, node);
+
+    return (ret != 0) ? ret
+                      : mrail_plan_topo_set_reach(
+                            topo, mrail_plan_topo_num_ranks(topo) - 1, rail,
+                            MRAIL_PLAN_UNLIMITED, MRAIL_PLAN_UNLIMITED);
+}
+
 /* Makes one rank per rail of each node, node by node. If `gpu` is positive,
  * adds pairwise links of that capacity. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
@@ -29,8 +39,7 @@ mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
     assert_int_equal(mrail_plan_topo_create(nodes, rails, &topo), 0);
     set_rails(topo, G);
     for (unsigned i = 0; i < nodes * rails; ++i) {
-        assert_int_equal(mrail_plan_topo_add_rank(topo, i / rails, i % rails),
-                         0);
+        assert_int_equal(add_rank(topo, i / rails, i % rails), 0);
     }
     for (unsigned i = 0; (gpu > 0) && (i < nodes * rails); ++i) {
         for (unsigned k = i / rails * rails; k < (i / rails + 1) * rails; ++k) {
@@ -60,7 +69,7 @@ mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails)
     assert_int_equal(mrail_plan_topo_create(nodes, rails, &topo), 0);
     set_rails(topo, G);
     for (unsigned i = 0; i < nodes; ++i) {
-        assert_int_equal(mrail_plan_topo_add_rank(topo, i, NONE), 0);
+        assert_int_equal(add_rank(topo, i, NONE), 0);
     }
     return topo;
 }

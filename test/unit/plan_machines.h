@@ -10,6 +10,8 @@
 #define G 1e9
 
 void set_rails(mrail_plan_topo_t *topo, double capacity);
+/* Adds a rank that reaches one rail without limits, or all with NONE. */
+int add_rank(mrail_plan_topo_t *topo, unsigned node, unsigned rail);
 /* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s.
  * If `gpu` is positive, the ranks of a node have pairwise links of that
  * capacity. */

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
 
 /* ---- known results ---- */
 
@@ -219,7 +220,7 @@ static void test_hairpin(void **state)
         mrail_plan_topo_t *topo = multi_rail_ranks(1, 2);
         mrail_plan_t *plan;
 
-        assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), 0);
+        assert_int_equal(add_rank(topo, 0, NONE), 0);
         mrail_plan_topo_set_hairpin(topo, hairpin);
         plan = plan_one(topo, 0, 1, 2000000000ull);
         assert_near(summary_of(plan).bytes, hairpin ? 2 * G : 0, 0);
@@ -362,7 +363,7 @@ static void test_order_of_calls(void **state)
 
     assert_int_equal(mrail_plan_topo_create(2, 2, &topo), 0);
     for (unsigned i = 0; i < 4; ++i) {
-        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 2, i % 2), 0);
+        assert_int_equal(add_rank(topo, i / 2, i % 2), 0);
     }
     assert_int_equal(mrail_plan_topo_set_link(topo, 3, 2, 3 * G), 0);
     assert_int_equal(mrail_plan_topo_set_link(topo, 2, 3, 7 * G), 0);
@@ -377,6 +378,189 @@ static void test_order_of_calls(void **state)
     assert_true(summary_of(plan).hash == summary_of(other).hash);
     mrail_plan_destroy(plan);
     mrail_plan_destroy(other);
+}
+
+/* ---- ranks that reach several rails ---- */
+
+static void set_reach(mrail_plan_topo_t *topo, unsigned rank, unsigned rail,
+                      double limit)
+{
+    assert_int_equal(mrail_plan_topo_set_reach(topo, rank, rail, limit, limit),
+                     0);
+}
+
+/* Returns the relayed bytes of demand 0 that leave by this relay. */
+static double bytes_by(const mrail_plan_t *plan, unsigned relay)
+{
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    unsigned num = mrail_plan_pieces(plan, 0, pieces);
+    double sum = 0;
+
+    for (unsigned i = 0; i < num; ++i) {
+        sum += (pieces[i].relay_out == relay) ? (double)pieces[i].bytes : 0;
+    }
+    return sum;
+}
+
+/* Makes two nodes with two rails and pairwise links: rank 0 on rail 0, and ranks
+ * 1 and 2 on rail 1. Node 1 has one rank, which reaches both rails. */
+static mrail_plan_topo_t *two_relays(double link)
+{
+    mrail_plan_topo_t *topo;
+
+    assert_int_equal(mrail_plan_topo_create(2, 2, &topo), 0);
+    set_rails(topo, G);
+    for (unsigned rank = 0; rank < 3; ++rank) {
+        assert_int_equal(add_rank(topo, 0, (rank == 0) ? 0 : 1), 0);
+    }
+    assert_int_equal(add_rank(topo, 1, MRAIL_PLAN_ALL_RAILS), 0);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, link), 0);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 2, link), 0);
+    return topo;
+}
+
+/* Each relay is reached over a GPU link of 0.5 GB/s, half of what rail 1
+ * carries. With one relay, 2 GB would take 1.33 s. */
+static void test_several_relays(void **state)
+{
+    mrail_plan_t *plan = plan_one(two_relays(G / 2), 0, 3, 2000000000ull);
+
+    (void)assert_congestion(plan, 1);
+    assert_near(bytes_by(plan, 1), G / 2, 0.05);
+    assert_near(bytes_by(plan, 2), G / 2, 0.05);
+    assert_near(bytes_by(plan, NONE), G, 0.05);
+    mrail_plan_destroy(plan);
+}
+
+/* The relays share the bytes even if one of them could carry all. */
+static void test_relays_are_spread(void **state)
+{
+    mrail_plan_t *plan = plan_one(two_relays(10 * G), 0, 3, 2000000000ull);
+
+    (void)assert_congestion(plan, 1);
+    assert_near(bytes_by(plan, 1), bytes_by(plan, 2), 0.1);
+    mrail_plan_destroy(plan);
+}
+
+/* A rank that reaches both rails needs no relay. */
+static void test_reaches_both(void **state)
+{
+    mrail_plan_topo_t *topo = two_relays(10 * G);
+    mrail_plan_t *plan;
+
+    set_reach(topo, 0, 1, MRAIL_PLAN_UNLIMITED);
+    plan = plan_one(topo, 0, 3, 2000000000ull);
+    assert_true(assert_congestion(plan, 1).relayed == 0);
+    mrail_plan_destroy(plan);
+}
+
+/* The rank itself moves 0.25 GB/s over rail 1, so 1.25 GB take 1 s. */
+static void test_limited_reach(void **state)
+{
+    mrail_plan_topo_t *topo = two_relays(10 * G);
+    mrail_plan_t *plan;
+
+    set_reach(topo, 0, 1, G / 4);
+    plan = plan_one(topo, 0, 3, 1250000000ull);
+    assert_true(assert_congestion(plan, 1).relayed == 0);
+    assert_near(load_of(plan, MRAIL_PLAN_REACH_OUT, 0, 1), G / 4, 0.03);
+    mrail_plan_destroy(plan);
+}
+
+/* The limit of a relay applies to relayed bytes. */
+static void test_limited_relay(void **state)
+{
+    mrail_plan_topo_t *topo = two_relays(10 * G);
+    mrail_plan_t *plan;
+
+    set_reach(topo, 1, 1, G / 10);
+    set_reach(topo, 2, 1, G / 5);
+    plan = plan_one(topo, 0, 3, 1300000000ull);
+    (void)assert_congestion(plan, 1);
+    assert_near(bytes_by(plan, 1), G / 10, 0.05);
+    assert_near(bytes_by(plan, 2), G / 5, 0.05);
+    mrail_plan_destroy(plan);
+}
+
+/* A rank without a rail uses the relays of both rails; without GPU links it has
+ * no path. */
+static void test_no_rail(void **state)
+{
+    const mrail_plan_demand_t demand = {0, 3, 2000000000ull};
+    mrail_plan_topo_t *topo = two_relays(10 * G);
+    mrail_plan_t *plan;
+    char why[200] = "";
+
+    set_reach(topo, 0, 0, 0);
+    set_reach(topo, 1, 0, MRAIL_PLAN_UNLIMITED);
+    plan = plan_one(topo, 0, 3, demand.bytes);
+    assert_near(assert_congestion(plan, 1).relayed, 2 * G, 1e-9);
+    mrail_plan_destroy(plan);
+    topo = two_relays(0);
+    set_reach(topo, 0, 0, 0);
+    plan = plan_of(topo);
+    assert_int_equal(mrail_plan_make(plan, &demand, 1, 0, why, sizeof(why)),
+                     -EHOSTUNREACH);
+    mrail_plan_destroy(plan);
+}
+
+/* Through the spine, a rank with two rails uses both of them, at the expense of
+ * their uplinks. Rails 0 and 1 send, rail 2 receives. */
+static void test_cross_rail_of_several(void **state)
+{
+    mrail_plan_topo_t *topo;
+    mrail_plan_t *plan;
+
+    assert_int_equal(mrail_plan_topo_create(2, 3, &topo), 0);
+    set_rails(topo, G);
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 1, 2, 4 * G, 4 * G), 0);
+    assert_int_equal(add_rank(topo, 0, 0), 0);
+    set_reach(topo, 0, 1, MRAIL_PLAN_UNLIMITED);
+    assert_int_equal(add_rank(topo, 1, 2), 0);
+    assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, G / 2, G / 2), 0);
+    mrail_plan_topo_set_cross_rail(topo, 1);
+    plan = plan_one(topo, 0, 1, 1500000000ull);
+    assert_true(assert_congestion(plan, 1).relayed == 0);
+    assert_near(load_of(plan, MRAIL_PLAN_UPLINK_UP, 0, 0), G / 2, 0.03);
+    mrail_plan_destroy(plan);
+}
+
+/* More ranks on a rail than a rank has relays: the ranks that need one use
+ * different ones. */
+static void test_many_relays(void **state)
+{
+    enum { RANKS = 2 * MRAIL_PLAN_MAX_RELAYS };
+    static mrail_plan_demand_t demands[RANKS];
+    uint8_t is_relay[2 * RANKS] = {0};
+    mrail_plan_topo_t *topo;
+    mrail_plan_t *plan;
+
+    assert_int_equal(mrail_plan_topo_create(2, 2, &topo), 0);
+    set_rails(topo, G);
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 1, 0, 0), 0);
+    for (unsigned i = 0; i < 2 * RANKS; ++i) {
+        assert_int_equal(add_rank(topo, 0, (i < RANKS) ? 1 : 0), 0);
+        assert_int_equal(mrail_plan_topo_set_switch(topo, i, G, G), 0);
+    }
+    assert_int_equal(add_rank(topo, 1, MRAIL_PLAN_ALL_RAILS), 0);
+    plan = plan_of(topo);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        demands[i] = (mrail_plan_demand_t){i, 2 * RANKS, 8000000};
+    }
+    make(plan, demands, RANKS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+        unsigned num = mrail_plan_pieces(plan, i, pieces);
+
+        assert_true((num > 0) && (num <= MRAIL_PLAN_MAX_RELAYS));
+        for (unsigned k = 0; k < num; ++k) {
+            is_relay[pieces[k].relay_out] = 1;
+        }
+    }
+    for (unsigned i = RANKS; i < 2 * RANKS; ++i) {
+        assert_true(is_relay[i]);
+    }
+    mrail_plan_destroy(plan);
 }
 
 int main(void)
@@ -399,6 +583,14 @@ int main(void)
         cmocka_unit_test(test_small_demand),
         cmocka_unit_test(test_scale),
         cmocka_unit_test(test_nothing_to_plan),
+        cmocka_unit_test(test_several_relays),
+        cmocka_unit_test(test_relays_are_spread),
+        cmocka_unit_test(test_reaches_both),
+        cmocka_unit_test(test_limited_reach),
+        cmocka_unit_test(test_limited_relay),
+        cmocka_unit_test(test_no_rail),
+        cmocka_unit_test(test_cross_rail_of_several),
+        cmocka_unit_test(test_many_relays),
         cmocka_unit_test(test_order_of_calls),
     };
 

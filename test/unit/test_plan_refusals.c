@@ -117,8 +117,11 @@ static void test_topo_refuses(void **state)
     assert_ptr_equal(none, (void *)&topo);
     assert_int_equal(mrail_plan_topo_set_rail(topo, 2, 0, G, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 4, G, G), -EINVAL);
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 2, 0), -EINVAL);
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, 4), -EINVAL);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 2), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 8, 0, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 4, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, 0, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, G, 0), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 0, 8, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 8, 0, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_link(topo, 0, 4, G), -EINVAL);
@@ -136,6 +139,12 @@ static void test_topo_refuses(void **state)
         assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, c, G), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, G, c), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, c), -EINVAL);
+        if (c != MRAIL_PLAN_UNLIMITED) {
+            assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, c, G),
+                             -EINVAL);
+            assert_int_equal(mrail_plan_topo_set_reach(topo, 0, 0, G, c),
+                             -EINVAL);
+        }
         assert_int_equal(mrail_plan_topo_set_switch(topo, 0, c, G), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, c), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, c, G), -EINVAL);
@@ -145,7 +154,7 @@ static void test_topo_refuses(void **state)
     assert_int_equal(mrail_plan_topo_num_rails(topo), 4);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), 8);
     assert_int_equal(mrail_plan_topo_node_of(topo, 6), 1);
-    assert_int_equal(mrail_plan_topo_rail_of(topo, 6), 2);
+    assert_int_equal(mrail_plan_topo_rails_of(topo, 6), 1u << 2);
     mrail_plan_topo_destroy(topo);
 }
 
@@ -180,9 +189,9 @@ static void test_limits(void **state)
     mrail_plan_topo_destroy(topo);
     assert_int_equal(mrail_plan_topo_create(4096, 16, &topo), 0);
     for (unsigned i = 0; i < MRAIL_PLAN_MAX_RANKS; ++i) {
-        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 32, NONE), 0);
+        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 32), 0);
     }
-    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 0), -ENOSPC);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_PLAN_MAX_RANKS);
     for (unsigned i = 1; i < MRAIL_PLAN_MAX_PAIRWISE; ++i) {
         assert_int_equal(mrail_plan_topo_set_link(topo, 0, i, G), 0);
@@ -210,6 +219,90 @@ static void test_options_refused(void **state)
         assert_ptr_equal(plan, (void *)&topo);
     }
     mrail_plan_topo_destroy(topo);
+}
+
+/* The options of a later version of the library. */
+typedef struct later_options {
+    mrail_plan_options_t known;
+    uint64_t unknown;
+} later_options_t;
+
+static void test_options_of_other_versions(void **state)
+{
+    later_options_t later = {.known = MRAIL_PLAN_DEFAULTS};
+    mrail_plan_topo_t *topo = bound(2, 2, 0);
+    mrail_plan_t *plan = (void *)&topo;
+
+    later.known.struct_size = 0;
+    assert_int_equal(mrail_plan_create(topo, &later.known, &plan), -EINVAL);
+    later.known.struct_size = sizeof(later.known) - 1;
+    assert_int_equal(mrail_plan_create(topo, &later.known, &plan), -EINVAL);
+    later.known.struct_size = sizeof(later);
+    later.unknown = 1;
+    assert_int_equal(mrail_plan_create(topo, &later.known, &plan), -EINVAL);
+    assert_ptr_equal(plan, (void *)&topo);
+    later.unknown = 0;
+    assert_int_equal(mrail_plan_create(topo, &later.known, &plan), 0);
+    mrail_plan_destroy(plan);
+    mrail_plan_topo_destroy(topo);
+}
+
+/* Fills a struct of an earlier version, which ends before `size`, and one of a
+ * later version, which ends after it. */
+#define ASSERT_SIZED(_call, _struct, _last, _same)                             \
+    do {                                                                       \
+        struct {                                                               \
+            _struct known;                                                     \
+            uint64_t more;                                                     \
+        } is;                                                                  \
+        _struct *p = &is.known;                                                \
+        size_t size = offsetof(_struct, _last);                                \
+                                                                               \
+        memset(&is, 0x55, sizeof(is));                                         \
+        (void)(_call);                                                         \
+        assert_true(_same);                                                    \
+        for (size_t i = size; i < sizeof(is); ++i) {                           \
+            assert_int_equal(((char *)&is)[i], 0x55);                          \
+        }                                                                      \
+        size = sizeof(is);                                                     \
+        (void)(_call);                                                         \
+        assert_true(_same);                                                    \
+        assert_true(is.more == 0);                                             \
+    } while (0)
+
+static void test_structs_of_other_versions(void **state)
+{
+    mrail_plan_t *plan = plan_one(bound(2, 2, G), 0, 2, 1000000000ull);
+    mrail_plan_summary_t s = summary_of(plan);
+
+    ASSERT_SIZED(mrail_plan_summary_sized(plan, p, size), mrail_plan_summary_t,
+                 iterations, p->hash == s.hash);
+    ASSERT_SIZED(mrail_plan_link_sized(plan, 0, p, size), mrail_plan_link_t,
+                 bytes, p->capacity == G);
+    mrail_plan_destroy(plan);
+}
+
+/* Earlier versions of a piece lie closer together in the array, later ones
+ * farther apart. */
+static void test_pieces_of_other_versions(void **state)
+{
+    mrail_plan_t *plan = plan_one(bound(2, 2, G), 0, 2, 1000000000ull);
+    mrail_plan_piece_t wanted[MRAIL_PLAN_MAX_PIECES];
+    unsigned num = mrail_plan_pieces(plan, 0, wanted);
+    char is[2 * sizeof(wanted)];
+
+    assert_true(num > 1);
+    for (size_t size = offsetof(mrail_plan_piece_t, rail_out);
+         size <= sizeof(wanted[0]) + 8; size += 8) {
+        assert_int_equal(mrail_plan_pieces_sized(
+                             plan, 0, (mrail_plan_piece_t *)(void *)is, size),
+                         num);
+        for (unsigned i = 0; i < num; ++i) {
+            assert_memory_equal(&is[i * size], &wanted[i],
+                                MRAIL_MIN(size, sizeof(wanted[i])));
+        }
+    }
+    mrail_plan_destroy(plan);
 }
 
 static void assert_refused(mrail_plan_t *plan, const mrail_plan_demand_t *d,
@@ -297,7 +390,8 @@ static mrail_plan_topo_t *create_topo(void)
 
     UNTIL(mrail_plan_topo_create(2, 4, &topo));
     for (unsigned i = 0; i < 8; ++i) {
-        UNTIL(mrail_plan_topo_add_rank(topo, i / 4, i % 4));
+        UNTIL(mrail_plan_topo_add_rank(topo, i / 4));
+        UNTIL(mrail_plan_topo_set_reach(topo, i, i % 4, 3 * G, 2 * G));
         UNTIL(mrail_plan_topo_set_rail(topo, i / 4, i % 4, G, G));
         UNTIL(mrail_plan_topo_set_uplink(topo, i / 4, i % 4, G, G));
     }
@@ -306,6 +400,8 @@ static mrail_plan_topo_t *create_topo(void)
         UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 2, G));
     }
     UNTIL(mrail_plan_topo_set_leaf_group(topo, 1, 1));
+    /* a second relay for rail 1, so some slots have branches */
+    UNTIL(mrail_plan_topo_set_reach(topo, 0, 1, MRAIL_PLAN_UNLIMITED, G));
     return topo;
 }
 
@@ -354,6 +450,51 @@ static void test_every_allocation(void **state)
     assert_true(n > 5);
 }
 
+/* Returns the sum of a function of the bytes on all links. */
+static double sum_links(const mrail_plan_t *plan)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        sum += (i + 1) * link.bytes;
+    }
+    return sum;
+}
+
+/* Many demands with a contended link, which are planned by incremental repair.
+ * Without memory, the links must show the plan that still holds. */
+static void test_links_without_memory(void **state)
+{
+    enum { RANKS = 64 };
+    static mrail_plan_demand_t many[RANKS * RANKS];
+    mrail_plan_topo_t *topo = switched(8, 8, 100 * G);
+    mrail_plan_t *plan;
+    unsigned n = 0;
+    double before;
+
+    mrail_plan_topo_set_cross_rail(topo, 1);
+    plan = plan_of(topo);
+    make(plan, one, 1);
+    before = sum_links(plan);
+    for (uint32_t i = 0; i < RANKS * RANKS; ++i) {
+        many[i] = (mrail_plan_demand_t){i / RANKS, i % RANKS,
+                                        (i % RANKS == 0) ? 20000000 : 2000000};
+    }
+    for (int ret = -ENOMEM; ret != 0;) {
+        assert_true(sum_links(plan) == before);
+        countdown = ++n;
+        ret = mrail_plan_make(plan, many, RANKS * RANKS, 2, NULL, 0);
+        countdown = 0;
+        assert_true((ret == 0) || (ret == -ENOMEM));
+    }
+    assert_true(n > 5);
+    assert_true(sum_links(plan) != before);
+    mrail_plan_destroy(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,9 +504,13 @@ int main(void)
         cmocka_unit_test(test_refusals_leave_no_trace),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_options_of_other_versions),
+        cmocka_unit_test(test_structs_of_other_versions),
+        cmocka_unit_test(test_pieces_of_other_versions),
         cmocka_unit_test(test_make_refuses),
         cmocka_unit_test(test_self_needs_no_path),
         cmocka_unit_test(test_every_allocation),
+        cmocka_unit_test(test_links_without_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

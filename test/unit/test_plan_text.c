@@ -140,9 +140,9 @@ static void test_ranks(void **state)
                 {2, 1},
                 {2, 2},
                 {2, 0},
-                {0, MRAIL_PLAN_NONE},
-                {1, MRAIL_PLAN_NONE},
-                {2, MRAIL_PLAN_NONE},
+                {0, MRAIL_PLAN_ALL_RAILS},
+                {1, MRAIL_PLAN_ALL_RAILS},
+                {2, MRAIL_PLAN_ALL_RAILS},
                 {1, 2},
                 {1, 0},
                 {1, 2},
@@ -158,7 +158,9 @@ static void test_ranks(void **state)
     assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_ARRAY_SIZE(want));
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(want); ++i) {
         assert_int_equal(mrail_plan_topo_node_of(topo, i), want[i].node);
-        assert_true(mrail_plan_topo_rail_of(topo, i) == want[i].rail);
+        assert_int_equal(
+            mrail_plan_topo_rails_of(topo, i),
+            (want[i].rail == MRAIL_PLAN_ALL_RAILS) ? 7 : 1u << want[i].rail);
     }
     mrail_plan_topo_destroy(topo);
 }
@@ -264,8 +266,8 @@ static const struct {
     {"nodes 2\n", "t:2: the text ends without a line 'rails N'"},
     {SIZED, "t:3: the text ends without a line 'ranks NODES COUNT"},
     {"node 2",
-     "t:1: 'node' is not a statement: nodes, rails, rail, ranks, pairwise, "
-     "link, switch, leaf_group, uplink, hairpin, cross_rail"},
+     "t:1: 'node' is not a statement: nodes, rails, rail, ranks, reach, "
+     "pairwise, link, switch, leaf_group, uplink, hairpin, cross_rail"},
     {SIZED "Rail * * 1GB", "t:3: 'Rail' is not a statement"},
     {"nodes", "t:1: too few words: nodes N"},
     {"nodes 1 2", "t:1: too many words: nodes N"},
@@ -410,6 +412,23 @@ static const struct {
     {SIZED "uplink 0 0 1GB dead", "t:3: dead in one direction only"},
     {SIZED "uplink 0 0 1GB\nuplink * 0 2GB", "t:4: this overrides all of line "
                                              "3"},
+    {SIZED "reach 0 0 1GB", "t:3: there are no ranks yet: 'ranks' goes first"},
+    {SIZED "ranks 0 1 0\nreach 0 0",
+     "t:4: too few words: reach RANKS RAILS OUT|full|none [IN]"},
+    {SIZED "ranks 0 1 0\nreach 1 0 1GB", "t:4: there is no rank 1"},
+    {SIZED "ranks 0 1 0\nreach 0 4 1GB", "t:4: there is no rail 4"},
+    {SIZED "ranks 0 1 0\nreach 0 0 fast",
+     "t:4: 'fast' is not a capacity: 50GB (bytes per second) or 400Gb (bits), "
+     "with k, M, G or T; or full or none"},
+    {SIZED "ranks 0 1 0\nreach 0 0 none 1GB",
+     "t:4: a rank reaches a rail in both directions or in none"},
+    {SIZED "ranks 0 1 0\nreach 0 0 1GB\nreach * 0-1 2GB",
+     "t:5: this overrides all of line 4"},
+    {SIZED "ranks 0 2 single-rail\nreach 1 1-2 none",
+     "t:4: rank 1 reaches no rail since line 4, and no rank of node 0 can "
+     "relay for it"},
+    {SIZED "ranks 0 2 single-rail\nreach * * none\npairwise 0 1GB",
+     "t:5: rank 0 reaches no rail since line 4"},
     {SIZED "hairpin 1", "t:3: too many words: hairpin"},
     {SIZED "hairpin\nhairpin",
      "t:4: 'hairpin' is already on line 3 and may occur only once"},
@@ -478,6 +497,26 @@ static void test_long_name(void **state)
 /* ---- Topologies: round trip ---- */
 
 /* Writes the links of a topology as text with the same meaning. */
+static void test_reach(void **state)
+{
+    mrail_plan_topo_t *topo = topo_of("nodes 1\nrails 3\n"
+                                      "ranks 0 3 single-rail\n"
+                                      "reach 0-1 2 25GB full\n"
+                                      "reach 0 1 full\n"
+                                      "reach 2 * none\n"
+                                      "pairwise 0 1GB\n");
+    double out, in;
+
+    assert_int_equal(mrail_plan_topo_rails_of(topo, 0), 7);
+    assert_int_equal(mrail_plan_topo_rails_of(topo, 1), 6);
+    assert_int_equal(mrail_plan_topo_rails_of(topo, 2), 0);
+    mrail_plan_topo_reach(topo, 1, 2, &out, &in);
+    assert_true((out == 25e9) && (in == MRAIL_PLAN_UNLIMITED));
+    mrail_plan_topo_reach(topo, 1, 0, &out, &in);
+    assert_true((out == 0) && (in == 0));
+    mrail_plan_topo_destroy(topo);
+}
+
 static void write_topo(const mrail_plan_topo_t *topo, FILE *stream)
 {
     static const char *const forms[] = {[MRAIL_PLAN_RAIL_OUT] = "rail",
@@ -488,13 +527,25 @@ static void write_topo(const mrail_plan_topo_t *topo, FILE *stream)
     fprintf(stream, "nodes %u\nrails %u\n", mrail_plan_topo_num_nodes(topo),
             mrail_plan_topo_num_rails(topo));
     for (unsigned i = 0; i < mrail_plan_topo_num_ranks(topo); ++i) {
-        unsigned rail = mrail_plan_topo_rail_of(topo, i);
+        fprintf(stream, "ranks %u 1 multi-rail\n",
+                mrail_plan_topo_node_of(topo, i));
+    }
+    for (unsigned i = 0; i < mrail_plan_topo_num_ranks(topo); ++i) {
+        for (unsigned r = 0; r < mrail_plan_topo_num_rails(topo); ++r) {
+            double out, in;
 
-        fprintf(stream, "ranks %u 1 ", mrail_plan_topo_node_of(topo, i));
-        if (rail == MRAIL_PLAN_NONE) {
-            fprintf(stream, "multi-rail\n");
-        } else {
-            fprintf(stream, "%u\n", rail);
+            mrail_plan_topo_reach(topo, i, r, &out, &in);
+            fprintf(stream, "reach %u %u %s", i, r,
+                    (out == 0)  ? "none"
+                    : (out < 0) ? "full"
+                                : "");
+            if (out > 0) {
+                fprintf(stream, "%.0fB", out);
+            }
+            fprintf(stream, (in == 0) ? "\n" : (in < 0) ? " full\n" : " ");
+            if (in > 0) {
+                fprintf(stream, "%.0fB\n", in);
+            }
         }
     }
     assert_int_equal(mrail_plan_create(topo, NULL, &plan), 0);
@@ -826,6 +877,7 @@ static void test_every_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reach),
         cmocka_unit_test(test_rails),
         cmocka_unit_test(test_capacities),
         cmocka_unit_test(test_ranks),

@@ -176,8 +176,12 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
         }
     }
     for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
-        ret = mrail_plan_topo_add_rank(topo, topology->node_of[i],
-                                       topology->rail_of[i]);
+        ret = mrail_plan_topo_add_rank(topo, topology->node_of[i]);
+        if (ret == 0) {
+            ret = mrail_plan_topo_set_reach(topo, i, topology->rail_of[i],
+                                            MRAIL_PLAN_UNLIMITED,
+                                            MRAIL_PLAN_UNLIMITED);
+        }
         if (ret == 0) {
             ret = mrail_plan_topo_set_switch(topo, i, copy_bandwidth,
                                              copy_bandwidth);
@@ -448,7 +452,11 @@ static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
         ret = mrail_plan_topo_set_rail(topo, i / 2, i % 2, 1e9, 7e8 + i);
     }
     for (unsigned i = 0; i < 4 && ret == 0; ++i) {
-        ret = mrail_plan_topo_add_rank(topo, i / 2, i % 2);
+        ret = mrail_plan_topo_add_rank(topo, i / 2);
+        if (ret == 0) {
+            ret = mrail_plan_topo_set_reach(
+                topo, i, i % 2, MRAIL_PLAN_UNLIMITED, MRAIL_PLAN_UNLIMITED);
+        }
     }
     for (unsigned i = 0; i < 4 && ret == 0; ++i) {
         ret = mrail_plan_topo_set_link(topo, i, i ^ 1, 3e9);
