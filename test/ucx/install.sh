@@ -82,8 +82,14 @@ int main(void)
     if ((mrail_plan_topo_create(2, 1, &topo) != 0) ||
         (mrail_plan_topo_set_rail(topo, 0, 0, 1000, 1000) != 0) ||
         (mrail_plan_topo_set_rail(topo, 1, 0, 1000, 500) != 0) ||
-        (mrail_plan_topo_add_rank(topo, 0, MRAIL_PLAN_NONE) != 0) ||
-        (mrail_plan_topo_add_rank(topo, 1, MRAIL_PLAN_NONE) != 0) ||
+        (mrail_plan_topo_add_rank(topo, 0) != 0) ||
+        (mrail_plan_topo_set_reach(topo, 0, MRAIL_PLAN_ALL_RAILS,
+                                   MRAIL_PLAN_UNLIMITED,
+                                   MRAIL_PLAN_UNLIMITED) != 0) ||
+        (mrail_plan_topo_add_rank(topo, 1) != 0) ||
+        (mrail_plan_topo_set_reach(topo, 1, MRAIL_PLAN_ALL_RAILS,
+                                   MRAIL_PLAN_UNLIMITED,
+                                   MRAIL_PLAN_UNLIMITED) != 0) ||
         (mrail_plan_create(topo, NULL, &plan) != 0) ||
         (mrail_plan_make(plan, &demand, 1, 0, NULL, 0) != 0)) {
         return 1;

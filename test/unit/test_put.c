@@ -481,11 +481,13 @@ static void test_eviction(void **state)
     put(0, 1);
     flush();
     progress();
-    lane_of(0)->leaving = 1; /* the PUTs take the other lane */
+    /* The PUTs take the other lane. */
+    mrail_lane_event(lane_of(0), MRAIL_LANE_EV_WANT, "test");
+    mrail_lane_event(lane_of(0), MRAIL_LANE_EV_LEAVE, "test");
     peer_of(0)->seen_mask = 0;
     put(1, 2);
     assert_ptr_equal(writes[2].qp, lane_of(1)->qp);
-    lane_of(0)->leaving = 0;
+    mrail_lane_event(lane_of(0), MRAIL_LANE_EV_KEEP, "test");
     peer_of(0)->seen_mask = 0;
     start_eviction(0);
     assert_int_equal(buffers(), 0);
