@@ -7,6 +7,7 @@
 #include "rail/conn/ctl_work.h"
 #include "rail/conn/lane_error.h"
 #include "rail/recovery/stall_detect.h"
+#include "rail/conn/lane.h"
 #include "mock_peer.h"
 
 #include <errno.h>
