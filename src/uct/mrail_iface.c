@@ -153,18 +153,23 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
 {
     const uint64_t needed =
         UCT_PERF_ATTR_FIELD_OPERATION | UCT_PERF_ATTR_FIELD_BANDWIDTH;
+    const uint64_t newer = UCT_PERF_ATTR_FIELD_RECV_OVERHEAD |
+                           UCT_PERF_ATTR_FIELD_BANDWIDTH |
+                           UCT_PERF_ATTR_FIELD_LATENCY;
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
 
     if (status != UCS_OK) {
         return status;
     }
-    /* The older protocols ask for overheads only. The newer ones also ask for
-     * the bandwidth, and add the copies themselves. */
+    /* The older protocols ask for the overheads of the sender alone. The newer
+     * ones add the copies themselves. */
+    if (attr->field_mask & newer) {
+        limit_overheads(attr, iface->overhead_s);
+    }
     if ((attr->field_mask & needed) == needed) {
         attr->bandwidth.shared =
             op_bandwidth(attr->bandwidth.shared, attr->operation);
-        limit_overheads(attr, iface->overhead_s);
     }
     return UCS_OK;
 }

@@ -43,7 +43,7 @@ expect 'without SQD, only a new lane changes the port' "$tmp/out" \
     '^ *a port changes only with a new lane$'
 info unknown
 expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
-    'not known whether this driver follows'
+    'not known whether this driver complies'
 
 # ---- Values that give no ports ----
 

@@ -268,7 +268,7 @@ is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
 check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
 { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*once$' \
+expect_run 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*exactly one uplink$' \
     "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
     --leaf-uplinks 4
 ip rule del priority 4793
