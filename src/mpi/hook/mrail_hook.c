@@ -39,13 +39,16 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* With these settings pml/ucx selects a transport that it does not know. */
+/* With the first settings, pml/ucx selects a transport that it does not know.
+ * With the last one, a blocking send of more than 96 KB uses rendezvous, which
+ * is faster from there on (docs/decisions/0014). UCX's default is 256 KB. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
     {"OMPI_MCA_pml_ucx_devices", "any"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
+    {"UCX_RNDV_SEND_NBR_THRESH", "96k"},
 };
 
 /* These settings disable Open MPI's own transports when pml/ucx carries all
