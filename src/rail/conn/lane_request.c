@@ -74,7 +74,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
         mrail_list_init(&lane->flying);
         mrail_list_init(&lane->puts);
         mrail_list_init(&lane->lost);
-        peer->lanes[slot] = lane;
+        __atomic_store_n(&peer->lanes[slot], lane, __ATOMIC_RELEASE);
     }
     return lane;
 }

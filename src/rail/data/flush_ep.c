@@ -19,7 +19,7 @@ static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
     mrail_lane_t *only = NULL;
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
         uint64_t bit = 1ull << slot;
 
         if ((lane != NULL) &&

@@ -54,7 +54,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     peer->num_am = 0;
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (mask & (1ull << slot)) {
-            mrail_lane_t *lane = peer->lanes[slot];
+            mrail_lane_t *lane = mrail_peer_lane(peer, slot);
 
             lane->sched.taken = 0;
             peer->num_am += lane->am_lane;

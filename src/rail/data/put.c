@@ -44,7 +44,7 @@ int mrail_put_is_lost(const mrail_peer_t *peer)
     for (unsigned slot = 0;
          (peer->broken_mask != 0) && (slot < peer->slot_limit); ++slot) {
         if ((peer->broken_mask & (1ull << slot)) &&
-            !mrail_list_empty(&peer->lanes[slot]->puts)) {
+            !mrail_list_empty(&mrail_peer_lane(peer, slot)->puts)) {
             return 1;
         }
     }
@@ -82,9 +82,10 @@ void mrail_put_cancel(mrail_peer_t *peer, uint64_t ep_id)
         }
     }
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->lanes[slot] != NULL) {
-            mrail_list_for_each(tx, &peer->lanes[slot]->puts, mrail_tx_t,
-                                list) {
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
+
+        if (lane != NULL) {
+            mrail_list_for_each(tx, &lane->puts, mrail_tx_t, list) {
                 tx->put.ep_id = (tx->put.ep_id == ep_id) ? 0 : tx->put.ep_id;
             }
         }
@@ -94,8 +95,10 @@ void mrail_put_cancel(mrail_peer_t *peer, uint64_t ep_id)
 void mrail_put_drop(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->lanes[slot] != NULL) {
-            mrail_list_move_all(&peer->lost_puts, &peer->lanes[slot]->puts);
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
+
+        if (lane != NULL) {
+            mrail_list_move_all(&peer->lost_puts, &lane->puts);
         }
     }
     while (!mrail_list_empty(&peer->lost_puts)) {

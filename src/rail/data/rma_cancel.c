@@ -124,8 +124,10 @@ void mrail_rma_cancel(mrail_ep_t *ep)
     mrail_op_t *op, *tmp;
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->lanes[slot] != NULL) {
-            mrail_rma_drop_of(peer->engine, &peer->lanes[slot]->lost, ep->id);
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
+
+        if (lane != NULL) {
+            mrail_rma_drop_of(peer->engine, &lane->lost, ep->id);
         }
     }
     mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);

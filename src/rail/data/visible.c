@@ -71,7 +71,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
     for (unsigned slot = 0; (flush->unseen != 0) && (slot < peer->slot_limit);
          ++slot) {
         uint64_t bit = 1ull << slot;
-        mrail_lane_t *lane = peer->lanes[slot];
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
 
         if (!(flush->unseen & bit) || mrail_lane_is_away(lane)) {
             continue;

@@ -234,4 +234,12 @@ static inline int mrail_peer_lane_is(const mrail_peer_t *peer, unsigned slot,
            mrail_lane_is(peer->lanes[slot], property);
 }
 
+/* Returns the lane, or NULL if the slot has had none. The control thread may
+ * create a lane at any time; its state says whether it is in use. */
+static inline mrail_lane_t *mrail_peer_lane(const mrail_peer_t *peer,
+                                            unsigned slot)
+{
+    return __atomic_load_n(&peer->lanes[slot], __ATOMIC_ACQUIRE);
+}
+
 #endif
