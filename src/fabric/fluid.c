@@ -14,7 +14,7 @@
 #define DONE_TOLERANCE 1e-9
 
 typedef struct fluid_group {
-    double bytes, remaining, end_s, rate;
+    double bytes, remaining, start_s, end_s, rate;
     uint32_t first, num; /* flows of the group */
 } fluid_group_t;
 
@@ -44,8 +44,10 @@ struct mrail_fluid {
     fluid_link_t *links;
     fluid_group_t *groups;
     fluid_flow_t *flows;
-    uint32_t *active; /* groups that have not ended */
+    uint32_t *active; /* groups that have started and have not ended */
     uint32_t num_active;
+    uint32_t *waiting; /* groups that have not started, the last one first */
+    uint32_t num_waiting;
     uint32_t *on_link; /* active flows, by link */
     uint32_t listed;   /* number of active flows when on_link was made */
     uint32_t num_flowing;
@@ -85,6 +87,7 @@ void mrail_fluid_destroy(mrail_fluid_t *fluid)
     free(fluid->groups);
     free(fluid->flows);
     free(fluid->active);
+    free(fluid->waiting);
     free(fluid->on_link);
     free(fluid->heap);
     free(fluid);
@@ -107,6 +110,12 @@ int64_t mrail_fluid_group_add(mrail_fluid_t *fluid, double bytes)
                         .end_s = INFINITY,
                         .first = fluid->num_flows};
     return fluid->num_groups++;
+}
+
+void mrail_fluid_group_start(mrail_fluid_t *fluid, double start_s)
+{
+    assert(fluid->num_groups > 0 && start_s >= 0);
+    fluid->groups[fluid->num_groups - 1].start_s = start_s;
 }
 
 int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
@@ -135,8 +144,8 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /* ---- Lists ---- */
 
-/* Lists the flows of active groups by link. The lists are rebuilt whenever half
- * of the flows have ended. */
+/* Lists the flows of active groups by link. The lists are rebuilt whenever a
+ * group has started or half of the flows have ended. */
 static int list_flows(mrail_fluid_t *fluid)
 {
     size_t total = 0;
@@ -301,10 +310,16 @@ static void fill(mrail_fluid_t *fluid)
 
 /* ---- Time ---- */
 
-static double next_end(const mrail_fluid_t *fluid)
+/* Returns the time from now to the next start or end of a group. */
+static double next_change(const mrail_fluid_t *fluid)
 {
     double dt_s = INFINITY;
 
+    if (fluid->num_waiting != 0) {
+        uint32_t next = fluid->waiting[fluid->num_waiting - 1];
+
+        dt_s = fluid->groups[next].start_s - fluid->now_s;
+    }
     for (uint32_t a = 0; a < fluid->num_active; ++a) {
         const fluid_group_t *group = &fluid->groups[fluid->active[a]];
 
@@ -351,41 +366,99 @@ static void advance(mrail_fluid_t *fluid, double dt_s)
     fluid->now_s += dt_s;
 }
 
-static int run_begin(mrail_fluid_t *fluid)
+typedef struct fluid_start {
+    double start_s;
+    uint32_t group;
+} fluid_start_t;
+
+/* Orders starts from the last one to the first, then by descending group. */
+static int compare_starts(const void *left, const void *right)
 {
-    free(fluid->active);
-    fluid->active = malloc((fluid->num_groups + 1) * sizeof(*fluid->active));
-    if (fluid->active == NULL) {
+    const fluid_start_t *a = left, *b = right;
+
+    if (a->start_s != b->start_s) {
+        return (a->start_s > b->start_s) ? -1 : 1;
+    }
+    return (a->group > b->group) ? -1 : 1;
+}
+
+static int list_waiting(mrail_fluid_t *fluid)
+{
+    fluid_start_t *starts = malloc((fluid->num_groups + 1) * sizeof(*starts));
+    uint32_t num = 0;
+
+    if (starts == NULL) {
         return -ENOMEM;
     }
-    fluid->num_active = fluid->num_flowing = 0;
     for (uint32_t g = 0; g < fluid->num_groups; ++g) {
-        const fluid_group_t *group = &fluid->groups[g];
-
-        if (group->num == 0) {
-            return -EDEADLK;
-        }
-        if (group->remaining > 0) {
-            fluid->active[fluid->num_active++] = g;
-            fluid->num_flowing += group->num;
+        if (fluid->groups[g].remaining > 0) {
+            starts[num++] = (fluid_start_t){.start_s = fluid->groups[g].start_s,
+                                            .group = g};
         }
     }
-    free(fluid->on_link);
-    fluid->on_link = NULL;
+    qsort(starts, num, sizeof(*starts), compare_starts);
+    for (uint32_t i = 0; i < num; ++i) {
+        fluid->waiting[i] = starts[i].group;
+    }
+    fluid->num_waiting = num;
+    free(starts);
     return 0;
+}
+
+static int run_begin(mrail_fluid_t *fluid)
+{
+    size_t room = (size_t)fluid->num_groups + 1;
+
+    free(fluid->active);
+    free(fluid->waiting);
+    fluid->active = malloc(room * sizeof(*fluid->active));
+    fluid->waiting = malloc(room * sizeof(*fluid->waiting));
+    fluid->num_active = fluid->num_waiting = fluid->num_flowing = 0;
+    if (fluid->active == NULL || fluid->waiting == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t g = 0; g < fluid->num_groups; ++g) {
+        if (fluid->groups[g].num == 0) {
+            return -EDEADLK;
+        }
+    }
+    return list_waiting(fluid);
+}
+
+/* Starts the groups whose time has come, or comes within slack_s. */
+static void start_groups(mrail_fluid_t *fluid, double slack_s)
+{
+    uint32_t before = fluid->num_active;
+
+    while (fluid->num_waiting != 0) {
+        uint32_t next = fluid->waiting[fluid->num_waiting - 1];
+
+        if (fluid->groups[next].start_s > fluid->now_s + slack_s) {
+            break;
+        }
+        --fluid->num_waiting;
+        fluid->active[fluid->num_active++] = next;
+        fluid->num_flowing += fluid->groups[next].num;
+    }
+    if (fluid->num_active != before) {
+        free(fluid->on_link);
+        fluid->on_link = NULL; /* list_flows() must list the new flows */
+    }
 }
 
 int mrail_fluid_run(mrail_fluid_t *fluid, double until_s, double quantum_s)
 {
     int ret = run_begin(fluid);
 
-    while (ret == 0 && fluid->num_active != 0 && fluid->now_s < until_s) {
+    while (ret == 0 && mrail_fluid_num_left(fluid) != 0 &&
+           fluid->now_s < until_s) {
         double dt_s;
 
+        start_groups(fluid, quantum_s / 2);
         ret = list_flows(fluid);
         if (ret == 0) {
             fill(fluid);
-            dt_s = MRAIL_MAX(next_end(fluid), quantum_s);
+            dt_s = MRAIL_MAX(next_change(fluid), quantum_s);
             advance(fluid, MRAIL_MIN(dt_s, until_s - fluid->now_s));
         }
     }
@@ -431,5 +504,5 @@ uint32_t mrail_fluid_num_groups(const mrail_fluid_t *fluid)
 
 uint32_t mrail_fluid_num_left(const mrail_fluid_t *fluid)
 {
-    return fluid->num_active;
+    return fluid->num_active + fluid->num_waiting;
 }

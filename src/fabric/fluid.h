@@ -7,7 +7,7 @@
  * slowing down another flow that is no faster. The rates are computed by
  * progressive filling: the link with the least capacity per flow fixes the
  * rates of its flows, then the next one, and so on. Rates change when a group
- * ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
+ * starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
  * Pure and deterministic. One user at a time. Times are in seconds, rates in
  * bytes per second.
@@ -30,6 +30,9 @@ void mrail_fluid_destroy(mrail_fluid_t *fluid);
  * -ENOMEM. */
 int64_t mrail_fluid_group_add(mrail_fluid_t *fluid, double bytes);
 
+/* Makes the last group start at start_s >= 0 instead of at time 0. */
+void mrail_fluid_group_start(mrail_fluid_t *fluid, double start_s);
+
 /* Adds a flow over num (1 to MRAIL_FLUID_MAX_HOPS) different links to the last
  * group. Returns 0 or -ENOMEM. */
 int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
@@ -37,10 +40,11 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /*
  * Runs all groups from time 0 until they have ended, or until `until_s`. If
- * quantum_s is 0, rates change exactly when a group ends. Otherwise they change
- * at most once per quantum, which bounds the work. The share of a group that
- * ends within a quantum then stays unused for the rest of it. Returns 0,
- * -ENOMEM, or -EDEADLK if a group has no flow.
+ * quantum_s is 0, rates change exactly when a group starts or ends. Otherwise
+ * they change at most once per quantum, which bounds the work: groups start up
+ * to half a quantum early or late. The share of a group that ends within a
+ * quantum stays unused for the rest of it. Returns 0, -ENOMEM, or -EDEADLK if a
+ * group has no flow.
  */
 int mrail_fluid_run(mrail_fluid_t *fluid, double until_s, double quantum_s);
 
