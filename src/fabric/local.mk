@@ -14,5 +14,6 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/pattern.c src/fabric/pattern.h \
     src/fabric/route.c src/fabric/route.h \
     src/fabric/simulate.c src/fabric/simulate.h \
-    src/fabric/simulate_bound.c
+    src/fabric/simulate_bound.c src/fabric/simulate_ethereal.c \
+    src/fabric/simulate_internal.h
 libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la -lm

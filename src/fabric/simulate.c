@@ -1,11 +1,8 @@
 #include "config.h"
 #include "fabric/simulate.h"
 
-#include "base/rng.h"
 #include "base/util.h"
-#include "fabric/bundle.h"
-#include "fabric/fluid.h"
-#include "orchestrator/ethereal.h"
+#include "fabric/simulate_internal.h"
 #include "orchestrator/ports.h"
 
 #include <assert.h>
@@ -16,6 +13,8 @@
 #define MAX_TRIES 1024 /* attempts to find a port after a failure */
 /* source port of UCX's path 0, as measured (docs/references.md) */
 #define STOCK_PORT 65472
+/* Rates change this often within the random interval of the starts. */
+#define STAGGER_STEPS 16
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
 {
@@ -25,42 +24,21 @@ const char *mrail_sim_method_name(mrail_sim_method_t method)
     return names[method];
 }
 
+/* The source of a packet of Ethereal names its path, so no switch chooses
+ * another one. Source: [Ethereal] 3.2. */
 static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
 {
-    if (params->method != MRAIL_SIM_DNLB &&
-        params->method != MRAIL_SIM_ETHEREAL) {
+    switch (params->method) {
+    case MRAIL_SIM_ETHEREAL:
+        return MRAIL_ROUTE_RULES_DROP;
+    case MRAIL_SIM_DNLB:
+        return params->drop ? MRAIL_ROUTE_RULES_DROP : MRAIL_ROUTE_RULES;
+    default:
         return MRAIL_ROUTE_ECMP;
     }
-    return params->drop ? MRAIL_ROUTE_RULES_DROP : MRAIL_ROUTE_RULES;
 }
 
 /* ---- Flows of messages ---- */
-
-/* A flow and its message, kept so that the flow can be rerouted after a
- * failure. */
-typedef struct sim_flow {
-    uint32_t message;
-    uint16_t sport;
-} sim_flow_t;
-
-typedef struct sim {
-    const mrail_fabric_t *fabric;
-    const mrail_sim_params_t *params;
-    const mrail_sim_message_t *messages;
-    uint32_t num_messages;
-    mrail_rng_t rng;
-    mrail_router_t *router;
-    mrail_bundles_t bundles;
-    mrail_fluid_t *fluid;
-    uint32_t *qps; /* indexed by host link */
-    uint64_t num_flows;
-    /* all flows in the order of their groups, for the part after the failure */
-    sim_flow_t *flows;
-    size_t flows_room;
-    double carried_s; /* simulated time before time 0 of `fluid` */
-    int has_failed;   /* params->failed_link has failed */
-    uint32_t moved;   /* next path that Ethereal tries after a failure */
-} sim_t;
 
 static uint16_t random_port(sim_t *sim)
 {
@@ -132,8 +110,7 @@ static int add_routed(sim_t *sim, const mrail_sim_message_t *message,
                : mrail_fluid_flow_add(sim->fluid, route.links, route.num);
 }
 
-/* Adds a flow to the last group. Returns -EHOSTUNREACH if there is no path. */
-static int add_flow(sim_t *sim, uint32_t m, uint16_t sport)
+int mrail_sim_add_flow(sim_t *sim, uint32_t m, uint16_t sport)
 {
     const mrail_sim_message_t *message = &sim->messages[m];
 
@@ -142,13 +119,12 @@ static int add_flow(sim_t *sim, uint32_t m, uint16_t sport)
                : add_routed(sim, message, sport);
 }
 
-/* Adds a group with one new flow. */
-static int add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport)
+int mrail_sim_add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport)
 {
     int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
     int ret = (group < 0) ? (int)group : remember_flow(sim, m, sport);
 
-    return (ret != 0) ? ret : add_flow(sim, m, sport);
+    return (ret != 0) ? ret : mrail_sim_add_flow(sim, m, sport);
 }
 
 /* Adds a group whose lanes pull from it. */
@@ -164,7 +140,7 @@ static int add_pulling(sim_t *sim, uint32_t m)
 
         ret = remember_flow(sim, m, sport);
         if (ret == 0) {
-            ret = add_flow(sim, m, sport);
+            ret = mrail_sim_add_flow(sim, m, sport);
         }
     }
     return ret;
@@ -178,13 +154,13 @@ static int add_message(sim_t *sim, uint32_t m)
     switch (sim->params->method) {
     case MRAIL_SIM_STOCK:
     case MRAIL_SIM_SPRAY:
-        return add_single(sim, m, bytes, STOCK_PORT);
+        return mrail_sim_add_single(sim, m, bytes, STOCK_PORT);
     case MRAIL_SIM_ECMP:
-        return add_single(sim, m, bytes, random_port(sim));
+        return mrail_sim_add_single(sim, m, bytes, random_port(sim));
     case MRAIL_SIM_MPRDMA:
         for (unsigned i = 0; i < sim->params->lanes && ret == 0; ++i) {
-            ret = add_single(sim, m, bytes / sim->params->lanes,
-                             random_port(sim));
+            ret = mrail_sim_add_single(sim, m, bytes / sim->params->lanes,
+                                       random_port(sim));
         }
         return ret;
     default:
@@ -192,139 +168,12 @@ static int add_message(sim_t *sim, uint32_t m)
     }
 }
 
-/* ---- Ethereal: batches of equal flows towards a leaf ---- */
-
-static uint32_t gcd(uint32_t a, uint32_t b)
-{
-    return (b == 0) ? a : gcd(b, a % b);
-}
-
-/*
- * Returns the port of path `path` of a NIC. There are lcm(uplinks, spine
- * uplinks) paths: leaf uplinks and spine uplinks advance together. The first
- * spine uplink depends on the leaf, so that the leaves of a pod together use
- * all uplinks of each spine.
- */
-static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
-{
-    uint32_t leaf = sim->fabric->nodes[sim->fabric->links[nic].upper].place;
-    unsigned uplinks, spine_uplinks, turn;
-    uint32_t leaves = 0;
-    uint16_t first, last;
-
-    mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
-    for (uint32_t i = 0; i < sim->fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
-        leaves += (sim->bundles.pod[i] == sim->bundles.pod[leaf]);
-    }
-    turn = leaf * MRAIL_MAX(spine_uplinks / leaves, 1u);
-    mrail_ports_segment_nested(uplinks, spine_uplinks, path % uplinks,
-                               (path + turn) % spine_uplinks, &first, &last);
-    return first;
-}
-
-/* Returns the number of paths over different uplinks from a NIC to a leaf. */
-static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
-{
-    const mrail_fabric_node_t *nodes = sim->fabric->nodes;
-    uint32_t source = sim->fabric->links[nic].upper;
-    unsigned uplinks, spine_uplinks;
-
-    if (source == target) {
-        return 1; /* traffic below one leaf needs no uplink */
-    }
-    mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
-    if (sim->bundles.pod[nodes[source].place] ==
-        sim->bundles.pod[nodes[target].place]) {
-        return uplinks;
-    }
-    return uplinks / gcd(uplinks, spine_uplinks) * spine_uplinks;
-}
-
-static uint32_t target_leaf(const sim_t *sim, uint32_t m)
-{
-    return sim->fabric->links[sim->messages[m].to].upper;
-}
-
-/* Adds messages order[0] to order[num - 1], which have the same source,
- * destination leaf and size. */
-static int add_batch(sim_t *sim, const uint32_t *order, uint32_t num)
-{
-    uint32_t nic = sim->messages[order[0]].from;
-    mrail_ethereal_split_t split = mrail_ethereal_split(
-        num, num_paths(sim, nic, target_leaf(sim, order[0])));
-    int ret = 0;
-
-    for (uint64_t i = 0; i < mrail_ethereal_num_pieces(&split) && ret == 0;
-         ++i) {
-        mrail_ethereal_piece_t piece = mrail_ethereal_piece(&split, i);
-        uint32_t m = order[piece.flow];
-
-        ret = add_single(sim, m, sim->messages[m].bytes / piece.pieces,
-                         path_port(sim, nic, piece.uplink));
-    }
-    return ret;
-}
-
-typedef struct batch_key {
-    uint32_t from, leaf, m;
-    double bytes;
-} batch_key_t;
-
-static int compare_keys(const void *left, const void *right)
-{
-    const batch_key_t *a = left, *b = right;
-
-    if (a->from != b->from) {
-        return (a->from < b->from) ? -1 : 1;
-    }
-    if (a->leaf != b->leaf) {
-        return (a->leaf < b->leaf) ? -1 : 1;
-    }
-    if (a->bytes != b->bytes) {
-        return (a->bytes < b->bytes) ? -1 : 1;
-    }
-    return (a->m < b->m) ? -1 : 1;
-}
-
-static int is_same_batch(const batch_key_t *a, const batch_key_t *b)
-{
-    return a->from == b->from && a->leaf == b->leaf && a->bytes == b->bytes;
-}
-
-static int add_ethereal(sim_t *sim)
-{
-    uint32_t num = sim->num_messages;
-    batch_key_t *keys = malloc((num + 1) * sizeof(*keys));
-    uint32_t *order = malloc((num + 1) * sizeof(*order));
-    int ret = (keys == NULL || order == NULL) ? -ENOMEM : 0;
-
-    for (uint32_t m = 0; m < num && ret == 0; ++m) {
-        keys[m] = (batch_key_t){.from = sim->messages[m].from,
-                                .leaf = target_leaf(sim, m),
-                                .m = m,
-                                .bytes = sim->messages[m].bytes};
-    }
-    if (ret == 0) {
-        qsort(keys, num, sizeof(*keys), compare_keys);
-    }
-    for (uint32_t first = 0, end; first < num && ret == 0; first = end) {
-        for (end = first; end < num && is_same_batch(&keys[first], &keys[end]);
-             ++end) {
-            order[end - first] = keys[end].m;
-        }
-        ret = add_batch(sim, order, end - first);
-    }
-    free(keys);
-    free(order);
-    return ret;
-}
-
 static int add_messages(sim_t *sim)
 {
     int ret = 0;
 
     if (sim->params->method == MRAIL_SIM_ETHEREAL) {
-        return add_ethereal(sim);
+        return mrail_sim_add_ethereal(sim);
     }
     for (uint32_t m = 0; m < sim->num_messages && ret == 0; ++m) {
         ret = add_message(sim, m);
@@ -387,22 +236,24 @@ static int is_pulling(mrail_sim_method_t method)
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
 }
 
-/* Returns the next port to try in place of one that has no path. Ethereal tries
- * the paths in order; other methods try random ports. */
-static uint16_t other_port(sim_t *sim, uint32_t m)
-{
-    return (sim->params->method == MRAIL_SIM_ETHEREAL)
-               ? path_port(sim, sim->messages[m].from, sim->moved++)
-               : random_port(sim);
-}
-
 /* Adds a flow if it has a path, and counts it in *num_p. */
 static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
 {
-    int ret = add_flow(sim, m, sport);
+    int ret = mrail_sim_add_flow(sim, m, sport);
 
     *num_p += (ret == 0);
     return (ret == -EHOSTUNREACH) ? 0 : ret;
+}
+
+/* Gives a flow of a message another port, as a new lane would get. */
+static int try_ports(sim_t *sim, uint32_t m)
+{
+    int ret = -EHOSTUNREACH;
+
+    for (unsigned i = 0; i < MAX_TRIES && ret == -EHOSTUNREACH; ++i) {
+        ret = mrail_sim_add_flow(sim, m, random_port(sim));
+    }
+    return ret;
 }
 
 /* Adds the flows of one group after the failure. Returns -EHOSTUNREACH if none
@@ -413,17 +264,20 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     int ret = (group < 0) ? (int)group : 0;
     unsigned num = 0;
 
+    if (ret == 0) {
+        mrail_fluid_group_start(
+            sim->fluid,
+            MRAIL_MAX(sim->flows[first].start_s - sim->carried_s, 0));
+    }
     for (size_t f = first; f < end && ret == 0; ++f) {
         ret = try_flow(sim, sim->flows[f].message, sim->flows[f].sport, &num);
     }
-    /* If no flow has a path, give one flow another port, as a new lane would
-     * get. */
-    for (unsigned i = 0; i < MAX_TRIES && num == 0 && ret == 0; ++i) {
-        uint32_t m = sim->flows[first].message;
-
-        ret = try_flow(sim, m, other_port(sim, m), &num);
+    if (ret == 0 && num == 0) {
+        ret = (sim->params->method == MRAIL_SIM_ETHEREAL)
+                  ? mrail_sim_reroute(sim, &sim->flows[first])
+                  : try_ports(sim, sim->flows[first].message);
     }
-    return (ret == 0 && num == 0) ? -EHOSTUNREACH : ret;
+    return ret;
 }
 
 /* Sets up the part after the failure: the remaining bytes, on paths without the
@@ -477,12 +331,23 @@ static void collect_times(const sim_t *sim, uint32_t num_groups,
     result->num_fills += mrail_fluid_num_fills(sim->fluid);
 }
 
+/* Returns the quantum, which must not be far below the differences of starts:
+ * each of them would change all rates. */
+static double quantum_of(const mrail_sim_params_t *params)
+{
+    double stagger_s = (params->method == MRAIL_SIM_ETHEREAL)
+                           ? (double)params->stagger_ns / 1e9
+                           : 0;
+
+    return MRAIL_MAX(params->quantum_s, stagger_s / STAGGER_STEPS);
+}
+
 static int run_parts(sim_t *sim, mrail_sim_result_t *result)
 {
     const mrail_sim_params_t *params = sim->params;
     int fails = (params->failed_link != MRAIL_FABRIC_NONE);
     int ret = mrail_fluid_run(sim->fluid, fails ? params->failure_s : INFINITY,
-                              params->quantum_s);
+                              quantum_of(params));
 
     if (ret != 0) {
         return ret;
@@ -492,7 +357,7 @@ static int run_parts(sim_t *sim, mrail_sim_result_t *result)
         result->num_fills += mrail_fluid_num_fills(sim->fluid);
         ret = fail_link(sim);
         if (ret == 0) {
-            ret = mrail_fluid_run(sim->fluid, INFINITY, params->quantum_s);
+            ret = mrail_fluid_run(sim->fluid, INFINITY, quantum_of(params));
         }
         if (ret != 0) {
             return ret;
@@ -518,6 +383,13 @@ static int sim_init(sim_t *sim)
                                       sim->params->seed);
     sim->qps = calloc(sim->fabric->num_links + 1, sizeof(*sim->qps));
     sim->fluid = create_fluid(sim);
+    sim->paths = sim->params->paths;
+    if (sim->paths == NULL && sim->params->method == MRAIL_SIM_ETHEREAL) {
+        sim->paths = sim->own_paths = mrail_sim_paths_create(sim->fabric);
+        if (sim->paths == NULL) {
+            return -ENOMEM;
+        }
+    }
     return (sim->router == NULL || sim->qps == NULL || sim->fluid == NULL)
                ? -ENOMEM
                : 0;
@@ -528,6 +400,7 @@ static void sim_cleanup(sim_t *sim)
     mrail_bundles_cleanup(&sim->bundles);
     mrail_router_destroy(sim->router);
     mrail_fluid_destroy(sim->fluid);
+    mrail_sim_paths_destroy(sim->own_paths);
     free(sim->qps);
     free(sim->flows);
 }

@@ -10,6 +10,7 @@
 #ifndef MRAIL_FABRIC_SIMULATE_H
 #define MRAIL_FABRIC_SIMULATE_H
 
+#include "base/clock.h"
 #include "fabric/fabric.h"
 #include "fabric/route.h"
 
@@ -23,8 +24,8 @@ typedef enum mrail_sim_method {
     /* `lanes` flows, which pull, with ports from mrail_ports_lane(); port
      * rules. Source: [CTCCL] 3.2 */
     MRAIL_SIM_DNLB,
-    /* whole flows and pieces, from mrail_ethereal_split(); port rules. Source:
-     * [Ethereal] 3.2 */
+    /* whole flows and pieces, from mrail_ethereal_split(), in random order over
+     * the good paths; port rules that drop. Source: [Ethereal] 3 */
     MRAIL_SIM_ETHEREAL,
     MRAIL_SIM_SPRAY, /* ideal spraying: each message equally over all paths */
     MRAIL_SIM_NUM_METHODS
@@ -39,6 +40,14 @@ typedef struct mrail_sim_message {
     double bytes;      /* > 0 */
 } mrail_sim_message_t;
 
+/* The states of the paths from all NICs to all leaves. They outlive a run, so
+ * that a later phase avoids the paths that failed in an earlier one. */
+typedef struct mrail_sim_paths mrail_sim_paths_t;
+
+/* Returns NULL if memory runs out. */
+mrail_sim_paths_t *mrail_sim_paths_create(const mrail_fabric_t *fabric);
+void mrail_sim_paths_destroy(mrail_sim_paths_t *paths);
+
 typedef struct mrail_sim_params {
     mrail_sim_method_t method;
     unsigned lanes; /* MPRDMA, PARALET, DNLB: 1 to 64 */
@@ -46,7 +55,16 @@ typedef struct mrail_sim_params {
     double quantum_s;     /* argument of mrail_fluid_run() */
     uint32_t failed_link; /* MRAIL_FABRIC_NONE: none */
     double failure_s;     /* time when the link fails for good */
-    int drop;             /* port rules drop the packets of a failed uplink */
+    int drop; /* DNLB: port rules drop the packets of a failed uplink */
+    /* ETHEREAL: flows between leaves start at random in [0, stagger_ns]; less
+     * than UINT32_MAX */
+    mrail_ns_t stagger_ns;
+    /* ETHEREAL: time for which a failed path is bad, at least 1 */
+    mrail_ns_t retry_ns;
+    /* ETHEREAL: path states, which the run updates; NULL: all paths are good at
+     * first */
+    mrail_sim_paths_t *paths;
+    mrail_ns_t start_ns; /* time of `paths` at time 0 of the run */
 } mrail_sim_params_t;
 
 typedef struct mrail_sim_result {

@@ -55,49 +55,38 @@ mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
     return piece;
 }
 
-/* Returns floor(size * part / parts) without overflow. */
-static uint64_t cut(uint64_t size, uint32_t part, uint32_t parts)
-{
-    return size / parts * part + size % parts * part / parts;
-}
-
-void mrail_ethereal_bytes(const mrail_ethereal_piece_t *piece, uint64_t size,
-                          uint64_t *offset_p, uint64_t *length_p)
-{
-    uint64_t offset = cut(size, piece->piece, piece->pieces);
-
-    *length_p = cut(size, piece->piece + 1, piece->pieces) - offset;
-    *offset_p = offset;
-}
-
 /* ---- Path states ---- */
 
-void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks)
+void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths,
+                               mrail_ns_t *bad_until_ns, uint32_t num)
 {
-    assert(uplinks >= 1 && uplinks <= MRAIL_ETHEREAL_MAX_UPLINKS);
-    *paths = (mrail_ethereal_paths_t){.uplinks = uplinks};
+    assert(num >= 1);
+    for (uint32_t i = 0; i < num; ++i) {
+        bad_until_ns[i] = 0;
+    }
+    *paths = (mrail_ethereal_paths_t){.num = num, .bad_until_ns = bad_until_ns};
 }
 
-void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
+void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t path,
                               mrail_ns_t now_ns, mrail_ns_t retry_ns)
 {
-    assert(uplink < paths->uplinks);
-    paths->failed_until_ns[uplink] = now_ns + retry_ns;
+    assert(path < paths->num);
+    paths->bad_until_ns[path] = now_ns + retry_ns;
 }
 
 uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
-                                     mrail_ns_t now_ns, uint32_t *uplinks)
+                                     mrail_ns_t now_ns, uint32_t *usable)
 {
     uint32_t num = 0;
 
-    for (uint32_t i = 0; i < paths->uplinks; ++i) {
-        if (paths->failed_until_ns[i] <= now_ns) {
-            uplinks[num++] = i;
+    for (uint32_t i = 0; i < paths->num; ++i) {
+        if (paths->bad_until_ns[i] <= now_ns) {
+            usable[num++] = i;
         }
     }
     if (num == 0) {
-        for (; num < paths->uplinks; ++num) {
-            uplinks[num] = num;
+        for (; num < paths->num; ++num) {
+            usable[num] = num;
         }
     }
     return num;

@@ -18,8 +18,6 @@
 
 #include <stdint.h>
 
-#define MRAIL_ETHEREAL_MAX_UPLINKS 256
-
 typedef struct mrail_ethereal_split {
     uint32_t flows, uplinks; /* n, s */
     uint32_t whole;          /* floor(n/s): whole flows per uplink */
@@ -44,32 +42,30 @@ typedef struct mrail_ethereal_piece {
 mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
                                             uint64_t i);
 
-/* Computes the byte range of a piece: *length_p bytes from *offset_p. The
- * pieces of a flow are adjacent, cover it, and differ in length by at most one
- * byte. */
-void mrail_ethereal_bytes(const mrail_ethereal_piece_t *piece, uint64_t size,
-                          uint64_t *offset_p, uint64_t *length_p);
-
-/* Which paths are usable. A failed path is bad until its timer expires. */
+/* Which paths are usable. A failed path is bad until its timer expires. Source:
+ * [Ethereal] 3.3. */
 typedef struct mrail_ethereal_paths {
-    uint32_t uplinks;
-    mrail_ns_t failed_until_ns[MRAIL_ETHEREAL_MAX_UPLINKS]; /* 0: good */
+    uint32_t num;
+    mrail_ns_t *bad_until_ns; /* by path; 0: good */
 } mrail_ethereal_paths_t;
 
-void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks);
+/* Marks `num` (>= 1) paths as good. The caller owns bad_until_ns[num]. */
+void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths,
+                               mrail_ns_t *bad_until_ns, uint32_t num);
 
-/* Marks a failed path as bad until now + retry_ns. */
-void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,
+/* Marks a failed path as bad until now_ns + retry_ns. */
+void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t path,
                               mrail_ns_t now_ns, mrail_ns_t retry_ns);
 
-/* Writes the usable uplinks in ascending order. If none is usable, writes all
- * of them, because an exchange must try some path. Returns their number, at
- * least 1. */
+/* Writes the usable paths in ascending order to usable[paths->num]. If none is
+ * usable, writes all of them, because an exchange must try some path. Returns
+ * their number, at least 1. */
 uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
-                                     mrail_ns_t now_ns, uint32_t *uplinks);
+                                     mrail_ns_t now_ns, uint32_t *usable);
 
-/* Returns a random start time of a flow in a batch, uniform in [0, max_ns]. It
- * keeps synchronised senders from causing the same incast again and again. */
+/* Returns a random start time of a flow in a batch, uniform in [0, max_ns],
+ * max_ns < UINT32_MAX. It keeps synchronised senders from causing the same
+ * incast again and again. Source: [Ethereal] 3.1. */
 mrail_ns_t mrail_ethereal_stagger(mrail_rng_t *rng, mrail_ns_t max_ns);
 
 /* Fills order[] with a random permutation of 0 to count - 1 (Fisher and

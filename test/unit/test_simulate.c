@@ -194,6 +194,7 @@ static void test_ethereal_is_spraying(void **state)
         outcome_t ethereal;
 
         params.method = MRAIL_SIM_ETHEREAL;
+        params.stagger_ns = 1000;
         ethereal = run(fabric, patterns[p], 256 * MB, &params);
         ASSERT_NEAR(spray.time_s, spray.bound_s, 1e-9);
         ASSERT_NEAR(ethereal.time_s, spray.time_s, 0.01);
@@ -243,6 +244,133 @@ static void test_failed_uplink(void **state)
     assert_true(drop.time_s > drop.bound_s);
     assert_true(drop.time_s < drop.bound_s * 8 / 7. * 1.01);
     assert_true(through.time_s < through.bound_s * 8 / 7. * 1.05);
+    mrail_fabric_destroy(fabric);
+}
+
+/* [Ethereal] 3.3: if an uplink fails, only its flows move, each to a random good
+ * path. The exchange lasts at least as long as an equal load of the other
+ * uplinks, and at most as long as if all flows had moved to one uplink. */
+static void test_ethereal_failed_uplink(void **state)
+{
+    mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
+    mrail_sim_params_t params = params_of(MRAIL_SIM_ETHEREAL, 1, 0);
+    double least_s = INFINITY, most_s = 0;
+
+    params.failed_link =
+        fabric->nodes[mrail_fabric_node_find(fabric, "l1")].up[5];
+    params.failure_s = 0.1;
+    for (params.seed = 1; params.seed <= 20; ++params.seed) {
+        outcome_t outcome = run(fabric, "shift:8", 64 * MB, &params);
+        outcome_t again = run(fabric, "shift:8", 64 * MB, &params);
+        double rest_s = outcome.time_s - 0.1;
+
+        ASSERT_NEAR(outcome.sum_bytes, 16 * 64 * MB, 1e-9);
+        assert_int_equal(outcome.num_flows, 16 * 8);
+        assert_int_equal(outcome.after.num, 7);
+        /* Each of the 8 hosts of the leaf has 54 MB left. */
+        ASSERT_NEAR(outcome.after.mean * 7 * rest_s, 8 * 0.54, 1e-9);
+        assert_true(rest_s >= 0.54 * 8 / 7 && rest_s <= 0.54 * 2 * (1 + 1e-9));
+        assert_true(outcome.after.least * rest_s >= 0.54 * (1 - 1e-9));
+        assert_memory_equal(&outcome, &again, sizeof(outcome));
+        least_s = MRAIL_MIN(least_s, outcome.time_s);
+        most_s = MRAIL_MAX(most_s, outcome.time_s);
+    }
+    assert_true(most_s > least_s);
+    mrail_fabric_destroy(fabric);
+}
+
+/* [Ethereal] 3.3: later flows avoid a bad path until its timer expires. A retry
+ * while the uplink is still down marks the path as bad again. */
+static void test_ethereal_path_states(void **state)
+{
+    static const struct {
+        mrail_ns_t start_ns;
+        uint32_t paths; /* over which each message is split */
+    } phases[] = {{1000, 8}, {1001, 7}, {1999, 7}, {2000, 8}, {2999, 7}};
+    mrail_fabric_t *fabric = leaf_spine(2, 8, 16);
+    mrail_sim_params_t params = params_of(MRAIL_SIM_ETHEREAL, 1, 1);
+
+    params.failed_link =
+        fabric->nodes[mrail_fabric_node_find(fabric, "l1")].up[5];
+    params.retry_ns = 1000;
+    params.paths = mrail_sim_paths_create(fabric);
+    assert_non_null(params.paths);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(phases); ++i) {
+        outcome_t outcome;
+
+        params.start_ns = phases[i].start_ns;
+        outcome = run(fabric, "shift:8", 64 * MB, &params);
+        assert_int_equal(outcome.num_flows, 16 * phases[i].paths);
+        ASSERT_NEAR(outcome.sum_bytes, 16 * 64 * MB, 1e-9);
+        if (phases[i].paths == 7) {
+            /* The other uplinks carry the same load. */
+            ASSERT_NEAR(outcome.time_s, 0.64 * 8 / 7, 1e-9);
+            assert_true(outcome.after.cv < 1e-6);
+        } else {
+            assert_true(outcome.after.cv > 0.01);
+        }
+    }
+    mrail_sim_paths_destroy(params.paths);
+    mrail_fabric_destroy(fabric);
+}
+
+/* Host a sends to b and c, one message on each uplink. The seed decides which
+ * of them uses the first uplink, which fails before either message has ended.
+ * The link of c is slower, so that uplink has then carried less for c. */
+static void test_ethereal_order(void **state)
+{
+    mrail_fabric_t *fabric =
+        fabric_of("host a b c\nleaf l m\nspine s[1-2]\nlink a l 200MB\n"
+                  "link b m 100MB\nlink c m 50MB\nlink l,m s[1-2] 200MB\n");
+    mrail_sim_message_t messages[] = {{.from = 0, .to = 1, .bytes = 10 * MB},
+                                      {.from = 0, .to = 2, .bytes = 10 * MB}};
+    mrail_sim_params_t params = params_of(MRAIL_SIM_ETHEREAL, 1, 0);
+    unsigned num_b = 0, num_c = 0;
+
+    params.failed_link =
+        fabric->nodes[mrail_fabric_node_find(fabric, "l")].up[0];
+    params.failure_s = 0.05;
+    for (params.seed = 1; params.seed <= 40; ++params.seed) {
+        double bytes[2];
+
+        for (unsigned i = 0; i < 2; ++i) {
+            mrail_sim_result_t result = {
+                .link_bytes =
+                    calloc(2 * (size_t)fabric->num_links, sizeof(double))};
+
+            assert_int_equal(
+                mrail_sim_run(fabric, &params, messages, 2, &result), 0);
+            bytes[i] = result.link_bytes[MRAIL_ROUTE_UP(params.failed_link)];
+            free(result.link_bytes);
+        }
+        assert_true(bytes[0] == bytes[1]);
+        num_b += (fabs(bytes[0] - 5 * MB) < 1);
+        num_c += (fabs(bytes[0] - 2.5 * MB) < 1);
+    }
+    assert_int_equal(num_b + num_c, 40);
+    assert_true(num_b >= 10 && num_c >= 10);
+    mrail_fabric_destroy(fabric);
+}
+
+/* A message to another leaf starts within the interval, at a time that depends
+ * on the seed. A message below one leaf starts immediately. */
+static void test_ethereal_starts(void **state)
+{
+    mrail_fabric_t *fabric = leaf_spine(2, 1, 4);
+    mrail_sim_params_t params = params_of(MRAIL_SIM_ETHEREAL, 1, 0);
+    double least_s = INFINITY, most_s = 0;
+
+    params.stagger_ns = 1000000;
+    for (params.seed = 1; params.seed <= 20; ++params.seed) {
+        outcome_t far = run(fabric, "ring@1-2", 10 * MB, &params);
+
+        least_s = MRAIL_MIN(least_s, far.time_s);
+        most_s = MRAIL_MAX(most_s, far.time_s);
+        ASSERT_NEAR(run(fabric, "ring@0-1", 10 * MB, &params).time_s, 0.1,
+                    1e-12);
+    }
+    assert_true(least_s >= 0.1 && most_s <= 0.1011);
+    assert_true(most_s - least_s > 1e-4);
     mrail_fabric_destroy(fabric);
 }
 
@@ -398,6 +526,10 @@ int main(void)
         cmocka_unit_test(test_ethereal_is_spraying),
         cmocka_unit_test(test_dnlb_loads_equally),
         cmocka_unit_test(test_failed_uplink),
+        cmocka_unit_test(test_ethereal_failed_uplink),
+        cmocka_unit_test(test_ethereal_path_states),
+        cmocka_unit_test(test_ethereal_order),
+        cmocka_unit_test(test_ethereal_starts),
         cmocka_unit_test(test_slowdown_is_balls_in_bins),
         cmocka_unit_test(test_same_seed_same_result),
         cmocka_unit_test(test_patterns),
