@@ -151,8 +151,8 @@ class Batches:
                               * cases[name, 1]['time_s']
                               for name in ('ethereal', 'spray'))
                 greatest = max(greatest, own / other)
-        # The last digits of sums of bytes differ.
-        self.bench.add('batch.load', Sample(round(greatest, 9)), at)
+        # Each factor has nine digits, so the last digits of a ratio differ.
+        self.bench.add('batch.load', Sample(round(greatest, 7)), at)
 
     def times(self, at):
         """Adds the mean time of some batches for each number of uplinks."""

@@ -20,10 +20,11 @@
  * quanta. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
+#define MAX_STAGGER_S 1
 
 typedef struct options {
     const char *fabric, *patterns, *demand, *demand_pattern, *methods, *lanes,
-        *fail, *svg;
+        *fail, *svg, *stagger, *retry;
     uint64_t size, seed;
     unsigned seeds;
     int json, drop;
@@ -53,7 +54,8 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(lanes), 0, 0, NULL},
     {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
      MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
-    {"--seeds", "N", "runs of methods with random ports, 1 to 1000 (5)",
+    {"--seeds", "N",
+     "runs of methods with random ports or order, 1 to 1000 (5)",
      MRAIL_OPTION_UNSIGNED, FIELD(seeds), 1, 1000, NULL},
     {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
      UINT64_MAX - 1000, NULL},
@@ -63,8 +65,14 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
      "port rules of a failed uplink drop packets, so that lanes fail over; "
-     "otherwise packets fall through to ECMP",
+     "otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
+    {"--stagger", "TIME",
+     "ethereal: flows start at random within TIME, up to 1s (1us)",
+     MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
+    {"--retry", "TIME",
+     "ethereal: a failed path is bad for TIME, then it is tried again (100ms)",
+     MRAIL_OPTION_TEXT, FIELD(retry), 0, 0, NULL},
     {"--json", NULL, "one object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {"--svg", "FILE", "a drawing of the load of each leaf uplink",
@@ -93,8 +101,8 @@ static void help_on_methods(FILE *stream)
                       "dnlb, after mrail plan has moved messages to other "
                       "rails");
     mrail_options_row(stream, "ethereal",
-                      "whole flows and the fewest pieces, "
-                      "over all uplinks; port rules");
+                      "whole flows and the fewest pieces, in random order "
+                      "over all good paths; port rules that drop");
     mrail_options_row(stream, "spray",
                       "ideal packet spraying: each message "
                       "over all paths equally");
@@ -163,6 +171,7 @@ typedef struct input {
     unsigned num_methods;
     unsigned lanes[16];
     unsigned num_lanes;
+    mrail_ns_t stagger_ns, retry_ns; /* of ethereal */
 } input_t;
 
 static void take_pattern(void *arg, const char *word)
@@ -238,8 +247,7 @@ static int has_lanes(mrail_sim_method_t method)
 
 static int is_random(mrail_sim_method_t method)
 {
-    return method != MRAIL_SIM_SPRAY && method != MRAIL_SIM_ETHEREAL &&
-           method != MRAIL_SIM_DNLB;
+    return method != MRAIL_SIM_SPRAY && method != MRAIL_SIM_DNLB;
 }
 
 static uint32_t num_phases(const input_t *input)
@@ -336,8 +344,12 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
                        const options_t *options, simulate_case_t *entry,
                        uint64_t seed, mrail_sim_result_t *result)
 {
+    mrail_sim_paths_t *paths = mrail_sim_paths_create(run->fabric);
     double time_s = 0;
 
+    if (paths == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+    }
     for (uint32_t phase = 0; phase < num_phases(input); ++phase) {
         mrail_sim_params_t params = {.method = entry->method,
                                      .lanes = entry->lanes,
@@ -345,7 +357,11 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
                                      .failed_link = run->failed_link,
                                      .failure_s =
                                          MRAIL_MAX(run->failure_s - time_s, 0),
-                                     .drop = options->drop};
+                                     .drop = options->drop,
+                                     .stagger_ns = input->stagger_ns,
+                                     .retry_ns = input->retry_ns,
+                                     .paths = paths,
+                                     .start_ns = (mrail_ns_t)(time_s * 1e9)};
         mrail_sim_message_t *messages;
         uint32_t num;
         int ret;
@@ -366,6 +382,7 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
         entry->num_flows = MRAIL_MAX(entry->num_flows, result->num_flows);
         entry->most_qps = MRAIL_MAX(entry->most_qps, result->most_qps);
     }
+    mrail_sim_paths_destroy(paths);
     return time_s;
 }
 
@@ -496,10 +513,25 @@ static void read_exchange(const options_t *options, input_t *input,
     each_word(run->pattern, take_pattern, input);
 }
 
+static mrail_ns_t read_time(const char *option, const char *text, double min_s,
+                            double max_s)
+{
+    double time_s;
+
+    if (mrail_number_seconds(text, min_s, max_s, &time_s) != 0) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "%s %s: expected a time from %gs to %gs", option, text,
+                         min_s, max_s);
+    }
+    return (mrail_ns_t)(time_s * 1e9 + 0.5);
+}
+
 int main(int argc, char **argv)
 {
     options_t options = {.methods = DEFAULT_METHODS,
                          .lanes = "8",
+                         .stagger = "1us",
+                         .retry = "100ms",
                          .size = (uint64_t)256 << 20,
                          .seeds = 5,
                          .seed = 1};
@@ -526,6 +558,9 @@ int main(int argc, char **argv)
     read_exchange(&options, &input, &run);
     each_word(options.methods, take_method, &input);
     each_word(options.lanes, take_lanes, &input);
+    input.stagger_ns =
+        read_time("--stagger", options.stagger, 0, MAX_STAGGER_S);
+    input.retry_ns = read_time("--retry", options.retry, 1e-6, 1e6);
     if (input.num_patterns + input.num_demands == 0 || input.num_methods == 0 ||
         input.num_lanes == 0) {
         mrail_tool_usage(SIMULATE_VERB, "an empty list of %s",

@@ -87,6 +87,44 @@ simulate 'an uplink fails, rules drop' 0 "$fabrics/ctccl.fabric" \
     --pattern shift:8 --size 8g --method dnlb --fail l1:3@50ms --drop
 expect 'the other uplinks are equal' "$tmp/out" \
     'the other 7 uplinks of the leaf: [0-9.]+% to [0-9.]+%, cv 0\.000%'
+# ethereal NAME OPTION...: runs Ethereal with a failed uplink, and keeps the
+# output in $tmp/NAME.
+ethereal()
+{
+    kept=$1
+    shift
+    simulate "an uplink fails, Ethereal, $kept" 0 "$fabrics/ctccl.fabric" \
+        --pattern shift:8 --size 8g --method ethereal --fail l1:3@50ms "$@"
+    cp "$tmp/out" "$tmp/$kept"
+}
+
+ethereal first --seed 1 --seeds 1
+expect 'each flow of the uplink moves to one of the others' "$tmp/first" \
+    'the other 7 uplinks of the leaf: [78][0-9.]+% to 100.00%, cv [1-9]'
+ethereal again --seed 1 --seeds 1
+cmp -s "$tmp/first" "$tmp/again"
+is 'the same seed gives the same result' 0 $?
+ethereal other --seed 2 --seeds 1
+cmp -s "$tmp/first" "$tmp/other"
+is 'another seed gives another order' 1 $?
+# In later phases, hosts split their messages over 15 uplinks until the timer
+# expires. If they try the sixteenth again, its flows collide with others.
+for retry in 1m 1us; do
+    simulate "Ethereal tries a failed path after $retry" 0 \
+        "$fabrics/ethereal-256.fabric" --pattern doubling --fail l1:0@25ms \
+        --method ethereal --retry $retry
+    cp "$tmp/out" "$tmp/retry-$retry"
+done
+expect 'a bad path is avoided' "$tmp/retry-1m" '^ethereal +46\.57 ms'
+expect 'the timer makes it good again' "$tmp/retry-1us" '^ethereal +47\.04 ms'
+for stagger in 0s 1us 20us; do
+    simulate "starts within $stagger" 0 "$fabrics/paralet-128.fabric" \
+        --pattern shift:64 --size 1m --method ethereal --stagger $stagger
+    cp "$tmp/out" "$tmp/stagger-$stagger"
+done
+expect 'no stagger: the time is the bound' "$tmp/stagger-0s" '^ethereal +83\.89 us'
+expect 'a small one: within 1 %' "$tmp/stagger-1us" '^ethereal +84\.49 us +1\.007'
+expect 'a large one delays the end' "$tmp/stagger-20us" '^ethereal +95\.91 us'
 simulate 'an uplink fails in the last phase' 0 "$fabrics/ethereal-256.fabric" \
     --pattern doubling --method spray --fail l1:0@40ms
 expect 'time counts over all phases' "$tmp/out" '^spray +43\.15 ms'
@@ -119,6 +157,10 @@ refused 'an unknown method' "--method: 'magic' is not a method" "$own" --method 
 refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
 refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
 refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
+refused 'starts over too long a time' '--stagger 2s: expected a time from 0s to 1s' \
+    "$own" --stagger 2s
+refused 'no timer of a failed path' '--retry 0s: expected a time from 1e-06s' \
+    "$own" --retry 0s
 refused 'nothing to send' '--size 0: ' "$own" --size 0
 refused 'a link that is not there' '--fail a:1@1s: there is no uplink 1' \
     "$own" --fail a:1@1s
