@@ -124,7 +124,7 @@ expect_run 'run --stock' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
 
 [ -x "$libexec/mrail-bench" ] ||
     skip_all 'mrail bench is not built: configure found no Open MPI'
-expect_run 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
+expect_run 'bench without ranks' 2 'no number of ranks: give -np' "$mrail" bench alltoallv
 expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
     "$mrail" bench p2p --sizes 12q
 expect_run 'bench with a hotspot above 1' 2 'a fraction' \
