@@ -31,7 +31,7 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), osu (a quarter of an hour: MPI operations by size, and instructions
-per message), paths (half an hour: the fabrics of the papers, simulated and in a
+per message), paths (45 minutes: the fabrics of the papers, simulated and in a
 lab; also draws build/bench/paths.svg), scale (five minutes: memory and time by
 the number of peers, and 128 live ranks), readme (two minutes: the data of
 README.md's figure). These times apply to five runs on two idle processors. The

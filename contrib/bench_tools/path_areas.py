@@ -59,7 +59,7 @@ def lane_figures():
     figures = []
     for n in LANES:
         figures += [
-            Figure(f'{n} lane{"s" if n > 1 else ""}, time over the least', 'x',
+            Figure(f'{n} lane{"s" if n > 1 else ""}, time over the bound', 'x',
                    'less', f'dnlb.{n}.time', f'mprdma.{n}.time',
                    'ECMP, as many flows', value=1.05),
             Figure('... variation of uplink loads', '%', 'less',

@@ -8,7 +8,7 @@ PATTERNS = (('alltoallv', 'MPI_Alltoallv, equal flows'),
 # The baselines of the figures. The figure itself holds the value with port
 # rules.
 ROWS = ('ECMP, ports of mrail', 'ECMP, lanes move', 'ECMP, stock UCX')
-TIME = '{}, 8 lanes, rules: time over the least'
+TIME = '{}, 8 lanes, rules: time over the bound'
 VARIATION = '... variation of uplink loads'
 
 
@@ -43,7 +43,7 @@ def draw(figures):
                  'gain', 'title')
     drawing.text(24, 56, 'mrail lab, software rails, 8 lanes per rail, 16 MiB per '
                  'rank; medians', 'note')
-    drawing.text(216, 86, 'time, as a multiple of the least', 'head')
+    drawing.text(216, 86, 'time, as a multiple of the bound', 'head')
     drawing.text(536, 86, 'variation of uplink loads', 'head')
     y = 98
     for pattern, words in PATTERNS:

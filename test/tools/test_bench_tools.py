@@ -204,6 +204,10 @@ class Areas(unittest.TestCase):
                     {'what': paths_picture.VARIATION, 'value': 0.25,
                      'baseline': row, 'baseline_value': 30}]
         self.assertTrue(paths_picture.is_possible(figures))
+        measured = {figure.what for pattern, _ in paths_picture.PATTERNS
+                    for figure in lab_areas.load_figures(
+                        f'{pattern}, 8 lanes, rules', 'x')}
+        self.assertLessEqual({item['what'] for item in figures}, measured)
         self.assertFalse(paths_picture.is_possible(figures[2:]))
         drawn = paths_picture.draw(figures)
         xml.etree.ElementTree.fromstring(drawn)
