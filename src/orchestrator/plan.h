@@ -188,10 +188,10 @@ typedef struct mrail_plan_piece {
  * Result of mrail_plan_make().
  *
  * From 3000 demands on, the planner works in two levels where it can. This
- * requires single-rail ranks, one for each rail of a node and without limits,
- * that are on switches or all linked in pairs. With
- * two levels, congestion and relayed are upper bounds until
- * mrail_plan_compare(), and relayed_bound is 0.
+ * requires single-rail ranks without limits. Each node must have one rank for
+ * each rail, and its GPUs must be on a switch or all linked in pairs. With two
+ * levels, congestion and relayed are upper bounds until mrail_plan_compare(),
+ * and relayed_bound is 0.
  *
  * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
  * piece.
