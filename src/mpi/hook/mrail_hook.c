@@ -172,7 +172,7 @@ static int load_transport(void)
             fprintf(stderr,
                     "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
                     "where it was installed: set MRAIL_UCT_PATH to it; the "
-                    "job goes on without it\n");
+                    "job continues without it\n");
         }
         return 0;
     }
@@ -180,8 +180,8 @@ static int load_transport(void)
     if (handle == NULL) {
         if (uct_mrail_may_log()) {
             fprintf(stderr,
-                    "mrail: the transport cannot be loaded: %s; the job goes "
-                    "on without it\n",
+                    "mrail: the transport cannot be loaded: %s; the job "
+                    "continues without it\n",
                     dlerror());
         }
         return 0;
