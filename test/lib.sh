@@ -238,8 +238,8 @@ need()
     done
 }
 
-# need_built PROGRAM...: these programs of this tree, which every build has,
-# must exist.
+# need_built PROGRAM...: bails out if one of these programs, which every build of
+# this tree makes, is missing.
 need_built()
 {
     for tap_tool in "$@"; do

@@ -121,7 +121,7 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
     write_remove("    ", stream);
     fputs("}\n"
           "remove\n"
-          "# Nothing stays if a step fails.\n"
+          "# If a step fails, remove everything.\n"
           "trap remove EXIT\n"
           "trap 'exit 1' HUP INT TERM\n"
           "ip -4 -batch - <<'END'\n",

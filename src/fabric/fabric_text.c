@@ -39,8 +39,8 @@ static int call_name(fabric_builder_t *builder, const char *name,
     if (*p != '\0' || !isalpha((unsigned char)*name)) {
         return mrail_text_fail(builder->line,
                                "'%.40s' is not a name: a letter, then letters, "
-                               "digits, '_', '.' and '-'; or a list as "
-                               "h[1-8]",
+                               "digits, '_', '.' and '-'; or a list such "
+                               "as h[1-8]",
                                name);
     }
     if (strlen(name) > MRAIL_FABRIC_MAX_NAME) {

@@ -58,7 +58,7 @@ static int parse_argument(const char *text, mrail_pattern_t *pattern, char *why,
 
     if (pattern->kind == MRAIL_PATTERN_SHIFT) {
         if (mrail_number_uint(text, 1, MRAIL_FABRIC_MAX_NODES, &shift) != 0) {
-            return FAIL("shift:%.40s: expected a number of hosts from 1 on",
+            return FAIL("shift:%.40s: expected a number of hosts, at least 1",
                         text);
         }
         pattern->shift = (uint32_t)shift;

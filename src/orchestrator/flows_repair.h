@@ -1,7 +1,7 @@
 /*
  * Incremental repair (flows_repair.c), for the code that repairs branches
- * (flows_branches.c). Few topologies have branches, so the code for them is kept
- * out of the loops.
+ * (flows_branches.c). Few topologies have branches, so the code for them is
+ * kept out of the loops.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
 #define MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
@@ -46,8 +46,9 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 /* The remaining functions require that some slot has branches, except
  * mrail_repair_balance_forks().
  *
- * Return the larger excess of the branches at both ends of a lane; 1 if a branch
- * of the slot is above the limit; and 1 if the lane has branches at one end. */
+ * Return the larger excess of the branches at both ends of a lane; 1 if a
+ * branch of the slot is above the limit; and 1 if the lane has branches at one
+ * end. */
 double mrail_repair_forks_excess(const repair_t *repair, uint32_t lane);
 uint32_t mrail_repair_is_fork_over(const mrail_flows_t *flows, uint32_t s);
 int mrail_repair_has_fork(const repair_t *repair, uint32_t lane);

@@ -188,10 +188,10 @@ typedef struct mrail_plan_piece {
  * Result of mrail_plan_make().
  *
  * From 3000 demands on, the planner works in two levels where it can. This
- * requires single-rail ranks, one for each rail of a node and without limits,
- * that are on switches or all linked in pairs. With
- * two levels, congestion and relayed are upper bounds until
- * mrail_plan_compare(), and relayed_bound is 0.
+ * requires single-rail ranks without limits. Each node must have one rank for
+ * each rail, and its GPUs must be on a switch or all linked in pairs. With two
+ * levels, congestion and relayed are upper bounds until mrail_plan_compare(),
+ * and relayed_bound is 0.
  *
  * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
  * piece.
@@ -240,9 +240,9 @@ typedef struct mrail_plan mrail_plan_t;
  * changes, a new plan is needed. `options` may be NULL, for the defaults. The
  * plan is empty until the first mrail_plan_make().
  *
- * Also returns -EINVAL if no rail and no link is up, or if an option is invalid.
- * An option is invalid if it is out of range, or unknown to this version of the
- * library and not 0. */
+ * Also returns -EINVAL if no rail and no link is up, or if an option is
+ * invalid. An option is invalid if it is out of range, or unknown to this
+ * version of the library and not 0. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
@@ -298,8 +298,8 @@ static inline unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
  * one path with the fewest relays. If any of these paths leave over a rail that
  * the sender reaches, one of them is picked by (from + to), otherwise one of
  * all. If a rank has several relays for that rail, or several rails towards the
- * spine, the number of the rank in its node picks one of them. Takes time linear
- * in the number of demands. */
+ * spine, the number of the rank in its node picks one of them. Takes time
+ * linear in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
 static inline void mrail_plan_summary(const mrail_plan_t *plan,

@@ -125,7 +125,8 @@ static void plan_limit_to_branch(const mrail_plan_t *plan,
     }
 }
 
-/* Removes the next part from the start of a span. Returns 0 if there is none. */
+/* Removes the next part from the start of a span. Returns 0 if there is
+ * none. */
 static int plan_next_part(const mrail_plan_t *plan, plan_span_t *span,
                           plan_part_t *part)
 {

@@ -6,8 +6,8 @@
  * of a lane are the relays that lead to the rail, or the rails that lead to the
  * spine; a slot with only one way has no branches. Within a node with pairwise
  * links, a lane is the place of the relay; the receiver's own place means no
- * relay. With a switch there is one lane. Ranks of a class share their rows: they
- * are on one node, reach the same rails without limits, and use no relays.
+ * relay. With a switch there is one lane. Ranks of a class share their rows:
+ * they are on one node, reach the same rails without limits, and use no relays.
  *
  * No I/O; one thread per object.
  */

@@ -1,6 +1,6 @@
 /*
- * Rows of routes: which lanes a rank has, over which links and relays. Allocates
- * the maximum number of rows.
+ * Rows of routes: which lanes a rank has, over which links and relays.
+ * Allocates the maximum number of rows.
  */
 #include "config.h"
 #include "routes_internal.h"

@@ -21,9 +21,9 @@
  * in_slots. If the slot is not free, a receiver on this node holds it and frees
  * it without waiting for any channel.
  *
- * Invariant 3: a share is the part of the out-slots that one channel may hold. A
- * channel that is slow, at a relay or on the network, therefore leaves slots to
- * the others. A share is at least one slot.
+ * Invariant 3: a share is the part of the out-slots that one channel may hold.
+ * A channel that is slow, at a relay or on the network, therefore leaves slots
+ * to the others. A share is at least one slot.
  *
  * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.

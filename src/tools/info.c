@@ -57,7 +57,7 @@ static const mrail_command_t command = {
         "they are set. Also shows which ports are not rails, and why.\n",
     .options = info_options,
     .epilog =
-        "Exit status: 0 done, 1 no rail or failure, 2 usage or a wrong parameter.\n",
+        "Exit status: 0 done, 1 no rail or failure, 2 usage or an invalid parameter.\n",
     .other = take_for_run};
 
 static void check_options(const info_options_t *options)

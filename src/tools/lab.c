@@ -51,9 +51,9 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD inside, and removes it.  Needs no root if the kernel\n"
-        "allows user namespaces.  FABRIC is a file, '-' for stdin, or the name of\n"
-        "an installed one, such as lab-8.\n",
+        "namespaces, runs CMD inside, and removes it.  Does not need root if the\n"
+        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or the\n"
+        "name of an installed one, such as lab-8.\n",
     .options = table,
     .epilog =
         "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"

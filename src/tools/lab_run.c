@@ -135,12 +135,12 @@ static void make_spaces(void)
     }
     if (unshare(CLONE_NEWUSER | SPACES) != 0) {
         mrail_tool_fail(LAB_VERB,
-                        "cannot create namespaces: %s. The kernel must allow "
-                        "user namespaces to this user (sysctl "
+                        "cannot create namespaces: %s. Either the kernel must "
+                        "allow this user to create user namespaces (sysctl "
                         "user.max_user_namespaces, "
                         "kernel.unprivileged_userns_clone, "
                         "kernel.apparmor_restrict_unprivileged_userns), or "
-                        "this must run as root",
+                        "the command must run as root",
                         strerror(errno));
     }
     fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);

@@ -177,7 +177,7 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
     *seen |= 1u << i;
     if (read_value(&settings[i], equals + 1, field_of(pattern, &settings[i]),
                    wanted, sizeof(wanted)) != 0) {
-        snprintf(why, size, "%s=%.40s: %s is wanted", word, equals + 1, wanted);
+        snprintf(why, size, "%s=%.40s: expected %s", word, equals + 1, wanted);
         return -EINVAL;
     }
     return 0;

@@ -345,8 +345,8 @@ static void draw_legend(const map_t *map, unsigned y)
         fprintf(map->stream, "\"/>\n");
     }
     fprintf(map->stream,
-            "<text x=\"238\" y=\"%u\" class=\"s\">%s: bytes by bytes per "
-            "second of the link; no cell: no link</text>\n",
+            "<text x=\"238\" y=\"%u\" class=\"s\">%s: bytes / capacity of the "
+            "link; no cell: no link</text>\n",
             y + 10, most);
 }
 

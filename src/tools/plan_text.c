@@ -401,7 +401,8 @@ static int read_limits(plan_reader_t *reader, char *const *words, double *out_p,
 static int begin_reach(plan_reader_t *reader)
 {
     if (reader->num_ranks == 0) {
-        return PLAN_FAIL(reader, "there are no ranks yet: 'ranks' goes first");
+        return PLAN_FAIL(reader,
+                         "there are no ranks yet: 'ranks' must come first");
     }
     if (reader->reach_lines == NULL) {
         reader->reach_lines =

@@ -90,8 +90,8 @@ int plan_reader_pairwise(plan_reader_t *reader)
     }
     return (ret == 0 && most < 2)
                ? PLAN_FAIL(reader,
-                           "no node of '%.40s' has two ranks: 'ranks' goes "
-                           "first",
+                           "no node of '%.40s' has two ranks: 'ranks' must "
+                           "come first",
                            words[1])
                : ret;
 }
@@ -191,8 +191,8 @@ int plan_reader_switch(plan_reader_t *reader)
     }
     return (ret == 0 && count == 0)
                ? PLAN_FAIL(reader,
-                           "no node of '%.40s' has a rank: 'ranks' goes "
-                           "first",
+                           "no node of '%.40s' has a rank: 'ranks' must "
+                           "come first",
                            words[1])
                : ret;
 }

@@ -21,8 +21,8 @@
 
 static _Noreturn void no_rank(void)
 {
-    mrail_tool_fail(VERB, "--bind-rails: no launcher has set the rank of this "
-                          "process (mpirun, srun): was it started by one?");
+    mrail_tool_fail(VERB, "--bind-rails: no launcher (mpirun, srun) has set "
+                          "the rank of this process: was it started by one?");
 }
 
 /* Returns the index of this rank among the ranks of its node. */

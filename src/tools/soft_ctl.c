@@ -56,7 +56,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {
         soft_error("'corrupt' requires a session with --icrc on: without "
-                   "checksums damage would reach memory");
+                   "checksums, damaged data would reach memory");
         return -EINVAL;
     }
     sroce_rail_fault_do(dev, &fault);

@@ -57,7 +57,7 @@ int soft_file_fit(const sroce_fault_script_t *script, unsigned num_nodes,
     if ((corrupts != NULL) && !has_icrc) {
         snprintf(why, size,
                  "%s:%u: 'corrupt' requires a session with --icrc on: without "
-                 "checksums damage would reach memory",
+                 "checksums, damaged data would reach memory",
                  script->name, corrupts->line);
         return -EINVAL;
     }

@@ -191,7 +191,7 @@ static void top_take_ranks(void *target, const char *text)
 static const mrail_option_t top_options[] = {
     {"--interval", "TIME", "time between two samples, 0.1 to 3600 seconds (1)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
-    {"--count", "N", "number of samples (on a terminal unlimited, otherwise 1)",
+    {"--count", "N", "number of samples (unlimited on a terminal, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},

@@ -353,7 +353,7 @@ static const mrail_option_t options[] = {
     {"--interval", "TIME", "time that a table covers, 0.1 to 3600 seconds (1)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
     {"--count", "N",
-     "number of intervals (on a terminal unlimited, otherwise 1)",
+     "number of intervals (unlimited on a terminal, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--rank", "LIST", "only these ranks: 0,4-7", MRAIL_OPTION_CALL, 0, 0, 0,
      take_ranks},

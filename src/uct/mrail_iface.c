@@ -44,10 +44,11 @@
  * with fragments of this length. */
 #define OVERHEAD_FRAGMENT 8192.0
 
-/* Seconds that the copies of a fragment of this length cost at both ends. UCX 1.13 counts
- * them only if a copy is slower than the process's part of the rails. This
- * part of the reported overhead makes rendezvous begin at about 64 KB for any
- * number of processes, instead of 55 to 174 KB (docs/decisions/0014). */
+/* Seconds that the copies of a fragment of this length cost at both ends. UCX
+ * 1.13 counts them only if a copy is slower than the process's part of the
+ * rails. This part of the reported overhead makes rendezvous begin at about 64
+ * KB for any number of processes, instead of 55 to 174 KB
+ * (docs/decisions/0014). */
 #define FRAGMENT_COPY_S 600e-9
 
 static double overhead_factor(const mrail_engine_attr_t *attr)

@@ -88,8 +88,7 @@ __attribute__((constructor)) static void shim_load(void)
         if (may_log) {
             fprintf(stderr,
                     "mrail: this transport is built for UCX " MRAIL_UCX_VERSION
-                    ", but UCX %s is loaded: it is left out, and the job goes "
-                    "on without it\n",
+                    ", but UCX %s is loaded; the job continues without it\n",
                     version);
         }
         return;

@@ -354,8 +354,9 @@ static double batch(const test_t *test, task_t *task, unsigned iterations)
     return slowest_s;
 }
 
-/* Returns the time in seconds of one iteration, from enough iterations to
- * measure it. They also open connections and register the memory. */
+/* Returns the time of one iteration in seconds, measured over as many
+ * iterations as that requires. These iterations also open connections and
+ * register the memory. */
 static double ramp(const test_t *test, task_t *task, double budget_s)
 {
     size_t bytes = num_slots(test, task) * task->size;

@@ -16,7 +16,7 @@ mrail=${MRAIL:-$build/stage/bin/mrail}
 libexec=${MRAIL_LIBEXECDIR:-$build/stage/libexec/mrail}
 man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
-[ -x "$mrail" ] || bail_out "no $mrail: make install goes first"
+[ -x "$mrail" ] || bail_out "no $mrail: run make install first"
 
 # launch NP [OPTION...] -- COMMAND...: launches COMMAND on NP ranks. With
 # become=exec in a subshell, the subshell itself becomes the launcher.

@@ -180,8 +180,8 @@ int32_t __wrap_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
     return __real_opal_convertor_set_position_nocheck(convertor, position);
 }
 
-/* Packs and unpacks the data of several flows, chunk by chunk and each
- * flow after the other. Returns 1 if the data is right, and the walks are short. */
+/* Packs and unpacks the data of several flows, chunk by chunk and each flow
+ * after the other. Returns 1 if the data is right, and the walks are short. */
 static int check_work(MPI_Datatype type, size_t chunk)
 {
     enum { FLOWS = 3, ITEMS = 5000 };

@@ -128,8 +128,8 @@ static int run_blocking(MPI_Comm comm, int number)
     return exchange_end(&ex);
 }
 
-/* Starts all calls before it waits for any. With `blocking`, makes blocking calls
- * in between. */
+/* Starts all calls before it waits for any. With `blocking`, makes blocking
+ * calls in between. */
 static int run_calls(MPI_Comm comm, int blocking)
 {
     exchange_t calls[NUM_CALLS];

@@ -1,10 +1,9 @@
 /*
- * Tests planned exchanges under varying conditions, such as threads, short-lived
- * communicators, very different sizes, mismatched counts, and totals beyond
- * 2 GiB.
- * Each run is one test: mpi_planned_life NAME [NUMBER]. NUMBER is the number of
- * rounds. For "mismatch", it is the time in seconds after which a call counts
- * as hanging.
+ * Tests planned exchanges under varying conditions, such as threads,
+ * short-lived communicators, very different sizes, mismatched counts, and
+ * totals beyond 2 GiB. Each run is one test: mpi_planned_life NAME [NUMBER].
+ * NUMBER is the number of rounds. For "mismatch", it is the time in seconds
+ * after which a call counts as hanging.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -2,13 +2,13 @@
  * Properties of the table of lane states (src/rail/proto/lane_state.c), and a
  * search through all interleavings of two ends that follow it.
  *
- * The model has one lane number, that of a further lane. Each end requests lanes, evicts them, and gives
- * them up after errors, as often as its budget allows. The rules for messages
- * are those of src/rail/conn/ctl_recv_lane.c. Once sent, a message may be
- * received at any later time, any number of times, or never. From every state
- * that the search finds, the messages that the ends repeat must lead both ends
- * to the same result. No end may use a lane whose QP the other end has
- * destroyed.
+ * The model has one lane number, that of a further lane. Each end requests
+ * lanes, evicts them, and gives them up after errors, as often as its budget
+ * allows. The rules for messages are those of src/rail/conn/ctl_recv_lane.c.
+ * Once sent, a message may be received at any later time, any number of times,
+ * or never. From every state that the search finds, the messages that the ends
+ * repeat must lead both ends to the same result. No end may use a lane whose QP
+ * the other end has destroyed.
  */
 #include "config.h"
 #include "rail/proto/lane_state.h"

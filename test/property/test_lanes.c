@@ -173,8 +173,8 @@ static void use_rma(side_t *side)
     count_op(side, ret);
 }
 
-/* Starts small PUTs, which complete by position. There are more of them than the
- * lane requests completions. */
+/* Starts small PUTs, which complete by position. The lane requests completions
+ * for only some of them. */
 static void use_small_puts(side_t *side)
 {
     for (unsigned count = 1 + below(SMALL_PUTS); count != 0; --count) {
@@ -298,7 +298,7 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path that gets no replies is probed for ever, so its probes do not mean
+/* A path that gets no replies is probed forever, so its probes do not mean
  * that work is pending. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {

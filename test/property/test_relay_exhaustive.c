@@ -527,8 +527,8 @@ static const relay_case_t cases[] = {
       {2, NONE, NONE, 0, 2},
       {2, NONE, NONE, 1, 1}}},
     /* Each sender starts with the receiver that gets more from the other
-     * sender. If a sender gave both slots to that receiver, it would wait for
-     * ever. */
+     * sender. If a sender gave both slots to that receiver, it would wait
+     * forever. */
     {"two senders, two receivers crosswise",
      {1, 1, 1, 1},
      1,

@@ -142,7 +142,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                   (lane->state == MRAIL_LANE_DRAINING) ||
                   (lane->state == MRAIL_LANE_DRAINING_REQUESTED) ||
                   ((lane->peer->up_mask | lane->peer->broken_mask) & bit),
-              "posts to a lane that was let go of");
+              "posts to a lane that was released");
     }
     for (; wr != NULL; wr = wr->next) {
         send_request(qp, wr);

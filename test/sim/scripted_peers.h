@@ -136,8 +136,8 @@ void script_port_up(unsigned rail);
 /* The device of the rail is lost, with an event. */
 void script_fatal(unsigned rail);
 
-/* Returns the bytes that the process has allocated, without the objects of the
- * devices and without receive buffers. */
+/* Returns the number of bytes that the process has allocated, not counting the
+ * objects of the devices and the receive buffers. */
 size_t script_engine_bytes(void);
 
 #endif

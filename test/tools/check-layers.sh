@@ -109,8 +109,8 @@ object conn/low 'int mrail_lower(void);
 int mrail_low(void) { return mrail_lower(); }'
 object conn/lower 'int mrail_low(void);
 int mrail_lower(void) { return mrail_low(); }'
-expect_run 'finds a ring' 1 \
-    '^src/rail/conn/lower.c: calls mrail_low.. of src/rail/conn/low.c, in or' \
+expect_run 'finds a cycle of calls' 1 \
+    '^src/rail/conn/lower.c: calls mrail_low.. of src/rail/conn/low.c, on or' \
     "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
 # unlocked ROLE: clang must refuse a call without the lock that ROLE needs.
 unlocked()

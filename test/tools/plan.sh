@@ -317,7 +317,7 @@ refused '--relay-threshold much' '--relay-threshold much: expected bytes' \
     --relay-threshold much
 refused 'an unknown pattern' "--pattern zip: 'zip' is not a pattern; the patterns are" \
     --topo "$mesh" --pattern zip
-refused 'a wrong setting' '--pattern moe:k=0: k=0: a number from 1' \
+refused 'a wrong setting' '--pattern moe:k=0: k=0: expected a number from 1' \
     --topo "$mesh" --pattern moe:k=0
 refused 'more receivers than ranks' '--pattern incast:receivers=8: 8 receivers' \
     --topo "$mesh" --pattern incast:receivers=8

@@ -112,7 +112,7 @@ pair 'stream, data as it arrives' -t stream_bw -r recv_data -s 4096 -n 500
 pair 'error handling' -t tag_bw -e -s 65536 -n 300
 pair 'sleeping: tag latency' -t tag_lat -E sleep -s 8 -n 300
 pair 'sleeping: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
-# "put" is left out, because its target sleeps for ever with every transport.
+# "put" is left out, because its target sleeps forever with every transport.
 for layout in short shortiov bcopy zcopy; do
     uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300
     uct "UCT AM bandwidth, $layout" -t am_bw -D $layout -s 128 -n 1000

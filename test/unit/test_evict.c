@@ -259,7 +259,7 @@ static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
     }
 }
 
-/* The engine must not ask a silent peer for ever. The peer fails, and its QPs
+/* The engine must not ask a silent peer forever. The peer fails, and its QPs
  * become available. */
 static void test_silent_peer(void **state)
 {

@@ -1025,8 +1025,8 @@ static void test_late_answer_after_evict(void **state)
 }
 
 /* The peer gives up the first lane, for which no LANE_READY arrived. This end
- * uses the lane, and the peer must hear that, or it would repeat EVICT for
- * ever. */
+ * uses the lane, and the peer must hear that, or it would repeat EVICT
+ * forever. */
 static void test_first_lane_is_kept(void **state)
 {
     start(64);

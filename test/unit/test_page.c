@@ -133,8 +133,8 @@ static void test_text(void **state)
 
 /* ---- processes ---- */
 
-/* Starts a child that creates a page, updates it `writes` times (0 means for
- * ever), and waits. */
+/* Starts a child that creates a page, updates it `writes` times (0 means
+ * forever), and waits. */
 static pid_t child(unsigned writes, char *name, size_t size)
 {
     int ready[2];

@@ -402,8 +402,8 @@ static double bytes_by(const mrail_plan_t *plan, unsigned relay)
     return sum;
 }
 
-/* Makes two nodes with two rails and pairwise links: rank 0 on rail 0, and ranks
- * 1 and 2 on rail 1. Node 1 has one rank, which reaches both rails. */
+/* Makes two nodes with two rails and pairwise links: rank 0 on rail 0, and
+ * ranks 1 and 2 on rail 1. Node 1 has one rank, which reaches both rails. */
 static mrail_plan_topo_t *two_relays(double link)
 {
     mrail_plan_topo_t *topo;

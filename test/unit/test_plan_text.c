@@ -357,7 +357,7 @@ static const struct {
      "t:4: 'none' is not a capacity: 50GB (bytes per second)"
      " or 400Gb (bits), with k, M, G or T"},
     {RANKED "pairwise 5 1GB", "t:4: there is no node 5"},
-    {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' goes"},
+    {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' must"},
     {SIZED "ranks * 1 multi-rail\npairwise * 1GB",
      "t:4: no node of '*' has two ranks"},
     {SIZED "ranks * 17 multi-rail\npairwise * 1GB",
@@ -375,7 +375,7 @@ static const struct {
     {RANKED "switch 1 1GB 0GB",
      "t:4: '0GB' is out of range: from 1kB to 1000TB "
      "per second"},
-    {SIZED "switch 1 1GB", "t:3: no node of '1' has a rank: 'ranks' goes fi"},
+    {SIZED "switch 1 1GB", "t:3: no node of '1' has a rank: 'ranks' must co"},
     {SIZED "link 0 1 1GB",
      "t:3: there are no ranks yet: 'ranks' must come first"},
     {RANKED "link 0 6 1GB",
@@ -412,7 +412,8 @@ static const struct {
     {SIZED "uplink 0 0 1GB dead", "t:3: dead in one direction only"},
     {SIZED "uplink 0 0 1GB\nuplink * 0 2GB", "t:4: this overrides all of line "
                                              "3"},
-    {SIZED "reach 0 0 1GB", "t:3: there are no ranks yet: 'ranks' goes first"},
+    {SIZED "reach 0 0 1GB",
+     "t:3: there are no ranks yet: 'ranks' must come first"},
     {SIZED "ranks 0 1 0\nreach 0 0",
      "t:4: too few words: reach RANKS RAILS OUT|full|none [IN]"},
     {SIZED "ranks 0 1 0\nreach 1 0 1GB", "t:4: there is no rank 1"},

@@ -1,7 +1,7 @@
 /*
  * Tests of small PUTs, which complete by their position in the send queue of
  * their lane. None may be lost, be replayed after it is complete, or keep its
- * buffer for ever.
+ * buffer forever.
  */
 #include "config.h"
 #include "rail/conn/ctl_work.h"
@@ -324,8 +324,8 @@ static void test_flush_during_failover(void **state)
     assert_int_equal(completions.count, 1);
 }
 
-/* A PUT before a successful completion is not replayed, nor is a PUT that a later
- * message proves to have arrived. */
+/* A PUT before a successful completion is not replayed, nor is a PUT that a
+ * later message proves to have arrived. */
 static void test_replays_no_more_than_lost(void **state)
 {
     unsigned every = lane_of(0)->sq_depth / 4;
@@ -410,8 +410,8 @@ static void test_post_fails(void **state)
     assert_int_equal(engine->counters.put_bytes, 2 * SIZE);
 }
 
-/* A key that is not valid fails the endpoint and the flush, but not the peer. The
- * request is found by its position. */
+/* A key that is not valid fails the endpoint and the flush, but not the peer.
+ * The request is found by its position. */
 static void test_refused(void **state)
 {
     put(0, 3);

@@ -247,8 +247,8 @@ static void test_failed_uplink(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* [Ethereal] 3.3: if an uplink fails, only its flows move, each to a random good
- * path. The exchange lasts at least as long as an equal load of the other
+/* [Ethereal] 3.3: if an uplink fails, only its flows move, each to a random
+ * good path. The exchange lasts at least as long as an equal load of the other
  * uplinks, and at most as long as if all flows had moved to one uplink. */
 static void test_ethereal_failed_uplink(void **state)
 {

@@ -281,8 +281,8 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Finds out whether a new communicator can be planned, and sets module->topology
- * or module->away and agreed_away. Returns 0 or -ENOMEM. */
+/* Finds out whether a new communicator can be planned, and sets
+ * module->topology or module->away and agreed_away. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm);
 /* Allocates what the steps need. Later calls do nothing. Returns 0 or

@@ -41,8 +41,8 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module)
  * only state that is equal on all ranks.
  *
  * After MPI_ERR_NO_MEM the other ranks wait for this one in the round. The
- * default error handler ends the job. With MPI_ERRORS_RETURN the program must do
- * so, as after any error of a collective. */
+ * default error handler ends the job. With MPI_ERRORS_RETURN the program must
+ * do so, as after any error of a collective. */
 static int enter(mca_coll_mrail_module_t *module, mca_coll_mrail_func_t func,
                  int is_large, mca_coll_mrail_op_t **op_p)
 {

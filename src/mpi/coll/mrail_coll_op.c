@@ -1,6 +1,6 @@
 /*
- * The ops of each communicator. Their agreement rounds follow one another in the
- * order of the calls (mrail_coll.h).
+ * The ops of each communicator. Their agreement rounds follow one another in
+ * the order of the calls (mrail_coll.h).
  *
  * An op is on its module's list. The module of a nonblocking op is on a list of
  * the process, from which opal_progress() advances its ops. An op leaves its

@@ -314,7 +314,7 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return mca_coll_mrail_step_back_off(
             op, "the ranks of a node cannot share memory (is /dev/shm full, "
-                "or another one in each container?)");
+                "or does each container have its own?)");
     }
     return mca_coll_mrail_go(op);
 }

@@ -10,8 +10,8 @@
 #include "relay/shm_pool.h"
 
 /*
- * Computes the dimensions for this rank's node. `channels` is the largest number
- * of ranks from which a rank receives over the network in the plan
+ * Computes the dimensions for this rank's node. `channels` is the largest
+ * number of ranks from which a rank receives over the network in the plan
  * (mrail_relay_channels()). Relay chunks have the same size on all nodes.
  *
  * Returns 0, or -ENOSPC if relay_memory is too small, or there are too many

@@ -51,7 +51,8 @@ typedef struct mca_coll_mrail_topology {
 #define MCA_COLL_MRAIL_ABSENT 1u     /* the process does not load coll/mrail */
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
-/* Fills in the entry of this process, except for version and params. `rails` are the num_rails rails that uct_mrail_rails() returned. */
+/* Fills in the entry of this process, except for version and params. `rails`
+ * are the num_rails rails that uct_mrail_rails() returned. */
 void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails);

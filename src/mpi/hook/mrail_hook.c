@@ -2,11 +2,11 @@
  * Open MPI hook component "mrail": loads the transport before pml/ucx opens
  * UCX, and makes pml/ucx accept it. The user only sets UCX_TLS=mrail,self.
  *
- * The component acts only if UCX_TLS names mrail, and does not overwrite a user's
- * setting. It never makes the job fail. If the transport cannot be loaded, the
- * job runs without UCX, even if the user selected pml/ucx. The work is done in mca_open_component. The callbacks
- * of the hook framework come too late in Open MPI 5.0, and a coll component
- * opens after the pml.
+ * The component acts only if UCX_TLS names mrail, and does not overwrite a
+ * user's setting. It never makes the job fail. If the transport cannot be
+ * loaded, the job runs without UCX, even if the user selected pml/ucx. The work
+ * is done in mca_open_component. The callbacks of the hook framework come too
+ * late in Open MPI 5.0, and a coll component opens after the pml.
  *
  * The component also aborts the job when a peer is lost for good. pml/ucx
  * installs no error handler, so UCX would drop the endpoint silently, and a
@@ -172,7 +172,7 @@ static int load_transport(void)
             fprintf(stderr,
                     "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
                     "where it was installed: set MRAIL_UCT_PATH to it; the "
-                    "job goes on without it\n");
+                    "job continues without it\n");
         }
         return 0;
     }
@@ -180,8 +180,8 @@ static int load_transport(void)
     if (handle == NULL) {
         if (uct_mrail_may_log()) {
             fprintf(stderr,
-                    "mrail: the transport cannot be loaded: %s; the job goes "
-                    "on without it\n",
+                    "mrail: the transport cannot be loaded: %s; the job "
+                    "continues without it\n",
                     dlerror());
         }
         return 0;

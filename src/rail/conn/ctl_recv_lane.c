@@ -312,7 +312,7 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     if (lane != NULL) {
         if (lane->state == MRAIL_LANE_ACCEPTING) {
-            mrail_ctl_lane_up(lane, "used and let go of");
+            mrail_ctl_lane_up(lane, "the peer has used it");
         }
         actions =
             mrail_lane_event(lane, MRAIL_LANE_EV_EVICT, "the peer requests it");

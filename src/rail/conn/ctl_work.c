@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-/* Minimum peer timeout until a first lane was up. */
+/* Minimum peer timeout until a first lane has come up. */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)

@@ -47,8 +47,8 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_rail_t *remote_rail) MRAIL_CTL;
 
 /* The only writer of the state: applies an event, and logs the transition.
- * Returns the actions, of which it has carried out DO_CHECK and DO_EXCHANGE, and
- * counts a message that is invalid in this state as unexpected. */
+ * Returns the actions, of which it has carried out DO_CHECK and DO_EXCHANGE,
+ * and counts a message that is invalid in this state as unexpected. */
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
 

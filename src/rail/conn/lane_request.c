@@ -275,8 +275,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Moves the very first lane to an open path. Until a lane was up, the base pair
- * is not agreed, so the lane need not wait for a particular path. */
+/* Moves the very first lane to an open path. Until a lane has come up, the base
+ * pair is not agreed, so the lane need not wait for a particular path. */
 static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {

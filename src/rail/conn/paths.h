@@ -30,8 +30,8 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
  * rails. */
 void mrail_paths_forget(mrail_peer_t *peer);
 
-/* Moves slot 0 to another pair of rails before any lane was up. The state of a
- * path stays with its rails. */
+/* Moves slot 0 to another pair of rails before any lane has come up. The state
+ * of a path stays with its rails. */
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
 
 /* Returns the base pair that puts the slot on these rails. */

@@ -49,8 +49,9 @@ static int mrail_status_is_final(enum ibv_wc_status status)
     }
 }
 
-/* Ends what a device refuses and would refuse on any lane. `lane` is the lane of
- * the request, whose completion has set sq_done. */
+/* Fails the operation of a request that a device refuses and would refuse on
+ * any lane. `lane` is the lane of the request, whose completion has set
+ * sq_done. */
 static MRAIL_DATA void mrail_engine_refused(mrail_lane_t *lane,
                                             mrail_chunk_t *chunk,
                                             const char *cause)

@@ -65,8 +65,8 @@
 #define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
 /* Sends a READ after messages that stay unacknowledged, and after small PUTs,
- * which keep their send buffers until a request behind them completes. Returns 1
- * if there were any that no READ had followed. */
+ * which keep their send buffers until a request behind them completes. Returns
+ * 1 if there were any that no READ had followed. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am_sent);

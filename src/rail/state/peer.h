@@ -129,7 +129,7 @@ struct mrail_peer {
     unsigned hellos;     /* number of HELLOs of the peer that were answered */
     unsigned reconnects; /* lane requests repeated since a lane last came up */
     mrail_ns_t reconnect_ns; /* time of the first of these repeats */
-    /* Reason of the last repeat, while no lane was up. */
+    /* Reason for the last repeat, while no lane is up. */
     const char *reconnect_cause;
     mrail_ns_t retry_ns;
     struct mrail_moves *moves; /* see conn/move_lane.c; NULL: not needed yet */
