@@ -36,6 +36,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0027-nothing-visits-idle-peers.md \
     docs/decisions/0028-small-puts-complete-by-position.md \
     docs/decisions/0029-two-levels-stay.md \
+    docs/decisions/0030-sparse-agreement-records.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

@@ -9,9 +9,11 @@ EXTRA_DIST += \
 # Decisions that must be equal on all ranks. No MPI here.
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
+    src/mpi/coll/fingerprint.c \
     src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
+    src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/uct/mrail_rails.h
@@ -42,6 +44,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
+    src/mpi/coll/mrail_coll_tell.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/request.h

@@ -297,12 +297,17 @@ double mrail_flows_dual_max(const mrail_flows_t *flows)
 /* ---- Bounds ---- */
 
 /* Returns the sum over the demands of bytes times the length of the shortest
- * path, for the current lengths plus `per_relay` for each relay. */
+ * path, for the current lengths plus `per_relay` for each relay. Adds the
+ * lengths of the bytes that no division can move. */
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
     const double *relays = flows->slot_relays, *length = flows->length;
-    double *slot = flows->slot_factor;
+    double *slot = flows->slot_factor, fixed = 0;
 
+    for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
+         ++e) {
+        fixed += length[e] * flows->base[e];
+    }
     EACH_SLOT_OF(flows, slot[s] = flows->slot_open[s]
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
@@ -310,7 +315,7 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
     if (flows->num_forks > 0) {
         mrail_flows_add_branch_lengths(flows);
     }
-    return mrail_kernels_shortest(&flows->kernels, slot);
+    return fixed + mrail_kernels_shortest(&flows->kernels, slot);
 }
 
 double mrail_flows_volume(const mrail_flows_t *flows)

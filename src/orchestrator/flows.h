@@ -28,6 +28,8 @@
  *   -----------------------------------------------------------------------
  *             sum over links (capacity x the rise)
  *
+ * Bytes that pass a link in any case add their length to the numerator.
+ *
  * No division has a congestion below this value, whatever the lengths. The
  * reason is that bytes times path length, summed over the demands, equals
  * length times load times capacity, summed over the links, and no load exceeds
@@ -105,8 +107,8 @@ typedef struct mrail_flows_problem {
      * contains a link twice. */
     const uint32_t *lanes;
     const double *demand; /* bytes per demand, > 0 */
-    /* For mrail_flows_fit() and mrail_flows_repair(); otherwise NULL. */
-    const double *base; /* bytes of other demands, by link */
+    /* Bytes by link that no division can move. NULL: none. */
+    const double *base;
     /* Weights by demand and lane, mrail_flows_stride() apart, which replace
      * those derived from link capacities. 0: the lane is not allowed. */
     const double *weight;

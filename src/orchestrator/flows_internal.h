@@ -35,7 +35,7 @@ struct mrail_flows {
     uint32_t links_in_cuts;   /* links from here on have no set and no parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
-    const double *base;       /* bytes of other demands, by link; or NULL */
+    const double *base;       /* bytes that stay, by link; or NULL */
     uint32_t *mask;           /* by demand: number of its mask */
     uint32_t *open;           /* by demand: allowed lanes as bits */
     uint32_t *over;           /* demands that a repair has not finished */

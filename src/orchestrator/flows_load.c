@@ -450,26 +450,38 @@ static void flows_mark_branches(mrail_flows_t *flows)
     }
 }
 
-/* Computes the capacities of the sets. A link counts for at most the sum of its
- * children, which its bytes pass before or after it. */
+static double flows_base_of(const mrail_flows_t *flows, uint32_t e)
+{
+    return (flows->base != NULL) ? flows->base[e] : 0;
+}
+
+/* Computes the capacities of the sets, and adds the bytes that no division can
+ * move. A link counts for at most the sum of its children, which its bytes pass
+ * before or after it. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
-    double *children = flows->excess;
+    double *children = flows->excess, *children_base = flows->factor;
 
     flows_mark_taken(flows);
     flows_mark_branches(flows);
     memset(children, 0, flows->link_room * sizeof(*children));
+    memset(children_base, 0, flows->link_room * sizeof(*children_base));
     for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
         if (parent[e] != MRAIL_FLOWS_NO_LINK) {
             children[parent[e]] += flows->length[e] * flows->width[e];
+            children_base[parent[e]] +=
+                flows->length[e] * flows_base_of(flows, e);
         }
     }
     for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
+        int is_narrow = (children[e] > 0) && (children[e] < flows->width[e]);
+
         if ((set[e] != MRAIL_FLOWS_NO_LINK) && (flows->length[e] > 0)) {
             flows->set_capacity[set[e]] +=
-                (children[e] > 0) ? MRAIL_MIN(children[e], flows->width[e])
-                                  : flows->width[e];
+                is_narrow ? children[e] : flows->width[e];
+            flows->set_bytes[set[e]] +=
+                is_narrow ? children_base[e] : flows_base_of(flows, e);
         }
     }
 }
@@ -593,6 +605,18 @@ static int flows_set_masks(mrail_flows_t *flows,
     return 0;
 }
 
+/* Returns the congestion that no division can avoid. */
+static double flows_base_bound(const mrail_flows_t *flows)
+{
+    double bound = 0;
+
+    for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
+         ++e) {
+        bound = MRAIL_MAX(bound, flows->base[e] * flows->per_byte[e]);
+    }
+    return bound;
+}
+
 int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
 {
     flows->num_slots = problem->num_rows * flows->kernels.width;
@@ -604,7 +628,7 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
     flows->kernels.row = problem->row;
     flows->kernels.demand = problem->demand;
     flows->base = problem->base;
-    flows->bound = 0;
+    flows->bound = flows_base_bound(flows);
     if (((flows->num_slots > flows->slots_room) &&
          (flows_allocate_slots(flows, flows->num_slots,
                                problem->num_branches) != 0)) ||

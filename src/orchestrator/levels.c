@@ -69,7 +69,7 @@ static void levels_add_links(mrail_levels_t *levels, double *link_bytes)
 
 /* Sets the weights of rails for large demands, and the loads of small
  * demands. */
-static void levels_weigh(mrail_levels_t *levels)
+static void levels_weigh(mrail_levels_t *levels, const double *background)
 {
     levels_clear_slots(levels);
     for (uint32_t g = 0; g < levels->num_groups; ++g) {
@@ -91,11 +91,13 @@ static void levels_weigh(mrail_levels_t *levels)
         }
         levels->demand[g] = (double)group->large;
     }
-    memset(levels->base, 0, levels->num_links * sizeof(*levels->base));
+    for (uint32_t e = 0; e < levels->num_links; ++e) {
+        levels->base[e] = (background != NULL) ? background[e] : 0;
+    }
     levels_add_links(levels, levels->base);
 }
 
-static int levels_divide_rails(mrail_levels_t *levels,
+static int levels_divide_rails(mrail_levels_t *levels, const double *background,
                                mrail_plan_summary_t *summary)
 {
     double gap = levels->options.gap;
@@ -104,7 +106,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
     for (uint32_t g = 0; g < levels->num_groups; ++g) {
         levels->demand[g] = (double)levels->groups[g].total;
     }
-    ret = levels_load(levels, NULL, NULL);
+    ret = levels_load(levels, background, NULL);
     if (ret != 0) {
         return ret;
     }
@@ -112,7 +114,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
         mrail_flows_balance(levels->flows, gap * PART_BALANCE, MAX_ITERATIONS);
     summary->congestion_bound = mrail_flows_bound(levels->flows);
     summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
-    levels_weigh(levels);
+    levels_weigh(levels, background);
     ret = levels_load(levels, levels->base, levels->weight);
     if (ret != 0) {
         return ret;
@@ -293,6 +295,7 @@ static double levels_on_pairs(mrail_levels_t *levels)
 
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
+                        const double *background,
                         mrail_plan_summary_t *summary_p)
 {
     mrail_plan_summary_t summary = {0};
@@ -316,7 +319,7 @@ int mrail_levels_divide(mrail_levels_t *levels,
         ret = levels_grow_ends(levels);
     }
     if (ret == 0) {
-        ret = levels_divide_rails(levels, &summary);
+        ret = levels_divide_rails(levels, background, &summary);
     }
     if (ret != 0) {
         return ret;
@@ -367,6 +370,11 @@ const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i)
     }
     return &levels
                 ->ends[(size_t)(low - levels->first[pair]) * levels->num_rails];
+}
+
+uint32_t mrail_levels_num_links(const mrail_levels_t *levels)
+{
+    return levels->num_links;
 }
 
 const double *mrail_levels_links(const mrail_levels_t *levels,

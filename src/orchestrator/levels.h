@@ -36,10 +36,13 @@ void mrail_levels_destroy(mrail_levels_t *levels);
 void mrail_levels_reset(mrail_levels_t *levels);
 
 /* Returns 0 and the summary, in which congestion and relayed are upper bounds.
+ * `background` has the bytes on rails and uplinks that no plan can move, or is
+ * NULL.
  * Returns -ERANGE if all ranks must be planned at once or a demand is invalid,
  * or -ENOMEM. */
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
+                        const double *background,
                         mrail_plan_summary_t *summary_p);
 
 uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
@@ -48,8 +51,9 @@ uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
  * between two nodes and not empty. Valid until the next call. */
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i);
 
-/* Returns the bytes on the links of rails and uplinks. These are the first of
- * the topology's links. */
+/* Return the number of links of rails and uplinks, and their bytes. These are
+ * the first of the topology's links. */
+uint32_t mrail_levels_num_links(const mrail_levels_t *levels);
 const double *mrail_levels_links(const mrail_levels_t *levels,
                                  uint32_t *num_links_p);
 

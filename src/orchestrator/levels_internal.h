@@ -58,7 +58,7 @@ struct mrail_levels {
     uint32_t *first_rank;   /* by node */
     mrail_routes_t *routes; /* routes of the first level */
     mrail_flows_t *flows;
-    /* by link: capacity; bytes of small demands; bytes of all demands */
+    /* by link: capacity; bytes of background and small demands; all bytes */
     double *capacity, *base, *bytes;
     double *slot_bytes; /* by slot */
     uint32_t *group_of; /* by pair of nodes */

@@ -242,7 +242,8 @@ static int plan_load(mrail_plan_t *plan)
         .num_demands = plan->next.num_groups,
         .row = plan->next.row,
         .lanes = plan->next.lanes,
-        .demand = plan->next.bytes};
+        .demand = plan->next.bytes,
+        .base = (plan->background_end > 0) ? plan->background : NULL};
 
     return mrail_flows_load(plan->flows, &problem);
 }
@@ -395,6 +396,7 @@ static void plan_sum_up(mrail_plan_t *plan)
     summary->hash = mrail_mix64(hash);
     summary->relayed =
         mrail_loads_to_links(plan, next->branch_end, plan->link_next);
+    mrail_loads_add_background(plan, plan->link_next);
     summary->congestion = mrail_loads_congestion(plan, plan->link_next);
 }
 
@@ -444,6 +446,7 @@ static int plan_is_direct(mrail_plan_t *plan)
         }
     }
     summary->relayed = mrail_loads_to_links(plan, NULL, plan->link_next);
+    mrail_loads_add_background(plan, plan->link_next);
     summary->congestion = mrail_loads_congestion(plan, plan->link_next);
     if (summary->congestion > summary->limit) {
         return 0;
@@ -487,11 +490,14 @@ static int plan_divide_levels(mrail_plan_t *plan)
     int ret;
 
     if ((levels == NULL) ||
+        (plan->background_end > mrail_levels_num_links(levels)) ||
         (plan->next.num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
         return -ERANGE;
     }
-    ret = mrail_levels_divide(levels, plan->next.demands,
-                              plan->next.num_demands, &plan->next.summary);
+    ret = mrail_levels_divide(
+        levels, plan->next.demands, plan->next.num_demands,
+        (plan->background_end > 0) ? plan->background : NULL,
+        &plan->next.summary);
     if (ret != 0) {
         return ret;
     }
@@ -513,6 +519,8 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
         ret = plan_group(plan, why, why_size);
         plan_reset_shared(plan);
     }
+    next->summary.congestion_bound =
+        mrail_loads_congestion(plan, plan->background);
     if ((ret == 0) && (next->num_groups > 0)) {
         ret = plan_load(plan);
         if (ret == 0) {
@@ -561,6 +569,10 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return plan_error(ret, "out of memory", why, why_size);
     }
     if (ret == 0) {
+        if (plan->background_end > 0) {
+            next->summary.hash =
+                mrail_mix64(next->summary.hash ^ plan->background_digest);
+        }
         plan_accept(plan, generation);
     }
     return ret;

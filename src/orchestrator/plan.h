@@ -61,6 +61,8 @@ extern "C" {
 /* Maximum pieces per demand: on each rail, the boundaries between the relays of
  * both ends; and those between the rails of both ends, through the spine. */
 #define MRAIL_PLAN_MAX_PIECES 272u
+/* Maximum bytes of the background on a link. */
+#define MRAIL_PLAN_MAX_BACKGROUND (UINT64_C(1) << 62)
 #define MRAIL_PLAN_NONE UINT32_MAX
 #define MRAIL_PLAN_ALL_RAILS UINT32_MAX
 /* Capacity of a rank's reach that never limits it. */
@@ -227,7 +229,7 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;   /* meaning depends on kind; b is 0 if only a is used */
     double capacity; /* bytes per second */
-    /* Planned bytes. For GPU links of a plan in two levels, only
+    /* Planned bytes and background. For GPU links of a plan in two levels, only
      * mrail_plan_compare() sets them. */
     double bytes;
     /* baseline; set by mrail_plan_compare(), otherwise 0 */
@@ -269,6 +271,17 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
                     size_t num_demands, uint64_t generation, char *why,
                     size_t why_size);
+
+/*
+ * Sets the background of a link: the bytes that pass it besides the demands of
+ * later plans, for example those of small messages that nobody plans. `link` is
+ * a number as in mrail_plan_link(). Initially there is none. Background counts
+ * in the loads of links, in the congestion and in its bounds, but not in the
+ * bytes or the relayed bytes of a plan. Returns -EINVAL if the link does not
+ * exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
+ */
+int mrail_plan_set_background(mrail_plan_t *plan, unsigned link,
+                              uint64_t bytes);
 
 /* Discards the warm start left by the last plan. The next plan is made as if it
  * were the first. */

@@ -23,6 +23,8 @@
  * rounding. */
 #define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
+/* Fewer demands are divided at once, which is as fast. */
+#define MIN_DEMANDS 1000
 /* If there are more contended demands, all demands are divided at once. */
 #define MAX_CONTENDED 20000
 #define RELAYED_TOLERANCE 1e-4
@@ -128,7 +130,7 @@ static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
     uint32_t num_sets = mrail_routes_num_sets(plan->routes);
-    double bound = 0;
+    double bound = mrail_loads_congestion(plan, plan->background);
 
     for (uint32_t set = 0; set < num_sets; ++set) {
         plan->set_sums[2 * set] = plan->set_sums[2 * set + 1] = 0;
@@ -368,7 +370,7 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
 
     if (!plan->is_all_single_rail || !mrail_routes_has_relays(plan->routes) ||
         (mrail_routes_num_sets(plan->routes) > 2 * plan->num_nodes) ||
-        (next->num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
+        (next->num_demands < MIN_DEMANDS)) {
         return -ERANGE;
     }
     ret = contended_grow(plan);
@@ -379,6 +381,7 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
         return ret;
     }
     base_relayed = mrail_loads_to_links(plan, NULL, plan->link_next);
+    mrail_loads_add_background(plan, plan->link_next);
     summary->congestion_bound = contended_bound(plan);
     summary->limit =
         summary->congestion_bound * (1 + plan->options.gap * PART_LIMIT);
@@ -386,6 +389,7 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
         contended_relayed_bound(plan, base_relayed, summary->limit);
     ret = contended_choose(plan, summary->limit);
     base_relayed = mrail_loads_to_links(plan, NULL, plan->link_base);
+    mrail_loads_add_background(plan, plan->link_base);
     if ((ret == 0) && (next->num_groups > 0)) {
         ret = contended_divide(plan, summary->limit);
     }

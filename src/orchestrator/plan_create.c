@@ -147,7 +147,7 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     mrail_flows_links_t flows_links;
 
     plan->num_classes = (uint32_t)classes;
-    plan->capacity = calloc(5 * links, sizeof(*plan->capacity));
+    plan->capacity = calloc(6 * links, sizeof(*plan->capacity));
     plan->set_sums = malloc(2 * (size_t)mrail_routes_num_sets(plan->routes) *
                             sizeof(*plan->set_sums));
     plan->shared = malloc((classes * classes + 1) * sizeof(*plan->shared));
@@ -169,6 +169,7 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan->link_next = plan->link_bytes + links;
     plan->link_before = plan->link_next + links;
     plan->link_base = plan->link_before + links;
+    plan->background = plan->link_base + links;
     plan->rank_bytes = plan->rank_cut + 2 * (size_t)plan->num_ranks;
     plan_set_cuts(plan, topo);
     plan_set_classes(plan, topo);

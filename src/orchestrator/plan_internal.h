@@ -68,8 +68,11 @@ struct mrail_plan {
     double *link_bytes;   /* of the current plan */
     double *link_next;    /* of the next plan */
     double *link_before, *link_base;
-    int is_all_single_rail; /* 1: each rank reaches one rail */
-    plan_direct_t *direct;  /* by demand of the next division */
+    double *background;         /* by link */
+    uint32_t background_end;    /* number of the last link with any, plus 1 */
+    uint64_t background_digest; /* 0 if there is none */
+    int is_all_single_rail;     /* 1: each rank reaches one rail */
+    plan_direct_t *direct;      /* by demand of the next division */
     size_t direct_room;
     double *weight;       /* by group and lane of the next division */
     uint32_t weight_room; /* number of groups */
@@ -105,6 +108,7 @@ void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
  * Returns the relayed bytes. */
 double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
                             double *link_bytes);
+void mrail_loads_add_background(const mrail_plan_t *plan, double *link_bytes);
 /* Returns the largest load in seconds. */
 double mrail_loads_congestion(const mrail_plan_t *plan,
                               const double *link_bytes);

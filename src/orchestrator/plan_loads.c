@@ -2,8 +2,11 @@
 #include "config.h"
 #include "plan_internal.h"
 
+#include "digest.h"
+
 #include "base/util.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Adds the bytes of a slot to the links of its branches. */
@@ -61,6 +64,40 @@ double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
         }
     }
     return relayed;
+}
+
+void mrail_loads_add_background(const mrail_plan_t *plan, double *link_bytes)
+{
+    for (uint32_t e = 0; e < plan->background_end; ++e) {
+        link_bytes[e] += plan->background[e];
+    }
+}
+
+static uint64_t loads_background_digest(uint32_t link, double bytes)
+{
+    return (bytes > 0) ? mrail_digest(link, (uint64_t)bytes) : 0;
+}
+
+int mrail_plan_set_background(mrail_plan_t *plan, unsigned link, uint64_t bytes)
+{
+    if (link >= mrail_routes_num_links(plan->routes)) {
+        return -EINVAL;
+    }
+    if (bytes > MRAIL_PLAN_MAX_BACKGROUND) {
+        return -ENOSPC;
+    }
+    plan->background_digest -=
+        loads_background_digest(link, plan->background[link]);
+    plan->background[link] = (double)(int64_t)bytes;
+    plan->background_digest +=
+        loads_background_digest(link, plan->background[link]);
+    plan->background_end = MRAIL_MAX(plan->background_end, link + 1);
+    while ((plan->background_end > 0) &&
+           (plan->background[plan->background_end - 1] == 0)) {
+        --plan->background_end;
+    }
+    plan->generation = 0;
+    return 0;
 }
 
 double mrail_loads_congestion(const mrail_plan_t *plan,

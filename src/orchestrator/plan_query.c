@@ -206,6 +206,7 @@ static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
     }
     summary->relayed =
         mrail_loads_to_links(plan, plan->now.branch_end, plan->link_bytes);
+    mrail_loads_add_background(plan, plan->link_bytes);
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
@@ -225,6 +226,7 @@ static void plan_walk_before(mrail_plan_t *plan, mrail_plan_summary_t *summary)
         }
     }
     (void)mrail_loads_to_links(plan, NULL, plan->link_before);
+    mrail_loads_add_background(plan, plan->link_before);
     summary->congestion_before =
         mrail_loads_congestion(plan, plan->link_before);
 }

@@ -113,6 +113,19 @@ mpi_dt_segments_LDFLAGS = $(AM_LDFLAGS) \
 mpi_dt_segments_LDADD = $(MPI_LIBS) -lopen-pal
 endif
 
+# Does not call MPI_Init, so it needs no rails.
+if HAVE_OMPI_COLL
+if HAVE_CMOCKA
+check_PROGRAMS += test_gather
+TESTS += test_gather
+test_gather_SOURCES = test/mpi/test_gather.c src/mpi/coll/gather.c \
+    src/mpi/coll/gather.h src/mpi/coll/request.h
+test_gather_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
+test_gather_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
+test_gather_LDADD = $(TEST_LIBS) $(MPI_LIBS) -lopen-pal
+endif
+endif
+
 if HAVE_FFTW_MPI
 check_PROGRAMS += mpi_fft
 mpi_fft_SOURCES = test/mpi/mpi_fft.c

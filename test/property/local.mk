@@ -59,6 +59,15 @@ test_levels_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_levels_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
+# The agreement of large jobs.
+if HAVE_CMOCKA
+check_PROGRAMS += test_agreement_scale
+TESTS += test_agreement_scale
+test_agreement_scale_SOURCES = test/property/test_agreement_scale.c
+test_agreement_scale_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_agreement_scale_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
+endif
+
 # Peers that reach different rails, in virtual time.
 if HAVE_CMOCKA
 check_PROGRAMS += test_fair_share_random

@@ -82,11 +82,34 @@ void lp_destroy(lp_problem_t *p)
 
 /* ---- divisions: the part of its demand on each path ---- */
 
+/* Returns the seconds that the background of a link takes. */
+static double base_of(const lp_problem_t *p, uint32_t e)
+{
+    const double *background = p->machine->background;
+
+    return (background != NULL && background[e] > 0)
+               ? background[e] / paths_capacity(p->machine, e)
+               : 0;
+}
+
+static double congestion_of_base(const lp_problem_t *p)
+{
+    double most = 0;
+
+    for (uint32_t e = 0; e < paths_num_links(p->machine); ++e) {
+        most = MRAIL_MAX(most, base_of(p, e));
+    }
+    return most;
+}
+
 static double congestion_of(const lp_problem_t *p, const double *part)
 {
     double *load = get(paths_num_links(p->machine), sizeof(*load));
-    double most = 0;
+    double most = congestion_of_base(p);
 
+    for (uint32_t e = 0; e < paths_num_links(p->machine); ++e) {
+        load[e] = base_of(p, e);
+    }
     for (unsigned k = 0; k < p->num_flows; ++k) {
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
@@ -141,13 +164,16 @@ static double *equal_division(const lp_problem_t *p)
 /* ---- lower bounds, for any dual prices ---- */
 
 /* Returns the sum over all demands of the bytes times the length of the
- * shortest path. The length of a path is its number of relays times `relay`,
+ * shortest path, plus the background times the lengths of its links. The length of a path is its number of relays times `relay`,
  * plus, for each of its links, the price divided by the capacity. */
 static double shortest(const lp_problem_t *p, double relay,
                        const double *dual_price)
 {
     double sum = 0;
 
+    for (uint32_t e = 0; e < paths_num_links(p->machine); ++e) {
+        sum += base_of(p, e) * dual_price[e];
+    }
     for (unsigned k = 0; k < p->num_flows; ++k) {
         double least = DBL_MAX;
 
@@ -285,11 +311,11 @@ static double *spread(const lp_problem_t *p, lp_range_t *range)
     program_t g = open_program(p, unit);
     int column = glp_add_cols(g.glp, 1), count = 0;
 
-    glp_set_col_bnds(g.glp, column, GLP_LO, 0, 0);
+    glp_set_col_bnds(g.glp, column, GLP_LO, congestion_of_base(p) / unit, 0);
     glp_set_obj_coef(g.glp, column, 1);
     for (unsigned e = 0; e < num_links; ++e) {
         if (g.row[e] != 0) {
-            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, 0);
+            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, -base_of(p, e) / unit);
             g.index[++count] = g.row[e];
             g.value[count] = -1;
         }
@@ -304,6 +330,7 @@ static double *spread(const lp_problem_t *p, lp_range_t *range)
         range->exact = exact;
         range->most = congestion_of(p, part);
         range->least = (sum > 0) ? shortest(p, 0, dual_price) / sum : 0;
+        range->least = MRAIL_MAX(range->least, congestion_of_base(p));
         if (!is_wide(range, range->most) || (p->num_columns > MAX_EXACT)) {
             break;
         }
@@ -355,7 +382,8 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
     g = open_program(p, limit);
     for (unsigned e = 0; e < num_links; ++e) {
         if (g.row[e] != 0) {
-            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, 1);
+            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0,
+                             1 - base_of(p, e) / limit);
         }
     }
     for (unsigned k = 0; k < p->num_flows; ++k) {

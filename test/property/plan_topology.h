@@ -47,6 +47,8 @@ typedef struct machine {
     const char *pattern; /* kind of the demands */
     unsigned num_demands;
     mrail_plan_demand_t *demands; /* demands of this pattern */
+    /* background by number of the link in plan_paths.h, or NULL */
+    double *background;
     mrail_plan_demand_t room[2][MACHINE_MAX_DEMANDS];
 } machine_t;
 

@@ -719,7 +719,8 @@ static void test_bounds(void **state)
         assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
         /* The bounds must not depend on links that are full. If they do, all
          * demands are divided together, which another test covers. */
-        ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
+        ret = mrail_levels_divide(levels, w.demand, w.num_demands, NULL,
+                                  &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
         check_pairs(levels);
         part = check_bounds(levels);

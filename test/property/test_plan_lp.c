@@ -13,7 +13,8 @@
  * - Equal demands give equal plans, for any order of the topology's
  *   construction and after any earlier plan that was discarded. Other demands
  *   give other plans.
- * - All of this also holds for a plan that starts from the previous one.
+ * - All of this also holds for a plan that starts from the previous one, and
+ *   with background on links.
  *
  * MRAIL_TEST_SEED=N replays one seed. Without GLPK, the linear programs are
  * left out and the test counts as skipped.
@@ -29,6 +30,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SEEDS 200
 #ifdef TEST_SANITIZED
@@ -106,6 +108,9 @@ static stats_t stats_open(void)
                  .pieces = calloc(count, sizeof(*t.pieces))};
 
     CHECK(t.bytes && t.before && t.pieces, "no memory");
+    for (uint32_t e = 0; (w.background != NULL) && (e < count); ++e) {
+        t.bytes[e] = t.before[e] = w.background[e];
+    }
     return t;
 }
 
@@ -551,6 +556,73 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     mrail_plan_destroy(fresh);
 }
 
+/* Puts background on some links, up to the congestion of the last plan and
+ * sometimes more. Two levels allow it on rails and uplinks only. */
+static void draw_background(mrail_rng_t *rng, const mrail_plan_t *plan)
+{
+    double congestion = summary_of(plan).congestion;
+    int is_everywhere = mrail_rng_hit(rng, 500000);
+
+    for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
+        double part = mrail_rng_below(rng, 1000) / 1000.0;
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        if (mrail_rng_hit(rng, 500000) ||
+            ((link.kind > MRAIL_PLAN_UPLINK_DOWN) && !is_everywhere)) {
+            continue;
+        }
+        part *= mrail_rng_hit(rng, 10000) ? 1.5 : 1;
+        w.background[paths_link(&w, link.kind, link.a, link.b)] =
+            floor(part * congestion * link.capacity);
+    }
+}
+
+static void set_background(mrail_plan_t *plan)
+{
+    for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        CHECK(mrail_plan_set_background(plan, i,
+                                        (uint64_t)w.background[paths_link(
+                                            &w, link.kind, link.a, link.b)]) ==
+                  0,
+              "link %u: background refused", i);
+    }
+}
+
+/* Adds bytes that the plan cannot move, and removes them again. The last plan
+ * of `other` started from nothing. */
+static void add_background(mrail_plan_t *plan, mrail_plan_t *other)
+{
+    uint64_t hash = summary_of(other).hash;
+    mrail_rng_t rng;
+
+    which = "fourth";
+    mrail_rng_init(&rng, w.seed + 1);
+    w.background = calloc(paths_num_links(&w), sizeof(*w.background));
+    CHECK(w.background != NULL, "no memory");
+    draw_background(&rng, plan);
+    set_background(plan);
+    make(plan, 3);
+    check_plan(plan);
+    mrail_plan_discard_warm_start(plan);
+    make(plan, 0);
+    set_background(other);
+    mrail_plan_discard_warm_start(other);
+    make(other, 0);
+    CHECK(summary_of(other).hash == summary_of(plan).hash,
+          "the same background, another plan");
+    memset(w.background, 0, paths_num_links(&w) * sizeof(*w.background));
+    set_background(plan);
+    mrail_plan_discard_warm_start(plan);
+    make(plan, 0);
+    CHECK(summary_of(plan).hash == hash, "the background was not forgotten");
+    free(w.background);
+    w.background = NULL;
+}
+
 static void run_seed(uint64_t seed)
 {
     mrail_plan_t *plan, *other;
@@ -567,6 +639,7 @@ static void run_seed(uint64_t seed)
           "the same demands in reverse order, another plan");
     change_a_little(plan, other);
     change_all(plan, other);
+    add_background(plan, other);
     mrail_plan_destroy(plan);
     mrail_plan_destroy(other);
 }

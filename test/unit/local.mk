@@ -156,11 +156,14 @@ endif
 
 # Decisions that all ranks of a planned exchange must make identically.
 if HAVE_CMOCKA
-check_PROGRAMS += test_coll
-TESTS += test_coll
+check_PROGRAMS += test_coll test_coll_record
+TESTS += test_coll test_coll_record
 test_coll_SOURCES = test/unit/test_coll.c
 test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
+test_coll_record_SOURCES = test/unit/test_coll_record.c
+test_coll_record_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_coll_record_LDADD = libmrail-coll.la $(TEST_LIBS)
 endif
 
 # Tests of switch rules.

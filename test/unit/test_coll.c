@@ -358,17 +358,67 @@ static void test_inflight_limit(void **state)
 
 /* ---- schedule ---- */
 
+/* Words of a rank: flags, its rail, and its bytes for each rank. */
+enum { FLAGS, PORT, OUT, IN, BYTES };
+
 /* All ranks of a job, simulated in one process. */
 typedef struct job {
     unsigned num_ranks;
     mca_coll_mrail_topology_t *topologies[MAX_RANKS];
     mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
-    uint64_t records[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
+    uint64_t words[MAX_RANKS][BYTES + MAX_RANKS];
+    mca_coll_mrail_records_t records; /* made from them */
 } job_t;
 
 static uint64_t *record_of(job_t *job, unsigned rank)
 {
-    return job->records + rank * (job->num_ranks + MCA_COLL_MRAIL_RECORD_WORDS);
+    return job->words[rank];
+}
+
+/* Returns the bytes of a demand if the sender tells them, or 0. */
+static uint64_t told_bytes(job_t *job, uint32_t from, uint32_t to)
+{
+    const mca_coll_mrail_topology_t *topology = job->topologies[from];
+    mca_coll_mrail_record_rule_t rule = mca_coll_mrail_schedule_rule(topology);
+    uint64_t bytes = record_of(job, from)[BYTES + to];
+
+    return mca_coll_mrail_record_is_told(
+               &rule, bytes, topology->node_of[from] == topology->node_of[to])
+               ? bytes
+               : 0;
+}
+
+static const mca_coll_mrail_records_t *records_of(job_t *job)
+{
+    uint64_t words[MCA_COLL_MRAIL_RECORD_MAX_HEAD + MAX_RANKS];
+    const uint32_t *node_of = job->topologies[0]->node_of;
+    mca_coll_mrail_record_rule_t rule =
+        mca_coll_mrail_schedule_rule(job->topologies[0]);
+
+    for (uint32_t self = 0; self < job->num_ranks; ++self) {
+        const uint64_t *record = record_of(job, self);
+        mca_coll_mrail_rail_rate_t rail = {
+            .port = record[PORT], .out = record[OUT], .in = record[IN]};
+        mca_coll_mrail_record_writer_t writer;
+        size_t length;
+
+        mca_coll_mrail_record_begin(&writer, &rule, self, &rail, 1, words);
+        for (uint32_t i = 0; i < job->num_ranks; ++i) {
+            if (i != self) {
+                mca_coll_mrail_record_send(&writer, i, record[BYTES + i],
+                                           node_of[i] == node_of[self]);
+                mca_coll_mrail_record_recv(&writer, i,
+                                           record_of(job, i)[BYTES + self],
+                                           node_of[i] == node_of[self]);
+            }
+        }
+        length = mca_coll_mrail_record_end(&writer, (unsigned)record[FLAGS]);
+        assert_true(
+            mca_coll_mrail_record_check(words, length, self, job->num_ranks));
+        memcpy(mca_coll_mrail_records_add(&job->records, self, length), words,
+               length * sizeof(*words));
+    }
+    return &job->records;
 }
 
 static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
@@ -378,6 +428,12 @@ static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
 
     memset(job, 0, sizeof(*job));
     job->num_ranks = num_ranks;
+    assert_int_equal(mca_coll_mrail_records_init(&job->records, num_ranks), 0);
+    assert_int_equal(
+        mca_coll_mrail_records_reserve(
+            &job->records,
+            num_ranks * (MCA_COLL_MRAIL_RECORD_MAX_HEAD + MAX_RANKS)),
+        0);
     for (unsigned i = 0; i < num_ranks; ++i) {
         assert_int_equal(mca_coll_mrail_topology_create(
                              entries, num_ranks, i, &job->topologies[i], &why),
@@ -394,12 +450,13 @@ static void job_cleanup(job_t *job)
         mca_coll_mrail_schedule_destroy(job->schedule[i]);
         mca_coll_mrail_topology_destroy(job->topologies[i]);
     }
+    mca_coll_mrail_records_cleanup(&job->records);
 }
 
 static void set_rail(uint64_t *records, uint64_t capacity)
 {
-    records[MCA_COLL_MRAIL_PORT] = capacity;
-    records[MCA_COLL_MRAIL_OUT] = records[MCA_COLL_MRAIL_IN] = capacity;
+    records[PORT] = capacity;
+    records[OUT] = records[IN] = capacity;
 }
 
 static void draw_records(job_t *job, mrail_rng_t *rng)
@@ -413,12 +470,12 @@ static void draw_records(job_t *job, mrail_rng_t *rng)
         records[0] |= mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_IN : 0;
         set_rail(records, 100000000u * (1 + mrail_rng_below(rng, 4)));
         if (mrail_rng_hit(rng, 300000)) {
-            records[MCA_COLL_MRAIL_OUT] /= 2;
+            records[OUT] /= 2;
         }
         for (unsigned to = 0; to < job->num_ranks; ++to) {
             uint64_t bound = most[mrail_rng_below(rng, 5)];
 
-            records[MCA_COLL_MRAIL_RECORD_WORDS + to] =
+            records[BYTES + to] =
                 mrail_rng_hit(rng, 300000)
                     ? 0
                     : mrail_rng_below(rng, (uint32_t)bound + 1);
@@ -464,7 +521,7 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
     const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
-    uint64_t bytes = record_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
+    uint64_t bytes = told_bytes(job, from, to);
     uint64_t at = 0, covered = 0;
     const mca_coll_mrail_schedule_entry_t *send =
         find_entry(sender->sends, sender->num_sends, to);
@@ -473,6 +530,10 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
     int has_gaps = (record_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
                    (record_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
 
+    assert_int_equal((sender->told[to] & MCA_COLL_MRAIL_TOLD_OUT) != 0,
+                     bytes > 0);
+    assert_int_equal((receiver->told[from] & MCA_COLL_MRAIL_TOLD_IN) != 0,
+                     bytes > 0);
     assert_int_equal(send != NULL, recv != NULL);
     if (send != NULL) {
         assert_int_equal(send->offset, recv->offset);
@@ -536,10 +597,12 @@ static uint64_t run_seed(uint64_t seed)
         for (unsigned i = 0; i < job.num_ranks; ++i) {
             mca_coll_mrail_schedule_t *schedule = job.schedule[i];
 
-            assert_false(mca_coll_mrail_schedule_fit(schedule, job.records));
+            assert_false(
+                mca_coll_mrail_schedule_fit(schedule, records_of(&job)));
             assert_int_equal(
-                mca_coll_mrail_schedule_make(schedule, job.records), 0);
-            assert_true(mca_coll_mrail_schedule_fit(schedule, job.records));
+                mca_coll_mrail_schedule_make(schedule, records_of(&job)), 0);
+            assert_true(
+                mca_coll_mrail_schedule_fit(schedule, records_of(&job)));
             relayed += schedule->relayed;
         }
         check_job(&job);
@@ -571,26 +634,25 @@ static void test_no_plan(void **state)
     fill_rank_entries(entries, 2, 4, 4);
     job_init(&job, entries, 8);
     draw_records(&job, &rng);
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
-                     0);
-    ++record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS];
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
-    record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = UINT64_MAX / 2;
-    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.records) < 0);
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
-    record_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
+    assert_int_equal(
+        mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)), 0);
+    record_of(&job, 3)[BYTES + 4] += 1000000;
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
     for (unsigned i = 0; i < 4; ++i) {
         /* All rails of the first node are down. */
         set_rail(record_of(&job, i), 0);
     }
-    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.records) < 0);
+    assert_true(
+        mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)) < 0);
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(record_of(&job, i), 50000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
-                     0);
+    assert_int_equal(
+        mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)), 0);
     mca_coll_mrail_schedule_discard_warm_start(job.schedule[0]);
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
     job_cleanup(&job);
 }
 
@@ -609,13 +671,13 @@ static void test_views_of_a_rail(void **state)
     for (unsigned i = 0; i < 8; ++i) {
         set_rail(record_of(&job, i), 100000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.records),
-                     0);
+    assert_int_equal(
+        mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)), 0);
     hash = job.schedule[0]->hash;
-    record_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* on the rail of rank 0 */
+    record_of(&job, 2)[PORT] = 0; /* on the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
         assert_int_equal(
-            mca_coll_mrail_schedule_make(job.schedule[i], job.records), 0);
+            mca_coll_mrail_schedule_make(job.schedule[i], records_of(&job)), 0);
     }
     assert_int_not_equal(job.schedule[0]->hash, hash);
     check_job(&job);
@@ -635,7 +697,7 @@ static uint64_t direct_of(job_t *job)
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         assert_int_equal(
-            mca_coll_mrail_schedule_make(job->schedule[i], job->records), 0);
+            mca_coll_mrail_schedule_make(job->schedule[i], records_of(job)), 0);
     }
     check_job(job);
     send = find_entry(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
@@ -652,36 +714,34 @@ static void test_live_capacities(void **state)
     fill_rank_entries(entries, 2, 4, 2);
     job_init(&job, entries, 8);
     for (unsigned i = 0; i < 8; ++i) {
-        memset(record_of(&job, i), 0,
-               (8 + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t));
         set_rail(record_of(&job, i), 100000000);
     }
-    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    record_of(&job, 0)[BYTES + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
     /* Each of two busy ranks gets half of the rail, so together they have the
      * whole rail. */
-    record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
-    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
+    record_of(&job, 0)[OUT] = 50000000;
+    record_of(&job, 2)[OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
     /* Each rank gets a quarter, because other traffic uses half of the rail.
      * The ratio is 33 : 67. */
-    record_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
-    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
+    record_of(&job, 0)[OUT] = 25000000;
+    record_of(&job, 2)[OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
     /* Rank 2 is idle, so it knows nothing. The ratio is 20 : 80. */
-    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 0;
+    record_of(&job, 2)[OUT] = 0;
     assert_in_range(direct_of(&job), 7500000, 8500000);
     /* Rank 2 uses the rest of the rail. */
-    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 100000000;
+    record_of(&job, 2)[OUT] = 100000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    record_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
+    record_of(&job, 2)[OUT] = 25000000;
     /* The bytes that ranks 0 and 2 receive do not affect this direction. */
-    record_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
-    record_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
+    record_of(&job, 0)[IN] = 1;
+    record_of(&job, 2)[IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
     /* At the receiving rail, the incoming bytes do count. */
-    record_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
-    record_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
+    record_of(&job, 4)[IN] = 10000000;
+    record_of(&job, 6)[IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);
     job_cleanup(&job);
 }
@@ -698,18 +758,47 @@ static void test_same_capacities(void **state)
     for (unsigned i = 0; i < 8; ++i) {
         set_rail(record_of(&job, i), 100000000);
     }
-    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    record_of(&job, 0)[BYTES + 4] = 40000000;
     (void)direct_of(&job);
     plan = job.schedule[0]->plan;
-    record_of(&job, 3)[MCA_COLL_MRAIL_OUT] = 0;
-    record_of(&job, 5)[MCA_COLL_MRAIL_IN] = 0;
-    assert_true(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
-    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 50000000;
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    record_of(&job, 3)[OUT] = 0;
+    record_of(&job, 5)[IN] = 0;
+    assert_true(mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
+    record_of(&job, 0)[BYTES + 4] = 50000000;
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
     (void)direct_of(&job);
     assert_ptr_equal(job.schedule[0]->plan, plan);
     set_rail(record_of(&job, 3), 20000000);
-    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.records));
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
+    job_cleanup(&job);
+}
+
+/* Small demands are not in the schedule, but the planner knows that they load
+ * the rails. */
+static void test_small_demands_load_rails(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    job_t job;
+
+    fill_rank_entries(entries, 2, 4, 2);
+    for (unsigned i = 0; i < 8; ++i) {
+        entries[i].params.relay_threshold = 30000000;
+    }
+    job_init(&job, entries, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        set_rail(record_of(&job, i), 100000000);
+    }
+    record_of(&job, 0)[BYTES + 4] = 40000000;
+    assert_in_range(direct_of(&job), 19500000, 20500000);
+    record_of(&job, 0)[BYTES + 1] = 30000000; /* within the node */
+    assert_in_range(direct_of(&job), 19500000, 20500000);
+    record_of(&job, 0)[BYTES + 6] = 20000000;
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
+    assert_in_range(direct_of(&job), 9500000, 10500000);
+    assert_int_equal(job.schedule[0]->num_demands, 1);
     job_cleanup(&job);
 }
 
@@ -795,12 +884,12 @@ static void test_channels_of_a_schedule(void **state)
     job_init(&job, entries, 8);
     for (unsigned i = 0; i < 8; ++i) {
         set_rail(record_of(&job, i), 100000000);
-        record_of(&job, i)[MCA_COLL_MRAIL_RECORD_WORDS + (i + 4) % 8] = 9000000;
+        record_of(&job, i)[BYTES + (i + 4) % 8] = 9000000;
     }
     assert_int_equal(direct_of(&job), 9000000);
     assert_int_equal(job.schedule[0]->num_flows, 0);
     assert_int_equal(job.schedule[0]->max_channels, 0);
-    record_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 90000000;
+    record_of(&job, 0)[BYTES + 4] = 90000000;
     (void)direct_of(&job);
     assert_true(job.schedule[0]->num_flows > 0);
     assert_in_range(job.schedule[0]->max_channels, 1, 7);
@@ -839,6 +928,7 @@ int main(void)
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_same_capacities),
+        cmocka_unit_test(test_small_demands_load_rails),
         cmocka_unit_test(test_pool_of_a_large_job),
         cmocka_unit_test(test_pool_of_a_large_node),
         cmocka_unit_test(test_channels_of_a_schedule),

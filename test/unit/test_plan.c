@@ -563,6 +563,59 @@ static void test_many_relays(void **state)
     mrail_plan_destroy(plan);
 }
 
+/* Returns the number of a link. */
+static unsigned link_number(const mrail_plan_t *plan,
+                            mrail_plan_link_kind_t kind, unsigned a, unsigned b)
+{
+    for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        if ((link.kind == kind) && (link.a == a) && (link.b == b)) {
+            return i;
+        }
+    }
+    fail();
+    return 0;
+}
+
+/* Bytes that the plan cannot move push the demand to the other rail. */
+static void test_background(void **state)
+{
+    const mrail_plan_demand_t demand = {0, 2, 3000000000u};
+    mrail_plan_t *plan = plan_of(bound(2, 2, 100 * G));
+    unsigned out = link_number(plan, MRAIL_PLAN_RAIL_OUT, 0, 0);
+    unsigned in = link_number(plan, MRAIL_PLAN_RAIL_IN, 1, 1);
+    uint64_t hash;
+
+    make(plan, &demand, 1);
+    hash = assert_congestion(plan, 1.5).hash;
+    assert_int_equal(mrail_plan_set_background(plan, out, 1000000000), 0);
+    make(plan, &demand, 1);
+    assert_near(assert_congestion(plan, 2).bytes, 3 * G, 1e-12);
+    assert_near(load_of(plan, MRAIL_PLAN_RAIL_OUT, 0, 0), 2 * G, GAP);
+    assert_near(load_of(plan, MRAIL_PLAN_RAIL_IN, 1, 0), G, 3 * GAP);
+    assert_int_not_equal(summary_of(plan).hash, hash);
+    /* This link is full without the demand. */
+    assert_int_equal(mrail_plan_set_background(plan, in, 5000000000), 0);
+    make(plan, &demand, 1);
+    assert_near(assert_congestion(plan, 5).congestion_before, 5, 1e-9);
+    make(plan, NULL, 0);
+    assert_near(summary_of(plan).congestion_bound, 5, 1e-9);
+    assert_int_equal(mrail_plan_set_background(plan, in, 0), 0);
+    assert_int_equal(mrail_plan_set_background(plan, out, 0), 0);
+    mrail_plan_discard_warm_start(plan);
+    make(plan, &demand, 1);
+    assert_int_equal(assert_congestion(plan, 1.5).hash, hash);
+    assert_int_equal(
+        mrail_plan_set_background(plan, mrail_plan_num_links(plan), 1),
+        -EINVAL);
+    assert_int_equal(
+        mrail_plan_set_background(plan, in, MRAIL_PLAN_MAX_BACKGROUND + 1),
+        -ENOSPC);
+    mrail_plan_destroy(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,6 +645,7 @@ int main(void)
         cmocka_unit_test(test_cross_rail_of_several),
         cmocka_unit_test(test_many_relays),
         cmocka_unit_test(test_order_of_calls),
+        cmocka_unit_test(test_background),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

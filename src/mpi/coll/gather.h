@@ -1,11 +1,15 @@
 /*
- * A nonblocking allgather: Bruck's algorithm over the pml, with one or more
- * ports. In each round, a rank sends its blocks to as many ranks as it has
- * ports. With MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to
- * 16 ranks and two for up to 256. Few rounds are fast, because in every round
- * all ranks must be scheduled before any can continue. One port, on the other
- * hand, takes the fewest messages and instructions: 3 messages for 8 ranks, 6
- * for 64.
+ * A nonblocking allgather and a nonblocking reduction over the pml: Bruck's
+ * algorithm with one or more ports. In each round, a rank sends what it has
+ * collected to as many ranks as it has ports. With MCA_COLL_MRAIL_GATHER_PORTS
+ * ports, one round suffices for up to 16 ranks and two for up to 256. Few
+ * rounds are fast, because in every round all ranks must be scheduled before
+ * any can continue. One port, on the other hand, takes the fewest messages and
+ * instructions: 3 messages for 8 ranks, 6 for 64.
+ *
+ * A gather collects a block of every rank. The blocks may differ in size if all
+ * ranks know all sizes. The reduction computes the bitwise AND of two words of
+ * every rank, in messages of 16 bytes whatever the number of ranks.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H
@@ -16,14 +20,23 @@
 #include "ompi/request/request.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define MCA_COLL_MRAIL_GATHER_PORTS 15u
+#define MCA_COLL_MRAIL_REDUCE_WORDS 2u
 
 typedef struct mca_coll_mrail_gather {
     struct ompi_communicator_t *comm;
     char *blocks;     /* block of this rank, then of the next rank, and so on */
     size_t max_bytes; /* capacity for all blocks */
-    size_t block;     /* bytes per block */
+    size_t block;     /* bytes per block; unused if there are `starts` */
+    /* in the order of `blocks`: where each begins; and the end. NULL: equal
+     * blocks */
+    const size_t *starts;
+    int is_reduction;
+    /* operand of this rank, and later the result; then operands of others */
+    uint64_t *words;
+    unsigned num_operands; /* of others */
     unsigned num_ranks, self;
     unsigned num_have; /* blocks collected so far */
     unsigned ports;
@@ -32,11 +45,13 @@ typedef struct mca_coll_mrail_gather {
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 
-/* Prepares the object. max_block is the size in bytes of the largest block that
- * will be gathered. Returns 0 or -ENOMEM. */
+/* Prepares the object, without memory for blocks. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
-                               struct ompi_communicator_t *comm,
-                               size_t max_block);
+                               struct ompi_communicator_t *comm);
+/* Makes room for blocks of this many bytes in total. Keeps their content.
+ * Returns 0, or -ENOMEM with no change. */
+int mca_coll_mrail_gather_reserve(mca_coll_mrail_gather_t *gather,
+                                  size_t bytes);
 /* Frees the memory of the object. No request may be in flight. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
@@ -48,26 +63,43 @@ mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
     return gather->blocks;
 }
 
-/* Starts a gather. `ports` is 1 to MCA_COLL_MRAIL_GATHER_PORTS, and equal on
- * all ranks. Until the gather ends, `tag` must not be used for other messages.
- * Returns OMPI_SUCCESS or OMPI_ERR_*. */
+/* Start a gather of equal blocks; a gather of blocks that begin at starts[0] =
+ * 0, starts[1] and so on, in the order of `blocks`; and a reduction of `words`.
+ * There must be room for the blocks, and `starts` must stay valid. `ports` is 1
+ * to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. Until the operation
+ * ends, `tag` must not be used for other messages. Return OMPI_SUCCESS or
+ * OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
+int mca_coll_mrail_gather_start_sized(mca_coll_mrail_gather_t *gather,
+                                      const size_t *starts, unsigned ports,
+                                      int tag);
+int mca_coll_mrail_reduce_start(mca_coll_mrail_gather_t *gather, unsigned ports,
+                                int tag);
 
-/* Sets *done_p to 1 once all blocks have arrived. Returns the same codes as
- * mca_coll_mrail_gather_start(). */
+/* Sets *done_p to 1 once all blocks have arrived, or the result is in `words`.
+ * Returns the same codes as mca_coll_mrail_gather_start(). */
 int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
                                    int *done_p);
+
+/* Returns the place of a rank's block in `blocks`. */
+static inline unsigned
+mca_coll_mrail_gather_place(const mca_coll_mrail_gather_t *gather,
+                            unsigned rank)
+{
+    return (rank >= gather->self) ? rank - gather->self
+                                  : rank + gather->num_ranks - gather->self;
+}
 
 /* Returns the block of a rank, once the gather has ended. */
 static inline const void *
 mca_coll_mrail_gather_block(const mca_coll_mrail_gather_t *gather,
                             unsigned rank)
 {
-    unsigned place =
-        (rank + gather->num_ranks - gather->self) % gather->num_ranks;
+    unsigned place = mca_coll_mrail_gather_place(gather, rank);
 
-    return gather->blocks + place * gather->block;
+    return gather->blocks + ((gather->starts != NULL) ? gather->starts[place]
+                                                      : place * gather->block);
 }
 
 #endif

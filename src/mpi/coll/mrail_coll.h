@@ -8,6 +8,7 @@
  *   module     one for each communicator; MPI's calls    mrail_coll_module.c
  *   op         one call in progress, step by step        mrail_coll_op.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
+ *                                                        mrail_coll_tell.c,
  *                                                        mrail_coll_agree.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
@@ -102,11 +103,11 @@ typedef enum mca_coll_mrail_func {
     MCA_COLL_MRAIL_NUM_FUNCS
 } mca_coll_mrail_func_t;
 
-/* Summary of the records of all ranks, equal on all of them but for `mine`. */
+/* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted;
-    uint64_t largest; /* largest demand between two ranks */
-    uint64_t mine;    /* bytes from this rank to all others */
+    uint64_t largest;  /* largest demand that a rank tells */
+    int is_mismatched; /* 1: a receiver expects other bytes than are sent */
 } mca_coll_mrail_agreement_t;
 
 typedef struct mca_coll_mrail_module {
@@ -152,13 +153,21 @@ typedef struct mca_coll_mrail_module {
     int is_ready;  /* 1: this rank has what the next steps need */
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
     mca_coll_mrail_schedule_t *schedule;
-    uint64_t *records; /* agreement records of all ranks; see schedule.h */
-    mca_coll_mrail_agreement_t agreement; /* of these records */
+    /* last agreement records of all ranks, and those that are arriving */
+    mca_coll_mrail_records_t records, incoming;
+    mca_coll_mrail_agreement_t agreement; /* of `records` */
     /* 1: these records equal the ones before, so the next ones probably do */
     int is_steady;
     mca_coll_mrail_gather_t gather;
-    uint64_t
-        rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */
+    mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
+    unsigned num_rails;
+    uint64_t *own; /* record of this rank, while it is written */
+    size_t own_words;
+    /* The next two are equal on all ranks. In words: the total length of
+     * records for which each rank has memory, and what a round carries of each
+     * record; a second round carries the rest. */
+    size_t room, block;
+    size_t *starts;                 /* of that round; see gather.h */
     mrail_relay_shape_t pool_shape; /* of shm_pool, or of the one to create */
     int has_shm_pool;
     char shm_pool_name
@@ -187,14 +196,15 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
  * call. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* State of an op. All states but the last two gather a block from every
- * rank. */
+/* State of an op. All states but the last two are a gather or a reduction. */
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
     MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
+    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
+    MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
     MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
@@ -214,7 +224,7 @@ struct mca_coll_mrail_op {
     /* atomic: informs the thread that waits for a blocking op */
     int is_finished;
     int tag;        /* the op owns this tag and the two below */
-    uint64_t flags; /* see schedule.h */
+    unsigned flags; /* see record.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
     mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
@@ -223,6 +233,8 @@ struct mca_coll_mrail_op {
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to and one from each rank */
     int is_planned;        /* 1: module->schedule is valid for this op */
+    /* 1: empty messages are sent, too, because receivers may expect more */
+    int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
     int ret;            /* the first error */
@@ -265,9 +277,12 @@ void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* A step that gathers: the size of a block, its content, and the next step. */
+/* A step that gathers: the size of a block, or where all blocks start; the
+ * content of this rank's block; and the next step. A step without sizes is a
+ * reduction, and `mine` is then module->gather.words. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
+    const size_t *(*starts)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
     int is_sparing; /* prefer few messages over few rounds */
@@ -277,6 +292,8 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_same;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_room;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
@@ -290,8 +307,21 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* Returns 1 if all ranks sent 1 in a block of one int. */
-int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather);
+/* Set the operand of a reduction that asks whether something holds on all
+ * ranks, and return its result. */
+static inline void mca_coll_mrail_set_ok(mca_coll_mrail_gather_t *gather,
+                                         int is_ok)
+{
+    gather->words[0] = gather->words[1] = is_ok ? UINT64_MAX : 0;
+}
+static inline int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
+{
+    return gather->words[0] != 0;
+}
+
+/* Allocates what the exchange of records needs. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module);
 
 /* Ends the agreement time of an op. It includes planning and setting up
  * relays. */
@@ -302,6 +332,12 @@ void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why);
+
+/* Returns the bytes that this rank sends to all others. */
+uint64_t mca_coll_mrail_bytes_for_others(const mca_coll_mrail_op_t *op);
+
+/* Decides about a call from module->agreement. */
+mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);

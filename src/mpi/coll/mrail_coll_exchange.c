@@ -125,41 +125,61 @@ static void post_send(mca_coll_mrail_op_t *op,
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-/* Each rank starts with the next higher rank, so that ranks start with
- * different receivers. */
-static void post_planned(mca_coll_mrail_op_t *op)
+/* Returns 1 if the records list the demand that this rank sends to a peer, or
+ * receives from it, so that the schedule covers the demand. */
+static int is_told(const mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
 {
-    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
-    size_t first = 0;
+    return op->is_planned && (op->module->schedule->told[peer] & bit) != 0;
+}
 
-    for (size_t i = 0; i < schedule->num_recvs; ++i) {
-        post_recv(op, &schedule->recvs[i]);
-    }
-    while (first < schedule->num_sends &&
-           schedule->sends[first].peer < schedule->topology->self) {
-        ++first;
-    }
-    for (size_t i = 0; i < schedule->num_sends; ++i) {
-        post_send(op, &schedule->sends[(first + i) % schedule->num_sends]);
+/* Posts whole messages for all demands that are not in the schedule. If all
+ * counts match, both ends leave out empty messages. */
+static void post_rest(mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
+{
+    const mca_coll_mrail_dt_segment_t *segments =
+        (bit == MCA_COLL_MRAIL_TOLD_IN) ? op->recvs : op->sends;
+    mca_coll_mrail_schedule_entry_t entry = {
+        .peer = peer, .is_whole = 1, .bytes = segments[peer].bytes};
+
+    if (!is_told(op, peer, bit) && (entry.bytes > 0 || op->is_mismatched)) {
+        (bit == MCA_COLL_MRAIL_TOLD_IN ? post_recv : post_send)(op, &entry);
     }
 }
 
-static void post_all(mca_coll_mrail_op_t *op)
+static void post_recvs(mca_coll_mrail_op_t *op)
 {
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
-    mca_coll_mrail_schedule_entry_t entry = {.is_whole = 1};
 
-    for (unsigned i = 1; i < ranks; ++i) {
-        entry.peer = (self + ranks - i) % ranks;
-        if (op->recvs[entry.peer].bytes > 0) {
-            post_recv(op, &entry);
-        }
+    for (size_t i = 0; op->is_planned && i < schedule->num_recvs; ++i) {
+        post_recv(op, &schedule->recvs[i]);
     }
     for (unsigned i = 1; i < ranks; ++i) {
-        entry.peer = (self + i) % ranks;
-        if (op->sends[entry.peer].bytes > 0) {
-            post_send(op, &entry);
+        post_rest(op, (self + ranks - i) % ranks, MCA_COLL_MRAIL_TOLD_IN);
+    }
+}
+
+/* Each rank starts with the next higher rank, so that ranks start with
+ * different receivers. */
+static void post_sends(mca_coll_mrail_op_t *op)
+{
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+    unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
+    unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
+    size_t count = op->is_planned ? schedule->num_sends : 0, next = 0;
+
+    while (next < count && schedule->sends[next].peer < self) {
+        ++next;
+    }
+    for (unsigned i = 1; i < ranks; ++i) {
+        unsigned peer = (self + i) % ranks;
+
+        next = (next < count) ? next : 0;
+        if (count > 0 && schedule->sends[next].peer == peer) {
+            post_send(op, &schedule->sends[next++]);
+        } else {
+            post_rest(op, peer, MCA_COLL_MRAIL_TOLD_OUT);
         }
     }
 }
@@ -183,15 +203,17 @@ static int copy_self(mca_coll_mrail_op_t *op)
         mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }
 
-/* Checks that no rank sends more than this rank expects to receive. */
+/* Checks that no rank sends more than this rank expects to receive. Small
+ * demands are whole messages, whose length the pml checks. */
 static int check_counts(const mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     uint32_t self = schedule->topology->self;
 
     for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
-        if (i != self && mca_coll_mrail_schedule_bytes(schedule, i, self) >
-                             op->recvs[i].bytes) {
+        if (is_told(op, i, MCA_COLL_MRAIL_TOLD_IN) &&
+            mca_coll_mrail_schedule_bytes(schedule, i, self) >
+                op->recvs[i].bytes) {
             return MPI_ERR_TRUNCATE;
         }
     }
@@ -234,22 +256,17 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
         begin_relays(op);
     }
     mca_coll_mrail_agreed(op);
-    (op->is_planned ? post_planned : post_all)(op);
+    post_recvs(op);
+    post_sends(op);
     ret = copy_self(op);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
 static void count_planned(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
-        bytes += (i != schedule->topology->self) ? op->sends[i].bytes : 0;
-    }
     MCA_COLL_MRAIL_COUNT(planned_calls, 1);
-    MCA_COLL_MRAIL_COUNT(planned_bytes, bytes);
-    MCA_COLL_MRAIL_COUNT(relayed_bytes, schedule->relayed);
+    MCA_COLL_MRAIL_COUNT(planned_bytes, mca_coll_mrail_bytes_for_others(op));
+    MCA_COLL_MRAIL_COUNT(relayed_bytes, op->module->schedule->relayed);
     MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - op->from_ns);
 }
 

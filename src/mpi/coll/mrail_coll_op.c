@@ -34,6 +34,8 @@ static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_VOTE] = &mca_coll_mrail_step_vote,
     [MCA_COLL_MRAIL_SAME] = &mca_coll_mrail_step_same,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
+    [MCA_COLL_MRAIL_ROOM] = &mca_coll_mrail_step_room,
+    [MCA_COLL_MRAIL_REST] = &mca_coll_mrail_step_rest,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
     [MCA_COLL_MRAIL_AGREE] = &mca_coll_mrail_step_agree,
@@ -82,11 +84,29 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
     return module->is_steady ? MCA_COLL_MRAIL_SAME : MCA_COLL_MRAIL_RECORD;
 }
 
+static int start_gather(mca_coll_mrail_op_t *op,
+                        const mca_coll_mrail_step_ops_t *step)
+{
+    mca_coll_mrail_gather_t *gather = &op->module->gather;
+    unsigned ports = step->is_sparing ? 1 : MCA_COLL_MRAIL_GATHER_PORTS;
+    int tag = mca_coll_mrail_op_tag_gather(op);
+
+    if (step->size != NULL) {
+        step->fill(op, mca_coll_mrail_gather_mine(gather));
+        return mca_coll_mrail_gather_start(gather, step->size(op), ports, tag);
+    }
+    if (step->starts != NULL) {
+        step->fill(op, mca_coll_mrail_gather_mine(gather));
+        return mca_coll_mrail_gather_start_sized(gather, step->starts(op),
+                                                 ports, tag);
+    }
+    step->fill(op, gather->words);
+    return mca_coll_mrail_reduce_start(gather, ports, tag);
+}
+
 /* Starts the current step. */
 static void start_step(mca_coll_mrail_op_t *op)
 {
-    mca_coll_mrail_gather_t *gather = &op->module->gather;
-    const mca_coll_mrail_step_ops_t *step;
     int ret;
 
     if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
@@ -98,12 +118,7 @@ static void start_step(mca_coll_mrail_op_t *op)
         mca_coll_mrail_exchange_start(op);
         return;
     }
-    step = steps[op->step];
-    step->fill(op, mca_coll_mrail_gather_mine(gather));
-    ret = mca_coll_mrail_gather_start(
-        gather, step->size(op),
-        step->is_sparing ? 1 : MCA_COLL_MRAIL_GATHER_PORTS,
-        mca_coll_mrail_op_tag_gather(op));
+    ret = start_gather(op, steps[op->step]);
     if (ret != OMPI_SUCCESS) {
         fail(op, ret);
     }
@@ -461,7 +476,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->func = func;
     op->is_blocking = is_blocking;
     op->is_started = op->is_finished = 0;
-    op->is_planned = op->is_relaying = 0;
+    op->is_planned = op->is_relaying = op->is_mismatched = 0;
     op->flags = 0;
     op->ret = OMPI_SUCCESS;
     op->step = MCA_COLL_MRAIL_DONE; /* until it starts */

@@ -188,15 +188,14 @@ static int ask_all(mca_coll_mrail_module_t *module, int *ok_p)
     mca_coll_mrail_gather_t gather;
     int ret, is_done = 0;
 
-    if (mca_coll_mrail_gather_init(&gather, module->comm, sizeof(int)) < 0) {
+    if (mca_coll_mrail_gather_init(&gather, module->comm) < 0) {
         return MPI_ERR_NO_MEM;
     }
     module->requests =
         calloc(2 * (size_t)ompi_comm_size(module->comm), sizeof(void *));
-    *(int *)mca_coll_mrail_gather_mine(&gather) =
-        module->requests != NULL && !mca_coll_mrail_has_devices();
-    ret = mca_coll_mrail_gather_start(&gather, sizeof(int),
-                                      MCA_COLL_MRAIL_GATHER_PORTS,
+    mca_coll_mrail_set_ok(&gather, module->requests != NULL &&
+                                       !mca_coll_mrail_has_devices());
+    ret = mca_coll_mrail_reduce_start(&gather, MCA_COLL_MRAIL_GATHER_PORTS,
                                       MCA_COLL_BASE_TAG_ALLTOALLV);
     while (ret == OMPI_SUCCESS && !is_done) {
         opal_progress();

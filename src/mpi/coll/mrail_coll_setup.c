@@ -83,16 +83,10 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
 
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
 {
-    size_t ranks = (size_t)ompi_comm_size(module->comm);
-    size_t record_size =
-        (ranks + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t);
-
-    if (module->gather.blocks != NULL) {
+    if (module->gather.words != NULL) {
         return 0;
     }
-    return mca_coll_mrail_gather_init(
-        &module->gather, module->comm,
-        MRAIL_MAX(record_size, MRAIL_RELAY_NAME_SIZE));
+    return mca_coll_mrail_gather_init(&module->gather, module->comm);
 }
 
 static void unlink_shm_pool(mca_coll_mrail_module_t *module)
@@ -122,8 +116,7 @@ static void release(mca_coll_mrail_module_t *module)
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
     module->topology = NULL;
-    free(module->records);
-    module->records = NULL;
+    mca_coll_mrail_tell_cleanup(module);
 }
 
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
@@ -160,29 +153,14 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
     return mca_coll_mrail_pass(op);
 }
 
-int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
-{
-    for (unsigned i = 0; i < gather->num_ranks; ++i) {
-        if (!*(const int *)mca_coll_mrail_gather_block(gather, i)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static size_t size_of_int(const mca_coll_mrail_op_t *op)
-{
-    return sizeof(int);
-}
-
 /* Allocates what this rank needs for agreement rounds. Returns 0 or
  * -ENOMEM. */
 static int allocate(mca_coll_mrail_module_t *module)
 {
-    module->records = calloc(module->topology->num_ranks *
-                                 mca_coll_mrail_record_words(module->topology),
-                             sizeof(uint64_t));
-    if (module->records == NULL) {
+    size_t names = module->topology->num_ranks * (size_t)MRAIL_RELAY_NAME_SIZE;
+
+    if (mca_coll_mrail_gather_reserve(&module->gather, names) < 0 ||
+        mca_coll_mrail_tell_init(module) < 0) {
         return -ENOMEM;
     }
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
@@ -190,7 +168,7 @@ static int allocate(mca_coll_mrail_module_t *module)
 
 static void send_ready(mca_coll_mrail_op_t *op, void *mine)
 {
-    memcpy(mine, &op->module->is_ready, sizeof(int));
+    mca_coll_mrail_set_ok(&op->module->gather, op->module->is_ready);
 }
 
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
@@ -211,7 +189,6 @@ static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
-    .size = size_of_int,
     .fill = ready_fill,
     .take = ready_take,
 };
@@ -320,7 +297,6 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {
-    .size = size_of_int,
     .fill = send_ready,
     .take = shared_take,
 };

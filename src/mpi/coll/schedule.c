@@ -11,12 +11,6 @@
  * may exceed its bound. */
 #define GAP 0.01
 
-static const uint64_t *record_of(const mca_coll_mrail_schedule_t *schedule,
-                                 const uint64_t *records, uint32_t rank)
-{
-    return records + rank * mca_coll_mrail_record_words(schedule->topology);
-}
-
 static size_t num_rails(const mca_coll_mrail_topology_t *topology)
 {
     return (size_t)topology->num_nodes * topology->num_rails;
@@ -32,15 +26,16 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
         return -ENOMEM;
     }
     schedule->topology = topology;
-    schedule->records =
-        calloc(ranks * mca_coll_mrail_record_words(topology), sizeof(uint64_t));
+    schedule->told = calloc(ranks, sizeof(*schedule->told));
     schedule->rails = calloc(num_rails(topology), sizeof(*schedule->rails));
     schedule->new_rails =
         calloc(num_rails(topology), sizeof(*schedule->new_rails));
     schedule->channels = calloc(ranks, sizeof(*schedule->channels));
     schedule->sends = calloc(ranks, sizeof(*schedule->sends));
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
-    if (schedule->records == NULL || schedule->rails == NULL ||
+    if (mca_coll_mrail_records_init(&schedule->records, topology->num_ranks) <
+            0 ||
+        schedule->told == NULL || schedule->rails == NULL ||
         schedule->new_rails == NULL || schedule->channels == NULL ||
         schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
@@ -55,7 +50,8 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
     if (schedule != NULL) {
         mrail_plan_destroy(schedule->plan);
         mrail_plan_topo_destroy(schedule->topo);
-        free(schedule->records);
+        mca_coll_mrail_records_cleanup(&schedule->records);
+        free(schedule->told);
         free(schedule->rails);
         free(schedule->new_rails);
         free(schedule->demands);
@@ -89,9 +85,17 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Sets new_rails to the capacities that these records report. */
+/* Sums come from other ranks, so they may be any number. */
+static void add_small(uint64_t *sum, uint64_t bytes)
+{
+    *sum = MRAIL_MIN(*sum, MRAIL_PLAN_MAX_BACKGROUND) +
+           MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND);
+    *sum = MRAIL_MIN(*sum, MRAIL_PLAN_MAX_BACKGROUND);
+}
+
+/* Sets new_rails to the capacities and the small demands of these records. */
 static void read_rails(mca_coll_mrail_schedule_t *schedule,
-                       const uint64_t *records)
+                       const mca_coll_mrail_records_t *records)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
     mca_coll_mrail_rail_t *rails = schedule->new_rails;
@@ -100,19 +104,21 @@ static void read_rails(mca_coll_mrail_schedule_t *schedule,
         rails[i] = (mca_coll_mrail_rail_t){.port = -1};
     }
     for (uint32_t i = 0; i < topology->num_ranks; ++i) {
-        const uint64_t *record = record_of(schedule, records, i);
+        const uint64_t *record = mca_coll_mrail_records_get(records, i);
+        mca_coll_mrail_rail_rate_t rate = mca_coll_mrail_record_rail(record, 0);
         mca_coll_mrail_rail_t *rail = rail_of(
             topology, rails, topology->node_of[i], topology->rail_of[i]);
-        double port = (double)record[MCA_COLL_MRAIL_PORT];
+        double port = (double)rate.port;
 
         rail->port = (rail->port < 0) ? port : MRAIL_MIN(rail->port, port);
-        rail->out += (double)record[MCA_COLL_MRAIL_OUT];
-        rail->in += (double)record[MCA_COLL_MRAIL_IN];
+        rail->out += (double)rate.out;
+        rail->in += (double)rate.in;
+        add_small(&rail->small_out, mca_coll_mrail_record_small_out(record));
+        add_small(&rail->small_in, mca_coll_mrail_record_small_in(record));
     }
     for (size_t i = 0; i < num_rails(topology); ++i) {
-        rails[i] = (mca_coll_mrail_rail_t){
-            .out = capacity(rails[i].port, rails[i].out),
-            .in = capacity(rails[i].port, rails[i].in)};
+        rails[i].out = capacity(rails[i].port, rails[i].out);
+        rails[i].in = capacity(rails[i].port, rails[i].in);
     }
 }
 
@@ -128,19 +134,13 @@ static int same_rails(const mca_coll_mrail_schedule_t *schedule)
     return 1;
 }
 
-/* Compares flags and demands. */
 static int same_demands(const mca_coll_mrail_schedule_t *schedule,
-                        const uint64_t *records)
+                        const mca_coll_mrail_records_t *records)
 {
-    size_t ranks = schedule->topology->num_ranks;
-
-    for (uint32_t i = 0; i < ranks; ++i) {
-        const uint64_t *now = record_of(schedule, records, i);
-        const uint64_t *then = record_of(schedule, schedule->records, i);
-
-        if (now[0] != then[0] || memcmp(now + MCA_COLL_MRAIL_RECORD_WORDS,
-                                        then + MCA_COLL_MRAIL_RECORD_WORDS,
-                                        ranks * sizeof(*now)) != 0) {
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        if (!mca_coll_mrail_record_same_demands(
+                mca_coll_mrail_records_get(records, i),
+                mca_coll_mrail_records_get(&schedule->records, i))) {
             return 0;
         }
     }
@@ -148,9 +148,15 @@ static int same_demands(const mca_coll_mrail_schedule_t *schedule,
 }
 
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
-                                const uint64_t *records)
+                                const mca_coll_mrail_records_t *records)
 {
-    if (!schedule->is_valid || !same_demands(schedule, records)) {
+    if (!schedule->is_valid) {
+        return 0;
+    }
+    if (mca_coll_mrail_records_equal(&schedule->records, records)) {
+        return 1;
+    }
+    if (!same_demands(schedule, records)) {
         return 0;
     }
     read_rails(schedule, records);
@@ -192,18 +198,18 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
 }
 
 /* A plan object is valid for only one set of capacities. */
-static int need_plan(mca_coll_mrail_schedule_t *schedule,
-                     const uint64_t *records)
+static int need_plan(mca_coll_mrail_schedule_t *schedule)
 {
     size_t size = num_rails(schedule->topology) * sizeof(*schedule->rails);
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
-    int ret;
+    int ret, is_same;
 
-    read_rails(schedule, records);
-    if (schedule->plan != NULL && same_rails(schedule)) {
+    read_rails(schedule, &schedule->records);
+    is_same = schedule->plan != NULL && same_rails(schedule);
+    memcpy(schedule->rails, schedule->new_rails, size);
+    if (is_same) {
         return 0;
     }
-    memcpy(schedule->rails, schedule->new_rails, size);
     mrail_plan_destroy(schedule->plan);
     mrail_plan_topo_destroy(schedule->topo);
     schedule->plan = NULL;
@@ -222,6 +228,29 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule,
     options.relay_threshold = schedule->topology->params.relay_threshold;
     options.min_piece = schedule->topology->params.relay_chunk_size;
     return mrail_plan_create(schedule->topo, &options, &schedule->plan);
+}
+
+/* Small demands load the rails of their ranks. */
+static int set_background(mca_coll_mrail_schedule_t *schedule)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; i < mrail_plan_num_links(schedule->plan) && ret == 0;
+         ++i) {
+        const mca_coll_mrail_rail_t *rail;
+        mrail_plan_link_t link;
+
+        mrail_plan_link(schedule->plan, i, &link);
+        if (link.kind == MRAIL_PLAN_RAIL_OUT ||
+            link.kind == MRAIL_PLAN_RAIL_IN) {
+            rail = rail_of(schedule->topology, schedule->rails, link.a, link.b);
+            ret = mrail_plan_set_background(schedule->plan, i,
+                                            (link.kind == MRAIL_PLAN_RAIL_OUT)
+                                                ? rail->small_out
+                                                : rail->small_in);
+        }
+    }
+    return ret;
 }
 
 /* ---- schedule ---- */
@@ -272,9 +301,13 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
 static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand)
 {
-    return (record_of(schedule, schedule->records, demand->from)[0] &
+    const mca_coll_mrail_records_t *records = &schedule->records;
+
+    return (mca_coll_mrail_record_flags(
+                mca_coll_mrail_records_get(records, demand->from)) &
             MCA_COLL_MRAIL_GAPS_OUT) != 0 ||
-           (record_of(schedule, schedule->records, demand->to)[0] &
+           (mca_coll_mrail_record_flags(
+                mca_coll_mrail_records_get(records, demand->to)) &
             MCA_COLL_MRAIL_GAPS_IN) != 0;
 }
 
@@ -341,29 +374,49 @@ static uint64_t hash_flows(const mca_coll_mrail_schedule_t *schedule,
     return mrail_mix64(hash);
 }
 
-/* Lists the demands. The array grows, because most pairs of a large job often
- * have none. */
+static int grow_demands(mca_coll_mrail_schedule_t *schedule)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        count += mca_coll_mrail_record_num_demands(
+            mca_coll_mrail_records_get(&schedule->records, i));
+    }
+    if (count > schedule->max_demands) {
+        if (!mrail_grow(&schedule->demands, count,
+                        sizeof(*schedule->demands))) {
+            return -ENOMEM;
+        }
+        schedule->max_demands = count;
+    }
+    return 0;
+}
+
+/* Lists the demands that ranks tell, and marks those of this rank. */
 static int read_demands(mca_coll_mrail_schedule_t *schedule)
 {
-    unsigned ranks = schedule->topology->num_ranks;
+    uint32_t ranks = schedule->topology->num_ranks;
+    uint32_t self = schedule->topology->self;
 
+    if (grow_demands(schedule) < 0) {
+        return -ENOMEM;
+    }
     schedule->num_demands = 0;
+    memset(schedule->told, 0, ranks * sizeof(*schedule->told));
     for (uint32_t from = 0; from < ranks; ++from) {
-        if (schedule->num_demands + ranks > schedule->max_demands) {
-            size_t max = 2 * schedule->max_demands + ranks;
+        const uint64_t *record =
+            mca_coll_mrail_records_get(&schedule->records, from);
 
-            if (!mrail_grow(&schedule->demands, max,
-                            sizeof(*schedule->demands))) {
-                return -ENOMEM;
-            }
-            schedule->max_demands = max;
-        }
-        for (uint32_t to = 0; to < ranks; ++to) {
-            uint64_t bytes = mca_coll_mrail_schedule_bytes(schedule, from, to);
+        for (size_t i = 0; i < mca_coll_mrail_record_num_demands(record); ++i) {
+            mrail_plan_demand_t demand = {
+                from, mca_coll_mrail_record_to(record, i),
+                mca_coll_mrail_record_bytes(record, i)};
 
-            if (bytes > 0 && from != to) {
-                schedule->demands[schedule->num_demands++] =
-                    (mrail_plan_demand_t){from, to, bytes};
+            schedule->demands[schedule->num_demands++] = demand;
+            if (from == self) {
+                schedule->told[demand.to] |= MCA_COLL_MRAIL_TOLD_OUT;
+            } else if (demand.to == self) {
+                schedule->told[from] |= MCA_COLL_MRAIL_TOLD_IN;
             }
         }
     }
@@ -386,20 +439,22 @@ static int count_channels(mca_coll_mrail_schedule_t *schedule)
 }
 
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
-                                 const uint64_t *records)
+                                 const mca_coll_mrail_records_t *records)
 {
-    size_t size = schedule->topology->num_ranks *
-                  mca_coll_mrail_record_words(schedule->topology);
     mrail_plan_summary_t summary;
     int ret;
 
     schedule->is_valid = 0;
-    ret = need_plan(schedule, records);
-    memcpy(schedule->records, records, size * sizeof(*records));
-    if (ret < 0) {
-        goto err_plan;
+    ret = mca_coll_mrail_records_copy(&schedule->records, records);
+    if (ret == 0) {
+        ret = need_plan(schedule);
     }
-    ret = read_demands(schedule);
+    if (ret == 0) {
+        ret = set_background(schedule);
+    }
+    if (ret == 0) {
+        ret = read_demands(schedule);
+    }
     if (ret < 0) {
         goto err_plan;
     }
@@ -436,59 +491,4 @@ void mca_coll_mrail_schedule_discard_warm_start(
     mrail_plan_destroy(schedule->plan);
     schedule->plan = NULL;
     schedule->is_valid = 0;
-}
-
-/* ---- version ---- */
-
-/* Computes a plan for two nodes with two rails, four ranks and pairwise GPU
- * links, and for demands that need relays. */
-static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
-{
-    mrail_plan_demand_t demands[] = {
-        {0, 2, 12345678}, {1, 3, 2345678}, {0, 1, 3456789}, {2, 1, 10000001}};
-    int ret = 0;
-
-    for (unsigned i = 0; i < 4 && ret == 0; ++i) {
-        ret = mrail_plan_topo_set_rail(topo, i / 2, i % 2, 1e9, 7e8 + i);
-    }
-    for (unsigned i = 0; i < 4 && ret == 0; ++i) {
-        ret = mrail_plan_topo_add_rank(topo, i / 2);
-        if (ret == 0) {
-            ret = mrail_plan_topo_set_reach(
-                topo, i, i % 2, MRAIL_PLAN_UNLIMITED, MRAIL_PLAN_UNLIMITED);
-        }
-    }
-    for (unsigned i = 0; i < 4 && ret == 0; ++i) {
-        ret = mrail_plan_topo_set_link(topo, i, i ^ 1, 3e9);
-    }
-    if (ret < 0) {
-        return ret;
-    }
-    ret = mrail_plan_create(topo, NULL, plan_p);
-    if (ret < 0) {
-        return ret;
-    }
-    return mrail_plan_make(*plan_p, demands, MRAIL_ARRAY_SIZE(demands), 0, NULL,
-                           0);
-}
-
-uint64_t mca_coll_mrail_schedule_fingerprint(void)
-{
-    mrail_plan_topo_t *topo = NULL;
-    mrail_plan_t *plan = NULL;
-    mrail_plan_summary_t summary = {0};
-    uint64_t hash = 0;
-
-    if (mrail_plan_topo_create(2, 2, &topo) == 0 &&
-        make_sample(topo, &plan) == 0) {
-        mrail_plan_summary(plan, &summary);
-        hash = summary.hash;
-        for (const char *text = PACKAGE_VERSION; *text != '\0'; ++text) {
-            hash = mrail_mix64(hash ^ (uint8_t)*text);
-        }
-        hash = MRAIL_MAX(hash, MCA_COLL_MRAIL_FOREIGN + 1);
-    }
-    mrail_plan_destroy(plan);
-    mrail_plan_topo_destroy(topo);
-    return hash;
 }

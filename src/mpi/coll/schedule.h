@@ -2,35 +2,21 @@
  * The schedule of a rank in a planned exchange: which bytes take the direct
  * path, and which take relays. Every rank computes the same plan from the same
  * agreement records. No MPI here.
+ *
+ * The schedule covers the demands that the records list. All others are small
+ * and travel directly, as whole messages. Their sums are a load of the rails
+ * that no plan can move.
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_H
 #define MRAIL_MPI_COLL_SCHEDULE_H
 
+#include "mpi/coll/record.h"
 #include "mpi/coll/topology.h"
 #include "orchestrator/plan.h"
 #include "relay/relay.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * The agreement record of a rank, as 64-bit words:
- *   [0]      flags, below
- *   [1]      bytes per second of its rail's port; 0: the rail is down
- *   [2] [3]  measured bytes per second, out and in; 0: unknown
- *   [4 + i]  bytes for rank i
- */
-
-/* Flag: only the previous module can serve the call. */
-#define MCA_COLL_MRAIL_CANNOT 1u
-/* Flag: has, or recently had, a demand worth planning. */
-#define MCA_COLL_MRAIL_WANTED 2u
-#define MCA_COLL_MRAIL_GAPS_OUT 4u /* sends data with gaps */
-#define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
-#define MCA_COLL_MRAIL_PORT 1u
-#define MCA_COLL_MRAIL_OUT 2u
-#define MCA_COLL_MRAIL_IN 3u
-#define MCA_COLL_MRAIL_RECORD_WORDS 4u /* number of words before the demands */
 
 typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
@@ -42,13 +28,20 @@ typedef struct mca_coll_mrail_schedule_entry {
 typedef struct mca_coll_mrail_rail {
     double port;    /* lowest rate that a rank reports; only while reading */
     double out, in; /* capacity in bytes per second; 0: down, or not used */
+    uint64_t small_out, small_in; /* bytes of small demands */
 } mca_coll_mrail_rail_t;
+
+/* Bits of `told`. */
+#define MCA_COLL_MRAIL_TOLD_OUT 1u
+#define MCA_COLL_MRAIL_TOLD_IN 2u
 
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
-    /* agreement records of all ranks, by rank, from which the schedule was
-     * made */
-    uint64_t *records;
+    /* agreement records of all ranks, from which the schedule was made */
+    mca_coll_mrail_records_t records;
+    /* by rank: whether the records list a demand of this rank for it, or one of
+     * it for this rank. All others are small. */
+    uint8_t *told;
     /* rails of all nodes according to the records, and scratch memory */
     mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
@@ -72,33 +65,36 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 
-/* Returns the number of words in a record. */
-static inline size_t
-mca_coll_mrail_record_words(const mca_coll_mrail_topology_t *topology)
+/* Returns the rule by which demands are told. */
+static inline mca_coll_mrail_record_rule_t
+mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
 {
-    return MCA_COLL_MRAIL_RECORD_WORDS + topology->num_ranks;
+    /* On emulated nodes, messages within a node would use the rails, so relay
+     * buffers carry all of these demands. */
+    return (mca_coll_mrail_record_rule_t){.threshold =
+                                              topology->params.relay_threshold,
+                                          .is_near_told = topology->is_soft};
 }
 
-/* Returns the bytes from rank `from` to rank `to` according to the schedule's
- * records. */
+/* Returns the bytes that rank `from` tells for rank `to`, or 0. */
 static inline uint64_t
 mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                               uint32_t from, uint32_t to)
 {
-    return schedule
-        ->records[from * mca_coll_mrail_record_words(schedule->topology) +
-                  MCA_COLL_MRAIL_RECORD_WORDS + to];
+    return mca_coll_mrail_record_find(
+        mca_coll_mrail_records_get(&schedule->records, from), to);
 }
 
 /* Returns 1 if the schedule holds for these records: it exists, and demands,
- * gaps and the capacities of the rails are the same. */
+ * sums, gaps and the capacities of the rails are the same. */
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
-                                const uint64_t *records);
+                                const mca_coll_mrail_records_t *records);
 
-/* Makes the schedule for these records. Returns 0; or -errno of
+/* Makes the schedule for these records, all of which
+ * mca_coll_mrail_record_check() has accepted. Returns 0; or -errno of
  * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule. */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
-                                 const uint64_t *records);
+                                 const mca_coll_mrail_records_t *records);
 
 /* Discards the warm start. Called if ranks have different plans, so that all of
  * them start from the same state. */

@@ -1,0 +1,223 @@
+/*
+ * Agreement records: what each rank tells all others before an exchange. A
+ * record lists the rails of the rank and its large demands. Of the small
+ * demands, which are never planned, it has only sums. A record is therefore
+ * short unless the rank has many large demands.
+ *
+ * Ranks read the records of others, so mca_coll_mrail_record_check() must
+ * accept a record before any other function reads it. No MPI, no I/O here.
+ *
+ * Format, in 64-bit words of the host, because all ranks run the same build:
+ *
+ *   [0]  bits 0-7 flags; 8-11 number of rails less 1; 12-15 number of rail
+ *        words less 1; 16-31 number of demands; 32-47, 48-63: bytes of small
+ *        demands to and from other nodes
+ *   [1]  digest of all demands: those sent, minus those received
+ *   rails, one word each: bits 0-15, 16-31, 32-47: port, out, in. Rails after
+ *        the last word equal the last one, as rails usually do.
+ *   demands, one word each, by ascending rank: bits 0-15 rank; 16-63 bytes
+ *
+ * Rates and sums of bytes take 16 bits: they are rounded to 11 binary digits,
+ * 0.05 %, which is far below the gap of a plan. The bytes of demands are exact.
+ */
+#ifndef MRAIL_MPI_COLL_RECORD_H
+#define MRAIL_MPI_COLL_RECORD_H
+
+#include "uct/mrail_rails.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Flag: only the previous module can serve the call. */
+#define MCA_COLL_MRAIL_CANNOT 1u
+/* Flag: has, or recently had, a demand worth planning. */
+#define MCA_COLL_MRAIL_WANTED 2u
+#define MCA_COLL_MRAIL_GAPS_OUT 4u /* sends data with gaps */
+#define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
+
+/* Words before the demands: at least, and at most. */
+#define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
+#define MCA_COLL_MRAIL_RECORD_MAX_HEAD                                         \
+    (MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1 + UCT_MRAIL_MAX_RAILS)
+/* Limits on the demands of a record. A rank beyond them cannot be planned. */
+#define MCA_COLL_MRAIL_RECORD_MAX_RANKS (1u << 16)
+#define MCA_COLL_MRAIL_RECORD_MAX_DEMANDS UINT16_MAX
+#define MCA_COLL_MRAIL_RECORD_MAX_BYTES ((UINT64_C(1) << 48) - 1)
+
+/* State of a rail as its rank reports it, in bytes per second. */
+typedef struct mca_coll_mrail_rail_rate {
+    uint64_t port;    /* rate of the port; 0: the rail is down */
+    uint64_t out, in; /* measured bandwidth; 0: unknown */
+} mca_coll_mrail_rail_rate_t;
+
+/* ---- Writing ---- */
+
+/* Which demands of a rank are told one by one. Equal on all ranks. */
+typedef struct mca_coll_mrail_record_rule {
+    uint64_t threshold; /* bytes; larger demands are told */
+    /* 1: demands within a node are told, whatever their size */
+    int is_near_told;
+} mca_coll_mrail_record_rule_t;
+
+/* Returns 1 if a demand is told one by one. is_near: it stays within a node. */
+static inline int
+mca_coll_mrail_record_is_told(const mca_coll_mrail_record_rule_t *rule,
+                              uint64_t bytes, int is_near)
+{
+    return bytes > rule->threshold ||
+           (bytes > 0 && is_near && rule->is_near_told);
+}
+
+/* A record while it is written. */
+typedef struct mca_coll_mrail_record_writer {
+    mca_coll_mrail_record_rule_t rule;
+    uint64_t *words;
+    size_t num_words;
+    uint32_t self;
+    uint64_t flags, head; /* head: word 0 without flags and demands */
+    uint64_t num_demands;
+    uint64_t small_out, small_in, digest;
+} mca_coll_mrail_record_writer_t;
+
+/* Begins the record of rank `self`. `words` has room for
+ * MCA_COLL_MRAIL_RECORD_MAX_HEAD words and one for each other rank. num_rails
+ * is 1 to UCT_MRAIL_MAX_RAILS. */
+void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
+                                 const mca_coll_mrail_record_rule_t *rule,
+                                 uint32_t self,
+                                 const mca_coll_mrail_rail_rate_t *rails,
+                                 unsigned num_rails, uint64_t *words);
+/* Add what this rank sends to another rank, by ascending rank, and what it
+ * receives from one, in any order. */
+void mca_coll_mrail_record_send(mca_coll_mrail_record_writer_t *writer,
+                                uint32_t to, uint64_t bytes, int is_near);
+void mca_coll_mrail_record_recv(mca_coll_mrail_record_writer_t *writer,
+                                uint32_t from, uint64_t bytes, int is_near);
+/* Completes the record, and returns its number of words. Adds
+ * MCA_COLL_MRAIL_CANNOT to the flags if a demand is beyond the limits. */
+size_t mca_coll_mrail_record_end(mca_coll_mrail_record_writer_t *writer,
+                                 unsigned flags);
+
+/* ---- Reading ---- */
+
+/* Return the number of words before the demands, the number of demands, and
+ * the number of words in total. They read only the first word. */
+static inline size_t mca_coll_mrail_record_head(const uint64_t *record)
+{
+    return MCA_COLL_MRAIL_RECORD_MIN_HEAD + (size_t)(record[0] >> 12 & 0xf);
+}
+static inline size_t mca_coll_mrail_record_num_demands(const uint64_t *record)
+{
+    return (size_t)(record[0] >> 16 & 0xffff);
+}
+static inline size_t mca_coll_mrail_record_length(const uint64_t *record)
+{
+    return mca_coll_mrail_record_head(record) +
+           mca_coll_mrail_record_num_demands(record);
+}
+
+/* Returns 1 if this is a possible record of rank `self` of num_ranks. */
+int mca_coll_mrail_record_check(const uint64_t *record, size_t num_words,
+                                uint32_t self, uint32_t num_ranks);
+
+static inline unsigned mca_coll_mrail_record_flags(const uint64_t *record)
+{
+    return (unsigned)(record[0] & 0xff);
+}
+
+static inline unsigned mca_coll_mrail_record_num_rails(const uint64_t *record)
+{
+    return (unsigned)(record[0] >> 8 & 0xf) + 1;
+}
+
+/* Returns what the rank tells about its rail k. All rates of a rail that it
+ * does not have are 0. */
+mca_coll_mrail_rail_rate_t mca_coll_mrail_record_rail(const uint64_t *record,
+                                                      unsigned k);
+
+/* Return the bytes of small demands to and from other nodes, rounded, and the
+ * digest. The digests of all ranks add up to 0 if every receiver expects what
+ * is sent, and practically only then. */
+uint64_t mca_coll_mrail_record_small_out(const uint64_t *record);
+uint64_t mca_coll_mrail_record_small_in(const uint64_t *record);
+static inline uint64_t mca_coll_mrail_record_digest(const uint64_t *record)
+{
+    return record[1];
+}
+
+/* Return the receiver and the bytes (> 0) of the rank's i-th told demand. */
+static inline uint32_t mca_coll_mrail_record_to(const uint64_t *record,
+                                                size_t i)
+{
+    return (uint32_t)(record[mca_coll_mrail_record_head(record) + i] & 0xffff);
+}
+static inline uint64_t mca_coll_mrail_record_bytes(const uint64_t *record,
+                                                   size_t i)
+{
+    return record[mca_coll_mrail_record_head(record) + i] >> 16;
+}
+
+/* Returns the bytes that are told for rank `to`, or 0. */
+uint64_t mca_coll_mrail_record_find(const uint64_t *record, uint32_t to);
+
+/* Returns 1 if flags, demands and sums are equal. The rails and the digest may
+ * differ. */
+int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b);
+
+/* ---- Blocks ---- */
+
+/* Return the words of each record that the first gather carries: before lengths
+ * are known, and after an exchange of `total` words with `longest` in the
+ * longest record. num_ranks blocks take at most max(room, num_ranks x
+ * MCA_COLL_MRAIL_RECORD_MIN_HEAD) words. */
+size_t mca_coll_mrail_record_first_block(uint32_t num_ranks);
+size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
+                                   size_t total, size_t room);
+
+/* ---- The records of all ranks ---- */
+
+typedef struct mca_coll_mrail_records {
+    uint32_t num_ranks;
+    size_t *first; /* by rank: its place in `words`; and the end */
+    uint64_t *words;
+    size_t room; /* in words */
+} mca_coll_mrail_records_t;
+
+/* All records are empty, with room for none. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_records_init(mca_coll_mrail_records_t *records,
+                                uint32_t num_ranks);
+void mca_coll_mrail_records_cleanup(mca_coll_mrail_records_t *records);
+
+/* Makes room for a total of num_words. Returns 0, or -ENOMEM with no change. */
+int mca_coll_mrail_records_reserve(mca_coll_mrail_records_t *records,
+                                   size_t num_words);
+/* Adds the record of the next rank; `rank` 0 begins. Returns the place of its
+ * words, which the caller fills in. There must be room. */
+static inline uint64_t *
+mca_coll_mrail_records_add(mca_coll_mrail_records_t *records, uint32_t rank,
+                           size_t num_words)
+{
+    records->first[rank + 1] = records->first[rank] + num_words;
+    return records->words + records->first[rank];
+}
+/* Returns 0, or -ENOMEM with `to` unchanged. */
+int mca_coll_mrail_records_copy(mca_coll_mrail_records_t *to,
+                                const mca_coll_mrail_records_t *from);
+int mca_coll_mrail_records_equal(const mca_coll_mrail_records_t *a,
+                                 const mca_coll_mrail_records_t *b);
+
+static inline size_t
+mca_coll_mrail_records_length(const mca_coll_mrail_records_t *records,
+                              uint32_t rank)
+{
+    return records->first[rank + 1] - records->first[rank];
+}
+
+static inline const uint64_t *
+mca_coll_mrail_records_get(const mca_coll_mrail_records_t *records,
+                           uint32_t rank)
+{
+    return records->words + records->first[rank];
+}
+
+#endif
