@@ -93,7 +93,7 @@ static void parse_hotspot(bench_t *bench, const char *text)
     mrail_bench_options_t *options = &bench->options;
     uint32_t hotspot_ppm;
 
-    if (strcmp(text, "even") == 0) {
+    if (strcmp(text, "uniform") == 0) {
         add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT);
         return;
     }
@@ -101,7 +101,7 @@ static void parse_hotspot(bench_t *bench, const char *text)
         mrail_tool_usage(
             COMMAND,
             "--hotspot %s: expected a fraction from 0 to 1 with at "
-            "most six decimals, or 'even'",
+            "most six decimals, or 'uniform'",
             text);
     }
     if (bench->dst != DST_SINGLE) {
@@ -176,8 +176,9 @@ static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
      .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
     {"--hotspot", "F,...",
-     "sends the fraction F (0 to 1) to rank + P/2 and the rest evenly; without "
-     "it, or with 'even', all evenly. Several are measured one after the other",
+     "sends the fraction F (0 to 1) to rank + P/2 and the rest in equal parts; "
+     "without it, or with 'uniform', all in equal parts. Several are measured "
+     "one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
@@ -245,7 +246,7 @@ static void parse_args(bench_t *bench, char **argv)
     }
     parse_sizes(bench);
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
-    bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "even";
+    bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
     parse_hotspots(bench);
 }
 

@@ -130,7 +130,7 @@ expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
 expect_run 'bench with a hotspot above 1' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect_run 'bench with a malformed hotspot in a list' 2 "--hotspot x: expected a fraction" \
-    "$mrail" bench alltoallv --hotspot even,0.5,x
+    "$mrail" bench alltoallv --hotspot uniform,0.5,x
 expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
     "$mrail" bench alltoallv --dst single
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
@@ -168,7 +168,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
         '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
-        --hotspot even,0.5,0.9 --dst=both --json
+        --hotspot uniform,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
     expect_run 'bench --small-iterations applies to sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '
