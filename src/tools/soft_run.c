@@ -221,7 +221,7 @@ static void soft_daemon_child(const char *name,
     sroce_session_hold_t copy;
 
     setsid();
-    prctl(PR_SET_NAME, "mrail-softkeep");
+    prctl(PR_SET_NAME, "mrail-softd");
     for (int fd = 0; (null_fd >= 0) && (fd <= 2); ++fd) {
         dup2(null_fd, fd);
     }
