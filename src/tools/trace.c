@@ -33,7 +33,7 @@ typedef struct trace_source {
 } trace_source_t;
 
 typedef struct trace {
-    const char *who; /* process id or job; NULL: all processes */
+    const char *selector; /* process id or job; NULL: all processes */
     const char *dir;
     const char *ranks;
     double interval_s;
@@ -54,8 +54,8 @@ static int is_wanted(const trace_t *trace, const mrail_page_t *page)
     char pid[16];
 
     snprintf(pid, sizeof(pid), "%u", page->head.pid);
-    if ((trace->who != NULL) && (strcmp(trace->who, pid) != 0) &&
-        (strcmp(trace->who, page->job) != 0)) {
+    if ((trace->selector != NULL) && (strcmp(trace->selector, pid) != 0) &&
+        (strcmp(trace->selector, page->job) != 0)) {
         return 0;
     }
     return (trace->ranks == NULL) ||
@@ -316,8 +316,9 @@ static int run(trace_t *trace)
         mrail_tool_fail(COMMAND,
                         "no process %s%s keeps records in %s; it must run with "
                         "UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
-                        (trace->who != NULL) ? "or job " : "of this user",
-                        (trace->who != NULL) ? trace->who : "", trace->dir);
+                        (trace->selector != NULL) ? "or job " : "of this user",
+                        (trace->selector != NULL) ? trace->selector : "",
+                        trace->dir);
     }
     for (uint64_t i = 0;
          (alive != 0) && ((trace->count == 0) || (i < trace->count)); ++i) {
@@ -399,8 +400,8 @@ int main(int argc, char **argv)
     trace_t trace = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
     int at = mrail_options_parse(&command, argv, &trace);
 
-    trace.who = argv[at];
-    if ((trace.who != NULL) && (argv[at + 1] != NULL)) {
+    trace.selector = argv[at];
+    if ((trace.selector != NULL) && (argv[at + 1] != NULL)) {
         mrail_tool_usage(COMMAND, "%s: expected one process or job",
                          argv[at + 1]);
     }
