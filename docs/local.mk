@@ -87,6 +87,7 @@ uninstall-hook:
 	@for dir in `for doc in $(nobase_dist_doc_DATA); do \
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \
 	        "$(pkglibdir)/openmpi" "$(pkglibdir)/none" "$(pkglibdir)" \
-	        "$(pkglibexecdir)" "$(pkgincludedir)"; do \
+	        "$(pkglibexecdir)" "$(pkgincludedir)" "$(fabricdir)" \
+	        "$(pkgdatadir)"; do \
 	    rmdir "$(DESTDIR)$$dir" 2>/dev/null || :; \
 	done

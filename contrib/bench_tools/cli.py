@@ -163,10 +163,10 @@ def check_installed(areas):
     built."""
     if set(areas) <= WITHOUT_COMMAND:
         return
-    for verb in ('soft', 'bench'):
-        path = runner.STAGE / 'libexec' / 'mrail' / f'mrail-{verb}'
+    for command in ('soft', 'bench'):
+        path = runner.STAGE / 'libexec' / 'mrail' / f'mrail-{command}'
         if not path.exists():
-            sys.exit(f'contrib/bench: mrail {verb} was not built: see '
+            sys.exit(f'contrib/bench: mrail {command} was not built: see '
                      'build/log/configure.log')
 
 

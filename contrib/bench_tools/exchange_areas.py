@@ -235,10 +235,10 @@ def sweeps(runs):
     differ by half. Small exchanges therefore run more often."""
     small = ('1', '1k', '64k', '1m')
     return [
-        Sweep(','.join(small), 'even,0.1,0.5,0.9', cases((0, 0.1, 0.5, 0.9), small),
+        Sweep(','.join(small), 'uniform,0.1,0.5,0.9', cases((0, 0.1, 0.5, 0.9), small),
               2 * runs - 1, 4, '--warmup 1 --iterations 20 --dst both '
               '--small-iterations 100'),
-        Sweep('64k,4m', '0,even,0.1,0.7,0.9',
+        Sweep('64k,4m', '0,uniform,0.1,0.7,0.9',
               cases((0, 0.1, 0.7, 0.9), ('4m',)), runs, runs,
               '--warmup 2 --iterations 6 --dst both'),
         Sweep('1m,16m', '0.1,0.5,0.9', cases((0.1, 0.5, 0.9), ('16m',)),
@@ -328,7 +328,7 @@ README_JOBS = (
 )
 README_SIZES = {'multi-rail': '--sizes 4m --iterations 5',
                 'single-rail': '--sizes 16m --iterations 3'}
-README_SKEWS = ' --warmup 1 --hotspot even,0.7 --dst single'
+README_SKEWS = ' --warmup 1 --hotspot uniform,0.7 --dst single'
 README_FIELDS = ('size', 'iterations', 'hotspot', 'median_s', 'bytes_per_s',
                  'relayed', 'cpu_load', 'data_ok')
 

@@ -1,5 +1,5 @@
 /*
- * Writes the JSON (RFC 8259) that all `mrail` verbs print, as a stream.
+ * Writes the JSON (RFC 8259) that all `mrail` commands print, as a stream.
  *
  * JSON libraries build a tree in memory. A tree takes several hundred bytes for
  * each value, which is too much for the pieces of a large plan. The libraries

@@ -1,6 +1,6 @@
 /*
  * Numbers as users type them: counts, sizes, fractions, times, rates, and
- * ranges of sizes. Every `mrail` verb uses these functions to read numbers.
+ * ranges of sizes. Every `mrail` command uses these functions to read numbers.
  *
  * Pure: text in, value out. Unless stated otherwise, the functions return 0,
  * -EINVAL if the text is malformed, or -ERANGE if the number is out of bounds.

@@ -87,9 +87,9 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* Handles the demands of one sender whose rail is down at either end. It
- * charges small demands to the rails that need the fewest relays, whereas
- * normally half of each is charged to the receiver's rail. */
+/* Handles one sender's demands for which a rail at one end is down. Small
+ * demands go entirely to the rails that need the fewest relays; normally half
+ * of each goes to the receiver's rail. */
 static __attribute__((noinline)) void
 levels_add_degraded(mrail_levels_t *levels, uint32_t g,
                     const mrail_plan_demand_t *demand,

@@ -38,14 +38,14 @@ static int relay_alloc(mrail_relay_t *relay)
         calloc(num_local * relay->shape.out_slots, sizeof(*relay->sends));
     relay->receives = calloc(relay->shape.in_slots, sizeof(*relay->receives));
     relay->ins = calloc(relay->shape.in_slots, sizeof(*relay->ins));
-    relay->share_of_slot =
-        calloc(relay->shape.out_slots, sizeof(*relay->share_of_slot));
+    relay->budget_of_slot =
+        calloc(relay->shape.out_slots, sizeof(*relay->budget_of_slot));
     relay->local_of = calloc(relay->num_ranks, sizeof(*relay->local_of));
     relay->out_of = calloc(relay->num_ranks, sizeof(*relay->out_of));
     relay->in_of = calloc(relay->num_ranks, sizeof(*relay->in_of));
     return (relay->locals != NULL) && (relay->sends != NULL) &&
            (relay->receives != NULL) && (relay->ins != NULL) &&
-           (relay->share_of_slot != NULL) && (relay->local_of != NULL) &&
+           (relay->budget_of_slot != NULL) && (relay->local_of != NULL) &&
            (relay->out_of != NULL) && (relay->in_of != NULL);
 }
 
@@ -123,8 +123,8 @@ int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
 void mrail_relay_destroy(mrail_relay_t *relay)
 {
     if (relay != NULL) {
-        free(relay->share_of_slot);
-        free(relay->shares);
+        free(relay->budget_of_slot);
+        free(relay->budgets);
         free(relay->own_hops);
         free(relay->outs);
         free(relay->hops);

@@ -232,7 +232,7 @@ static int channels_init(mrail_relay_t *relay)
     return is_room ? 0 : -ENOSPC;
 }
 
-/* ---- shares of the out-slots ---- */
+/* ---- budgets of out-slots ---- */
 
 static int by_channel(const void *a, const void *b)
 {
@@ -246,7 +246,7 @@ static int by_channel(const void *a, const void *b)
 }
 
 /* Numbers the channels of the flows that this rank sends. */
-static void shares_init(mrail_relay_t *relay)
+static void budgets_init(mrail_relay_t *relay)
 {
     size_t count = 0;
 
@@ -258,16 +258,16 @@ static void shares_init(mrail_relay_t *relay)
     if (count > 1) {
         qsort(relay->own_hops, count, sizeof(*relay->own_hops), by_channel);
     }
-    relay->num_shares = 0;
+    relay->num_budgets = 0;
     for (size_t i = 0; i < count; ++i) {
         mrail_relay_hop_t *hop = relay->own_hops[i];
 
         if ((i == 0) ||
             (by_channel(&relay->own_hops[i - 1], &relay->own_hops[i]) != 0)) {
-            relay->shares[relay->num_shares++] = (mrail_relay_share_t){0};
+            relay->budgets[relay->num_budgets++] = (mrail_relay_budget_t){0};
         }
-        hop->share = relay->num_shares - 1;
-        relay->shares[hop->share].num_left +=
+        hop->budget = relay->num_budgets - 1;
+        relay->budgets[hop->budget].num_left +=
             mrail_relay_chunks(relay, &hop->flow);
     }
 }
@@ -316,9 +316,9 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
 {
     relay->hash = hash;
     ++relay->exchange;
-    relay->num_unfilled = relay->num_shares;
+    relay->num_unfilled = relay->num_budgets;
     for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
-        relay->share_of_slot[slot] = MRAIL_RELAY_NONE;
+        relay->budget_of_slot[slot] = MRAIL_RELAY_NONE;
     }
     list_senders(relay);
     for (size_t i = 0; i < relay->num_hops; ++i) {
@@ -350,12 +350,12 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_outs = num_hops;
     }
-    if (num_hops > relay->max_shares) {
+    if (num_hops > relay->max_budgets) {
         if (!mrail_grow(&relay->own_hops, num_hops, sizeof(*relay->own_hops)) ||
-            !mrail_grow(&relay->shares, num_hops, sizeof(*relay->shares))) {
+            !mrail_grow(&relay->budgets, num_hops, sizeof(*relay->budgets))) {
             return -ENOMEM;
         }
-        relay->max_shares = num_hops;
+        relay->max_budgets = num_hops;
     }
     return 0;
 }
@@ -380,7 +380,7 @@ int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
         ret = hops_init(relay, flows, num_flows);
     }
     if (ret == 0) {
-        shares_init(relay);
+        budgets_init(relay);
         ret = channels_init(relay);
     }
     return ret;

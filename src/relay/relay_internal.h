@@ -21,9 +21,9 @@
  * in_slots. If the slot is not free, a receiver on this node holds it and frees
  * it without waiting for any channel.
  *
- * Invariant 3: a share is the part of the out-slots that one channel may hold.
- * A channel that is slow, at a relay or on the network, therefore leaves slots
- * to the others. A share is at least one slot.
+ * Invariant 3: the slot budget of a channel limits the number of out-slots that
+ * the channel holds. A channel that is slow, at a relay or on the network,
+ * therefore leaves slots to the others. A budget is at least one slot.
  *
  * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.
@@ -63,16 +63,16 @@ typedef struct mrail_relay_hop {
     uint32_t prev, next;
     uint32_t out; /* index in outs; NONE: `next` is on this node */
     /* if this rank is the sender: the ends of the flow's network hop, or of the
-     * path within the node, and the index of the pair in shares */
+     * path within the node, and the index of the pair in budgets */
     uint32_t egress, ingress;
-    uint32_t share;
+    uint32_t budget;
 } mrail_relay_hop_t;
 
-/* The out-slots of the flows that leave this rank over the same channel. */
-typedef struct mrail_relay_share {
+/* The slot budget of the flows that leave this rank over the same channel. */
+typedef struct mrail_relay_budget {
     uint64_t num_left; /* chunks to fill */
     uint64_t num_held; /* out-slots; valid only within a fill step */
-} mrail_relay_share_t;
+} mrail_relay_budget_t;
 
 /* A rank to which this one sends over the network in this exchange. */
 typedef struct mrail_relay_out {
@@ -135,11 +135,11 @@ struct mrail_relay {
     mrail_relay_hop_t *hops; /* ordered by from, to, offset */
     size_t num_hops, max_hops;
     mrail_relay_hop_t **own_hops; /* used during begin */
-    mrail_relay_share_t *shares;
-    uint32_t num_shares;
-    size_t max_shares;
-    uint32_t num_unfilled;   /* shares with chunks to fill */
-    uint64_t *share_of_slot; /* [out-slot]; NONE: of an earlier exchange */
+    mrail_relay_budget_t *budgets;
+    uint32_t num_budgets;
+    size_t max_budgets;
+    uint32_t num_unfilled;    /* budgets with chunks to fill */
+    uint64_t *budget_of_slot; /* [out-slot]; NONE: of an earlier exchange */
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;

@@ -45,19 +45,19 @@ static void write_header(const mrail_relay_t *relay,
     memcpy(payload - sizeof(header), &header, sizeof(header));
 }
 
-/* ---- shares ---- */
+/* ---- budgets ---- */
 
 /* Counts the slots that each channel holds. */
 static void count_held(mrail_relay_t *relay)
 {
-    for (uint32_t i = 0; i < relay->num_shares; ++i) {
-        relay->shares[i].num_held = 0;
+    for (uint32_t i = 0; i < relay->num_budgets; ++i) {
+        relay->budgets[i].num_held = 0;
     }
     for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
-        uint64_t share = relay->share_of_slot[slot];
+        uint64_t budget = relay->budget_of_slot[slot];
 
-        if ((share != MRAIL_RELAY_NONE) && !out_slot_is_free(relay, slot)) {
-            ++relay->shares[share].num_held;
+        if ((budget != MRAIL_RELAY_NONE) && !out_slot_is_free(relay, slot)) {
+            ++relay->budgets[budget].num_held;
         }
     }
 }
@@ -71,7 +71,7 @@ static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
 
     count_held(relay);
     mrail_list_for_each(hop, &relay->senders, mrail_relay_hop_t, node) {
-        if (relay->shares[hop->share].num_held < most) {
+        if (relay->budgets[hop->budget].num_held < most) {
             return hop;
         }
     }
@@ -89,7 +89,7 @@ static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
     if (++hop->num_filled < mrail_relay_chunks(relay, &hop->flow)) {
         mrail_list_add_tail(&relay->senders, &hop->node);
     }
-    if (--relay->shares[hop->share].num_left == 0) {
+    if (--relay->budgets[hop->budget].num_left == 0) {
         --relay->num_unfilled;
     }
     --relay->num_to_fill;
@@ -113,7 +113,7 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_hop_t *hop,
         return ret;
     }
     mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
-    relay->share_of_slot[slot] = hop->share;
+    relay->budget_of_slot[slot] = hop->budget;
     if (hop->out == MRAIL_RELAY_NONE) {
         mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
     } else {

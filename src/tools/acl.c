@@ -4,7 +4,7 @@
  * rules.
  */
 #include "config.h"
-#include "tools/acl_verb.h"
+#include "tools/acl_command.h"
 
 #include "base/number.h"
 #include "tools/acl_lists.h"
@@ -101,7 +101,7 @@ static const char *const synopsis[] = {
     NULL};
 
 static const mrail_command_t command = {
-    .verb = ACL_VERB,
+    .name = ACL_COMMAND,
     .synopsis = synopsis,
     .about =
         "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
@@ -119,7 +119,7 @@ static unsigned uplinks_of_environment(void)
 
     if (text != NULL && strcasecmp(text, "auto") != 0 &&
         mrail_number_uint(text, 1, MRAIL_ACL_MAX_UPLINKS, &value) != 0) {
-        mrail_tool_usage(ACL_VERB,
+        mrail_tool_usage(ACL_COMMAND,
                          UPLINKS_VARIABLE "=%s: expected a number from 1 to %u",
                          text, MRAIL_ACL_MAX_UPLINKS);
     }
@@ -134,31 +134,32 @@ static void parse_options(options_t *options, char **argv)
     modes = (options->check != NULL) + (unsigned)options->list +
             (unsigned)options->spine_vrf;
     if (modes > 1) {
-        mrail_tool_usage(ACL_VERB,
+        mrail_tool_usage(ACL_COMMAND,
                          "--check, --list and --spine-vrf: choose one");
     }
     if (options->json && !options->list && options->check == NULL) {
-        mrail_tool_usage(ACL_VERB, "--json requires --list or --check");
+        mrail_tool_usage(ACL_COMMAND, "--json requires --list or --check");
     }
     if (options->undo && (options->list || options->check != NULL)) {
-        mrail_tool_usage(ACL_VERB,
+        mrail_tool_usage(ACL_COMMAND,
                          "--undo cannot be combined with --list or --check");
     }
     if (!options->list && options->dialect == MRAIL_ACL_NUM_DIALECTS) {
-        mrail_tool_usage(ACL_VERB, "no dialect: give --dialect NAME");
+        mrail_tool_usage(ACL_COMMAND, "no dialect: give --dialect NAME");
     }
     if ((options->fabric == NULL) != (options->switch_name == NULL)) {
-        mrail_tool_usage(ACL_VERB, "--fabric and --switch go together");
+        mrail_tool_usage(ACL_COMMAND, "--fabric and --switch go together");
     }
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
-        mrail_tool_usage(ACL_VERB,
+        mrail_tool_usage(ACL_COMMAND,
                          "stdin can be only one file: the fabric or the rules");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {
-        mrail_tool_usage(ACL_VERB, "--uplinks and --leaf-uplinks come from the "
-                                   "fabric");
+        mrail_tool_usage(ACL_COMMAND,
+                         "--uplinks and --leaf-uplinks come from the "
+                         "fabric");
     }
 }
 
@@ -200,7 +201,7 @@ static unsigned read_list(const char *option, const char *text,
         return 0;
     }
     if (acl_list_names(text, list, why, sizeof(why)) != 0) {
-        mrail_tool_usage(ACL_VERB, "%s: %s", option, why);
+        mrail_tool_usage(ACL_COMMAND, "%s: %s", option, why);
     }
     for (unsigned i = 0; i < list->num; ++i) {
         words[i] = list->words[i];
@@ -216,15 +217,15 @@ static void read_uplinks(rules_t *rules, const options_t *options)
     if (options->next_hops != NULL &&
         acl_list_next_hops(options->next_hops, num, &rules->next_hops, why,
                            sizeof(why)) != 0) {
-        mrail_tool_usage(ACL_VERB, "--next-hops: %s", why);
+        mrail_tool_usage(ACL_COMMAND, "--next-hops: %s", why);
     }
     if (options->uplink_ports != NULL) {
         if (acl_list_names(options->uplink_ports, &rules->uplink_ports, why,
                            sizeof(why)) != 0) {
-            mrail_tool_usage(ACL_VERB, "--uplink-ports: %s", why);
+            mrail_tool_usage(ACL_COMMAND, "--uplink-ports: %s", why);
         }
         if (rules->uplink_ports.num != num) {
-            mrail_tool_usage(ACL_VERB,
+            mrail_tool_usage(ACL_COMMAND,
                              "--uplink-ports: %u ports, but %u uplinks",
                              rules->uplink_ports.num, num);
         }
@@ -279,7 +280,7 @@ static void check_rules(const mrail_acl_t *acl, const options_t *options)
             acl, (mrail_acl_dialect_t)options->dialect, why, sizeof(why));
     }
     if (ret != 0) {
-        mrail_tool_usage(ACL_VERB, "%s", why);
+        mrail_tool_usage(ACL_COMMAND, "%s", why);
     }
 }
 
@@ -337,7 +338,7 @@ int main(int argc, char **argv)
         write_rules(&rules.acl, &options);
     }
     if (fflush(stdout) != 0) {
-        mrail_tool_fail(ACL_VERB, "stdout: %s", strerror(errno));
+        mrail_tool_fail(ACL_COMMAND, "stdout: %s", strerror(errno));
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* mrail acl: uplinks and prefixes of a switch, from a fabric file. */
 #include "config.h"
-#include "tools/acl_verb.h"
+#include "tools/acl_command.h"
 #include "tools/fabric_file.h"
 
 #include "fabric/fabric.h"
@@ -95,12 +95,13 @@ static int read_switch(const mrail_fabric_t *fabric, const char *name,
 
 void acl_switch_read(const char *path, const char *name, acl_switch_t *found)
 {
-    mrail_fabric_t *fabric = mrail_tool_fabric(ACL_VERB, path, NULL, NULL);
+    mrail_fabric_t *fabric = mrail_tool_fabric(ACL_COMMAND, path, NULL, NULL);
     char why[WHY_MAX];
     int ret = read_switch(fabric, name, found, why, sizeof(why));
 
     mrail_fabric_destroy(fabric);
     if (ret != 0) {
-        mrail_tool_usage(ACL_VERB, "%s: %s", mrail_tool_file_name(path), why);
+        mrail_tool_usage(ACL_COMMAND, "%s: %s", mrail_tool_file_name(path),
+                         why);
     }
 }

@@ -1,6 +1,6 @@
 /* mrail acl: the list of segments, and the result of a check. */
 #include "config.h"
-#include "tools/acl_verb.h"
+#include "tools/acl_command.h"
 
 #include "base/json.h"
 #include "tools/tool.h"
@@ -155,7 +155,8 @@ int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
 {
     const char *name = mrail_tool_file_name(path);
     size_t length, size;
-    char *text = mrail_tool_read(ACL_VERB, path, MRAIL_ACL_MAX_TEXT, &length),
+    char *text =
+             mrail_tool_read(ACL_COMMAND, path, MRAIL_ACL_MAX_TEXT, &length),
          *findings = NULL, why[WHY_MAX] = "";
     FILE *stream = open_memstream(&findings, &size);
     mrail_acl_report_t report;
@@ -169,11 +170,11 @@ int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
     free(text);
     if (ret == -EINVAL) {
         free(findings);
-        mrail_tool_usage(ACL_VERB, "%s: %s", name, why);
+        mrail_tool_usage(ACL_COMMAND, "%s: %s", name, why);
     }
     if (ret != 0 && ret != -ERANGE) {
         free(findings);
-        mrail_tool_fail(ACL_VERB, "%s: out of memory", name);
+        mrail_tool_fail(ACL_COMMAND, "%s: out of memory", name);
     }
     if (json) {
         write_report(name, dialect, &report, ret == 0, findings);

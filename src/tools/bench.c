@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERB "bench"
+#define COMMAND "bench"
 #define MAX_SIZE ((uint64_t)1 << 31)
 #define MAX_COUNT 1000000
 
@@ -65,11 +65,11 @@ static void parse_sizes(bench_t *bench)
                                  MRAIL_BENCH_MAX_SIZES, &options->num_sizes);
 
     if (ret == -ENOSPC) {
-        mrail_tool_usage(VERB, "--sizes %s: at most %u sizes", list,
+        mrail_tool_usage(COMMAND, "--sizes %s: at most %u sizes", list,
                          MRAIL_BENCH_MAX_SIZES);
     }
     if (ret != 0) {
-        mrail_tool_usage(VERB,
+        mrail_tool_usage(COMMAND,
                          "--sizes %s: expected sizes below 2g (digits, then k, "
                          "m or g) or ranges FIRST:LAST:FACTOR, with commas "
                          "between them",
@@ -81,7 +81,7 @@ static void add_skew(mrail_bench_options_t *options, uint32_t hotspot_ppm,
                      mrail_demand_pattern_t pattern)
 {
     if (options->num_skews == MRAIL_BENCH_MAX_SKEWS) {
-        mrail_tool_usage(VERB, "--hotspot: at most %u in all",
+        mrail_tool_usage(COMMAND, "--hotspot: at most %u in all",
                          MRAIL_BENCH_MAX_SKEWS);
     }
     options->skews[options->num_skews++] =
@@ -93,15 +93,15 @@ static void parse_hotspot(bench_t *bench, const char *text)
     mrail_bench_options_t *options = &bench->options;
     uint32_t hotspot_ppm;
 
-    if (strcmp(text, "even") == 0) {
+    if (strcmp(text, "uniform") == 0) {
         add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT);
         return;
     }
     if (mrail_number_ppm(text, &hotspot_ppm) < 0) {
         mrail_tool_usage(
-            VERB,
+            COMMAND,
             "--hotspot %s: expected a fraction from 0 to 1 with at "
-            "most six decimals, or 'even'",
+            "most six decimals, or 'uniform'",
             text);
     }
     if (bench->dst != DST_SINGLE) {
@@ -145,8 +145,9 @@ static unsigned take_for_run(void *target, char **argv)
     }
     if (argv[0][0] != '-' && bench->last_run != argv[-1]) {
         if (bench->area == NULL) {
-            mrail_tool_usage(
-                VERB, "unknown area '%s': expected alltoallv or p2p", argv[0]);
+            mrail_tool_usage(COMMAND,
+                             "unknown area '%s': expected alltoallv or p2p",
+                             argv[0]);
         }
         return 0;
     }
@@ -175,8 +176,9 @@ static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
      .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
     {"--hotspot", "F,...",
-     "sends the fraction F (0 to 1) to rank + P/2 and the rest evenly; without "
-     "it, or with 'even', all evenly. Several are measured one after the other",
+     "sends the fraction F (0 to 1) to rank + P/2 and the rest in equal parts; "
+     "without it, or with 'uniform', all in equal parts. Several are measured "
+     "one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
@@ -217,7 +219,7 @@ static const char *const synopsis[] = {
     "alltoallv|p2p [-np N] [RUN OPTION...] [OPTION...]", NULL};
 
 static const mrail_command_t command = {
-    .verb = VERB,
+    .name = COMMAND,
     .synopsis = synopsis,
     .about =
         "Times MPI and checks every byte of every iteration, outside the timed\n"
@@ -232,19 +234,19 @@ static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
     if (bench->area == NULL) {
-        mrail_tool_usage(VERB, "no area: give alltoallv or p2p");
+        mrail_tool_usage(COMMAND, "no area: give alltoallv or p2p");
     }
     if (bench->area->pairs && bench->np % 2 != 0) {
-        mrail_tool_usage(VERB,
+        mrail_tool_usage(COMMAND,
                          "-np %u: p2p needs pairs, an even number of ranks",
                          bench->np);
     }
     if (bench->dst != DST_NONE && bench->hotspots == NULL) {
-        mrail_tool_usage(VERB, "--dst requires --hotspot F");
+        mrail_tool_usage(COMMAND, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
-    bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "even";
+    bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
     parse_hotspots(bench);
 }
 
@@ -255,7 +257,7 @@ static _Noreturn void start_ranks(const bench_t *bench)
     char run[MRAIL_TOOL_PATH_MAX], self[MRAIL_TOOL_PATH_MAX];
 
     if (bench->np == 0 && !bench->soft) {
-        mrail_tool_usage(VERB,
+        mrail_tool_usage(COMMAND,
                          "no number of ranks: give -np N, or start it with "
                          "mrail run -np N -- mrail bench ...");
     }
@@ -277,7 +279,7 @@ static _Noreturn void start_ranks(const bench_t *bench)
         mrail_tool_args_add(&args, bench->own.items[i]);
     }
     execv(run, args.items);
-    mrail_tool_fail(VERB, "%s: %s", run, strerror(errno));
+    mrail_tool_fail(COMMAND, "%s: %s", run, strerror(errno));
 }
 
 int main(int argc, char **argv)
@@ -291,7 +293,7 @@ int main(int argc, char **argv)
         start_ranks(&bench);
     }
     if (bench.run.count > 0) {
-        mrail_tool_usage(VERB,
+        mrail_tool_usage(COMMAND,
                          "%s is not an option for a rank; options of mpirun "
                          "and mrail run come before it",
                          bench.run.items[0]);

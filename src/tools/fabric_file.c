@@ -11,7 +11,7 @@
 
 /* Finds the file of a fabric. A name that is not a file refers to an installed
  * fabric. */
-static void find(const char *verb, const char *name, char *path, size_t size)
+static void find(const char *command, const char *name, char *path, size_t size)
 {
     char target[MRAIL_TOOL_PATH_MAX];
 
@@ -23,14 +23,14 @@ static void find(const char *verb, const char *name, char *path, size_t size)
     snprintf(target, sizeof(target), "%s/%s.fabric", MRAIL_FABRIC_DIR, name);
     mrail_tool_installed(target, path, size);
     if (access(path, R_OK) != 0) {
-        mrail_tool_usage(verb,
+        mrail_tool_usage(command,
                          "there is no file '%s', and no fabric of that name in "
                          "%s",
                          name, MRAIL_FABRIC_DIR);
     }
 }
 
-mrail_fabric_t *mrail_tool_fabric(const char *verb, const char *name,
+mrail_fabric_t *mrail_tool_fabric(const char *command, const char *name,
                                   char **text_p, size_t *length_p)
 {
     char path[MRAIL_TOOL_PATH_MAX], why[512] = "", *text;
@@ -38,15 +38,15 @@ mrail_fabric_t *mrail_tool_fabric(const char *verb, const char *name,
     size_t length;
     int ret;
 
-    find(verb, name, path, sizeof(path));
-    text = mrail_tool_read(verb, path, MRAIL_FABRIC_MAX_TEXT, &length);
+    find(command, name, path, sizeof(path));
+    text = mrail_tool_read(command, path, MRAIL_FABRIC_MAX_TEXT, &length);
     ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
                              why, sizeof(why));
     if (ret == -EINVAL) {
-        mrail_tool_usage(verb, "%s", why);
+        mrail_tool_usage(command, "%s", why);
     }
     if (ret != 0) {
-        mrail_tool_fail(verb, "%s", why);
+        mrail_tool_fail(command, "%s", why);
     }
     if (text_p != NULL) {
         *text_p = text;

@@ -6,12 +6,12 @@
 
 /*
  * Reads a fabric from a file, from stdin if the name is "-", or from the
- * installed file of that name. An invalid fabric is a usage error of `verb`.
+ * installed file of that name. An invalid fabric is a usage error of `command`.
  * The process also exits if memory runs out. If text_p is not NULL, *text_p and
  * *length_p receive the text. The caller frees the text and destroys the
  * fabric.
  */
-mrail_fabric_t *mrail_tool_fabric(const char *verb, const char *name,
+mrail_fabric_t *mrail_tool_fabric(const char *command, const char *name,
                                   char **text_p, size_t *length_p);
 
 #endif

@@ -49,7 +49,7 @@ static unsigned take_for_run(void *target, char **argv)
 }
 
 static const mrail_command_t command = {
-    .verb = MRAIL_INFO_VERB,
+    .name = MRAIL_INFO_COMMAND,
     .synopsis = synopsis,
     .about =
         "Shows the rails of this machine with the current UCX_MRAIL_* settings:\n"
@@ -63,14 +63,15 @@ static const mrail_command_t command = {
 static void check_options(const info_options_t *options)
 {
     if (options->events + options->memory + options->config > 1) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--config, --memory and --events: "
-                                          "choose one");
+        mrail_tool_usage(MRAIL_INFO_COMMAND, "--config, --memory and --events: "
+                                             "choose one");
     }
     if (!options->events && (options->dir != NULL || options->job != NULL)) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job require --events");
+        mrail_tool_usage(MRAIL_INFO_COMMAND,
+                         "--dir and --job require --events");
     }
     if (!options->memory && options->run.count > 0) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",
+        mrail_tool_usage(MRAIL_INFO_COMMAND, "unknown argument '%s'",
                          options->run.items[0]);
     }
 }

@@ -6,7 +6,7 @@
 #include "rail/mrail.h"
 #include "tools/tool.h"
 
-#define MRAIL_INFO_VERB "info"
+#define MRAIL_INFO_COMMAND "info"
 
 /* Shows the rails of this process, and the reason for each port that is not a
  * rail. Returns the exit status: 0, or 1 if there is no rail or the

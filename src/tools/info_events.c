@@ -51,8 +51,8 @@ int mrail_info_events(const char *dir, const char *job, int json)
     unsigned count;
     pages_t pages;
 
-    pages_read(&pages, MRAIL_INFO_VERB, pages_dir(dir), job, 1);
-    count = pages_events(&pages, MRAIL_INFO_VERB, &events);
+    pages_read(&pages, MRAIL_INFO_COMMAND, pages_dir(dir), job, 1);
+    count = pages_events(&pages, MRAIL_INFO_COMMAND, &events);
     if (json) {
         events_json(&pages, events, count);
     } else if (count == 0) {

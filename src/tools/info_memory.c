@@ -57,7 +57,7 @@ static char *read_text(const char *path, size_t *length_p)
         size *= 2;
         text = realloc(text, size);
         if (text == NULL) {
-            mrail_tool_fail(MRAIL_INFO_VERB, "out of memory");
+            mrail_tool_fail(MRAIL_INFO_COMMAND, "out of memory");
         }
         length += fread(text + length, 1, size - length, file);
     } while (length == size && size <= MAX_FILE);
@@ -181,10 +181,10 @@ static int run_job(const mrail_tool_args_t *args)
     if (pid == 0) {
         dup2(STDERR_FILENO, STDOUT_FILENO);
         execv(run, args->items);
-        mrail_tool_fail(MRAIL_INFO_VERB, "%s: %s", run, strerror(errno));
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "%s: %s", run, strerror(errno));
     }
     if (pid < 0 || waitpid(pid, &status, 0) < 0) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "fork: %s", strerror(errno));
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "fork: %s", strerror(errno));
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
@@ -255,19 +255,19 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json)
     snprintf(dir, sizeof(dir), "%s/mrail-info-XXXXXX",
              (tmp != NULL && *tmp == '/') ? tmp : P_tmpdir);
     if (mkdtemp(dir) == NULL) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "%s: %s", dir, strerror(errno));
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "%s: %s", dir, strerror(errno));
     }
     plan_job(run, dir, &args);
     status = run_job(&args);
     collect(dir, &usages);
     mrail_tool_args_cleanup(&args);
     if (status != 0) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "the job failed: exit status %d",
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "the job failed: exit status %d",
                         status);
     }
     if (usages.ranks == 0) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "no rank wrote statistics: did the "
-                                         "job use mrail?");
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "no rank wrote statistics: did the "
+                                            "job use mrail?");
     }
     print_usages(&usages, json);
     return 0;

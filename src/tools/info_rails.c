@@ -197,7 +197,7 @@ int mrail_info_rails(int json)
     int rails;
 
     if (found == NULL) {
-        mrail_tool_fail(MRAIL_INFO_VERB, "out of memory");
+        mrail_tool_fail(MRAIL_INFO_COMMAND, "out of memory");
     }
     if (mrail_config_from_env(&config) < 0) {
         free(found);

@@ -1,9 +1,9 @@
 /*
- * mrail lab: options of the verb. lab_verb.h describes the lab, and lab_run.c
- * creates it.
+ * mrail lab: options of the command. lab_command.h describes the lab, and
+ * lab_run.c creates it.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 #include "tools/fabric_file.h"
 
 #include "tools/options.h"
@@ -47,7 +47,7 @@ static const char *const synopsis[] = {
     "status [OPTION...]          inside: show counters of links", NULL};
 
 static const mrail_command_t command = {
-    .verb = LAB_VERB,
+    .name = LAB_COMMAND,
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
@@ -81,7 +81,7 @@ static void check_addresses(const char *name, const mrail_fabric_t *fabric)
         const mrail_fabric_link_t *link = &fabric->links[i];
 
         if (is_own_network(fabric, link->addr)) {
-            mrail_tool_usage(LAB_VERB,
+            mrail_tool_usage(LAB_COMMAND,
                              "%s: %s has the address %s, which is in a network "
                              "of the lab itself",
                              name, fabric->nodes[link->lower].name,
@@ -93,13 +93,13 @@ static void check_addresses(const char *name, const mrail_fabric_t *fabric)
 static void check_fabric(const char *name, const mrail_fabric_t *fabric)
 {
     if (fabric->num_nodes > LAB_MAX_NODES) {
-        mrail_tool_usage(LAB_VERB,
+        mrail_tool_usage(LAB_COMMAND,
                          "%s: %u nodes; a lab has at most %u (mrail simulate "
                          "takes more)",
                          name, fabric->num_nodes, LAB_MAX_NODES);
     }
     if (mrail_fabric_node_find(fabric, LAB_CONTROL) != MRAIL_FABRIC_NONE) {
-        mrail_tool_usage(LAB_VERB,
+        mrail_tool_usage(LAB_COMMAND,
                          "%s: a node must not be named '" LAB_CONTROL
                          "', the name of the place where CMD runs",
                          name);
@@ -119,16 +119,16 @@ static int main_run(char **argv)
 
     name = argv[first];
     if (name == NULL) {
-        mrail_tool_usage(LAB_VERB, "no fabric file");
+        mrail_tool_usage(LAB_COMMAND, "no fabric file");
     }
     /* Parse the options after the fabric, which takes the place of argv[0]. */
     argv += first;
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;
     if (run.command[0] == NULL) {
-        mrail_tool_usage(LAB_VERB, "no command: it comes after '--'");
+        mrail_tool_usage(LAB_COMMAND, "no command: it comes after '--'");
     }
-    fabric = mrail_tool_fabric(LAB_VERB, name, &text, &run.length);
+    fabric = mrail_tool_fabric(LAB_COMMAND, name, &text, &run.length);
     check_fabric(name, fabric);
     run.text = text;
     run.is_quiet = options.quiet;
@@ -144,14 +144,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*func)(char **argv);
-    } verbs[] = {{"status", lab_main_status},
-                 {"ctl", lab_main_ctl},
-                 {"exec", lab_main_exec},
-                 {"rsh", lab_main_rsh}};
+    } commands[] = {{"status", lab_main_status},
+                    {"ctl", lab_main_ctl},
+                    {"exec", lab_main_exec},
+                    {"rsh", lab_main_rsh}};
 
-    for (unsigned i = 0; argc > 1 && i < MRAIL_ARRAY_SIZE(verbs); ++i) {
-        if (strcmp(argv[1], verbs[i].name) == 0) {
-            return verbs[i].func(argv + 1);
+    for (unsigned i = 0; argc > 1 && i < MRAIL_ARRAY_SIZE(commands); ++i) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return commands[i].func(argv + 1);
         }
     }
     return main_run(argv);

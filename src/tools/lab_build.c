@@ -4,7 +4,7 @@
  * 16 uplinks.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/rng.h"
 #include "base/util.h"
@@ -31,7 +31,7 @@ static FILE *batch_open(batch_t *batch)
 {
     batch->stream = open_memstream(&batch->text, &batch->length);
     if (batch->stream == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     return batch->stream;
 }
@@ -41,7 +41,7 @@ static void batch_run(batch_t *batch, const char *node, const char *tool)
     const char *const argv[] = {tool, "-batch", "-", NULL};
 
     if (fclose(batch->stream) != 0) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     if (batch->length > 0) {
         lab_ns_tool(node, argv, batch->text);
@@ -319,5 +319,5 @@ void lab_build(const lab_t *lab)
     for (uint32_t i = 0; i < fabric->num_nodes; ++i) {
         lab_rules_apply(lab, i);
     }
-    lab_counters_await(LAB_VERB, lab);
+    lab_counters_await(LAB_COMMAND, lab);
 }

@@ -1,7 +1,7 @@
 /* Reads the counters of the shapers at both ends of each link through
  * rtnetlink(7). */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "tools/tool.h"
 
@@ -21,7 +21,7 @@
 #define AWAIT_TRIES 1000
 
 typedef struct reader {
-    const char *verb;
+    const char *command;
     const lab_t *lab;
     uint32_t node;
     int fd; /* socket in the node's namespace */
@@ -158,19 +158,19 @@ static void read_node(reader_t *reader)
         }
     }
     if (ret != 0) {
-        mrail_tool_fail(reader->verb, "cannot read the counters of %s: %s",
+        mrail_tool_fail(reader->command, "cannot read the counters of %s: %s",
                         name, strerror(-ret));
     }
 }
 
-lab_count_t *lab_counters_read(const char *verb, const lab_t *lab)
+lab_count_t *lab_counters_read(const char *command, const lab_t *lab)
 {
-    reader_t reader = {.verb = verb, .lab = lab};
+    reader_t reader = {.command = command, .lab = lab};
 
     reader.counts =
         calloc(2 * (size_t)lab->fabric->num_links + 1, sizeof(lab_count_t));
     if (reader.counts == NULL) {
-        mrail_tool_fail(verb, "out of memory");
+        mrail_tool_fail(command, "out of memory");
     }
     for (uint32_t i = 0; i < lab->fabric->num_nodes; ++i) {
         reader.node = i;
@@ -182,14 +182,14 @@ lab_count_t *lab_counters_read(const char *verb, const lab_t *lab)
 
 /* Waits until the links carry packets: even after both ends of a link were
  * brought up, the kernel drops packets for a moment. */
-void lab_counters_await(const char *verb, const lab_t *lab)
+void lab_counters_await(const char *command, const lab_t *lab)
 {
     const struct timespec pause = {.tv_nsec = AWAIT_PAUSE_NS};
     char name[LAB_LINK_NAME_MAX];
     uint32_t link = 0;
 
     for (unsigned tries = 0; tries < AWAIT_TRIES; ++tries) {
-        lab_count_t *counts = lab_counters_read(verb, lab);
+        lab_count_t *counts = lab_counters_read(command, lab);
 
         for (link = 0; link < lab->fabric->num_links; ++link) {
             if (!lab->is_down[link] &&
@@ -204,6 +204,6 @@ void lab_counters_await(const char *verb, const lab_t *lab)
         }
         nanosleep(&pause, NULL);
     }
-    mrail_tool_fail(verb, "link %s does not come up",
+    mrail_tool_fail(command, "link %s does not come up",
                     lab_link_name(lab, link, name));
 }

@@ -1,7 +1,7 @@
-/* Verbs for use inside a lab: ctl (links), exec and rsh (processes on
+/* Commands for use inside a lab: ctl (links), exec and rsh (processes on
  * nodes). */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/number.h"
 #include "tools/options.h"
@@ -14,9 +14,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define CTL_VERB "lab ctl"
-#define EXEC_VERB "lab exec"
-#define RSH_VERB "lab rsh"
+#define CTL_COMMAND "lab ctl"
+#define EXEC_COMMAND "lab exec"
+#define RSH_COMMAND "lab rsh"
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
 
@@ -41,14 +41,14 @@ static void set_indices(const mrail_fabric_t *fabric,
     FILE *stream = open_memstream(&text, &length);
 
     if (stream == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     for (uint32_t r = 0; r < host->num_up; ++r) {
         fprintf(stream, "%s%u", (r == 0) ? "" : ",",
                 fabric->links[host->up[r]].nic_index);
     }
     if (fclose(stream) != 0) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     setenv("UCX_MRAIL_NIC_INDEX", text, 0);
     free(text);
@@ -75,32 +75,32 @@ static void set_ports(const lab_t *lab, const char *name)
     }
 }
 
-static void enter(const char *verb, const char *node)
+static void enter(const char *command, const char *node)
 {
     lab_t lab;
     int ret;
 
-    lab_state_load(verb, &lab);
+    lab_state_load(command, &lab);
     if (mrail_fabric_node_find(lab.fabric, node) == MRAIL_FABRIC_NONE) {
-        mrail_tool_usage(verb, "'%s' is not a node of this lab", node);
+        mrail_tool_usage(command, "'%s' is not a node of this lab", node);
     }
     set_ports(&lab, node);
     lab_destroy(&lab);
     ret = lab_ns_enter(node);
     if (ret != 0) {
-        mrail_tool_fail(verb, "cannot enter the namespace of %s: %s", node,
+        mrail_tool_fail(command, "cannot enter the namespace of %s: %s", node,
                         strerror(-ret));
     }
     setenv("MRAIL_LAB_NODE", node, 1);
 }
 
-static int become(const char *verb, char **argv)
+static int become(const char *command, char **argv)
 {
     int error;
 
     execvp(argv[0], argv);
     error = errno;
-    fprintf(stderr, "mrail %s: cannot run '%s': %s\n", verb, argv[0],
+    fprintf(stderr, "mrail %s: cannot run '%s': %s\n", command, argv[0],
             strerror(error));
     return (error == ENOENT) ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
@@ -109,7 +109,7 @@ int lab_main_exec(char **argv)
 {
     static const char *const synopsis[] = {"NODE -- CMD [ARG...]", NULL};
     static const mrail_command_t command = {
-        .verb = EXEC_VERB,
+        .name = EXEC_COMMAND,
         .synopsis = synopsis,
         .about = "Inside a lab: runs CMD on a host (or on a switch).\n",
         .options = no_options,
@@ -122,17 +122,17 @@ int lab_main_exec(char **argv)
 
     node = argv[first];
     if (node == NULL) {
-        mrail_tool_usage(EXEC_VERB, "no node");
+        mrail_tool_usage(EXEC_COMMAND, "no node");
     }
     ++first;
     if (argv[first] != NULL && strcmp(argv[first], "--") == 0) {
         ++first;
     }
     if (argv[first] == NULL) {
-        mrail_tool_usage(EXEC_VERB, "no command: it comes after the node");
+        mrail_tool_usage(EXEC_COMMAND, "no command: it comes after the node");
     }
-    enter(EXEC_VERB, node);
-    return become(EXEC_VERB, argv + first);
+    enter(EXEC_COMMAND, node);
+    return become(EXEC_COMMAND, argv + first);
 }
 
 /* Like rsh(1), joins the words and passes them to a shell. mpirun uses this. */
@@ -143,21 +143,21 @@ int lab_main_rsh(char **argv)
     size_t length = 1;
 
     if (argv[1] == NULL || argv[2] == NULL) {
-        mrail_tool_usage(LAB_VERB, "rsh: expected HOST COMMAND");
+        mrail_tool_usage(LAB_COMMAND, "rsh: expected HOST COMMAND");
     }
     for (unsigned i = 2; argv[i] != NULL; ++i) {
         length += strlen(argv[i]) + 1;
     }
     shell[2] = calloc(1, length);
     if (shell[2] == NULL) {
-        mrail_tool_fail(RSH_VERB, "out of memory");
+        mrail_tool_fail(RSH_COMMAND, "out of memory");
     }
     for (unsigned i = 2; argv[i] != NULL; ++i) {
         strcat(shell[2], argv[i]);
         strcat(shell[2], (argv[i + 1] != NULL) ? " " : "");
     }
-    enter(RSH_VERB, argv[1]);
-    return become(RSH_VERB, shell);
+    enter(RSH_COMMAND, argv[1]);
+    return become(RSH_COMMAND, shell);
 }
 
 /* ---- Links ---- */
@@ -240,14 +240,14 @@ static void change(lab_t *lab, uint32_t link, int is_down)
     } else {
         lab_rules_apply(lab, l->lower);
     }
-    lab_counters_await(CTL_VERB, lab);
+    lab_counters_await(CTL_COMMAND, lab);
 }
 
 int lab_main_ctl(char **argv)
 {
     static const char *const synopsis[] = {"LINK down|up", NULL};
     static const mrail_command_t command = {
-        .verb = CTL_VERB,
+        .name = CTL_COMMAND,
         .synopsis = synopsis,
         .about = "Inside a lab: takes a link down or up, at both ends.\n",
         .options = no_options,
@@ -263,11 +263,11 @@ int lab_main_ctl(char **argv)
 
     if (argv[first] == NULL || argv[first + 1] == NULL ||
         argv[first + 2] != NULL) {
-        mrail_tool_usage(CTL_VERB, "expected LINK and down or up");
+        mrail_tool_usage(CTL_COMMAND, "expected LINK and down or up");
     }
     is_down = strcmp(argv[first + 1], "down") == 0;
     if (!is_down && strcmp(argv[first + 1], "up") != 0) {
-        mrail_tool_usage(CTL_VERB, "'%s': expected down or up",
+        mrail_tool_usage(CTL_COMMAND, "'%s': expected down or up",
                          argv[first + 1]);
     }
     /* Serialises changes. */
@@ -275,10 +275,10 @@ int lab_main_ctl(char **argv)
     if (lock >= 0) {
         flock(lock, LOCK_EX);
     }
-    lab_state_load(CTL_VERB, &lab);
+    lab_state_load(CTL_COMMAND, &lab);
     link = find_link(&lab, argv[first]);
     if (link == MRAIL_FABRIC_NONE) {
-        mrail_tool_usage(CTL_VERB,
+        mrail_tool_usage(CTL_COMMAND,
                          "'%s' is not a link of this lab; 'mrail lab status' "
                          "lists them",
                          argv[first]);

@@ -1,6 +1,6 @@
 /* Creates the namespaces of the lab's nodes, and runs programs in them. */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/util.h"
 #include "tools/tool.h"
@@ -31,7 +31,7 @@ void lab_write_file(const char *path, const void *data, size_t length)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
     if (fd < 0 || write(fd, data, length) != (ssize_t)length) {
-        mrail_tool_fail(LAB_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, "%s: %s", path, strerror(errno));
     }
     close(fd);
 }
@@ -51,7 +51,7 @@ static void set(const char *key, const char *value)
      * them. The hash seed may be missing as well; all switches then use the
      * same hash. */
     if (strncmp(key, "ipv6/", 5) != 0 && strstr(key, "_seed") == NULL) {
-        mrail_tool_fail(LAB_VERB, "this kernel has no setting %s", path);
+        mrail_tool_fail(LAB_COMMAND, "this kernel has no setting %s", path);
     }
 }
 
@@ -87,7 +87,7 @@ void lab_ns_hold(const char *name)
         lab_write_file(path, "", 0);
         snprintf(own, sizeof(own), "/proc/self/ns/%s", kinds[i].dir);
         if (mount(own, path, NULL, MS_BIND, NULL) != 0) {
-            mrail_tool_fail(LAB_VERB, "cannot hold the namespace of %s: %s",
+            mrail_tool_fail(LAB_COMMAND, "cannot hold the namespace of %s: %s",
                             name, strerror(errno));
         }
     }
@@ -98,8 +98,8 @@ static _Noreturn void create_child(const char *name, mrail_fabric_tier_t tier,
 {
     if (unshare(CLONE_NEWNET | CLONE_NEWUTS) != 0 ||
         sethostname(name, strlen(name)) != 0) {
-        mrail_tool_fail(LAB_VERB, "cannot create the namespace of %s: %s", name,
-                        strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, "cannot create the namespace of %s: %s",
+                        name, strerror(errno));
     }
     lab_ns_hold(name);
     set_all(tier, seed);
@@ -114,11 +114,11 @@ static void wait_for(pid_t pid, const char *what, const char *node)
 
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR) {
-            mrail_tool_fail(LAB_VERB, "waitpid: %s", strerror(errno));
+            mrail_tool_fail(LAB_COMMAND, "waitpid: %s", strerror(errno));
         }
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        mrail_tool_fail(LAB_VERB, "%s failed in the namespace of %s", what,
+        mrail_tool_fail(LAB_COMMAND, "%s failed in the namespace of %s", what,
                         node);
     }
 }
@@ -128,7 +128,7 @@ static pid_t fork_or_fail(void)
     pid_t pid = fork();
 
     if (pid < 0) {
-        mrail_tool_fail(LAB_VERB, "cannot start a process: %s",
+        mrail_tool_fail(LAB_COMMAND, "cannot start a process: %s",
                         strerror(errno));
     }
     return pid;
@@ -177,7 +177,7 @@ static void feed(const char *text)
 
     if (fd < 0 || write(fd, text, length) != (ssize_t)length ||
         lseek(fd, 0, SEEK_SET) != 0 || dup2(fd, STDIN_FILENO) < 0) {
-        mrail_tool_fail(LAB_VERB, "cannot pass a batch of commands: %s",
+        mrail_tool_fail(LAB_COMMAND, "cannot pass a batch of commands: %s",
                         strerror(errno));
     }
 }
@@ -190,14 +190,14 @@ void lab_ns_tool(const char *node, const char *const *argv, const char *text)
     if (pid == 0) {
         ret = lab_ns_enter(node);
         if (ret != 0) {
-            mrail_tool_fail(LAB_VERB, "cannot enter the namespace of %s: %s",
+            mrail_tool_fail(LAB_COMMAND, "cannot enter the namespace of %s: %s",
                             node, strerror(-ret));
         }
         feed(text);
         /* All output of the lab's programs goes to stderr. */
         dup2(STDERR_FILENO, STDOUT_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
-        mrail_tool_fail(LAB_VERB, "%s: %s", argv[0], strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, "%s: %s", argv[0], strerror(errno));
     }
     wait_for(pid, argv[0], node);
 }

@@ -10,7 +10,7 @@
  * [CTCCL] 4.1.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/util.h"
 #include "fabric/acl.h"
@@ -100,14 +100,14 @@ static void batch_open(batch_t *batch)
 {
     batch->stream = open_memstream(&batch->text, &batch->length);
     if (batch->stream == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
 }
 
 static void batch_close(batch_t *batch)
 {
     if (fclose(batch->stream) != 0) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
 }
 
@@ -403,7 +403,7 @@ void lab_rules_apply(const lab_t *lab, uint32_t index)
         (rules->ingress = calloc(node->num_down, sizeof(char *))) == NULL ||
         (rules->local_names = calloc(num_leaves(lab), 24)) == NULL ||
         (rules->local = calloc(num_leaves(lab), sizeof(char *))) == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     rules->acl =
         (mrail_acl_t){.num_uplinks = node->num_up,

@@ -6,7 +6,7 @@
  * inner one is killed (PR_SET_PDEATHSIG), and every process of the lab with it.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 #include "base/number.h"
 #include "orchestrator/ports.h"
 
@@ -94,7 +94,7 @@ static void check_programs(const lab_t *lab)
     /* The PATH of ordinary users often lacks these directories. */
     if (asprintf(&more, "%s:/usr/sbin:/sbin",
                  (path != NULL) ? path : "/usr/bin:/bin") < 0) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     setenv("PATH", more, 1);
     free(more);
@@ -104,7 +104,7 @@ static void check_programs(const lab_t *lab)
             continue;
         }
         if (!is_program(programs[i].name)) {
-            mrail_tool_fail(LAB_VERB,
+            mrail_tool_fail(LAB_COMMAND,
                             "the program %s is not on PATH; install the "
                             "package %s",
                             programs[i].name, programs[i].package);
@@ -119,7 +119,7 @@ static void map_id(const char *path, unsigned id)
     int length = snprintf(text, sizeof(text), "0 %u 1\n", id);
 
     if (fd < 0 || write(fd, text, (size_t)length) != length) {
-        mrail_tool_fail(LAB_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, "%s: %s", path, strerror(errno));
     }
     close(fd);
 }
@@ -134,7 +134,7 @@ static void make_spaces(void)
         return;
     }
     if (unshare(CLONE_NEWUSER | SPACES) != 0) {
-        mrail_tool_fail(LAB_VERB,
+        mrail_tool_fail(LAB_COMMAND,
                         "cannot create namespaces: %s. Either the kernel must "
                         "allow this user to create user namespaces (sysctl "
                         "user.max_user_namespaces, "
@@ -146,7 +146,7 @@ static void make_spaces(void)
     fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, "deny", 4) != 4) {
-            mrail_tool_fail(LAB_VERB, "/proc/self/setgroups: %s",
+            mrail_tool_fail(LAB_COMMAND, "/proc/self/setgroups: %s",
                             strerror(errno));
         }
         close(fd);
@@ -176,7 +176,7 @@ static void make_dirs(void)
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(dirs); ++i) {
         if (mkdir(dirs[i], 0700) != 0) {
-            mrail_tool_fail(LAB_VERB, "%s: %s", dirs[i], strerror(errno));
+            mrail_tool_fail(LAB_COMMAND, "%s: %s", dirs[i], strerror(errno));
         }
     }
 }
@@ -188,7 +188,7 @@ static void make_mounts(void)
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("mrail-lab", LAB_SHM, "tmpfs", MS_NOSUID | MS_NODEV,
               "mode=1777") != 0) {
-        mrail_tool_fail(LAB_VERB,
+        mrail_tool_fail(LAB_COMMAND,
                         "cannot mount a file system on " LAB_SHM ": %s",
                         strerror(errno));
     }
@@ -208,7 +208,7 @@ static void make_names(const lab_t *lab)
     char addr[16];
 
     if (hosts == NULL || slots == NULL) {
-        mrail_tool_fail(LAB_VERB, LAB_DIR ": %s", strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, LAB_DIR ": %s", strerror(errno));
     }
     fprintf(hosts, "127.0.0.1 localhost " LAB_CONTROL "\n");
     for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_HOST]; ++i) {
@@ -223,7 +223,7 @@ static void make_names(const lab_t *lab)
         fprintf(slots, "%s slots=1\n", host->name);
     }
     if (fclose(hosts) != 0 || fclose(slots) != 0) {
-        mrail_tool_fail(LAB_VERB, LAB_DIR ": %s", strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, LAB_DIR ": %s", strerror(errno));
     }
     (void)mount(LAB_DIR "/hosts", "/etc/hosts", NULL, MS_BIND, NULL);
     (void)mount(LAB_DIR "/net", "/run/netns", NULL, MS_BIND | MS_REC, NULL);
@@ -295,7 +295,7 @@ static _Noreturn void run_command(const lab_run_t *run)
 static void print_counters(const lab_run_t *run)
 {
     double seconds = lab_state_age();
-    lab_count_t *counts = lab_counters_read(LAB_VERB, &run->lab);
+    lab_count_t *counts = lab_counters_read(LAB_COMMAND, &run->lab);
 
     lab_status_table(&run->lab, counts, seconds, stderr);
     free(counts);
@@ -309,7 +309,7 @@ static int inner(lab_run_t *run, int alive_fd)
     die_with(alive_fd);
     make_mounts();
     if (sethostname(LAB_CONTROL, strlen(LAB_CONTROL)) != 0) {
-        mrail_tool_fail(LAB_VERB, "host name: %s", strerror(errno));
+        mrail_tool_fail(LAB_COMMAND, "host name: %s", strerror(errno));
     }
     lab_ns_hold(LAB_CONTROL);
     lab_build(&run->lab);
@@ -322,7 +322,7 @@ static int inner(lab_run_t *run, int alive_fd)
     signal(SIGHUP, forward);
     pid = fork();
     if (pid < 0) {
-        mrail_tool_fail(LAB_VERB, "cannot start a process: %s",
+        mrail_tool_fail(LAB_COMMAND, "cannot start a process: %s",
                         strerror(errno));
     }
     if (pid == 0) {
@@ -348,7 +348,7 @@ int lab_run(lab_run_t *run)
     make_spaces();
     fflush(NULL);
     if (pipe2(fds, O_CLOEXEC) != 0 || (pid = fork()) < 0) {
-        mrail_tool_fail(LAB_VERB, "cannot start a process: %s",
+        mrail_tool_fail(LAB_COMMAND, "cannot start a process: %s",
                         strerror(errno));
     }
     if (pid == 0) {

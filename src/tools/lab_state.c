@@ -1,10 +1,10 @@
 /*
- * Files of a lab for the verbs that run inside it: the text of the fabric, the
- * settings, the links that are down, and the addresses for `mrail soft`. They
- * are on a file system that disappears with the lab.
+ * Files of a lab for the commands that run inside it: the text of the fabric,
+ * the settings, the links that are down, and the addresses for `mrail soft`.
+ * They are on a file system that disappears with the lab.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/clock.h"
 #include "tools/tool.h"
@@ -30,7 +30,7 @@ void lab_init(lab_t *lab, mrail_fabric_t *fabric)
     lab->reaches = calloc(cells, 1);
     if (lab->is_down == NULL || lab->goes_down == NULL ||
         lab->reaches == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     lab_routes_find(lab);
 }
@@ -43,13 +43,13 @@ void lab_destroy(lab_t *lab)
     mrail_fabric_destroy(lab->fabric);
 }
 
-static void *read_all(const char *verb, const char *path, size_t *length_p)
+static void *read_all(const char *command, const char *path, size_t *length_p)
 {
     FILE *file = fopen(path, "re");
     char *data = malloc(MRAIL_FABRIC_MAX_TEXT + 1);
 
     if (file == NULL || data == NULL) {
-        mrail_tool_fail(verb, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(command, "%s: %s", path, strerror(errno));
     }
     *length_p = fread(data, 1, MRAIL_FABRIC_MAX_TEXT + 1, file);
     fclose(file);
@@ -65,7 +65,7 @@ static void save_addresses(const lab_t *lab)
     FILE *stream = open_memstream(&text, &length);
 
     if (stream == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_HOST]; ++i) {
         const mrail_fabric_node_t *host =
@@ -83,7 +83,7 @@ static void save_addresses(const lab_t *lab)
         fputc('\n', stream);
     }
     if (fclose(stream) != 0) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
     lab_write_file(LAB_DIR "/addresses", text, length);
     free(text);
@@ -105,18 +105,18 @@ void lab_state_save(const lab_run_t *run)
     save_addresses(&run->lab);
 }
 
-static settings_t read_settings(const char *verb)
+static settings_t read_settings(const char *command)
 {
     settings_t settings = {0};
     size_t length;
     void *data;
 
     if (access(LAB_DIR "/settings", R_OK) != 0) {
-        mrail_tool_fail(verb,
+        mrail_tool_fail(command,
                         "this process is not in a lab; 'mrail lab FABRIC -- "
                         "CMD' creates one and runs CMD in it");
     }
-    data = read_all(verb, LAB_DIR "/settings", &length);
+    data = read_all(command, LAB_DIR "/settings", &length);
     if (length == sizeof(settings)) {
         memcpy(&settings, data, length);
     }
@@ -126,27 +126,27 @@ static settings_t read_settings(const char *verb)
 
 double lab_state_age(void)
 {
-    settings_t settings = read_settings(LAB_VERB);
+    settings_t settings = read_settings(LAB_COMMAND);
 
     return (double)(mrail_clock_now() - settings.start_ns) / 1e9;
 }
 
-void lab_state_load(const char *verb, lab_t *lab)
+void lab_state_load(const char *command, lab_t *lab)
 {
     mrail_fabric_t *fabric;
     size_t length, num;
     char why[512];
     void *text, *down;
 
-    *lab = (lab_t){.routing = read_settings(verb).routing};
-    text = read_all(verb, LAB_DIR "/fabric", &length);
+    *lab = (lab_t){.routing = read_settings(command).routing};
+    text = read_all(command, LAB_DIR "/fabric", &length);
     if (mrail_fabric_parse("fabric", text, length, &fabric, why, sizeof(why)) !=
         0) {
-        mrail_tool_fail(verb, "%s", why);
+        mrail_tool_fail(command, "%s", why);
     }
     free(text);
     lab_init(lab, fabric);
-    down = read_all(verb, LAB_DIR "/down", &num);
+    down = read_all(command, LAB_DIR "/down", &num);
     if (num == fabric->num_links) {
         memcpy(lab->is_down, down, num);
     }

@@ -1,6 +1,6 @@
 /* mrail lab status: shows the links of the lab with their counters. */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define STATUS_VERB "lab status"
+#define STATUS_COMMAND "lab status"
 
 typedef struct status {
     double interval_s; /* 0: since the lab was built */
@@ -112,7 +112,7 @@ static void print_json(const lab_t *lab, const lab_count_t *counts,
     mrail_json_end(&json);
 }
 
-/* ---- The verb ---- */
+/* ---- The command ---- */
 
 /* Reads the counters over an interval. *seconds_p receives its measured
  * length. */
@@ -120,12 +120,12 @@ static lab_count_t *read_interval(const lab_t *lab, double interval_s,
                                   double *seconds_p)
 {
     struct timespec pause = {.tv_sec = (time_t)interval_s};
-    lab_count_t *before = lab_counters_read(STATUS_VERB, lab), *counts;
+    lab_count_t *before = lab_counters_read(STATUS_COMMAND, lab), *counts;
     mrail_ns_t start_ns = mrail_clock_now();
 
     pause.tv_nsec = (long)((interval_s - (double)pause.tv_sec) * 1e9);
     nanosleep(&pause, NULL);
-    counts = lab_counters_read(STATUS_VERB, lab);
+    counts = lab_counters_read(STATUS_COMMAND, lab);
     *seconds_p = (double)(mrail_clock_now() - start_ns) / 1e9;
     for (size_t i = 0; i < 2 * (size_t)lab->fabric->num_links; ++i) {
         counts[i].bytes -= before[i].bytes;
@@ -152,7 +152,7 @@ int lab_main_status(char **argv)
 {
     static const char *const synopsis[] = {"[OPTION...]", NULL};
     static const mrail_command_t command = {
-        .verb = STATUS_VERB,
+        .name = STATUS_COMMAND,
         .synopsis = synopsis,
         .about = "Inside a lab: shows bytes, packets, drops and utilisation of "
                  "each link, in both\n"
@@ -165,11 +165,11 @@ int lab_main_status(char **argv)
     lab_t lab;
 
     mrail_options_parse(&command, argv, &status);
-    lab_state_load(STATUS_VERB, &lab);
+    lab_state_load(STATUS_COMMAND, &lab);
     if (status.interval_s > 0) {
         counts = read_interval(&lab, status.interval_s, &seconds);
     } else {
-        counts = lab_counters_read(STATUS_VERB, &lab);
+        counts = lab_counters_read(STATUS_COMMAND, &lab);
         seconds = lab_state_age();
     }
     if (status.json) {

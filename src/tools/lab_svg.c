@@ -4,7 +4,7 @@
  * load. The title of a line names the link and its load.
  */
 #include "config.h"
-#include "tools/lab_verb.h"
+#include "tools/lab_command.h"
 
 #include "base/util.h"
 #include "tools/tool.h"

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define VERB "lanes"
+#define COMMAND "lanes"
 #define MAX_NODES 1000000
 #define MAX_EXACT 32768 /* limit of nodes times lanes */
 #define MAX_LANES 32u   /* maximum of UCX_MRAIL_LANES_PER_RAIL */
@@ -37,7 +37,7 @@ static void take_rate(void *target, const char *text)
 
     if (mrail_number_rate(text, 0, 1, UINT64_C(1) << 50, &options->rate_bps) !=
         0) {
-        mrail_tool_usage(VERB, "--rate %s: expected a rate, such as 400Gb/s",
+        mrail_tool_usage(COMMAND, "--rate %s: expected a rate, such as 400Gb/s",
                          text);
     }
 }
@@ -58,7 +58,7 @@ static const mrail_option_t table[] = {
 static const char *const synopsis[] = {"[OPTION...]", NULL};
 
 static const mrail_command_t command = {
-    .verb = VERB,
+    .name = COMMAND,
     .synopsis = synopsis,
     .about =
         "Shows how much longer an exchange takes if switches hash each lane to a\n"
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     (void)argc;
     mrail_options_parse(&command, argv, &options);
     if ((options.rate_bps != 0) != (options.rtt_s > 0)) {
-        mrail_tool_usage(VERB,
+        mrail_tool_usage(COMMAND,
                          "--rate and --rtt: give both or neither; the chunk "
                          "size is a fraction of their product");
     }

@@ -1,4 +1,4 @@
-# src/tools: the mrail command and its verbs.
+# src/tools: the program mrail and its commands.
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
     -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \
@@ -81,7 +81,7 @@ libmrail_plan_text_la_SOURCES = \
 PLAN_TEXT_LIBS = libmrail-plan-text.la libmrail-plan.la libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-plan
-mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_verb.h \
+mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_command.h \
     src/tools/plan_show.c src/tools/plan_json.c src/tools/plan_svg.c \
     src/tools/plan_local.c
 mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
@@ -93,7 +93,7 @@ FABRIC_FILE = src/tools/fabric_file.c src/tools/fabric_file.h
 
 # mrail acl: switch rules.
 pkglibexec_PROGRAMS += mrail-acl
-mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h $(FABRIC_FILE) \
+mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_command.h $(FABRIC_FILE) \
     src/tools/acl_fabric.c src/tools/acl_show.c \
     src/tools/acl_lists.c src/tools/acl_lists.h
 mrail_acl_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
@@ -110,7 +110,7 @@ dist_man_MANS += src/tools/man/mrail-lanes.1
 pkglibexec_PROGRAMS += mrail-simulate
 mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_input.c \
     src/tools/simulate_plan.c src/tools/simulate_show.c \
-    src/tools/simulate_verb.h $(FABRIC_FILE)
+    src/tools/simulate_command.h $(FABRIC_FILE)
 mrail_simulate_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_simulate_LDADD = libmrail-fabric.la $(PLAN_TEXT_LIBS) -lm
 dist_man_MANS += src/tools/man/mrail-simulate.1
@@ -122,7 +122,7 @@ dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
 
 # mrail lab: a fabric in network namespaces.
 pkglibexec_PROGRAMS += mrail-lab
-mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_verb.h $(FABRIC_FILE) \
+mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_command.h $(FABRIC_FILE) \
     src/tools/lab_build.c src/tools/lab_counters.c src/tools/lab_ctl.c \
     src/tools/lab_ns.c src/tools/lab_route.c src/tools/lab_run.c \
     src/tools/lab_state.c src/tools/lab_status.c src/tools/lab_svg.c
@@ -150,7 +150,7 @@ mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
     libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-trace.1
 
-# Shell completions, which ask the verbs for their words.
+# Shell completions, which ask the commands for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions
 zshcompdir = $(datarootdir)/zsh/site-functions
 EXTRA_DIST += src/tools/completion/mrail.bash src/tools/completion/_mrail

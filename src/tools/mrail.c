@@ -1,7 +1,7 @@
 /*
- * The mrail command: `mrail VERB ...` executes the program mrail-VERB in the
- * libexec directory of this installation. The command itself knows only a
- * one-line description of each verb.
+ * The program mrail: `mrail COMMAND ...` executes the program mrail-COMMAND in
+ * the libexec directory of this installation. It knows only a one-line
+ * description of each command.
  */
 #include "config.h"
 #include "tools/tool.h"
@@ -14,9 +14,9 @@
 
 #define PREFIX "mrail-"
 
-/* Entries of the verb list. Verbs that are not installed are not listed. */
+/* The list of commands. It shows only those that are installed. */
 static const struct {
-    const char *verb;
+    const char *command;
     const char *summary;
 } summaries[] = {
     {"acl", "switch rules for the segments of source ports"},
@@ -32,34 +32,34 @@ static const struct {
     {"trace", "follow the chunks and messages of running jobs"},
 };
 
-static const char *summary_of(const char *verb)
+static const char *summary_of(const char *command)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(summaries); ++i) {
-        if (strcmp(summaries[i].verb, verb) == 0) {
+        if (strcmp(summaries[i].command, command) == 0) {
             return summaries[i].summary;
         }
     }
     return "";
 }
 
-static int is_verb(const struct dirent *entry)
+static int is_command(const struct dirent *entry)
 {
     return strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0;
 }
 
-static void list_verbs(const char *dir, FILE *stream)
+static void list_commands(const char *dir, FILE *stream)
 {
     struct dirent **entries;
-    int count = scandir(dir, &entries, is_verb, alphasort);
+    int count = scandir(dir, &entries, is_command, alphasort);
 
     if (count <= 0) {
-        fprintf(stream, "  (no verb is installed in %s)\n", dir);
+        fprintf(stream, "  (no command is installed in %s)\n", dir);
         return;
     }
     for (int i = 0; i < count; ++i) {
-        const char *verb = entries[i]->d_name + strlen(PREFIX);
+        const char *command = entries[i]->d_name + strlen(PREFIX);
 
-        fprintf(stream, "  %-8s %s\n", verb, summary_of(verb));
+        fprintf(stream, "  %-8s %s\n", command, summary_of(command));
         free(entries[i]);
     }
     free(entries);
@@ -68,32 +68,32 @@ static void list_verbs(const char *dir, FILE *stream)
 static void list_names(const char *dir)
 {
     struct dirent **entries;
-    int count = scandir(dir, &entries, is_verb, alphasort);
+    int count = scandir(dir, &entries, is_command, alphasort);
 
     for (int i = 0; i < count; ++i) {
-        const char *verb = entries[i]->d_name + strlen(PREFIX);
+        const char *command = entries[i]->d_name + strlen(PREFIX);
 
-        printf("%s\t%s\n", verb, summary_of(verb));
+        printf("%s\t%s\n", command, summary_of(command));
     }
 }
 
 static void print_help(const char *dir, FILE *stream)
 {
-    fputs("Usage: mrail VERB [ARGUMENT...]\n"
-          "       mrail help VERB...\n"
+    fputs("Usage: mrail COMMAND [ARGUMENT...]\n"
+          "       mrail help COMMAND...\n"
           "       mrail --version\n\n"
-          "Many RDMA rails as one, for UCX and Open MPI.  Verbs:\n",
+          "Many RDMA rails as one, for UCX and Open MPI.  Commands:\n",
           stream);
-    list_verbs(dir, stream);
+    list_commands(dir, stream);
     fputs("\nExit status: 0 done, 1 failure, 2 usage.\n", stream);
 }
 
-static int is_word(const char *verb)
+static int is_word(const char *command)
 {
-    return *verb != '\0' && strchr(verb, '/') == NULL;
+    return *command != '\0' && strchr(command, '/') == NULL;
 }
 
-static int run_verb(const char *dir, char **argv)
+static int run_command(const char *dir, char **argv)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
@@ -107,8 +107,8 @@ static int run_verb(const char *dir, char **argv)
         fprintf(stderr, "mrail: %s: %s\n", path, strerror(errno));
         return MRAIL_TOOL_FAILED;
     }
-    fprintf(stderr, "mrail: no verb '%s'; the verbs are:\n", argv[0]);
-    list_verbs(dir, stderr);
+    fprintf(stderr, "mrail: no command '%s'; the commands are:\n", argv[0]);
+    list_commands(dir, stderr);
     return MRAIL_TOOL_USAGE;
 }
 
@@ -121,7 +121,7 @@ static int help_on(const char *dir, char **words)
         mrail_tool_args_add(&args, *words);
     }
     mrail_tool_args_add(&args, "--help");
-    return run_verb(dir, args.items);
+    return run_command(dir, args.items);
 }
 
 int main(int argc, char **argv)
@@ -145,7 +145,7 @@ int main(int argc, char **argv)
         puts(PACKAGE_STRING);
         return 0;
     }
-    if (strcmp(argv[1], "--list-verbs") == 0) { /* for the completions */
+    if (strcmp(argv[1], "--list-commands") == 0) { /* for the completions */
         list_names(dir);
         return 0;
     }
@@ -154,5 +154,5 @@ int main(int argc, char **argv)
                 argv[1]);
         return MRAIL_TOOL_USAGE;
     }
-    return run_verb(dir, argv + 1);
+    return run_command(dir, argv + 1);
 }

@@ -129,7 +129,7 @@ void mrail_options_help(const mrail_command_t *command, FILE *stream)
 {
     for (unsigned i = 0; command->synopsis[i] != NULL; ++i) {
         fprintf(stream, "%s mrail %s%s%s\n", (i == 0) ? "Usage:" : "      ",
-                command->verb, (*command->synopsis[i] != '\0') ? " " : "",
+                command->name, (*command->synopsis[i] != '\0') ? " " : "",
                 command->synopsis[i]);
     }
     fprintf(stream, "\n%s\n", command->about);
@@ -184,7 +184,7 @@ static void set_uint(const mrail_command_t *command,
     uint64_t value;
 
     if (mrail_number_uint(text, option->min, option->max, &value) != 0) {
-        mrail_tool_usage(command->verb,
+        mrail_tool_usage(command->name,
                          "%s %s: expected a number from %" PRIu64
                          " to %" PRIu64,
                          name, text, option->min, option->max);
@@ -203,12 +203,12 @@ static void set_size(const mrail_command_t *command,
     int ret = mrail_number_size(text, option->max, field_of(option, target));
 
     if (ret == -ERANGE) {
-        mrail_tool_usage(command->verb,
+        mrail_tool_usage(command->name,
                          "%s %s: expected at most %" PRIu64 " bytes", name,
                          text, option->max);
     }
     if (ret != 0) {
-        mrail_tool_usage(command->verb,
+        mrail_tool_usage(command->name,
                          "%s %s: expected bytes: digits, then k, m or g "
                          "(KiB, MiB, GiB)",
                          name, text);
@@ -222,7 +222,7 @@ static void set_ppm(const mrail_command_t *command,
     uint32_t ppm;
 
     if (mrail_number_ppm(text, &ppm) != 0 || ppm < option->min) {
-        mrail_tool_usage(command->verb,
+        mrail_tool_usage(command->name,
                          "%s %s: expected a fraction from %g to 1 with at most "
                          "six decimals",
                          name, text, (double)option->min * 1e-6);
@@ -237,7 +237,7 @@ static void set_seconds(const mrail_command_t *command,
     double min = (double)option->min * 1e-3, max = (double)option->max * 1e-3;
 
     if (mrail_number_seconds(text, min, max, field_of(option, target)) != 0) {
-        mrail_tool_usage(command->verb,
+        mrail_tool_usage(command->name,
                          "%s %s: expected a time from %g to %g seconds, such "
                          "as 2, 0.5 or 500ms",
                          name, text, min, max);
@@ -262,7 +262,7 @@ static void set_choice(const mrail_command_t *command,
             break;
         }
     }
-    mrail_tool_usage(command->verb, "%s %s: expected one of %s", name, text,
+    mrail_tool_usage(command->name, "%s %s: expected one of %s", name, text,
                      option->value);
 }
 
@@ -315,7 +315,7 @@ static const char *value_of(const mrail_command_t *command,
     *taken_p = 1;
     if (option->value == NULL) {
         if (equals != NULL) {
-            mrail_tool_usage(command->verb, "%.*s takes no value", (int)length,
+            mrail_tool_usage(command->name, "%.*s takes no value", (int)length,
                              argv[0]);
         }
         return NULL;
@@ -324,7 +324,7 @@ static const char *value_of(const mrail_command_t *command,
         return (equals != NULL) ? equals + 1 : NULL;
     }
     if (argv[1] == NULL || strcmp(argv[1], "--") == 0) {
-        mrail_tool_usage(command->verb, "%s needs a value: %s %s", argv[0],
+        mrail_tool_usage(command->name, "%s needs a value: %s %s", argv[0],
                          argv[0], option->value);
     }
     *taken_p = 2;
@@ -372,7 +372,7 @@ int mrail_options_parse(const mrail_command_t *command, char **argv,
             taken = command->other(target, argv + i);
         }
         if (taken == 0 && is_option) {
-            mrail_tool_usage(command->verb, "unknown option '%s'", argv[i]);
+            mrail_tool_usage(command->name, "unknown option '%s'", argv[i]);
         }
         if (taken == 0) {
             break;
@@ -381,7 +381,7 @@ int mrail_options_parse(const mrail_command_t *command, char **argv,
     }
     i += (argv[i] != NULL && strcmp(argv[i], "--") == 0);
     if (argv[i] != NULL && !command->operands) {
-        mrail_tool_usage(command->verb, "unknown argument '%s'", argv[i]);
+        mrail_tool_usage(command->name, "unknown argument '%s'", argv[i]);
     }
     return i;
 }

@@ -1,10 +1,10 @@
 /*
- * The options of a verb as a table. The parser, the text of --help and the
+ * The options of a command as a table. The parser, the text of --help and the
  * shell completions for bash and zsh all use this table.
  *
- * Every verb has -h, --help and --version. An option's value is the next word
- * or follows '='. A missing or invalid value, or an unknown option, ends the
- * process with a message and status 2.
+ * Every command has -h, --help and --version. An option's value is the next
+ * word or follows '='. A missing or invalid value, or an unknown option, ends
+ * the process with a message and status 2.
  */
 #ifndef MRAIL_TOOLS_OPTIONS_H
 #define MRAIL_TOOLS_OPTIONS_H
@@ -48,8 +48,8 @@ typedef struct mrail_option {
 } mrail_option_t;
 
 typedef struct mrail_command {
-    const char *verb;              /* such as "run" or "soft ctl" */
-    const char *const *synopsis;   /* without "mrail VERB"; ends with NULL */
+    const char *name;              /* such as "run" or "soft ctl" */
+    const char *const *synopsis;   /* without "mrail COMMAND"; ends with NULL */
     const char *about;             /* text before the options */
     const mrail_option_t *options; /* ends with a row without type and names */
     const char *epilog;            /* text after the options, or NULL */

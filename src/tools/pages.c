@@ -10,16 +10,16 @@
 
 typedef struct pages_reading {
     pages_t *pages;
-    const char *verb;
+    const char *command;
     const char *job;
     int warn;
 } pages_reading_t;
 
-static void *pages_grow(const char *verb, void *items, size_t size)
+static void *pages_grow(const char *command, void *items, size_t size)
 {
     items = realloc(items, size);
     if (items == NULL) {
-        mrail_tool_fail(verb, "out of memory");
+        mrail_tool_fail(command, "out of memory");
     }
     return items;
 }
@@ -28,7 +28,7 @@ static void pages_visit(const char *path, void *arg)
 {
     pages_reading_t *reading = arg;
     pages_t *pages = reading->pages;
-    mrail_page_t *page = pages_grow(reading->verb, NULL, sizeof(*page));
+    mrail_page_t *page = pages_grow(reading->command, NULL, sizeof(*page));
     mrail_page_status_t status = mrail_page_read(path, page);
 
     if ((status != MRAIL_PAGE_ALIVE) && (status != MRAIL_PAGE_ENDED)) {
@@ -37,7 +37,7 @@ static void pages_visit(const char *path, void *arg)
         if (status != MRAIL_PAGE_GONE) {
             ++pages->refused;
             if (reading->warn) {
-                fprintf(stderr, "mrail %s: %s: %s\n", reading->verb, path,
+                fprintf(stderr, "mrail %s: %s: %s\n", reading->command, path,
                         mrail_page_status_text(status));
             }
         }
@@ -47,7 +47,7 @@ static void pages_visit(const char *path, void *arg)
         free(page);
         return;
     }
-    pages->items = pages_grow(reading->verb, pages->items,
+    pages->items = pages_grow(reading->command, pages->items,
                               (pages->count + 1) * sizeof(*pages->items));
     pages->items[pages->count++] =
         (pages_item_t){.page = page, .alive = (status == MRAIL_PAGE_ALIVE)};
@@ -77,17 +77,17 @@ const char *pages_dir(const char *option)
     return (variable != NULL && *variable != '\0') ? variable : MRAIL_PAGE_DIR;
 }
 
-void pages_read(pages_t *pages, const char *verb, const char *dir,
+void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn)
 {
     pages_reading_t reading = {
-        .pages = pages, .verb = verb, .job = job, .warn = warn};
+        .pages = pages, .command = command, .job = job, .warn = warn};
     int ret;
 
     memset(pages, 0, sizeof(*pages));
     ret = mrail_page_each(dir, pages_visit, &reading);
     if (ret < 0) {
-        mrail_tool_fail(verb, "cannot read %s: %s", dir, strerror(-ret));
+        mrail_tool_fail(command, "cannot read %s: %s", dir, strerror(-ret));
     }
     if (pages->count > 1) {
         qsort(pages->items, pages->count, sizeof(*pages->items), pages_order);
@@ -147,11 +147,11 @@ static int pages_event_order(const void *a, const void *b)
            (x->event->time_ns < y->event->time_ns);
 }
 
-unsigned pages_events(const pages_t *pages, const char *verb,
+unsigned pages_events(const pages_t *pages, const char *command,
                       pages_event_t **events_p)
 {
     pages_event_t *events = pages_grow(
-        verb, NULL,
+        command, NULL,
         ((size_t)pages->count * MRAIL_PAGE_EVENTS + 1) * sizeof(*events));
     unsigned count = 0;
 

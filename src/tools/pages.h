@@ -23,7 +23,7 @@ const char *pages_dir(const char *option);
 /* Reads all pages in `dir`, or only those of `job` if it is not NULL. If
  * `warn` is set, prints to stderr which files cannot be read, and why.
  * Exits with a message if `dir` cannot be read or memory runs out. */
-void pages_read(pages_t *pages, const char *verb, const char *dir,
+void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn);
 void pages_cleanup(pages_t *pages);
 
@@ -46,7 +46,7 @@ typedef struct pages_event {
 
 /* Collects all events that the pages still contain, sorted by time. Returns
  * their number. The caller frees *events_p. */
-unsigned pages_events(const pages_t *pages, const char *verb,
+unsigned pages_events(const pages_t *pages, const char *command,
                       pages_event_t **events_p);
 
 #endif

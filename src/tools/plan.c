@@ -3,7 +3,7 @@
  * the library.
  */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include "base/clock.h"
 #include "tools/plan_demand.h"
@@ -81,7 +81,7 @@ static const char *const synopsis[] = {
     "--topo FILE|this --pattern SPEC [--seed N] [OPTION...]", NULL};
 
 static const mrail_command_t command = {
-    .verb = PLAN_VERB,
+    .name = PLAN_COMMAND,
     .synopsis = synopsis,
     .about =
         "Plans which bytes of an exchange go over which rails and relays, so that\n"
@@ -97,18 +97,19 @@ static void parse_options(options_t *options, char **argv)
 {
     mrail_options_parse(&command, argv, options);
     if (options->topo == NULL) {
-        mrail_tool_usage(PLAN_VERB, "no topology: give --topo FILE, or "
-                                    "--topo this");
+        mrail_tool_usage(PLAN_COMMAND, "no topology: give --topo FILE, or "
+                                       "--topo this");
     }
     if ((options->demand == NULL) == (options->pattern == NULL)) {
-        mrail_tool_usage(PLAN_VERB, "%s: give --demand FILE or --pattern SPEC",
+        mrail_tool_usage(PLAN_COMMAND,
+                         "%s: give --demand FILE or --pattern SPEC",
                          (options->demand == NULL) ? "no demands"
                                                    : "two sources of demands");
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_VERB, "stdin can be only one file: the "
-                                    "topology or the demands");
+        mrail_tool_usage(PLAN_COMMAND, "stdin can be only one file: the "
+                                       "topology or the demands");
     }
 }
 
@@ -118,10 +119,10 @@ static void parse_options(options_t *options, char **argv)
 static void end_on_error(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
-        mrail_tool_usage(PLAN_VERB, "%s", why);
+        mrail_tool_usage(PLAN_COMMAND, "%s", why);
     }
     if (ret != 0) {
-        mrail_tool_fail(PLAN_VERB, "%s", why);
+        mrail_tool_fail(PLAN_COMMAND, "%s", why);
     }
 }
 
@@ -137,7 +138,8 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
         end_on_error(plan_this_node(&text, why, sizeof(why)), why);
         length = strlen(text);
     } else {
-        text = mrail_tool_read(PLAN_VERB, path, PLAN_TEXT_MAX_BYTES, &length);
+        text =
+            mrail_tool_read(PLAN_COMMAND, path, PLAN_TEXT_MAX_BYTES, &length);
     }
     ret = plan_text_topo(mrail_tool_file_name(path), text, length, &topo, why,
                          sizeof(why));
@@ -156,7 +158,7 @@ static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
     char why[WHY_MAX] = "";
     int ret;
 
-    run->demand_text = mrail_tool_read(PLAN_VERB, path, PLAN_TEXT_MAX_BYTES,
+    run->demand_text = mrail_tool_read(PLAN_COMMAND, path, PLAN_TEXT_MAX_BYTES,
                                        &run->demand_length);
     ret = plan_text_demands(mrail_tool_file_name(path), run->demand_text,
                             run->demand_length, num_ranks, &demands,
@@ -182,7 +184,8 @@ demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
                                num_p, why, sizeof(why));
     }
     if (ret == -EINVAL || ret == -ENOSPC) {
-        mrail_tool_usage(PLAN_VERB, "--pattern %s: %s", options->pattern, why);
+        mrail_tool_usage(PLAN_COMMAND, "--pattern %s: %s", options->pattern,
+                         why);
     }
     end_on_error(ret, why);
     return demands;
@@ -212,12 +215,12 @@ static void write_file(const char *path, const plan_run_t *run,
     int failed;
 
     if (file == NULL) {
-        mrail_tool_fail(PLAN_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(PLAN_COMMAND, "%s: %s", path, strerror(errno));
     }
     write(run, file);
     failed = ferror(file);
     if (fclose(file) != 0 || failed) {
-        mrail_tool_fail(PLAN_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(PLAN_COMMAND, "%s: %s", path, strerror(errno));
     }
 }
 
@@ -239,14 +242,14 @@ static void fail_plan(const plan_run_t *run, const char *why)
     if (run->demand_text != NULL && sscanf(why, "demand %zu,", &i) == 1 &&
         i < run->num_demands) {
         mrail_tool_fail(
-            PLAN_VERB, "%s:%u: %s", mrail_tool_file_name(run->demand_name),
+            PLAN_COMMAND, "%s:%u: %s", mrail_tool_file_name(run->demand_name),
             plan_text_demand_line(run->demand_text, run->demand_length,
                                   mrail_plan_topo_num_ranks(run->topo),
                                   run->demands[i].from, run->demands[i].to),
             why);
     }
-    mrail_tool_fail(PLAN_VERB, "%s: %s", mrail_tool_file_name(run->topo_name),
-                    why);
+    mrail_tool_fail(PLAN_COMMAND, "%s: %s",
+                    mrail_tool_file_name(run->topo_name), why);
 }
 
 /* Returns the median planning time. Discards the warm start before each run, so
@@ -257,7 +260,7 @@ static double plan_repeatedly(const plan_run_t *run)
     char why[WHY_MAX] = "";
 
     if (times == NULL) {
-        mrail_tool_fail(PLAN_VERB, "out of memory");
+        mrail_tool_fail(PLAN_COMMAND, "out of memory");
     }
     for (unsigned i = 0; i < run->repeat; ++i) {
         mrail_ns_t begun_ns;
@@ -272,7 +275,7 @@ static double plan_repeatedly(const plan_run_t *run)
             free(times);
             fail_plan(run, (why[0] != '\0') ? why : strerror(-ret));
         }
-        mrail_tool_progress(PLAN_VERB, i + 1, run->repeat, "plans");
+        mrail_tool_progress(PLAN_COMMAND, i + 1, run->repeat, "plans");
     }
     qsort(times, run->repeat, sizeof(*times), compare_times);
     median = (times[(run->repeat - 1) / 2] + times[run->repeat / 2]) / 2;
@@ -297,7 +300,7 @@ static void show(const options_t *options, const plan_run_t *run)
         plan_show(run);
     }
     if (fflush(stdout) != 0) {
-        mrail_tool_fail(PLAN_VERB, "stdout: %s", strerror(errno));
+        mrail_tool_fail(PLAN_COMMAND, "stdout: %s", strerror(errno));
     }
 }
 
@@ -342,7 +345,7 @@ int main(int argc, char **argv)
     ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
     if (ret != 0) {
         mrail_tool_fail(
-            PLAN_VERB, "%s: %s", mrail_tool_file_name(run.topo_name),
+            PLAN_COMMAND, "%s: %s", mrail_tool_file_name(run.topo_name),
             (ret == -EINVAL) ? "no rail is up, and there is no other link"
                              : strerror(-ret));
     }

@@ -1,6 +1,6 @@
 /* mrail plan --json: prints one object, which mrail-plan(1) describes. */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include "base/util.h"
 #include "base/json.h"

@@ -8,7 +8,7 @@
  * --save-topo and edit it. The lines of the text apply to all nodes.
  */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* mrail plan: the table, and texts that several outputs share. */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include "tools/tool.h"
 
@@ -136,7 +136,7 @@ static void print_links(const plan_run_t *run)
     row_t *rows = calloc(MRAIL_MAX(count, 1u), sizeof(*rows));
 
     if (rows == NULL) {
-        mrail_tool_fail(PLAN_VERB, "out of memory");
+        mrail_tool_fail(PLAN_COMMAND, "out of memory");
     }
     for (unsigned i = 0; i < count; ++i) {
         row_t *row = &rows[num];

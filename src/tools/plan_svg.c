@@ -5,7 +5,7 @@
  * for its uplinks. The title of a cell names its link and load.
  */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include "tools/tool.h"
 
@@ -141,7 +141,7 @@ static void map_size(map_t *map)
 
     map->rank_index = calloc(num_ranks, sizeof(*map->rank_index));
     if (node_ranks == NULL || map->rank_index == NULL) {
-        mrail_tool_fail(PLAN_VERB, "out of memory");
+        mrail_tool_fail(PLAN_COMMAND, "out of memory");
     }
     for (unsigned rank = 0; rank < num_ranks; ++rank) {
         unsigned node = mrail_plan_topo_node_of(run->topo, rank);
@@ -178,7 +178,7 @@ static void map_init(map_t *map, const plan_run_t *run, FILE *stream)
         calloc((size_t)(map->num_nodes + map->num_leaf_groups) * map->width,
                sizeof(*map->cells));
     if (map->cells == NULL) {
-        mrail_tool_fail(PLAN_VERB, "out of memory");
+        mrail_tool_fail(PLAN_COMMAND, "out of memory");
     }
     for (unsigned i = 0; i < mrail_plan_num_links(run->plan); ++i) {
         mrail_plan_link_t link;

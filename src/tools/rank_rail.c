@@ -17,12 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERB "run"
+#define COMMAND "run"
 
 static _Noreturn void no_rank(void)
 {
-    mrail_tool_fail(VERB, "--bind-rails: no launcher (mpirun, srun) has set "
-                          "the rank of this process: was it started by one?");
+    mrail_tool_fail(COMMAND,
+                    "--bind-rails: no launcher (mpirun, srun) has set the "
+                    "rank of this process: was it started by one?");
 }
 
 /* Returns the index of this rank among the ranks of its node. */
@@ -81,5 +82,5 @@ int main(int argc, char **argv)
         setenv("UCX_MRAIL_DEVICES", name, 1);
     }
     execvp(argv[5], argv + 5);
-    mrail_tool_fail(VERB, "%s: %s", argv[5], strerror(errno));
+    mrail_tool_fail(COMMAND, "%s: %s", argv[5], strerror(errno));
 }

@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERB "run"
-/* same as in lab_verb.h */
+#define COMMAND "run"
+/* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
@@ -38,8 +38,8 @@ static unsigned parse_count(const char *option, const char *text, unsigned max)
     uint64_t value;
 
     if (mrail_number_uint(text, 1, max, &value) < 0) {
-        mrail_tool_usage(VERB, "%s %s: expected a number from 1 to %u", option,
-                         text, max);
+        mrail_tool_usage(COMMAND, "%s %s: expected a number from 1 to %u",
+                         option, text, max);
     }
     return (unsigned)value;
 }
@@ -54,12 +54,13 @@ static void take_soft(void *target, const char *text)
         const char *size = getenv("MRAIL_LAB_SIZE");
 
         if (getenv("MRAIL_LAB") == NULL) {
-            mrail_tool_usage(VERB, "--soft lab: this is not a lab; 'mrail lab "
-                                   "FABRIC -- mrail run ...' creates one");
+            mrail_tool_usage(COMMAND,
+                             "--soft lab: this is not a lab; 'mrail lab "
+                             "FABRIC -- mrail run ...' creates one");
         }
         if (size == NULL || strcmp(size, "lab") == 0) {
-            mrail_tool_usage(VERB, "--soft lab: the hosts of this lab have "
-                                   "different numbers of rails");
+            mrail_tool_usage(COMMAND, "--soft lab: the hosts of this lab have "
+                                      "different numbers of rails");
         }
         take_soft(target, size);
         options->addresses = MRAIL_LAB_ADDRESSES;
@@ -67,7 +68,7 @@ static void take_soft(void *target, const char *text)
     }
     if (x == NULL || (size_t)(x - text) >= sizeof(nodes)) {
         mrail_tool_usage(
-            VERB, "--soft %s: expected NODESxRAILS, for example 2x4", text);
+            COMMAND, "--soft %s: expected NODESxRAILS, for example 2x4", text);
     }
     snprintf(nodes, sizeof(nodes), "%.*s", (int)(x - text), text);
     options->nodes = parse_count("--soft", nodes, MRAIL_RUN_MAX_NODES);
@@ -83,7 +84,7 @@ static void take_stock(void *target, const char *text)
     } else if (strcmp(text, "1") == 0) {
         options->stock = MRAIL_RUN_STOCK_ONE;
     } else {
-        mrail_tool_usage(VERB, "--stock=%s: expected 1 or all", text);
+        mrail_tool_usage(COMMAND, "--stock=%s: expected 1 or all", text);
     }
 }
 
@@ -163,7 +164,7 @@ static const char *const synopsis[] = {
     "[-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]", NULL};
 
 static const mrail_command_t command = {
-    .verb = VERB,
+    .name = COMMAND,
     .synopsis = synopsis,
     .about =
         "Runs CMD under mpirun with mrail as its only network transport.\n"
@@ -182,7 +183,7 @@ static void parse_args(run_t *run, char **argv)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(VERB, "no command: it comes after the options");
+        mrail_tool_usage(COMMAND, "no command: it comes after the options");
     }
     run->options.command = (const char *const *)(argv + first);
     run->options.user = (const char *const *)run->user.items;
@@ -196,17 +197,17 @@ static void check_script(const mrail_run_options_t *options)
     struct stat st;
 
     if (stat(options->script, &st) != 0) {
-        mrail_tool_usage(VERB, "--script %s: %s", options->script,
+        mrail_tool_usage(COMMAND, "--script %s: %s", options->script,
                          strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
-        mrail_tool_usage(VERB, "--script %s: not a file", options->script);
+        mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
     }
     /* A session with this name may already exist and have checksums enabled,
      * although this command does not enable them. */
     if (soft_file_check(options->script, options->nodes, options->rails,
                         options->session != NULL, why, sizeof(why)) != 0) {
-        mrail_tool_usage(VERB, "%s", why);
+        mrail_tool_usage(COMMAND, "%s", why);
     }
 }
 
@@ -218,7 +219,7 @@ static void check_soft(const mrail_run_options_t *options)
     char why[256];
 
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(VERB, "--soft %ux%u: more than %u devices",
+        mrail_tool_usage(COMMAND, "--soft %ux%u: more than %u devices",
                          options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
     }
     if (options->script != NULL) {
@@ -227,7 +228,7 @@ static void check_soft(const mrail_run_options_t *options)
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates, why,
                           sizeof(why)) != 0) {
-        mrail_tool_usage(VERB, "%s", why);
+        mrail_tool_usage(COMMAND, "%s", why);
     }
 }
 
@@ -240,19 +241,19 @@ static void complete_options(run_t *run)
     if (options->nodes == 0) {
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL) {
-            mrail_tool_usage(VERB, "--rate, --script and --session require "
-                                   "--soft");
+            mrail_tool_usage(COMMAND, "--rate, --script and --session require "
+                                      "--soft");
         }
         if (run->bind && options->devices == NULL) {
-            mrail_tool_usage(VERB, "--bind-rails on real NICs needs their "
-                                   "names: --bind-rails=DEV,DEV,...");
+            mrail_tool_usage(COMMAND, "--bind-rails on real NICs needs their "
+                                      "names: --bind-rails=DEV,DEV,...");
         }
         return;
     }
     check_soft(options);
     if (options->addresses != NULL) {
         if (options->rate != NULL) {
-            mrail_tool_usage(VERB,
+            mrail_tool_usage(COMMAND,
                              "--rate: the rates of a lab are those of its "
                              "fabric");
         }
@@ -280,7 +281,7 @@ static _Noreturn void exec_mpirun(char **argv)
         (void)putenv(argv[0]);
     }
     execvp(argv[0], argv);
-    mrail_tool_fail(VERB, "%s: %s%s", argv[0], strerror(errno),
+    mrail_tool_fail(COMMAND, "%s: %s%s", argv[0], strerror(errno),
                     (errno == ENOENT) ? " (is openmpi-bin installed?)" : "");
 }
 
@@ -333,7 +334,7 @@ int main(int argc, char **argv)
     }
     if (run.options.stock == MRAIL_RUN_STOCK_NO &&
         access(components, R_OK) != 0) {
-        mrail_tool_fail(VERB,
+        mrail_tool_fail(COMMAND,
                         "%s: no Open MPI components there: mrail was built "
                         "without Open MPI; --stock runs without them",
                         components);

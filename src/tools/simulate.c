@@ -1,6 +1,6 @@
 /* mrail simulate: options, input and runs. Only this file reads the clock. */
 #include "config.h"
-#include "tools/simulate_verb.h"
+#include "tools/simulate_command.h"
 #include "tools/fabric_file.h"
 
 #include "base/clock.h"
@@ -117,7 +117,7 @@ static unsigned take_fabric(void *target, char **argv)
         return 0;
     }
     if (options->fabric != NULL) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "two fabrics, '%s' and '%s': give only one",
                          options->fabric, argv[0]);
     }
@@ -128,7 +128,7 @@ static unsigned take_fabric(void *target, char **argv)
 static const char *const synopsis[] = {"FABRIC [OPTION...]", NULL};
 
 static const mrail_command_t command = {
-    .verb = SIMULATE_VERB,
+    .name = SIMULATE_COMMAND,
     .synopsis = synopsis,
     .about =
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
@@ -152,7 +152,7 @@ static void each_word(const char *list, void (*take)(void *arg, const char *),
     char *copy = strdup(list), *save = NULL;
 
     if (copy == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
     }
     for (char *word = strtok_r(copy, ",", &save); word != NULL;
          word = strtok_r(NULL, ",", &save)) {
@@ -180,13 +180,13 @@ static void take_pattern(void *arg, const char *word)
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
-        mrail_tool_usage(SIMULATE_VERB, "--pattern: at most %d at once",
+        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: at most %d at once",
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
                             &input->patterns[input->num_patterns++], why,
                             sizeof(why)) != 0) {
-        mrail_tool_usage(SIMULATE_VERB, "--pattern: %s", why);
+        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: %s", why);
     }
 }
 
@@ -194,7 +194,7 @@ static void add_method(input_t *input, const char *word, simulate_case_t entry)
 {
     for (unsigned i = 0; i < input->num_methods; ++i) {
         if (strcmp(simulate_method_name(&input->methods[i]), word) == 0) {
-            mrail_tool_usage(SIMULATE_VERB, "--method: '%s' twice", word);
+            mrail_tool_usage(SIMULATE_COMMAND, "--method: '%s' twice", word);
         }
     }
     input->methods[input->num_methods++] = entry;
@@ -216,7 +216,7 @@ static void take_method(void *arg, const char *word)
             return;
         }
     }
-    mrail_tool_usage(SIMULATE_VERB,
+    mrail_tool_usage(SIMULATE_COMMAND,
                      "--method: '%s' is not a method: stock, ecmp, mprdma, "
                      "paralet, dnlb, plan, ethereal or spray",
                      word);
@@ -229,7 +229,7 @@ static void take_lanes(void *arg, const char *word)
 
     if (input->num_lanes == MRAIL_ARRAY_SIZE(input->lanes) ||
         mrail_number_uint(word, 1, 64, &lanes) != 0) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "--lanes: '%s': expected up to %zu numbers from 1 to "
                          "64",
                          word, MRAIL_ARRAY_SIZE(input->lanes));
@@ -267,7 +267,7 @@ static mrail_sim_message_t *copy_demands(const input_t *input, uint32_t *num_p)
         malloc(input->num_demands * sizeof(*messages));
 
     if (messages == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
     }
     memcpy(messages, input->demands, input->num_demands * sizeof(*messages));
     *num_p = input->num_demands;
@@ -290,7 +290,8 @@ static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
                                    (double)bytes, &messages, num_p);
 
         if (ret != 0) {
-            mrail_tool_fail(SIMULATE_VERB, "the messages: %s", strerror(-ret));
+            mrail_tool_fail(SIMULATE_COMMAND, "the messages: %s",
+                            strerror(-ret));
         }
     }
     return messages;
@@ -305,7 +306,7 @@ static void add_bound(const input_t *input, simulate_run_t *run)
 
         messages = phase_messages(input, phase, run->bytes, &num);
         if (mrail_sim_bound(run->fabric, messages, num, &bound_s) != 0) {
-            mrail_tool_fail(SIMULATE_VERB, "out of memory");
+            mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
         }
         run->bound_s += bound_s;
         free(messages);
@@ -331,7 +332,7 @@ static mrail_sim_message_t *case_messages(const input_t *input,
     ret = simulate_plan(run->fabric, messages, *num_p, &planned, num_p, why,
                         sizeof(why));
     if (ret != 0) {
-        mrail_tool_fail(SIMULATE_VERB, "plan: %s",
+        mrail_tool_fail(SIMULATE_COMMAND, "plan: %s",
                         (why[0] != '\0') ? why : strerror(-ret));
     }
     free(messages);
@@ -348,7 +349,7 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
     double time_s = 0;
 
     if (paths == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
     }
     for (uint32_t phase = 0; phase < num_phases(input); ++phase) {
         mrail_sim_params_t params = {.method = entry->method,
@@ -373,7 +374,7 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
         ret = mrail_sim_run(run->fabric, &params, messages, num, result);
         free(messages);
         if (ret != 0) {
-            mrail_tool_fail(SIMULATE_VERB, "%s: %s",
+            mrail_tool_fail(SIMULATE_COMMAND, "%s: %s",
                             simulate_method_name(entry),
                             (ret == -EHOSTUNREACH) ? "a message has no path"
                                                    : strerror(-ret));
@@ -426,7 +427,7 @@ static void run_case(const input_t *input, simulate_run_t *run,
         double time_s;
 
         if (result.link_bytes == NULL || result.after_bytes == NULL) {
-            mrail_tool_fail(SIMULATE_VERB, "out of memory");
+            mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
         }
         time_s =
             run_seed(input, run, options, entry, options->seed + s, &result);
@@ -462,7 +463,7 @@ static void add_cases(const input_t *input, const options_t *options,
 
         for (unsigned i = 0; i < count; ++i) {
             if (run->num_cases == SIMULATE_MAX_CASES) {
-                mrail_tool_usage(SIMULATE_VERB, "more than %d cases",
+                mrail_tool_usage(SIMULATE_COMMAND, "more than %d cases",
                                  SIMULATE_MAX_CASES);
             }
             run->cases[run->num_cases++] = (simulate_case_t){
@@ -479,11 +480,11 @@ static void write_svg(const simulate_run_t *run, const char *path)
     FILE *file = fopen(path, "we");
 
     if (file == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(SIMULATE_COMMAND, "%s: %s", path, strerror(errno));
     }
     simulate_svg(run, file);
     if (fclose(file) != 0) {
-        mrail_tool_fail(SIMULATE_VERB, "%s: %s", path, strerror(errno));
+        mrail_tool_fail(SIMULATE_COMMAND, "%s: %s", path, strerror(errno));
     }
 }
 
@@ -495,7 +496,7 @@ static void read_exchange(const options_t *options, input_t *input,
     if ((options->patterns != NULL) + (options->demand != NULL) +
             (options->demand_pattern != NULL) >
         1) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "give only one of --pattern, --demand and "
                          "--demand-pattern");
     }
@@ -519,7 +520,7 @@ static mrail_ns_t read_time(const char *option, const char *text, double min_s,
     double time_s;
 
     if (mrail_number_seconds(text, min_s, max_s, &time_s) != 0) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "%s %s: expected a time from %gs to %gs", option, text,
                          min_s, max_s);
     }
@@ -540,21 +541,21 @@ int main(int argc, char **argv)
 
     mrail_options_parse(&command, argv, &options);
     if (options.fabric == NULL) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "no fabric: give a file, or a name such as ctccl");
     }
     if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
         strcmp(options.fabric, "-") == 0) {
         mrail_tool_usage(
-            SIMULATE_VERB,
+            SIMULATE_COMMAND,
             "stdin can be only one file: the fabric or the demands");
     }
     if (options.size == 0) {
-        mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");
+        mrail_tool_usage(SIMULATE_COMMAND, "--size 0: nothing to send");
     }
     run.fabric_name = options.fabric;
     run.fabric = input.fabric =
-        mrail_tool_fabric(SIMULATE_VERB, options.fabric, NULL, NULL);
+        mrail_tool_fabric(SIMULATE_COMMAND, options.fabric, NULL, NULL);
     read_exchange(&options, &input, &run);
     each_word(options.methods, take_method, &input);
     each_word(options.lanes, take_lanes, &input);
@@ -563,7 +564,7 @@ int main(int argc, char **argv)
     input.retry_ns = read_time("--retry", options.retry, 1e-6, 1e6);
     if (input.num_patterns + input.num_demands == 0 || input.num_methods == 0 ||
         input.num_lanes == 0) {
-        mrail_tool_usage(SIMULATE_VERB, "an empty list of %s",
+        mrail_tool_usage(SIMULATE_COMMAND, "an empty list of %s",
                          (input.num_patterns + input.num_demands == 0)
                              ? "patterns"
                          : (input.num_methods == 0) ? "methods"
@@ -573,10 +574,11 @@ int main(int argc, char **argv)
     add_bound(&input, &run);
     add_cases(&input, &options, &run);
     for (unsigned i = 0; i < run.num_cases; ++i) {
-        mrail_tool_progress(SIMULATE_VERB, i, run.num_cases, "cases");
+        mrail_tool_progress(SIMULATE_COMMAND, i, run.num_cases, "cases");
         run_case(&input, &run, &options, &run.cases[i]);
     }
-    mrail_tool_progress(SIMULATE_VERB, run.num_cases, run.num_cases, "cases");
+    mrail_tool_progress(SIMULATE_COMMAND, run.num_cases, run.num_cases,
+                        "cases");
     if (options.json) {
         simulate_json(&run, stdout);
     } else {

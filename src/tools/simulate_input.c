@@ -1,7 +1,7 @@
 /* mrail simulate: reads the fabric, the failure, and demands of `mrail
  * plan`. */
 #include "config.h"
-#include "tools/simulate_verb.h"
+#include "tools/simulate_command.h"
 
 #include "base/number.h"
 #include "tools/plan_demand.h"
@@ -33,7 +33,7 @@ void simulate_failure(const char *text, simulate_run_t *run)
     colon = strrchr(copy, ':');
     if (at == NULL || colon == NULL || colon > at) {
         mrail_tool_usage(
-            SIMULATE_VERB,
+            SIMULATE_COMMAND,
             "--fail %s: expected NODE:UPLINK@TIME, such as l1:3@50ms", text);
     }
     *at = *colon = '\0';
@@ -41,13 +41,13 @@ void simulate_failure(const char *text, simulate_run_t *run)
     if (node == MRAIL_FABRIC_NONE ||
         mrail_number_uint(colon + 1, 0, UINT32_MAX, &port) != 0 ||
         port >= run->fabric->nodes[node].num_up) {
-        mrail_tool_usage(SIMULATE_VERB,
+        mrail_tool_usage(SIMULATE_COMMAND,
                          "--fail %s: there is no uplink %s of '%s'", text,
                          colon + 1, copy);
     }
     if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
-        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is not a time", text,
-                         at + 1);
+        mrail_tool_usage(SIMULATE_COMMAND, "--fail %s: '%s' is not a time",
+                         text, at + 1);
     }
     run->failed_link = run->fabric->nodes[node].up[port];
 }
@@ -61,7 +61,7 @@ static uint32_t *nics_of(const mrail_fabric_t *fabric, uint32_t *num_p)
     uint32_t num = 0;
 
     if (nics == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
     }
     for (uint32_t h = 0; h < fabric->num_of[MRAIL_FABRIC_HOST]; ++h) {
         const mrail_fabric_node_t *host =
@@ -78,11 +78,11 @@ static uint32_t *nics_of(const mrail_fabric_t *fabric, uint32_t *num_p)
 static void end_on_error(int ret, const char *pattern, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
-        mrail_tool_usage(SIMULATE_VERB, "%s%s",
+        mrail_tool_usage(SIMULATE_COMMAND, "%s%s",
                          (pattern != NULL) ? "--demand-pattern: " : "", why);
     }
     if (ret != 0) {
-        mrail_tool_fail(SIMULATE_VERB, "%s", why);
+        mrail_tool_fail(SIMULATE_COMMAND, "%s", why);
     }
 }
 
@@ -104,7 +104,7 @@ static int read_demands(const char *file, uint32_t num_nics,
 {
     size_t length;
     char *text =
-        mrail_tool_read(SIMULATE_VERB, file, PLAN_TEXT_MAX_BYTES, &length);
+        mrail_tool_read(SIMULATE_COMMAND, file, PLAN_TEXT_MAX_BYTES, &length);
     int ret = plan_text_demands(mrail_tool_file_name(file), text, length,
                                 num_nics, demands_p, num_p, why, size);
 
@@ -131,7 +131,7 @@ mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
     end_on_error(ret, pattern, why);
     messages = malloc((count + 1) * sizeof(*messages));
     if (messages == NULL) {
-        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        mrail_tool_fail(SIMULATE_COMMAND, "out of memory");
     }
     for (size_t i = 0; i < count; ++i) {
         uint32_t from = nics[demands[i].from], to = nics[demands[i].to];
@@ -142,7 +142,7 @@ mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
         }
     }
     if (num == 0) {
-        mrail_tool_usage(SIMULATE_VERB, "%s: no demand leaves its host",
+        mrail_tool_usage(SIMULATE_COMMAND, "%s: no demand leaves its host",
                          (file != NULL) ? mrail_tool_file_name(file) : pattern);
     }
     free(demands);

@@ -3,7 +3,7 @@
  * assigns. A rank is a GPU with its NIC, and the GPUs of a host share a switch.
  */
 #include "config.h"
-#include "tools/simulate_verb.h"
+#include "tools/simulate_command.h"
 
 #include "base/grow.h"
 #include "base/util.h"

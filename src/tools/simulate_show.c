@@ -1,6 +1,6 @@
 /* mrail simulate: prints the table, the JSON and the drawing. */
 #include "config.h"
-#include "tools/simulate_verb.h"
+#include "tools/simulate_command.h"
 
 #include "base/json.h"
 #include "base/util.h"

@@ -1,4 +1,4 @@
-/* mrail soft: entry point and functions that its verbs share. */
+/* mrail soft: entry point and functions that its commands share. */
 #include "config.h"
 #include "soft.h"
 #include "tools/tool.h"
@@ -22,10 +22,10 @@ void soft_error(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-void soft_take_session(const char *verb, const char *name)
+void soft_take_session(const char *command, const char *name)
 {
     if (sroce_session_name_check(name) != 0) {
-        mrail_tool_usage(verb,
+        mrail_tool_usage(command,
                          "session name '%s': must be 1 to %d letters, digits, "
                          "'-', '_' or '.', not starting with '.'",
                          name, SROCE_SESSION_NAME_MAX);

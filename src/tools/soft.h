@@ -1,6 +1,6 @@
 /*
- * Shared by the verbs of mrail soft: run, ctl and status. Exit statuses are 0,
- * 1 (failure) and 2 (usage), or the status of the command that was run.
+ * Shared by mrail soft, soft ctl and soft status. Exit statuses are 0, 1
+ * (failure) and 2 (usage), or the status of the program that was run.
  */
 #ifndef MRAIL_TOOLS_SOFT_H
 #define MRAIL_TOOLS_SOFT_H
@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 
-#define SOFT_VERB "soft"
+#define SOFT_COMMAND "soft"
 #define SOFT_EXIT_FAILED 1
 #define SOFT_EXIT_USAGE 2
 #define SOFT_WHY_MAX 256 /* bytes of a message */
@@ -19,8 +19,8 @@
 /* Prints a line to stderr, prefixed with "mrail soft: ". */
 void soft_error(const char *fmt, ...) MRAIL_PRINTF(1, 2);
 
-/* Exits with a usage error of the verb if the session name is invalid. */
-void soft_take_session(const char *verb, const char *name);
+/* Exits with a usage error of the command if the session name is invalid. */
+void soft_take_session(const char *command, const char *name);
 
 /* Opens a session. Prints a message on failure. */
 int soft_open(const char *name, sroce_session_t **session_p);
@@ -30,7 +30,7 @@ int soft_open(const char *name, sroce_session_t **session_p);
  * not answer, or an error of sroce_session_open(). */
 int soft_connect(const char *name, sroce_daemon_op_t kind);
 
-/* Return exit statuses. argv[0] is the verb. */
+/* Return exit statuses. argv[0] is the command. */
 int soft_main_run(char **argv);
 int soft_main_ctl(char **argv);
 int soft_main_status(char **argv);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CTL_VERB "soft ctl"
+#define CTL_COMMAND "soft ctl"
 #define ALL UINT_MAX /* all nodes or all rails */
 
 typedef struct soft_ctl {
@@ -245,7 +245,7 @@ static unsigned soft_ctl_word(void *target, char **argv)
 }
 
 static const mrail_command_t command = {
-    .verb = CTL_VERB,
+    .name = CTL_COMMAND,
     .synopsis = synopsis,
     .about =
         "Changes rails while jobs run: all of them, unless --node or --rail is given.\n",
@@ -259,15 +259,15 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
     mrail_options_parse(&command, argv, ctl);
     if (ctl->script == NULL) {
         if (ctl->actions.count == 0) {
-            mrail_tool_usage(CTL_VERB, "no action: give one, such as down");
+            mrail_tool_usage(CTL_COMMAND, "no action: give one, such as down");
         }
     } else if ((ctl->actions.count != 0) || (ctl->node != ALL) ||
                (ctl->rail != ALL)) {
-        mrail_tool_usage(CTL_VERB,
+        mrail_tool_usage(CTL_COMMAND,
                          "with --script, nodes, rails and actions are "
                          "in the script, not on the command line");
     }
-    soft_take_session(CTL_VERB, ctl->name);
+    soft_take_session(CTL_COMMAND, ctl->name);
 }
 
 static int soft_ctl_actions(sroce_session_t *session, const soft_ctl_t *ctl)

@@ -47,8 +47,9 @@ static void soft_run_mtu(void *target, const char *text)
 
     if ((mrail_number_uint(text, 256, 4096, &mtu) != 0) ||
         ((mtu & (mtu - 1)) != 0)) {
-        mrail_tool_usage(
-            SOFT_VERB, "--mtu %s: expected 256, 512, 1024, 2048 or 4096", text);
+        mrail_tool_usage(SOFT_COMMAND,
+                         "--mtu %s: expected 256, 512, 1024, 2048 or 4096",
+                         text);
     }
     run->params.mtu = (uint32_t)mtu;
     run->given_mtu = 1;
@@ -66,7 +67,7 @@ static void soft_run_base(void *target, const char *text)
              (dot != NULL) ? (int)MRAIL_MIN(dot - text, 7) : 0, text);
     if ((mrail_number_uint(first, 1, 223, &a) != 0) ||
         (mrail_number_uint(dot + 1, 0, 255, &b) != 0)) {
-        mrail_tool_usage(SOFT_VERB,
+        mrail_tool_usage(SOFT_COMMAND,
                          "--base %s: expected the first two numbers of an IPv4 "
                          "address, such as 127.7",
                          text);
@@ -81,7 +82,7 @@ static void soft_run_icrc(void *target, const char *text)
     if (strcmp(text, "on") == 0) {
         run->params.flags |= SROCE_SESSION_F_ICRC;
     } else if (strcmp(text, "off") != 0) {
-        mrail_tool_usage(SOFT_VERB, "--icrc %s: expected on or off", text);
+        mrail_tool_usage(SOFT_COMMAND, "--icrc %s: expected on or off", text);
     }
     run->given_icrc = 1;
 }
@@ -89,8 +90,9 @@ static void soft_run_icrc(void *target, const char *text)
 static void soft_run_script(void *target, const char *text)
 {
     if (strcmp(text, "-") == 0) {
-        mrail_tool_usage(SOFT_VERB, "--script -: standard input belongs to the "
-                                    "command; give a file");
+        mrail_tool_usage(SOFT_COMMAND,
+                         "--script -: standard input belongs to the "
+                         "command; give a file");
     }
     ((soft_run_t *)target)->script = text;
 }
@@ -138,7 +140,7 @@ static const char *const synopsis[] = {
     "status ...   rails, rates, processes, counters", NULL};
 
 static const mrail_command_t command = {
-    .verb = SOFT_VERB,
+    .name = SOFT_COMMAND,
     .synopsis = synopsis,
     .about =
         "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
@@ -158,7 +160,7 @@ static void soft_run_rates(soft_run_t *run)
         (mrail_rates_parse(run->rates, run->params.num_rails,
                            run->params.rate_bytes_per_s, why,
                            sizeof(why)) != 0)) {
-        mrail_tool_usage(SOFT_VERB, "%s", why);
+        mrail_tool_usage(SOFT_COMMAND, "%s", why);
     }
 }
 
@@ -169,12 +171,13 @@ static void soft_run_list(soft_run_t *run)
 
     if (run->nodes != 0 || run->rails != 0 || run->rates != NULL ||
         run->params.base_addr != 0) {
-        mrail_tool_usage(SOFT_VERB, "--addresses has nodes, rails, rates and "
-                                    "addresses: not with --nodes, --rails, "
-                                    "--rate or --base");
+        mrail_tool_usage(SOFT_COMMAND,
+                         "--addresses has nodes, rails, rates and "
+                         "addresses: not with --nodes, --rails, "
+                         "--rate or --base");
     }
     if (soft_addrs_read(run->list, &run->addrs, why, sizeof(why)) != 0) {
-        mrail_tool_usage(SOFT_VERB, "--addresses %s", why);
+        mrail_tool_usage(SOFT_COMMAND, "--addresses %s", why);
     }
     run->params.num_nodes = run->addrs.num_nodes;
     run->params.num_rails = run->addrs.num_rails;
@@ -188,9 +191,10 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(SOFT_VERB, "no command: it comes after the options");
+        mrail_tool_usage(SOFT_COMMAND,
+                         "no command: it comes after the options");
     }
-    soft_take_session(SOFT_VERB, run->params.name);
+    soft_take_session(SOFT_COMMAND, run->params.name);
     if (run->list != NULL) {
         soft_run_list(run);
         return first;
@@ -199,7 +203,8 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     run->params.num_nodes = (run->nodes != 0) ? run->nodes : 1;
     if (run->params.num_nodes * run->params.num_rails >
         SROCE_SESSION_MAX_DEVS) {
-        mrail_tool_usage(SOFT_VERB, "%u nodes x %u rails: more than %d devices",
+        mrail_tool_usage(SOFT_COMMAND,
+                         "%u nodes x %u rails: more than %d devices",
                          run->params.num_nodes, run->params.num_rails,
                          SROCE_SESSION_MAX_DEVS);
     }
@@ -216,7 +221,7 @@ static void soft_daemon_child(const char *name,
     sroce_session_hold_t copy;
 
     setsid();
-    prctl(PR_SET_NAME, "mrail-softkeep");
+    prctl(PR_SET_NAME, "mrail-softd");
     for (int fd = 0; (null_fd >= 0) && (fd <= 2); ++fd) {
         dup2(null_fd, fd);
     }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATUS_VERB "soft status"
+#define STATUS_COMMAND "soft status"
 
 static const char *const core_counter_names[] = {
 #define SOFT_CORE_COUNTER_NAME(_name, _what) #_name,
@@ -205,7 +205,7 @@ static const mrail_option_t soft_status_options[] = {
 static const char *const synopsis[] = {"[--session NAME] [--json]", NULL};
 
 static const mrail_command_t command = {
-    .verb = STATUS_VERB,
+    .name = STATUS_COMMAND,
     .synopsis = synopsis,
     .about = "Rails, settings, processes and counters of a session.\n",
     .options = soft_status_options,
@@ -220,7 +220,7 @@ int soft_main_status(char **argv)
         status.name = SOFT_DEFAULT_SESSION;
     }
     mrail_options_parse(&command, argv, &status);
-    soft_take_session(STATUS_VERB, status.name);
+    soft_take_session(STATUS_COMMAND, status.name);
     if (soft_open(status.name, &session) != 0) {
         return SOFT_EXIT_FAILED;
     }

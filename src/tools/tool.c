@@ -86,23 +86,23 @@ void mrail_tool_args_print(const mrail_tool_args_t *args, FILE *stream)
     fputc('\n', stream);
 }
 
-void mrail_tool_usage(const char *verb, const char *fmt, ...)
+void mrail_tool_usage(const char *command, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "mrail %s: ", verb);
+    fprintf(stderr, "mrail %s: ", command);
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\nTry: mrail %s --help\n", verb);
+    fprintf(stderr, "\nTry: mrail %s --help\n", command);
     exit(MRAIL_TOOL_USAGE);
 }
 
-void mrail_tool_fail(const char *verb, const char *fmt, ...)
+void mrail_tool_fail(const char *command, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "mrail %s: ", verb);
+    fprintf(stderr, "mrail %s: ", command);
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
@@ -110,7 +110,7 @@ void mrail_tool_fail(const char *verb, const char *fmt, ...)
     exit(MRAIL_TOOL_FAILED);
 }
 
-void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
+void mrail_tool_progress(const char *command, unsigned done, unsigned total,
                          const char *what)
 {
     static mrail_ns_t next_ns;
@@ -125,7 +125,7 @@ void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
         next_ns = 0;
         is_shown = 0;
     } else if (now_ns >= next_ns && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\rmrail %s: %u of %u %s", verb, done, total, what);
+        fprintf(stderr, "\rmrail %s: %u of %u %s", command, done, total, what);
         next_ns = now_ns + MRAIL_NS_PER_SEC;
         is_shown = 1;
     }
@@ -220,7 +220,7 @@ static char *read_stream(FILE *file, size_t max, size_t *length_p)
     return text;
 }
 
-char *mrail_tool_read(const char *verb, const char *path, size_t max,
+char *mrail_tool_read(const char *command, const char *path, size_t max,
                       size_t *length_p)
 {
     FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
@@ -228,7 +228,7 @@ char *mrail_tool_read(const char *verb, const char *path, size_t max,
     int error;
 
     if (file == NULL) {
-        mrail_tool_usage(verb, "%s: %s", path, strerror(errno));
+        mrail_tool_usage(command, "%s: %s", path, strerror(errno));
     }
     errno = 0;
     text = read_stream(file, max, length_p);
@@ -238,11 +238,12 @@ char *mrail_tool_read(const char *verb, const char *path, size_t max,
     }
     if (error != 0) {
         free(text);
-        mrail_tool_usage(verb, "%s: %s", mrail_tool_file_name(path),
+        mrail_tool_usage(command, "%s: %s", mrail_tool_file_name(path),
                          strerror(error));
     }
     if (text == NULL) {
-        mrail_tool_fail(verb, "%s: out of memory", mrail_tool_file_name(path));
+        mrail_tool_fail(command, "%s: out of memory",
+                        mrail_tool_file_name(path));
     }
     return text;
 }

@@ -1,5 +1,5 @@
 /*
- * Shared by the verbs of `mrail`: argument lists, messages and installation
+ * Shared by the commands of `mrail`: argument lists, messages and installation
  * paths. For tools only: functions may print to stderr and exit with status 1
  * (failure) or 2 (usage).
  */
@@ -31,13 +31,13 @@ void mrail_tool_args_cleanup(mrail_tool_args_t *args);
 /* Prints the words on one line, quoted for a POSIX shell. */
 void mrail_tool_args_print(const mrail_tool_args_t *args, FILE *stream);
 
-/* Prints "mrail VERB: MESSAGE" and "Try: mrail VERB --help", then exits with
- * status 2. */
-_Noreturn void mrail_tool_usage(const char *verb, const char *fmt, ...)
+/* Prints "mrail COMMAND: MESSAGE" and "Try: mrail COMMAND --help", then exits
+ * with status 2. */
+_Noreturn void mrail_tool_usage(const char *command, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
-/* Prints "mrail VERB: MESSAGE", then exits with status 1. */
-_Noreturn void mrail_tool_fail(const char *verb, const char *fmt, ...)
+/* Prints "mrail COMMAND: MESSAGE", then exits with status 1. */
+_Noreturn void mrail_tool_fail(const char *command, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
 /* Returns the name of a file for messages: "stdin" for "-". */
@@ -47,13 +47,13 @@ const char *mrail_tool_file_name(const char *path);
  * text. A file longer than `max` is read only slightly beyond `max`, so that
  * its parser refuses it. A file that cannot be read is a usage error. The
  * process also exits if memory runs out. */
-char *mrail_tool_read(const char *verb, const char *path, size_t max,
+char *mrail_tool_read(const char *command, const char *path, size_t max,
                       size_t *length_p);
 
-/* Shows the progress of a long task if stderr is a terminal: "mrail VERB: DONE
- * of TOTAL WHAT". Prints at most once a second, and nothing in the first two
+/* Shows the progress of a long task if stderr is a terminal: "mrail COMMAND:
+ * DONE of TOTAL WHAT". Prints at most once a second, and nothing in the first two
  * seconds. With done == total, removes the line. Not thread-safe. */
-void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
+void mrail_tool_progress(const char *command, unsigned done, unsigned total,
                          const char *what);
 
 /* Returns the directory of the running program with symbolic links resolved, or

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERB "top"
+#define COMMAND "top"
 
 typedef struct top {
     const char *dir;
@@ -58,7 +58,7 @@ static void top_scroll(const top_t *top, pages_t *before)
 
     for (uint64_t i = 0; (top->count == 0) || (i < top->count); ++i) {
         top_sleep(top->interval_s);
-        pages_read(&now, VERB, top->dir, top->job, 0);
+        pages_read(&now, COMMAND, top->dir, top->job, 0);
         top_print(top, before, &now);
         pages_cleanup(before);
         *before = now;
@@ -108,7 +108,7 @@ static void top_screen(top_t *top, pages_t *before)
     uint64_t taken = 0;
     pages_t now;
 
-    pages_read(&now, VERB, top->dir, top->job, 0);
+    pages_read(&now, COMMAND, top->dir, top->job, 0);
     while (!is_ending && ((top->count == 0) || (taken <= top->count))) {
         double left_s = top->interval_s;
 
@@ -118,7 +118,7 @@ static void top_screen(top_t *top, pages_t *before)
         }
         pages_cleanup(before);
         *before = now;
-        pages_read(&now, VERB, top->dir, top->job, 0);
+        pages_read(&now, COMMAND, top->dir, top->job, 0);
         ++taken;
     }
     pages_cleanup(&now);
@@ -140,7 +140,7 @@ static int top_run(top_t *top)
 {
     pages_t before;
 
-    pages_read(&before, VERB, top->dir, top->job, 1);
+    pages_read(&before, COMMAND, top->dir, top->job, 1);
     if (before.count == 0) {
         fprintf(stderr,
                 "mrail top: no process %s%s has telemetry in %s; it "
@@ -171,7 +171,8 @@ static int top_clean(const top_t *top)
     int count = mrail_page_clean(top->dir, 0);
 
     if (count < 0) {
-        mrail_tool_fail(VERB, "cannot read %s: %s", top->dir, strerror(-count));
+        mrail_tool_fail(COMMAND, "cannot read %s: %s", top->dir,
+                        strerror(-count));
     }
     printf("%d removed\n", count);
     return 0;
@@ -180,7 +181,7 @@ static int top_clean(const top_t *top)
 static void top_take_ranks(void *target, const char *text)
 {
     if (mrail_number_in_list(text, 0) < 0) {
-        mrail_tool_usage(VERB, "--rank %s: expected a list such as 0,4-7",
+        mrail_tool_usage(COMMAND, "--rank %s: expected a list such as 0,4-7",
                          text);
     }
     ((top_t *)target)->filter.ranks = text;
@@ -220,7 +221,7 @@ static const char *const synopsis[] = {
     "--json [--interval TIME] [--count N] [FILTER...]", "--clean", NULL};
 
 static const mrail_command_t command = {
-    .verb = VERB,
+    .name = COMMAND,
     .synopsis = synopsis,
     .about =
         "Shows what each rail of this user's processes on this machine carries:\n"

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERB "trace"
+#define COMMAND "trace"
 /* Interval at which a ring is read. A ring of 4096 records takes longer to
  * fill, even with chunks of 64 KiB at 200 Gb/s. */
 #define LOOK_NS (10 * MRAIL_NS_PER_MS)
@@ -33,7 +33,7 @@ typedef struct trace_source {
 } trace_source_t;
 
 typedef struct trace {
-    const char *who; /* process id or job; NULL: all processes */
+    const char *selector; /* process id or job; NULL: all processes */
     const char *dir;
     const char *ranks;
     double interval_s;
@@ -54,8 +54,8 @@ static int is_wanted(const trace_t *trace, const mrail_page_t *page)
     char pid[16];
 
     snprintf(pid, sizeof(pid), "%u", page->head.pid);
-    if ((trace->who != NULL) && (strcmp(trace->who, pid) != 0) &&
-        (strcmp(trace->who, page->job) != 0)) {
+    if ((trace->selector != NULL) && (strcmp(trace->selector, pid) != 0) &&
+        (strcmp(trace->selector, page->job) != 0)) {
         return 0;
     }
     return (trace->ranks == NULL) ||
@@ -92,7 +92,7 @@ static trace_source_t *source_open(const trace_t *trace, const char *path,
         source->page = malloc(sizeof(*source->page));
     }
     if ((source == NULL) || (source->page == NULL)) {
-        mrail_tool_fail(VERB, "out of memory");
+        mrail_tool_fail(COMMAND, "out of memory");
     }
     snprintf(source->path, sizeof(source->path), "%s", path);
     status = mrail_page_read(path, source->page);
@@ -136,7 +136,7 @@ static void visit(const char *path, void *arg)
     source->before = source->follow.reader;
     if (!mrail_grow(&trace->sources, trace->num_sources + 1,
                     sizeof(*trace->sources))) {
-        mrail_tool_fail(VERB, "out of memory");
+        mrail_tool_fail(COMMAND, "out of memory");
     }
     trace->sources[trace->num_sources++] = source;
 }
@@ -147,7 +147,8 @@ static void find_processes(trace_t *trace)
     int ret = mrail_page_each(trace->dir, visit, trace);
 
     if (ret < 0) {
-        mrail_tool_fail(VERB, "cannot read %s: %s", trace->dir, strerror(-ret));
+        mrail_tool_fail(COMMAND, "cannot read %s: %s", trace->dir,
+                        strerror(-ret));
     }
 }
 
@@ -158,7 +159,7 @@ static void take_record(const trace_t *trace, trace_source_t *source,
 {
     if (!trace->raw) {
         if (trace_table_add(&source->table, record) != 0) {
-            mrail_tool_fail(VERB, "out of memory");
+            mrail_tool_fail(COMMAND, "out of memory");
         }
     } else if (trace->json) {
         trace_record_json(stdout, source->page, record);
@@ -284,7 +285,7 @@ static unsigned end_interval(trace_t *trace)
     unsigned count = 0, alive = 0, at = 0;
 
     if (processes == NULL) {
-        mrail_tool_fail(VERB, "out of memory");
+        mrail_tool_fail(COMMAND, "out of memory");
     }
     for (unsigned i = 0; i < trace->num_sources; ++i) {
         if (is_open(trace->sources[i])) {
@@ -312,11 +313,12 @@ static int run(trace_t *trace)
     find_processes(trace);
     trace->complain = 0;
     if (trace->num_sources == 0) {
-        mrail_tool_fail(VERB,
+        mrail_tool_fail(COMMAND,
                         "no process %s%s keeps records in %s; it must run with "
                         "UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
-                        (trace->who != NULL) ? "or job " : "of this user",
-                        (trace->who != NULL) ? trace->who : "", trace->dir);
+                        (trace->selector != NULL) ? "or job " : "of this user",
+                        (trace->selector != NULL) ? trace->selector : "",
+                        trace->dir);
     }
     for (uint64_t i = 0;
          (alive != 0) && ((trace->count == 0) || (i < trace->count)); ++i) {
@@ -341,7 +343,7 @@ static int run(trace_t *trace)
 static void take_ranks(void *target, const char *text)
 {
     if (mrail_number_in_list(text, 0) < 0) {
-        mrail_tool_usage(VERB, "--rank %s: expected a list such as 0,4-7",
+        mrail_tool_usage(COMMAND, "--rank %s: expected a list such as 0,4-7",
                          text);
     }
     ((trace_t *)target)->ranks = text;
@@ -375,7 +377,7 @@ static const char *const synopsis[] = {
     "--raw [--json] [--count N] [--rank LIST] [PID|JOB]", NULL};
 
 static const mrail_command_t command = {
-    .verb = VERB,
+    .name = COMMAND,
     .synopsis = synopsis,
     .about =
         "Follows the chunks and active messages of this user's processes on this\n"
@@ -398,9 +400,10 @@ int main(int argc, char **argv)
     trace_t trace = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
     int at = mrail_options_parse(&command, argv, &trace);
 
-    trace.who = argv[at];
-    if ((trace.who != NULL) && (argv[at + 1] != NULL)) {
-        mrail_tool_usage(VERB, "%s: expected one process or job", argv[at + 1]);
+    trace.selector = argv[at];
+    if ((trace.selector != NULL) && (argv[at + 1] != NULL)) {
+        mrail_tool_usage(COMMAND, "%s: expected one process or job",
+                         argv[at + 1]);
     }
     trace.dir = pages_dir(trace.dir);
     return run(&trace);

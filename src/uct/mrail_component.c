@@ -41,8 +41,8 @@ static void warn_if_no_rail(int ret)
     if (ret == 0 && !warned && uct_mrail_tls_names() && uct_mrail_may_log()) {
         warned = 1;
         ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail (an "
-                 "active RoCE port with a routable address): the transport "
-                 "is left out; mrail info lists the ports");
+                 "active RoCE port with a routable address): mrail is "
+                 "disabled; mrail info lists the ports");
     }
 }
 

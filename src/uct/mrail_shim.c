@@ -87,28 +87,25 @@ __attribute__((constructor)) static void shim_load(void)
     if (strcmp(version, MRAIL_UCX_VERSION) != 0) {
         if (may_log) {
             fprintf(stderr,
-                    "mrail: this transport is built for UCX " MRAIL_UCX_VERSION
-                    ", but UCX %s is loaded; the job continues without it\n",
+                    "mrail: built for UCX " MRAIL_UCX_VERSION
+                    ", but UCX %s is loaded" UCT_MRAIL_DISABLED,
                     version);
         }
         return;
     }
     if (!find_transport(self, path, sizeof(path))) {
         if (may_log) {
-            fprintf(
-                stderr,
-                "mrail: the transport is left out: there is no " TRANSPORT_FILE
-                " in %s or beside it; install mrail "
-                "again\n",
-                self);
+            fprintf(stderr,
+                    "mrail: there is no " TRANSPORT_FILE
+                    " in %s or next to it (reinstall mrail)" UCT_MRAIL_DISABLED,
+                    self);
         }
         return;
     }
     transport = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (transport == NULL) {
         if (may_log) {
-            fprintf(stderr, "mrail: the transport is left out: %s\n",
-                    dlerror());
+            fprintf(stderr, "mrail: %s" UCT_MRAIL_DISABLED, dlerror());
         }
         return;
     }

@@ -39,7 +39,7 @@ soft ./soft_stress --procs 4 --seconds 2 >"$tmp/alone" 2>&1 &
 alone=$!
 sleep 0.7
 for p in /proc/[0-9]*; do
-    [ "$(cat "$p/comm" 2>/dev/null)" = mrail-softkeep ] || continue
+    [ "$(cat "$p/comm" 2>/dev/null)" = mrail-softd ] || continue
     if grep -q "mrail-soft.$(id -u).$session\$" "$p/maps" 2>/dev/null; then
         kill -9 "${p#/proc/}"
         killed=1

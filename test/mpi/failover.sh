@@ -122,7 +122,7 @@ expect_no_lane_closed()
 
 run_fault 'one port' one_port
 expect_lanes_closed
-if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
+if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ failed' "$tmp/out"; then
     ok 'the rail, the peer and the cause are named'
 else
     not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"

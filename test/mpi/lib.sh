@@ -4,7 +4,7 @@
 #
 # MRAIL                 the command (default: build/stage/bin/mrail)
 # MRAIL_BUILD           directory of the programs (default: build)
-# MRAIL_LIBEXECDIR      directory of the verbs, and MRAIL_MANDIR, that of their
+# MRAIL_LIBEXECDIR      directory of the commands, and MRAIL_MANDIR, of their
 #                       manual pages (default: those in build/stage)
 # MRAIL_TEST_RUN        further options for mrail run, for example --stock
 # MRAIL_TEST_MPIRUN     options for plain mpirun, which then replaces mrail run,

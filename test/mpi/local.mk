@@ -3,7 +3,7 @@
 # an installation.
 INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
-    test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
+    test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/commands.sh \
     test/mpi/errors.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \

@@ -103,7 +103,7 @@ if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
     not_ok 'single-rail ranks whose rails fail and return' "exit status $status" \
         "$tmp/out"
 fi
-if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
+if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ failed' "$tmp/out"; then
     ok 'rails that fail and return: lanes were closed'
 else
     not_ok 'rails that fail and return: lanes were closed' 'no such line' "$tmp/out"

@@ -55,8 +55,8 @@ else
     not_ok 'the README: the job continues to its end' "exit status $status"
 fi
 says 'the README: a message says that the rail fails' out \
-    'soft1:1: lane [0-9]+ to peer .* fails .*others take its work'
-says 'the README: a message says that the rail is up again' out 'soft1:1: a lane is up again'
+    'soft1:1: lane [0-9]+ to peer .* failed .*other lanes take over its work'
+says 'the README: a message says that the rail is up again' out 'soft1:1: a lane to peer .* is up again'
 says 'the README: the table ends with ok in the column "data"' out ' ok$'
 says 'the README: mrail top shows the rails' top 'soft0'
 says 'the README: mrail info --events shows the failure' events 'soft1.*port'
@@ -86,6 +86,6 @@ else
 fi
 block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'
-says 'getting-started: a message names the failed rail' out6 'soft1:1: lane .*fails'
+says 'getting-started: a message names the failed rail' out6 'soft1:1: lane .*failed'
 nothing_left 'getting-started'
 finish

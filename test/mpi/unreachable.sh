@@ -48,7 +48,7 @@ else
         "exit status $status after $took s"
 fi
 # -a, because prterun of Open MPI 5.0 writes bytes that are not text.
-said=$(grep -a 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
+said=$(grep -a 'mrail: rank 0 on .* permanently lost a peer' "$tmp/out" || true)
 # The message must name the rail that has the lane, and say that the other rails
 # have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \

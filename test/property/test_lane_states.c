@@ -746,7 +746,7 @@ static void repeat(unsigned me)
     seq_at(seq)->sent |= (uint8_t)before;
 }
 
-static int is_settled(void)
+static int ends_agree(void)
 {
     const end_t *a = &w.end[0], *b = &w.end[1];
 
@@ -770,7 +770,7 @@ static void check_converges(int release)
             }
         }
     }
-    if (!overflow && !is_settled()) {
+    if (!overflow && !ends_agree()) {
         print_trace();
         fail_msg("from %s and %s, the ends come to %s and %s",
                  name_of(begin.end[0].state), name_of(begin.end[1].state),

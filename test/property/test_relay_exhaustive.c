@@ -61,9 +61,9 @@ static void add_relay(mrail_relay_t *relay)
 
     add_block(relay, sizeof(*relay));
     add_block(relay->hops, relay->max_hops * sizeof(*relay->hops));
-    add_block(relay->shares, relay->max_shares * sizeof(*relay->shares));
-    add_block(relay->share_of_slot,
-              relay->shape.out_slots * sizeof(*relay->share_of_slot));
+    add_block(relay->budgets, relay->max_budgets * sizeof(*relay->budgets));
+    add_block(relay->budget_of_slot,
+              relay->shape.out_slots * sizeof(*relay->budget_of_slot));
     add_block(relay->outs, relay->max_outs * sizeof(*relay->outs));
     add_block(relay->ins, relay->shape.in_slots * sizeof(*relay->ins));
     add_block(relay->locals, num_local * sizeof(*relay->locals));
@@ -138,14 +138,14 @@ static void reset_relay(mrail_relay_t *relay)
             relay->sends[i].request = NULL;
         }
     }
-    for (uint32_t i = 0; i < relay->num_shares; ++i) {
-        relay->shares[i].num_held = 0;
+    for (uint32_t i = 0; i < relay->num_budgets; ++i) {
+        relay->budgets[i].num_held = 0;
     }
     for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
         if (mrail_relay_state_is_free(
                 mrail_relay_slot_state(relay, relay->me, slot))) {
             if (slot < relay->shape.out_slots) {
-                relay->share_of_slot[slot] = MRAIL_RELAY_NONE;
+                relay->budget_of_slot[slot] = MRAIL_RELAY_NONE;
             }
             memset(mrail_relay_slot_payload(relay, relay->me, slot) -
                        MRAIL_RELAY_HEADER,

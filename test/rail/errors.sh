@@ -25,7 +25,7 @@ errors()
     run_program "$what: " on_rails 2 4 0 sh -c "$before_device" \
         "$build/.libs/libtest-errors.so" "$build/rail_errors" "$@"
     if [ "$(grep -c "^soft1 qp .*: $words\$" "$tmp/errors")" -ge "$times" ] &&
-        grep -qE "soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails \\(($words|$last)\\)" \
+        grep -qE "soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ failed \\(($words|$last)\\)" \
             "$tmp/out"; then
         ok "$what: the log names the rail and the cause"
     else

@@ -143,15 +143,15 @@ int job_result(int ok, const char *name, const char *why, ...)
     return ok ? 0 : 1;
 }
 
-/* Writes the command line of `mrail soft VERB` for this session into
+/* Writes the command line of `mrail soft NAME` for this session into
  * `command`. */
-static void job_soft_command(char *command, size_t size, const char *verb,
+static void job_soft_command(char *command, size_t size, const char *name,
                              const char *words)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
 
     snprintf(command, size, "env -u LD_PRELOAD %s %s --session %s %s",
-             (soft != NULL) ? soft : "mrail soft", verb, getenv("MRAIL_SOFT"),
+             (soft != NULL) ? soft : "mrail soft", name, getenv("MRAIL_SOFT"),
              words);
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the manual pages. Each verb and each file format must have a page with
+# Checks the manual pages. Each command and each file format must have a page with
 # the usual sections. References, options in examples, JSON members, variables,
 # and the words of the parsers must agree with the programs. The parsers must
 # accept the samples.
@@ -90,11 +90,11 @@ for program in "$build"/mrail-*; do
     case $name in *.*) continue ;; esac
     [ -f "$program" ] || continue
     check "$name has a page" test -f "$man/$name.1"
-    verb=${name#mrail-}
+    command=${name#mrail-}
     check "mrail.1 refers to $name" \
         grep -q "^\.Xr $name 1" "$man/mrail.1"
-    check "mrail.1 lists $verb" \
-        grep -qx "\.It Cm $verb" "$man/mrail.1"
+    check "mrail.1 lists $command" \
+        grep -qx "\.It Cm $command" "$man/mrail.1"
 done
 
 # ---- Layout ----
@@ -236,20 +236,20 @@ commands_of()
 
 unknown_options()
 {
-    commands_of "$1" | while read -r verb rest; do
-        [ -x "$build/mrail-$verb" ] || continue
+    commands_of "$1" | while read -r command rest; do
+        [ -x "$build/mrail-$command" ] || continue
         sub=
-        case "$verb $rest" in
+        case "$command $rest" in
         'soft ctl'* | 'soft status'* | 'lab ctl'* | 'lab status'*) sub=${rest%% *} ;;
         'bench '* | 'info '*) "$build/mrail-run" --list-options ;;
         esac >"$tmp/options"
-        "$build/mrail-$verb" ${sub:+"$sub"} --list-options >>"$tmp/options"
+        "$build/mrail-$command" ${sub:+"$sub"} --list-options >>"$tmp/options"
         for word in $rest; do
             case $word in
             --map-by) ;; # an option of mpirun
             --[a-z]*)
                 cut -f 1 "$tmp/options" | tr '|' '\n' |
-                    grep -qxF -e "${word%%=*}" || echo "mrail $verb $word" ;;
+                    grep -qxF -e "${word%%=*}" || echo "mrail $command $word" ;;
             esac
         done
     done

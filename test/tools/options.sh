@@ -1,25 +1,25 @@
 #!/bin/sh
-# The --help text, the manual page and the completions of each verb must name
+# The --help text, the manual page and the completions of each command must name
 # the same options. An invalid option or value must be refused with status 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
-# verb WORD...: runs the verb from the build tree.
-verb()
+# run_built WORD...: runs the command of the build tree.
+run_built()
 {
     program=$build/mrail-$1
     shift
     timeout 20 "$program" "$@" </dev/null
 }
 
-# refused NAME PATTERN VERB WORD...: the verb must refuse the words.
+# refused NAME PATTERN COMMAND WORD...: the command must refuse the words.
 refused()
 {
     name=$1
     pattern=$2
     shift 2
-    verb "$@" >"$tmp/out" 2>"$tmp/err"
+    run_built "$@" >"$tmp/out" 2>"$tmp/err"
     status=$?
     if [ $status != 2 ]; then
         not_ok "$name" "exit status $status"
@@ -58,9 +58,9 @@ for words in run bench info top trace plan acl soft 'soft ctl' 'soft status' \
         skip "$words" 'it is not built'
         continue
     fi
-    verb "$@" --help >"$tmp/help" 2>"$tmp/err"
+    run_built "$@" --help >"$tmp/help" 2>"$tmp/err"
     status=$?
-    verb "$@" -h >"$tmp/h" 2>>"$tmp/err"
+    run_built "$@" -h >"$tmp/h" 2>>"$tmp/err"
     if [ $status = 0 ] && cmp -s "$tmp/help" "$tmp/h" && [ ! -s "$tmp/err" ] &&
         grep -q "^Usage: mrail $words" "$tmp/help" &&
         grep -q '^Exit status: ' "$tmp/help"; then
@@ -74,7 +74,7 @@ for words in run bench info top trace plan acl soft 'soft ctl' 'soft status' \
     else
         not_ok "$words: --help fits 79 columns" "$wide"
     fi
-    verb "$@" --list-options >"$tmp/list"
+    run_built "$@" --list-options >"$tmp/list"
     missing=$(cut -f 1 "$tmp/list" | cut -d '|' -f 1 |
         while read -r option; do
             grep -q -e "^  .*$option" "$tmp/help" || echo "$option"
@@ -85,9 +85,9 @@ for words in run bench info top trace plan acl soft 'soft ctl' 'soft status' \
         not_ok "$words: --help shows what the completions offer" "$missing"
     fi
     in_man "$words" "$page"
-    case $(verb "$@" --version) in
+    case $(run_built "$@" --version) in
     'mrail '[0-9]*) ok "$words: --version" ;;
-    *) not_ok "$words: --version" "$(verb "$@" --version)" ;;
+    *) not_ok "$words: --version" "$(run_built "$@" --version)" ;;
     esac
     # run and bench pass unknown options on to mpirun.
     [ "$words" = run ] || [ "$words" = bench ] ||
@@ -95,7 +95,7 @@ for words in run bench info top trace plan acl soft 'soft ctl' 'soft status' \
 done
 
 # Compare the parameters of the transport.
-UCX_MRAIL_TIMEOUT=2s verb info --config >"$tmp/config" 2>&1
+UCX_MRAIL_TIMEOUT=2s run_built info --config >"$tmp/config" 2>&1
 if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
     grep -q '; default 1s; set in the environment$' "$tmp/config"; then
     ok 'info --config shows what is set'
@@ -111,7 +111,7 @@ if [ -z "$missing" ] && [ "$(grep -c '^UCX_MRAIL_' "$tmp/config")" -gt 20 ]; the
 else
     not_ok 'info --config shows all parameters' "not $missing"
 fi
-if UCX_MRAIL_TIMEOUT=x verb info --config >"$tmp/out" 2>&1; then
+if UCX_MRAIL_TIMEOUT=x run_built info --config >"$tmp/out" 2>&1; then
     not_ok 'info --config refuses what the transport refuses' 'exit status 0'
 else
     ok 'info --config refuses what the transport refuses'
@@ -128,13 +128,13 @@ refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \
     top --interval 2h
 refused 'a word that nobody takes' "unknown argument 'word'" top word
 
-# The completions ask the verbs for their options. In a build tree, `mrail`
-# would ask the installed verbs instead.
+# The completions ask the commands for their options. In a build tree, `mrail`
+# would ask the installed commands instead.
 cat >"$tmp/mrail" <<END
 #!/bin/sh
 case \$1 in
---list-verbs) printf 'bench\tx\nplan\tx\nsoft\tx\ntop\tx\n' ;;
-*) verb=\$1; shift; exec "$build/mrail-\$verb" "\$@" ;;
+--list-commands) printf 'bench\tx\nplan\tx\nsoft\tx\ntop\tx\n' ;;
+*) name=\$1; shift; exec "$build/mrail-\$name" "\$@" ;;
 esac
 END
 chmod +x "$tmp/mrail"

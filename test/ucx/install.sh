@@ -127,8 +127,8 @@ fi
 
 # Directories that belong only to this package.
 find "$dest" ! -type d \( -name mrail-uct.so -o -name mca_hook_mrail.so -o -name plan.h \
-    -o -name mrail-soft -o -path '*/doc/*' \) -exec dirname {} + |
-    sort -u >"$tmp/folders"
+    -o -name mrail-soft -o -name ctccl.fabric -o -path '*/doc/*' \) -exec dirname {} + |
+    sed 'p; s,/fabrics$,,' | sort -u >"$tmp/folders"
 make -C "$build" uninstall DESTDIR="$dest" >"$tmp/uninstall" 2>&1
 left=$(find "$dest" ! -type d | head)
 if [ -z "$left" ]; then

@@ -1,7 +1,7 @@
-/* Tests of the data-path lock: with the owner alone, with a thread that borrows
- * the lock, and with a second caller that shares it. Every holder increments a
- * counter that is not atomic, so a lost update reveals a failure of mutual
- * exclusion. */
+/* Tests of the data-path lock: with the biased thread alone, with a thread that
+ * borrows the lock, and with a second caller that shares it. Every holder
+ * increments a counter that is not atomic, so a lost update reveals a failure of
+ * mutual exclusion. */
 #include "config.h"
 #include "rail/state/data_lock.h"
 
@@ -80,7 +80,7 @@ static void borrow(shared_t *shared)
 static void test_borrow(void **state)
 {
     shared_t shared = {0};
-    pthread_t owner;
+    pthread_t biased;
     void *calls;
 
     mrail_data_lock_init(&shared.data_lock);
@@ -88,11 +88,11 @@ static void test_borrow(void **state)
         print_message("there is no membarrier(2) here\n");
         skip();
     }
-    assert_int_equal(pthread_create(&owner, NULL, call, &shared), 0);
+    assert_int_equal(pthread_create(&biased, NULL, call, &shared), 0);
     borrow(&shared);
     assert_false(mrail_data_lock_is_shared(&shared.data_lock));
     __atomic_store_n(&shared.stop, 1, __ATOMIC_RELAXED);
-    pthread_join(owner, &calls);
+    pthread_join(biased, &calls);
     assert_int_equal(shared.count, (uintptr_t)calls + BORROWS);
     assert_int_equal(shared.overlaps, 0);
     mrail_data_lock_cleanup(&shared.data_lock);

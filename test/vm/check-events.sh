@@ -131,10 +131,10 @@ done
 # The event of a QP in error may arrive before its completion is polled.
 result 'the rail and the cause are named' \
     "$(last "$log/requests-fail.out")" grep -qE \
-    'rxe3:1: lane .* fails \((transport retry counter exceeded|last WQE reached)' \
+    'rxe3:1: lane .* failed \((transport retry counter exceeded|last WQE reached)' \
     "$log/requests-fail.out"
 result 'its lane is restored' "$(last "$log/requests-fail.out")" \
-    [ "$(grep -c 'rxe3:1: a lane is up again' "$log/requests-fail.out")" -ge 2 ]
+    [ "$(grep -c 'rxe3:1: a lane to peer .* is up again' "$log/requests-fail.out")" -ge 2 ]
 result 'each error closed a lane' \
     "$(grep -o '"lanes_failed": [0-9]*' "$log/requests-fail.stats/1.json")" \
     grep -qE '"lanes_failed": ([3-9]|[1-9][0-9])' \
@@ -183,6 +183,6 @@ result 'a message says that the peer cannot be reached' \
 result 'a message names the rails to the peer and says that the job ends' \
     "$(last "$log/rails-down.said")" \
     grep -qE \
-    'lost a peer for good.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
+    'permanently lost a peer.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
     "$log/rails-down.said"
 finish

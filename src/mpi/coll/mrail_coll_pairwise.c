@@ -183,7 +183,7 @@ static int read_inflight(mca_coll_mrail_module_t *module)
 
 /* Returns 1 in *ok_p if all ranks have the memory for pairwise exchanges, and
  * none has a GPU driver. */
-static int ask_all(mca_coll_mrail_module_t *module, int *ok_p)
+static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
 {
     mca_coll_mrail_gather_t gather;
     int ret, is_done = 0;
@@ -217,7 +217,7 @@ int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module)
         return MPI_ERR_NO_MEM;
     }
     if (module->inflight_bytes > 0) {
-        ret = ask_all(module, &is_ok);
+        ret = agreement_round(module, &is_ok);
     }
     module->inflight_bytes = is_ok ? module->inflight_bytes : 0;
     module->is_pairwise_known = ret == OMPI_SUCCESS;

@@ -8,7 +8,7 @@
  * is done in mca_open_component. The callbacks of the hook framework come too
  * late in Open MPI 5.0, and a coll component opens after the pml.
  *
- * The component also aborts the job when a peer is lost for good. pml/ucx
+ * The component also aborts the job when a peer is lost permanently. pml/ucx
  * installs no error handler, so UCX would drop the endpoint silently, and a
  * posted receive would wait indefinitely.
  */
@@ -135,7 +135,7 @@ static void peer_lost(const char *peer, const char *error)
     }
     fprintf(
         stderr,
-        "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
+        "mrail: rank %s on %s permanently lost a peer (%s), %s; the job ends\n",
         rank_text, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
@@ -171,18 +171,18 @@ static int load_transport(void)
         if (uct_mrail_may_log()) {
             fprintf(stderr,
                     "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
-                    "where it was installed: set MRAIL_UCT_PATH to it; the "
-                    "job continues without it\n");
+                    "where it was installed: set MRAIL_UCT_PATH to "
+                    "it" UCT_MRAIL_DISABLED);
         }
         return 0;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         if (uct_mrail_may_log()) {
-            fprintf(stderr,
-                    "mrail: the transport cannot be loaded: %s; the job "
-                    "continues without it\n",
-                    dlerror());
+            fprintf(
+                stderr,
+                "mrail: the transport cannot be loaded: %s" UCT_MRAIL_DISABLED,
+                dlerror());
         }
         return 0;
     }

@@ -43,8 +43,8 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
                    sizeof(address));
     mrail_log(level,
-              "%s:%u: lane %u to peer %016llx at %s fails (%s); others take "
-              "its work",
+              "%s:%u: lane %u to peer %016llx at %s failed (%s); other "
+              "lanes take over its work",
               lane->rail->attr.device, lane->rail->attr.port, lane->slot,
               (unsigned long long)peer->id, address, cause);
     mrail_peer_check(peer);

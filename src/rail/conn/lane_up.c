@@ -19,7 +19,7 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
         mrail_gid_text(lane->peer->rails[lane->remote_rail].gid, address,
                        sizeof(address));
-        mrail_warn("%s:%u: a lane is up again, to peer %016llx at %s",
+        mrail_warn("%s:%u: a lane to peer %016llx at %s is up again",
                    lane->rail->attr.device, lane->rail->attr.port,
                    (unsigned long long)lane->peer->id, address);
     }

@@ -455,7 +455,7 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
-void mrail_paths_forget(mrail_peer_t *peer)
+void mrail_paths_remove(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_rail_t *rail = mrail_path_rail(peer, slot);

@@ -28,7 +28,7 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
 /* Removes the paths of a peer that is being freed from the lists of the
  * rails. */
-void mrail_paths_forget(mrail_peer_t *peer);
+void mrail_paths_remove(mrail_peer_t *peer);
 
 /* Moves slot 0 to another pair of rails before any lane has come up. The state
  * of a path stays with its rails. */

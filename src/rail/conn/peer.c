@@ -61,7 +61,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
 void mrail_peer_free(mrail_peer_t *peer)
 {
     mrail_ctl_drop_handles(peer, NULL);
-    mrail_paths_forget(peer);
+    mrail_paths_remove(peer);
     mrail_hash_del(&peer->engine->peers_by_id, &peer->by_id);
     mrail_list_del(&peer->list);
     mrail_ctl_connected(peer);

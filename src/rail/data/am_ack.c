@@ -213,9 +213,9 @@ static MRAIL_DATA int mrail_am_send_pending_acks(mrail_engine_t *engine,
         }
         peer->ack_due = 0;
     } else if (mrail_am_has_credit_update(lane)) {
-        /* Frequent credit-only messages show that the window is small, so it
-         * grows. It grows only to half the maximum: the maximum is for senders
-         * that are credit-blocked. */
+        /* Frequent credit-only messages mean that the window is too small, so
+         * enlarge it, but only to half the maximum: credit-blocked senders
+         * alone get the rest. */
         if (++lane->credit_updates == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);

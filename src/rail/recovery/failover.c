@@ -97,7 +97,7 @@ void mrail_lane_stop(mrail_lane_t *lane)
         lane->rail->fatal) { /* a lost device refuses everything */
         return;
     }
-    mrail_warn("%s:%u: qp 0x%x does not enter the error state: destroyed",
+    mrail_warn("%s:%u: cannot move qp 0x%x to the error state; destroyed it",
                lane->rail->attr.device, lane->rail->attr.port,
                lane->qp->qp_num);
     mrail_failover_disown(lane);

@@ -32,8 +32,8 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* When this returns, the owner is not inside without the mutex, and cannot
- * enter without it. */
+/* When this returns, the biased thread does not hold the lock without the
+ * mutex, and cannot take it without the mutex. */
 static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
 {
     if (__atomic_fetch_or(&lock->shared, reason, __ATOMIC_SEQ_CST) &
@@ -65,9 +65,9 @@ MRAIL_UNCHECKED void mrail_data_lock_borrow(mrail_data_lock_t *lock)
 
 MRAIL_UNCHECKED void mrail_data_lock_give_back(mrail_data_lock_t *lock)
 {
-    /* The bit may be cleared before the unlock. An owner that holds the mutex,
-     * or waits for it, also releases it, and no thread enters without the mutex
-     * before the owner's next call. */
+    /* The bit may be cleared before the unlock. A biased thread that holds the
+     * mutex, or waits for it, also releases it, and no thread enters without
+     * the mutex before the biased thread's next call. */
     __atomic_fetch_and(&lock->shared, ~MRAIL_DATA_LOCK_BORROWED,
                        __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock->mutex);

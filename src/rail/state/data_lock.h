@@ -1,16 +1,16 @@
 /*
  * The data-path lock. While the process has one iface, whose user serialises
- * its calls, entering costs two plain stores. The creation of a second iface
- * turns the lock into a mutex for good. The creator sets `shared`, forces a
- * barrier on every running thread (membarrier(2)), and waits until the first
- * owner is outside.
+ * its calls, entering costs two plain stores. The lock is biased towards this
+ * user's thread. The creation of a second iface turns the lock into a mutex for
+ * good. The creator sets `shared`, forces a barrier on every running thread
+ * (membarrier(2)), and waits until the biased thread does not hold the lock.
  *
  * The control thread may borrow the lock in the same way for work that cannot
  * wait until the next call of the user.
  *
- * This is biased locking with an asymmetric fence. The owner's store to `busy`
- * and its load of `shared` must not be reordered. The creator, not the owner,
- * pays for the barrier that this needs.
+ * This is biased locking with an asymmetric fence. The biased thread's store to
+ * `busy` and its load of `shared` must not be reordered. The creator, not the
+ * biased thread, pays for the barrier that this needs.
  */
 #ifndef MRAIL_RAIL_DATA_LOCK_H
 #define MRAIL_RAIL_DATA_LOCK_H
@@ -25,7 +25,7 @@
 #define MRAIL_DATA_LOCK_BORROWED 2
 
 typedef struct mrail_data_lock {
-    int busy;   /* the single owner is inside; only the owner writes it */
+    int busy;   /* 1: the biased thread holds the lock; only it writes this */
     int shared; /* 0, or the reason for the mutex: MRAIL_DATA_LOCK_*; atomic */
     pthread_mutex_t mutex; /* used while `shared` is not 0 */
     unsigned waiting;      /* number of threads that want the mutex; atomic */
@@ -38,10 +38,10 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
  * data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *lock);
 
-/* Enters the lock on a thread other than the owner. Only one thread may do this
- * at a time. */
+/* Enters the lock on a thread other than the biased one. Only one thread may do
+ * this at a time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
-/* Leaves the lock. From then on, the owner needs no mutex. */
+/* Leaves the lock. From then on, the biased thread needs no mutex. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
 /* ThreadSanitizer does not know membarrier(2), so it gets sequential

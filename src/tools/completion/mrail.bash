@@ -1,11 +1,11 @@
-# Completion of mrail for bash. The verbs themselves provide the words (`mrail
-# --list-verbs`, `mrail VERB --list-options`), which therefore always match the
-# installed version.
+# Completion of mrail for bash. The commands themselves provide the words
+# (`mrail --list-commands`, `mrail COMMAND --list-options`), which therefore
+# always match the installed version.
 # shellcheck shell=bash
 
-# Prints the words before the current one that name the verb, such as "top" or
-# "soft ctl".
-_mrail_verb()
+# Prints the words before the current one that name the command, such as "top"
+# or "soft ctl".
+_mrail_command()
 {
     local word=${COMP_WORDS[1]-}
 
@@ -22,8 +22,8 @@ _mrail_options()
     command mrail $1 --list-options 2>/dev/null
 }
 
-# Prints the value that option $2 of verb $1 takes, such as "FILE" or "a|b", or
-# nothing.
+# Prints the value that option $2 of command $1 takes, such as "FILE" or "a|b",
+# or nothing.
 _mrail_value()
 {
     local names value
@@ -39,28 +39,28 @@ _mrail_value()
 _mrail()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-    local verb value
+    local name value
 
     COMPREPLY=()
     if [[ $COMP_CWORD == 1 ]]; then
         mapfile -t COMPREPLY < <(compgen -W \
-            "help --help --version $(command mrail --list-verbs | cut -f 1)" \
+            "help --help --version $(command mrail --list-commands | cut -f 1)" \
             -- "$current")
         return
     fi
-    verb=$(_mrail_verb)
-    [[ $verb != help ]] || verb=
-    value=$(_mrail_value "$verb" "$previous")
+    name=$(_mrail_command)
+    [[ $name != help ]] || name=
+    value=$(_mrail_value "$name" "$previous")
     if [[ $value == *'|'* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$current")
     elif [[ -n $value && $value != *FILE* && $value != DIR ]]; then
         return
     elif [[ -z $value && $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W \
-            "$(_mrail_options "$verb" | cut -f 1 | tr '|' ' ')" -- "$current")
-    elif [[ $verb == soft && $COMP_CWORD == 2 ]]; then
+            "$(_mrail_options "$name" | cut -f 1 | tr '|' ' ')" -- "$current")
+    elif [[ $name == soft && $COMP_CWORD == 2 ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'ctl status' -- "$current")
-    elif [[ $verb == bench && $COMP_CWORD == 2 ]]; then
+    elif [[ $name == bench && $COMP_CWORD == 2 ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'alltoallv p2p' -- "$current")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$current")

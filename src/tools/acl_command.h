@@ -1,10 +1,10 @@
 /* Shared by the source files of `mrail acl`. */
-#ifndef MRAIL_TOOLS_ACL_VERB_H
-#define MRAIL_TOOLS_ACL_VERB_H
+#ifndef MRAIL_TOOLS_ACL_COMMAND_H
+#define MRAIL_TOOLS_ACL_COMMAND_H
 
 #include "fabric/acl.h"
 
-#define ACL_VERB "acl"
+#define ACL_COMMAND "acl"
 
 #define ACL_SWITCH_MAX_LOCAL 1024
 

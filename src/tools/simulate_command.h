@@ -1,6 +1,6 @@
 /* Shared by the files of mrail simulate. */
-#ifndef MRAIL_TOOLS_SIMULATE_VERB_H
-#define MRAIL_TOOLS_SIMULATE_VERB_H
+#ifndef MRAIL_TOOLS_SIMULATE_COMMAND_H
+#define MRAIL_TOOLS_SIMULATE_COMMAND_H
 
 #include "fabric/pattern.h"
 #include "fabric/simulate.h"
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SIMULATE_VERB "simulate"
+#define SIMULATE_COMMAND "simulate"
 #define SIMULATE_MAX_PATTERNS 8
 #define SIMULATE_MAX_CASES 64
 

@@ -1,6 +1,6 @@
 /* Shared by the outputs of mrail plan. */
-#ifndef MRAIL_TOOLS_PLAN_VERB_H
-#define MRAIL_TOOLS_PLAN_VERB_H
+#ifndef MRAIL_TOOLS_PLAN_COMMAND_H
+#define MRAIL_TOOLS_PLAN_COMMAND_H
 
 #include "orchestrator/plan.h"
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define PLAN_VERB "plan"
+#define PLAN_COMMAND "plan"
 #define PLAN_NAME_TEXT 64 /* room for the name of a link */
 #define PLAN_SHORT_TEXT 32
 

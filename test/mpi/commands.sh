@@ -1,37 +1,37 @@
 #!/bin/sh
-# Checks the mrail command and its subcommands ("verbs") as a user runs them:
-# help, exit status, invalid input, and the output of the benchmark.
+# Checks the mrail commands as a user runs them: help, exit status, invalid
+# input, and the output of the benchmark.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 
-for verb in $(cd "$libexec" && ls -d mrail-*); do
-    verb=${verb#mrail-}
-    expect_run "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
-    expect_run "mrail $verb -h" 0 '^[Uu]sage: mrail' "$mrail" "$verb" -h
-    expect_run "mrail $verb --version" 0 '^mrail [0-9]' "$mrail" "$verb" --version
-    expect_run "mrail help $verb" 0 "^[Uu]sage: mrail $verb" "$mrail" help "$verb"
-    if [ -f "$man/man1/mrail-$verb.1" ]; then
-        ok "mrail $verb has a manual page"
+for command in $(cd "$libexec" && ls -d mrail-*); do
+    command=${command#mrail-}
+    expect_run "mrail $command --help" 0 '^[Uu]sage: mrail' "$mrail" "$command" --help
+    expect_run "mrail $command -h" 0 '^[Uu]sage: mrail' "$mrail" "$command" -h
+    expect_run "mrail $command --version" 0 '^mrail [0-9]' "$mrail" "$command" --version
+    expect_run "mrail help $command" 0 "^[Uu]sage: mrail $command" "$mrail" help "$command"
+    if [ -f "$man/man1/mrail-$command.1" ]; then
+        ok "mrail $command has a manual page"
     else
-        not_ok "mrail $verb has a manual page" 'it has none'
+        not_ok "mrail $command has a manual page" 'it has none'
     fi
     if command -v mandoc >/dev/null; then
         if mandoc -T lint -W warning \
-            "$man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
-            ok "manual page of mrail $verb"
+            "$man/man1/mrail-$command.1" >"$tmp/out" 2>&1; then
+            ok "manual page of mrail $command"
         else
-            not_ok "manual page of mrail $verb" 'mandoc complains' "$tmp/out"
+            not_ok "manual page of mrail $command" 'mandoc complains' "$tmp/out"
         fi
     else
-        skip "manual page of mrail $verb" "mandoc is not installed"
+        skip "manual page of mrail $command" "mandoc is not installed"
     fi
 done
-expect_run 'mrail --help' 0 '^Usage: mrail VERB' "$mrail" --help
+expect_run 'mrail --help' 0 '^Usage: mrail COMMAND' "$mrail" --help
 expect_run 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
-expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
-expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
-expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
+expect_run 'mrail alone' 2 '^Usage: mrail COMMAND' "$mrail"
+expect_run 'an unknown command' 2 "no command 'fly'" "$mrail" fly
+expect_run 'a command with a path' 2 "no command '../mrail'" "$mrail" ../mrail
 expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
 # A copy of mrail info, next to a stand-in for mrail run that records its
 # arguments.
@@ -61,7 +61,7 @@ expect_run 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
 expect_run 'run with 0 ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
 expect_run 'run with a malformed topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
-expect_run 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
+expect_run 'help of an unknown command' 2 "no command 'fly'" "$mrail" help fly
 # shellcheck disable=SC2016 # expanded by the inner shell
 expect_run 'run with fewer ranks than nodes: the rank is on node 0' 0 '^0 of 1$' \
     "$mrail" run -np 1 --soft 2x4 -- sh -c \
@@ -130,7 +130,7 @@ expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
 expect_run 'bench with a hotspot above 1' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect_run 'bench with a malformed hotspot in a list' 2 "--hotspot x: expected a fraction" \
-    "$mrail" bench alltoallv --hotspot even,0.5,x
+    "$mrail" bench alltoallv --hotspot uniform,0.5,x
 expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
     "$mrail" bench alltoallv --dst single
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
@@ -168,7 +168,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
         '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
-        --hotspot even,0.5,0.9 --dst=both --json
+        --hotspot uniform,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
     expect_run 'bench --small-iterations applies to sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '

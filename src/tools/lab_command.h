@@ -1,5 +1,6 @@
 /*
- * mrail lab: a fabric in network namespaces. Shared by the files of the verb.
+ * mrail lab: a fabric in network namespaces. Shared by the files of the
+ * command.
  *
  * Every node is a network namespace, and every link is a veth pair. The
  * namespaces have no names outside the lab; bind mounts in the lab's mount
@@ -13,8 +14,8 @@
  * downN is its N-th downward link. A leaf also has the bridge `hosts`, whose
  * ports are its downN.
  */
-#ifndef MRAIL_TOOLS_LAB_VERB_H
-#define MRAIL_TOOLS_LAB_VERB_H
+#ifndef MRAIL_TOOLS_LAB_COMMAND_H
+#define MRAIL_TOOLS_LAB_COMMAND_H
 
 #include "fabric/fabric.h"
 #include "fabric/route.h"
@@ -22,7 +23,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define LAB_VERB "lab"
+#define LAB_COMMAND "lab"
 #define LAB_SHM "/dev/shm" /* the lab mounts an empty file system here */
 #define LAB_DIR LAB_SHM "/mrail-lab"
 #define LAB_MAX_NODES 512u
@@ -118,12 +119,12 @@ typedef struct lab_run {
  * status. */
 int lab_run(lab_run_t *run);
 
-/* ---- lab_state.c: files of the lab, for the verbs that run inside ---- */
+/* ---- lab_state.c: files of the lab, for the commands that run inside ---- */
 
 void lab_state_save(const lab_run_t *run);
 /* Loads the lab that this process is in. Exits with a message if there is
  * none. */
-void lab_state_load(const char *verb, lab_t *lab);
+void lab_state_load(const char *command, lab_t *lab);
 void lab_state_save_links(const lab_t *lab);
 /* Returns the seconds since the lab was built. */
 double lab_state_age(void);
@@ -141,10 +142,10 @@ typedef struct lab_count {
 
 /* Returns an array indexed by directed link: MRAIL_ROUTE_UP(),
  * MRAIL_ROUTE_DOWN(). The caller frees it. */
-lab_count_t *lab_counters_read(const char *verb, const lab_t *lab);
+lab_count_t *lab_counters_read(const char *command, const lab_t *lab);
 
 /* Waits until the kernel forwards packets on all links that are not down. */
-void lab_counters_await(const char *verb, const lab_t *lab);
+void lab_counters_await(const char *command, const lab_t *lab);
 
 /* ---- lab_status.c, lab_svg.c ---- */
 
