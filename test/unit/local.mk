@@ -170,7 +170,7 @@ endif
 
 # Tests of switch rules.
 if HAVE_CMOCKA
-ACL_TESTS = test_acl test_acl_check
+ACL_TESTS = test_acl test_acl_applied test_acl_check
 check_PROGRAMS += $(ACL_TESTS)
 TESTS += $(ACL_TESTS)
 ACL_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/unit
@@ -179,6 +179,11 @@ test_acl_SOURCES = test/unit/test_acl.c test/unit/acl_texts.c \
 test_acl_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_acl_applied_SOURCES = test/unit/test_acl_applied.c \
+    test/unit/acl_texts.c
+test_acl_applied_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
+test_acl_applied_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_applied_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_acl_check_SOURCES = test/unit/test_acl_check.c test/unit/acl_texts.c
 test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
