@@ -118,8 +118,10 @@ typedef struct mrail_acl_report {
     unsigned num_unmapped;  /* rules without a target */
     unsigned num_outside;   /* rules for ports below 0xC000 */
     unsigned num_misplaced; /* segments that differ from those of ports.h */
-    /* rules with a different DSCP, and list names that do not exist */
+    /* rules with a different DSCP or source, and list names that do not exist */
     unsigned num_conflicts;
+    /* maps, lists and tables that no port uses, if the text has ports */
+    unsigned num_unapplied;
 } mrail_acl_report_t;
 
 #define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes in a rule set */

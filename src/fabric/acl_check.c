@@ -1,7 +1,7 @@
 /*
  * Checks a rule set. It finds ports without a rule, with several rules, or with
  * a rule that has no uplink, and checks whether the rules divide the range as
- * the lanes do.
+ * the lanes do. acl_applied.c checks which packets the rules apply to.
  *
  * The check assigns each port to the first rule in the text that matches it.
  * Apart from this, the order of the rules does not matter, because a port with
@@ -29,10 +29,18 @@ typedef struct checker {
 /* ---- Which rules count ---- */
 
 /* Returns 1 if the rule does not count. A rule without source ports and without
- * a target serves another purpose, for example a QoS class. */
-static int is_foreign(const acl_match_t *match)
+ * a target serves another purpose, for example a QoS class, unless it takes
+ * packets away from our rules. */
+static int is_foreign(const acl_reader_t *reader, acl_match_t *match)
 {
-    return match->is_any && (match->target[0] == '\0' || match->denies);
+    if (!match->is_any || (match->target[0] != '\0' && !match->denies)) {
+        return 0;
+    }
+    if (!acl_is_before_rules(reader, match)) {
+        return 1;
+    }
+    match->denies = 1;
+    return 0;
 }
 
 /* Clips the match to the port range. Returns 0 if no port is left. */
@@ -58,9 +66,13 @@ static void drop_foreign(checker_t *checker)
     acl_reader_t *reader = &checker->reader;
     unsigned kept = 0;
 
+    /* Swapped, because is_foreign() looks at all rules. */
     for (unsigned i = 0; i < reader->num_matches; ++i) {
-        if (!is_foreign(&reader->matches[i])) {
-            reader->matches[kept++] = reader->matches[i];
+        acl_match_t match = reader->matches[i];
+
+        if (!is_foreign(reader, &match)) {
+            reader->matches[i] = reader->matches[kept];
+            reader->matches[kept++] = match;
         }
     }
     reader->num_matches = kept;
@@ -85,8 +97,9 @@ static void check_rule(checker_t *checker, const acl_match_t *match)
     }
     if (match->denies) {
         ++report->num_unmapped;
-        fprintf(checker->stream, "line %u: ports %u to %u are exempt\n",
-                match->line, match->first, match->last);
+        fprintf(checker->stream, "line %u: ports %u to %u are exempt%s%s\n",
+                match->line, match->first, match->last,
+                (match->source[0] != '\0') ? ", from " : "", match->source);
     } else if (match->target[0] == '\0') {
         ++report->num_unmapped;
         fprintf(checker->stream,
@@ -99,17 +112,22 @@ static void check_rule(checker_t *checker, const acl_match_t *match)
 static void check_rules(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;
+    const acl_match_t *first = NULL;
 
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         const acl_match_t *match = &reader->matches[i];
 
         check_rule(checker, match);
-        if (match->dscp != reader->matches[0].dscp) {
+        if (match->denies) {
+            continue;
+        }
+        first = (first == NULL) ? match : first;
+        if (match->dscp != first->dscp) {
             ++checker->report.num_conflicts;
             fprintf(
                 checker->stream,
                 "line %u: the DSCP differs from that of the rule in line %u\n",
-                match->line, reader->matches[0].line);
+                match->line, first->line);
         }
     }
 }
@@ -394,6 +412,8 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
     }
     memset(checker->owner, 0xff, MRAIL_PORTS_COUNT * sizeof(*checker->owner));
     check_rules(checker);
+    checker->report.num_conflicts += acl_check_sources(reader, checker->stream);
+    checker->report.num_unapplied = acl_check_ports(reader, checker->stream);
     check_maps(checker);
     check_names(checker);
     for (unsigned i = 0; i < reader->num_matches; ++i) {
@@ -435,7 +455,7 @@ static int has_findings(const mrail_acl_report_t *report)
 {
     return report->num_holes + report->num_overlaps + report->num_unmapped +
                report->num_outside + report->num_misplaced +
-               report->num_conflicts >
+               report->num_conflicts + report->num_unapplied >
            0;
 }
 

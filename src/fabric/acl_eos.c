@@ -10,6 +10,7 @@
 #include "fabric/acl_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 /* ---- Writer ---- */
@@ -168,7 +169,7 @@ static void eos_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 /* ---- Reader ---- */
 
-enum { NO_BLOCK, LIST, CLASS, POLICY };
+enum { NO_BLOCK, LIST, CLASS, POLICY, PORT };
 
 /* The name is the last word: "class-map type pbr match-any NAME". */
 static int begin(acl_reader_t *reader, const acl_line_t *line, int block,
@@ -185,7 +186,16 @@ static int begin_policy(acl_reader_t *reader, const acl_line_t *line)
 
     snprintf(reader->map, sizeof(reader->map), "%s",
              line->words[line->num - 1]);
+    reader->order = 0;
     return ret;
+}
+
+static int begin_port(acl_reader_t *reader, const acl_line_t *line)
+{
+    reader->block = PORT;
+    reader->has_ports = 1;
+    snprintf(reader->name, sizeof(reader->name), "%s", line->words[1]);
+    return 0;
 }
 
 static int begin_list(acl_reader_t *reader, const acl_line_t *line)
@@ -221,16 +231,23 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "class") + 1;
     char key[ACL_KEY_MAX];
+    unsigned long order = reader->order + 10; /* as EOS numbers them */
 
     if (at >= line->num) {
         return acl_fail(reader, "class: its name is missing");
     }
+    if (at == 2 &&
+        acl_number(reader, line->words[0], "class", INT_MAX, &order) != 0) {
+        return -EINVAL;
+    }
+    reader->order = (unsigned)order;
     if (acl_key(reader, key, "class", line->words[at], NULL) != 0 ||
         acl_key(reader, reader->name, ACL_MAP, reader->map, line->words[at]) !=
             0) {
         return -EINVAL;
     }
-    return acl_add_edge(reader, ACL_REFERENCE, 0, key, reader->name);
+    return acl_add_edge(reader, ACL_REFERENCE, reader->order, key,
+                        reader->name);
 }
 
 /* Reads "set nexthop [recursive] ADDRESS ..." or "set nexthop-group NAME". */
@@ -286,6 +303,15 @@ static int eos_line(acl_reader_t *reader, acl_line_t *line)
     if (reader->block == POLICY && !ACL_HAS(line, 0, "interface") &&
         !ACL_HAS(line, 0, "policy-map") && !ACL_HAS(line, 0, "class-map")) {
         return policy_line(reader, line);
+    }
+    if (ACL_HAS(line, 0, "interface") && line->num > 1) {
+        return begin_port(reader, line);
+    }
+    if (reader->block == PORT) {
+        return (ACL_HAS(line, 0, "service-policy", "type", "pbr", "input") &&
+                line->num > 4)
+                   ? acl_bind(reader, ACL_MAP, line->words[4], reader->name)
+                   : 0;
     }
     reader->block = NO_BLOCK;
     return 0;

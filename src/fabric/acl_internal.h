@@ -50,15 +50,21 @@ typedef struct acl_match {
     int is_any;           /* the rule does not mention source ports */
     int denies;           /* the rule exempts its ports */
     char key[ACL_KEY_MAX];
+    char source[ACL_TARGET_MAX]; /* only packets from there; "": from any */
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
-    /* name of the route map or policy; set by acl_resolve(); "": none */
+    /* name of the route map, policy or table, and the position in it; set by
+     * acl_resolve(), or by the dialect; "": none */
     char map[ACL_KEY_MAX];
+    unsigned order;
+    /* key of the list that must be applied to ports itself; "": none */
+    char list[ACL_KEY_MAX];
 } acl_match_t;
 
 typedef enum acl_edge_kind {
-    ACL_REFERENCE,  /* leads to another name */
-    ACL_TARGET,     /* leads to a next hop or port */
-    ACL_DECLARATION /* declares that `from` exists; `to` may say what it is */
+    ACL_REFERENCE,   /* leads to another name */
+    ACL_TARGET,      /* leads to a next hop or port */
+    ACL_DECLARATION, /* declares that `from` exists; `to` may say what it is */
+    ACL_BINDING      /* `from` applies to the port `to` */
 } acl_edge_kind_t;
 
 typedef struct acl_edge {
@@ -86,7 +92,8 @@ typedef struct acl_reader {
     char map[ACL_KEY_MAX]; /* EOS: name of the policy */
     unsigned order;
     int denies;
-    void *state; /* private to the dialect */
+    int has_ports; /* the text says to which ports rules apply */
+    void *state;   /* private to the dialect */
 } acl_reader_t;
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
@@ -115,6 +122,11 @@ int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
 int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
                  const char *from, const char *to);
 
+/* Adds an ACL_BINDING of the key "KIND:NAME". Returns 0, -ENOMEM or
+ * acl_fail(). */
+int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
+             const char *port);
+
 /* Prefix of the keys of entries of route maps and policies: "map:NAME:ENTRY".
  */
 #define ACL_MAP "map"
@@ -137,6 +149,15 @@ int acl_is_ipv4(const char *text);
 
 /* Follows the edges from each match to its target. */
 void acl_resolve(acl_reader_t *reader);
+
+/* Finds rules that take packets from each other by their sources, and maps and
+ * lists that no port uses. Returns the number of findings. */
+unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream);
+unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream);
+
+/* Returns 1 if the match, which has no ports of its own, takes packets away from
+ * rules that come after it. */
+int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and
  * EOS) and adds its matches. Returns 1 if it is an entry, 0 if it is not,

@@ -162,7 +162,7 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 /* ---- Reader ---- */
 
-enum { NO_BLOCK, LIST, MAP };
+enum { NO_BLOCK, LIST, MAP, PORT };
 
 /* Declarations of a map entry: it exists, or it matches by something other than
  * access lists. */
@@ -278,6 +278,16 @@ static int ios_line(acl_reader_t *reader, acl_line_t *line)
             ACL_HAS(line, 0, "continue")) {
             return 0;
         }
+    }
+    if (ACL_HAS(line, 0, "interface") && line->num > 1) {
+        reader->block = PORT;
+        reader->has_ports = 1;
+        snprintf(reader->name, sizeof(reader->name), "%s", line->words[1]);
+    }
+    if (reader->block == PORT) {
+        return (ACL_HAS(line, 0, "ip", "policy", "route-map") && line->num > 3)
+                   ? acl_bind(reader, ACL_MAP, line->words[3], reader->name)
+                   : 0;
     }
     reader->block = NO_BLOCK;
     return 0;

@@ -240,6 +240,22 @@ static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
     return *ret_p == 0 && first <= ACL_ROCE_PORT && last >= ACL_ROCE_PORT;
 }
 
+/* Reads "saddr A" of nft, or "from A" of `ip rule`. */
+static void read_source(const acl_line_t *line, acl_match_t *match)
+{
+    unsigned at = acl_find_word(line, "saddr");
+
+    at = (at < line->num) ? at : acl_find_word(line, "from");
+    if (at + 1 < line->num && strcmp(line->words[at + 1], "all") != 0) {
+        int is_not = strcmp(line->words[at + 1], "!=") == 0;
+
+        snprintf(match->source, sizeof(match->source), "%s%.40s",
+                 is_not ? "not " : "",
+                 (is_not && at + 2 < line->num) ? line->words[at + 2]
+                                                : line->words[at + 1]);
+    }
+}
+
 /* Reads "udp dport 4791 udp sport A-B ... meta mark set M" of nft. */
 static int read_nft(acl_reader_t *reader, const acl_line_t *line)
 {
@@ -253,10 +269,67 @@ static int read_nft(acl_reader_t *reader, const acl_line_t *line)
     if (mark == NULL) {
         return acl_fail(reader, "mark set: the mark is missing");
     }
+    read_source(line, &match);
+    if (acl_find_word(line, "add") == line->num) {
+        snprintf(match.list, sizeof(match.list), "%s", reader->name);
+    }
     if (mark_key(reader, mark, match.key) != 0) {
         return -EINVAL;
     }
     return add_ranges(reader, line, &match);
+}
+
+/* Reads "ip saddr A ... return" of nft, which exempts hosts from the rules
+ * below. */
+static int read_exemption(acl_reader_t *reader, const acl_line_t *line)
+{
+    acl_match_t match = {.is_any = 1,
+                         .denies = 1,
+                         .last = UINT16_MAX,
+                         .dscp = MRAIL_ACL_NO_DSCP};
+    int ret;
+
+    if (!is_roce(reader, line, &ret)) {
+        return ret;
+    }
+    read_source(line, &match);
+    snprintf(match.list, sizeof(match.list), "%s", reader->name);
+    return acl_add_match(reader, &match);
+}
+
+/* Reads a line of a chain in the form that nft lists. Rules of a chain without a
+ * hook apply only after a jump. */
+static int read_chain(acl_reader_t *reader, const acl_line_t *line)
+{
+    const char *jump = value_of(line, "jump"), *hook = value_of(line, "hook");
+    int ret = 0;
+
+    if (ACL_HAS(line, 0, "chain") && line->num > 1) {
+        reader->has_ports = 1;
+        if (acl_key(reader, reader->name, "chain", line->words[1], NULL) != 0) {
+            return -EINVAL;
+        }
+    }
+    if (hook != NULL && strcmp(hook, "prerouting") == 0 &&
+        reader->name[0] != '\0') {
+        ret = acl_bind(reader, "chain", reader->name + strlen("chain:"), hook);
+    }
+    jump = (jump != NULL) ? jump : value_of(line, "goto");
+    return (ret == 0 && jump != NULL) ? acl_bind(reader, "chain", jump, "jump")
+                                      : ret;
+}
+
+/* Returns 1 if the line ends the chain for some packets. */
+static int is_exemption(const acl_line_t *line)
+{
+    static const char *const verdicts[] = {"return", "accept", "drop"};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(verdicts); ++i) {
+        if (acl_find_word(line, verdicts[i]) < line->num) {
+            return acl_find_word(line, "saddr") < line->num;
+        }
+    }
+    return 0;
 }
 
 /* Reads "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T". */
@@ -281,12 +354,13 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
         acl_key(reader, match.key, "table", table, NULL) != 0) {
         return -EINVAL;
     }
+    read_source(line, &match);
     if (value_of(line, "sport") != NULL) {
         return is_roce(reader, line, &ret) ? add_ranges(reader, line, &match)
                                            : ret;
     }
-    if (mark == NULL) {
-        return 0;
+    if (mark == NULL || match.source[0] != '\0') {
+        return 0; /* other packets with this mark have no uplink */
     }
     if (mark_key(reader, mark, from) != 0) {
         return -EINVAL;
@@ -341,8 +415,17 @@ static int linux_line(acl_reader_t *reader, acl_line_t *line)
                     acl_find_word(line, "replace") < line->num ||
                     acl_find_word(line, "append") < line->num;
 
+    int ret;
+
     if (line->words[0][0] == '#') {
         return 0;
+    }
+    ret = read_chain(reader, line);
+    if (ret != 0) {
+        return ret;
+    }
+    if (is_exemption(line)) {
+        return read_exemption(reader, line);
     }
     if (acl_find_word(line, "mark") < line->num &&
         acl_find_word(line, "set") < line->num &&

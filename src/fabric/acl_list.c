@@ -4,7 +4,7 @@
  *   [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
  *
  * Only entries that can match RoCEv2 packets to any destination count. An entry
- * with a destination exempts local hosts. Sources are ignored.
+ * with a destination exempts local hosts.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -167,11 +167,19 @@ static int read_entry(acl_reader_t *reader, const acl_line_t *line, unsigned at,
                       int denies)
 {
     acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP, .denies = denies};
+    unsigned source = at;
     int from_any, to_any, ret;
     port_set_t from, to;
 
-    if (read_address(reader, line, &at, &from_any) != 0 ||
-        read_ports(reader, line, &at, &from) != 0 ||
+    if (read_address(reader, line, &at, &from_any) != 0) {
+        return -EINVAL;
+    }
+    if (!from_any) {
+        snprintf(match.source, sizeof(match.source), "%s%s%s",
+                 line->words[source], (at > source + 1) ? " " : "",
+                 (at > source + 1) ? line->words[source + 1] : "");
+    }
+    if (read_ports(reader, line, &at, &from) != 0 ||
         read_address(reader, line, &at, &to_any) != 0 ||
         read_ports(reader, line, &at, &to) != 0 ||
         read_dscp(reader, line, at, &match) != 0) {

@@ -274,6 +274,9 @@ static int read_acl_match(acl_reader_t *reader, const acl_line_t *line,
         return read_dscp(reader, value, &rule->match.dscp);
     } else if (ACL_HAS(line, at, "dest-ip")) {
         rule->is_other |= strcmp(value, "ANY") != 0;
+    } else if (ACL_HAS(line, at, "source-ip") && strcmp(value, "ANY") != 0) {
+        snprintf(rule->match.source, sizeof(rule->match.source), "%.*s",
+                 ACL_TARGET_MAX - 1, value);
     }
     if (strcmp(value, "ANY") == 0) {
         return 0;
@@ -309,6 +312,8 @@ static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (rule == NULL) {
         return -ENOMEM;
     }
+    snprintf(rule->match.list, sizeof(rule->match.list), "acl:%s",
+             line->words[at + 1]);
     if (ACL_HAS(line, at + 4, "match", "ip")) {
         return read_acl_match(reader, line, at + 6, rule);
     }
@@ -362,6 +367,22 @@ static int read_group(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     return acl_add_edge(reader, ACL_TARGET, 0, key, line->words[at + 2]);
 }
 
+/* Reads "interface PORT acl NAME inbound" or "interface PORT router pbr map
+ * NAME". */
+static int read_port(acl_reader_t *reader, const acl_line_t *line, unsigned at)
+{
+    const char *port = line->words[at];
+
+    reader->has_ports = 1;
+    if (ACL_HAS(line, at + 1, "acl") && ACL_HAS(line, at + 3, "inbound")) {
+        return acl_bind(reader, "acl", line->words[at + 2], port);
+    }
+    if (ACL_HAS(line, at + 1, "router", "pbr", "map") && at + 4 < line->num) {
+        return acl_bind(reader, ACL_MAP, line->words[at + 4], port);
+    }
+    return 0;
+}
+
 static int nvue_line(acl_reader_t *reader, acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "nv");
@@ -372,6 +393,9 @@ static int nvue_line(acl_reader_t *reader, acl_line_t *line)
     at += 2;
     if (ACL_HAS(line, at, "acl")) {
         return read_acl(reader, line, at);
+    }
+    if (ACL_HAS(line, at, "interface") && at + 1 < line->num) {
+        return read_port(reader, line, at + 1);
     }
     if (ACL_HAS(line, at, "router", "pbr", "map") && at + 3 < line->num) {
         return read_pbr(reader, line, at + 3);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define PLACEHOLDER "PORT_TO_A_HOST"
+
 /* ---- Writer ---- */
 
 static void upper_name(const mrail_acl_t *acl, char name[ACL_MAX_NAME + 1])
@@ -79,7 +81,7 @@ static void write_type(mrail_json_t *json, const char *type)
 static void write_table(mrail_json_t *json, const mrail_acl_t *acl,
                         const char *name, const char *type)
 {
-    static const char *const placeholder[] = {"PORT_TO_A_HOST"};
+    static const char *const placeholder[] = {PLACEHOLDER};
     const char *note = mrail_acl_failure_note(acl, MRAIL_ACL_SONIC);
     char text[160];
 
@@ -171,12 +173,35 @@ static void sonic_write(const mrail_acl_t *acl, FILE *stream)
     mrail_json_end(&json);
 }
 
-/* Writes an operation of a JSON patch ([RFC 6902]). */
-static void write_remove(mrail_json_t *json, const char *table, const char *key)
+/* Appends a reference token of a JSON pointer, which escapes '~' and '/'.
+ * Source: [RFC 6901] 3. */
+static void add_token(char *path, size_t size, const char *token)
 {
-    char path[192];
+    size_t used = strlen(path);
 
-    snprintf(path, sizeof(path), "/%s/%s", table, key);
+    snprintf(path + used, size - used, "/");
+    for (; *token != '\0'; ++token) {
+        used = strlen(path);
+        if (*token == '~' || *token == '/') {
+            snprintf(path + used, size - used, (*token == '~') ? "~0" : "~1");
+        } else {
+            snprintf(path + used, size - used, "%c", *token);
+        }
+    }
+}
+
+/* Writes an operation of a JSON patch ([RFC 6902]). member: of the object with
+ * this key; NULL: the object itself. */
+static void write_remove(mrail_json_t *json, const char *table, const char *key,
+                         const char *member)
+{
+    char path[256] = "";
+
+    add_token(path, sizeof(path), table);
+    add_token(path, sizeof(path), key);
+    if (member != NULL) {
+        add_token(path, sizeof(path), member);
+    }
     mrail_json_newline(json);
     mrail_json_object(json, NULL);
     mrail_json_string(json, "op", "remove");
@@ -193,18 +218,18 @@ static void sonic_undo(const mrail_acl_t *acl, FILE *stream)
     mrail_json_array(&json, NULL);
     for (unsigned i = 0; i < acl->num_local; ++i) {
         snprintf(key, sizeof(key), "%s|LOCAL_%u", name, i + 1);
-        write_remove(&json, "ACL_RULE", key);
+        write_remove(&json, "ACL_RULE", key, NULL);
     }
     for (unsigned u = 0; u < acl->num_uplinks; ++u) {
         for (unsigned s = 0; s < acl->leaf_uplinks; ++s) {
             rule_key(acl, u, s, key, sizeof(key));
-            write_remove(&json, "ACL_RULE", key);
+            write_remove(&json, "ACL_RULE", key, NULL);
         }
     }
-    write_remove(&json, "ACL_TABLE", name);
+    write_remove(&json, "ACL_TABLE", name, NULL);
     if (acl->dscp != MRAIL_ACL_NO_DSCP) {
         snprintf(key, sizeof(key), "%s_TYPE", name);
-        write_remove(&json, "ACL_TABLE_TYPE", key);
+        write_remove(&json, "ACL_TABLE_TYPE", key, NULL);
     }
     mrail_json_array_end(&json);
     mrail_json_end(&json);
@@ -217,12 +242,11 @@ static void sonic_vrfs_undo(const mrail_acl_t *acl, mrail_json_t *json)
 
     mrail_json_array(json, NULL);
     for (unsigned i = 0; i < acl->num_ingress; ++i) {
-        snprintf(key, sizeof(key), "%s/vrf_name", acl->ingress[i]);
-        write_remove(json, "INTERFACE", key);
+        write_remove(json, "INTERFACE", acl->ingress[i], "vrf_name");
     }
     for (unsigned u = 0; u < acl->num_uplinks; ++u) {
         snprintf(key, sizeof(key), "Vrf%s%u", acl->name, u + 1);
-        write_remove(json, "VRF", key);
+        write_remove(json, "VRF", key, NULL);
     }
     mrail_json_array_end(json);
 }
@@ -271,6 +295,10 @@ typedef struct sonic_rule {
     int is_open;  /* a rule is being read */
     int is_other; /* the rule is not for RoCEv2, or only for one destination */
     char key[ACL_JSON_NAME];
+    /* The table that applies to packets that leave, instead of arrive. */
+    char egress[ACL_JSON_NAME];
+    int has_table;      /* the text has tables, which name their ports */
+    int is_placeholder; /* instead of ports, as `mrail acl` writes it */
 } sonic_rule_t;
 
 static int close_rule(sonic_rule_t *rule)
@@ -289,8 +317,10 @@ static void open_rule(sonic_rule_t *rule, const acl_json_value_t *value)
     rule->match = (acl_match_t){.line = value->lines[1],
                                 .last = UINT16_MAX,
                                 .is_any = 1,
+                                .order = UINT16_MAX,
                                 .dscp = MRAIL_ACL_NO_DSCP};
-    snprintf(rule->match.key, sizeof(rule->match.key), "rule:%s", rule->key);
+    snprintf(rule->match.map, sizeof(rule->match.map), "%.*s",
+             (int)strcspn(rule->key, "|"), rule->key);
 }
 
 static int read_target(sonic_rule_t *rule, const char *text)
@@ -349,10 +379,46 @@ static int read_field(sonic_rule_t *rule, const char *name, const char *text)
     } else if (strcasecmp(name, "DSCP") == 0) {
         ret = read_number(rule, text, "DSCP", 63, &number);
         rule->match.dscp = (ret == 0) ? (unsigned)number : MRAIL_ACL_NO_DSCP;
+    } else if (strcasecmp(name, "PRIORITY") == 0) {
+        ret = read_number(rule, text, "PRIORITY", UINT16_MAX, &number);
+        rule->match.order = (ret == 0) ? UINT16_MAX - (unsigned)number : 0;
+    } else if (strcasecmp(name, "SRC_IP") == 0) {
+        if (strcmp(text, "0.0.0.0/0") != 0) {
+            snprintf(rule->match.source, sizeof(rule->match.source), "%.*s",
+                     ACL_TARGET_MAX - 1, text);
+        }
     } else if (strcasecmp(name, "DST_IP") == 0) {
         rule->is_other |= strcmp(text, "0.0.0.0/0") != 0;
     }
     return ret;
+}
+
+static int read_table(sonic_rule_t *rule, const acl_json_value_t *value)
+{
+    const char *field = value->names[2];
+
+    rule->has_table = 1;
+    rule->reader->number = value->lines[2];
+    if (strcmp(field, "stage") == 0 && strcasecmp(value->text, "egress") == 0) {
+        mrail_copy(rule->egress, value->names[1], sizeof(rule->egress));
+    }
+    if (strcmp(field, "ports") != 0 && strcmp(field, "ports@") != 0) {
+        return 0;
+    }
+    rule->is_placeholder |= strcmp(value->text, PLACEHOLDER) == 0;
+    return acl_bind(rule->reader, ACL_MAP, value->names[1], value->text);
+}
+
+/* Removes the ports of a table for packets that leave. */
+static void unbind_egress(const sonic_rule_t *rule)
+{
+    for (unsigned i = 0; i < rule->reader->num_edges; ++i) {
+        acl_edge_t *edge = &rule->reader->edges[i];
+
+        if (strcmp(edge->from + strlen(ACL_MAP ":"), rule->egress) == 0) {
+            edge->kind = ACL_DECLARATION;
+        }
+    }
 }
 
 static int sonic_value(const acl_json_value_t *value, void *arg)
@@ -360,6 +426,9 @@ static int sonic_value(const acl_json_value_t *value, void *arg)
     sonic_rule_t *rule = arg;
     int ret = 0;
 
+    if (value->depth == 3 && strcmp(value->names[0], "ACL_TABLE") == 0) {
+        return read_table(rule, value);
+    }
     if (value->depth != 3 || strcmp(value->names[0], "ACL_RULE") != 0) {
         return 0;
     }
@@ -384,6 +453,8 @@ static int sonic_read(acl_reader_t *reader, char *text)
         reader->number = line;
         return acl_fail(reader, "%s", why);
     }
+    unbind_egress(&rule);
+    reader->has_ports = rule.has_table && !rule.is_placeholder;
     return (ret != 0) ? ret : close_rule(&rule);
 }
 

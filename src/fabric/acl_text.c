@@ -199,6 +199,15 @@ int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
     return 0;
 }
 
+int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
+             const char *port)
+{
+    char key[ACL_KEY_MAX];
+
+    snprintf(key, sizeof(key), "%s:%s", kind, name);
+    return acl_add_edge(reader, ACL_BINDING, 0, key, port);
+}
+
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
             const char *a, const char *b)
 {
@@ -218,7 +227,8 @@ static const acl_edge_t *edge_of(const acl_reader_t *reader, const char *key)
     for (unsigned i = 0; i < reader->num_edges; ++i) {
         const acl_edge_t *edge = &reader->edges[i];
 
-        if (edge->kind != ACL_DECLARATION && strcmp(edge->from, key) == 0 &&
+        if ((edge->kind == ACL_REFERENCE || edge->kind == ACL_TARGET) &&
+            strcmp(edge->from, key) == 0 &&
             (best == NULL || edge->order < best->order)) {
             best = edge;
         }
@@ -261,6 +271,7 @@ void acl_resolve(acl_reader_t *reader)
                 break;
             }
             key = edge->to;
+            match->order = edge->order;
         }
         if (match->target[0] == '\0' && edge != NULL &&
             edge->kind == ACL_TARGET &&

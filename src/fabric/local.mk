@@ -2,7 +2,8 @@
 # fabrics. Pure: base and orchestrator only.
 noinst_LTLIBRARIES += libmrail-fabric.la
 libmrail_fabric_la_SOURCES = \
-    src/fabric/acl.c src/fabric/acl.h src/fabric/acl_check.c \
+    src/fabric/acl.c src/fabric/acl.h src/fabric/acl_applied.c \
+    src/fabric/acl_check.c \
     src/fabric/acl_eos.c src/fabric/acl_internal.h src/fabric/acl_ios.c \
     src/fabric/acl_json.c src/fabric/acl_json.h src/fabric/acl_linux.c \
     src/fabric/acl_list.c src/fabric/acl_nvue.c src/fabric/acl_sonic.c \

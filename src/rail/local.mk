@@ -8,6 +8,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/health.h \
     src/rail/proto/lane_state.c \
     src/rail/proto/lane_state.h \
+    src/rail/proto/port_move.c \
+    src/rail/proto/port_move.h \
     src/rail/proto/pairing.c \
     src/rail/proto/pairing.h \
     src/rail/proto/sched.c \

@@ -423,43 +423,70 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
     return MRAIL_MIN(lanes, MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
 }
 
-int mrail_config_nic_index(const mrail_config_t *config, unsigned rail)
+/* Reads an item of NIC_INDEX: a number, or a number for a port. Returns 1 if it
+ * is for the port, 0 if it is for another one, and -EINVAL if it is malformed or
+ * differs in kind from *is_named_p (-1: any kind). */
+static int mrail_nic_index_item(char *item, const char *device, unsigned port,
+                                int is_rail, int *is_named_p, uint64_t *value_p)
 {
-    const char *text = config->nic_index, *found = NULL;
-    unsigned num = 0;
-    char item[16];
-    uint64_t value;
+    char *sign = strchr(item, '='), full[96];
+    const char *number = (sign != NULL) ? sign + 1 : item;
 
+    if (((*is_named_p >= 0) && (*is_named_p != (sign != NULL))) ||
+        (sign == item) ||
+        (mrail_number_uint(number, 0, MRAIL_NIC_INDEX_MAX, value_p) != 0)) {
+        return -EINVAL;
+    }
+    *is_named_p = (sign != NULL);
+    if (sign == NULL) {
+        return is_rail;
+    }
+    *sign = '\0';
+    snprintf(full, sizeof(full), "%s:%u", device, port);
+    return (strcmp(item, device) == 0) || (strcmp(item, full) == 0);
+}
+
+int mrail_config_nic_index(const mrail_config_t *config, unsigned rail,
+                           const char *device, unsigned port, unsigned *num_p)
+{
+    const char *text = config->nic_index;
+    int found = -ENOENT, is_named = -1, ret;
+    uint64_t value = 0;
+    char item[112];
+
+    *num_p = 0;
     if ((text == NULL) || (strcmp(text, "-1") == 0)) {
         return -1;
     }
-    for (;;) {
+    for (unsigned i = 0;; ++i) {
         size_t length = strcspn(text, ",");
 
         snprintf(item, sizeof(item), "%.*s", (int)length, text);
-        if ((length >= sizeof(item)) ||
-            (mrail_number_uint(item, 0, MRAIL_NIC_INDEX_MAX, &value) != 0)) {
-            return -EINVAL;
+        ret = (length < sizeof(item))
+                  ? mrail_nic_index_item(item, device, port, i == rail,
+                                         &is_named, &value)
+                  : -EINVAL;
+        if (ret < 0) {
+            return ret;
         }
-        if (num++ == rail) {
-            found = text;
-        }
+        found = (ret != 0) ? (int)value : found;
+        *num_p = is_named ? 0 : i + 1;
         if (text[length] == '\0') {
-            break;
+            /* A single number is for all rails. */
+            return (*num_p == 1) ? (int)value : found;
         }
         text += length + 1;
     }
-    if (num == 1) {
-        found = text; /* one number for all rails */
-    }
-    return (found != NULL) ? atoi(found) : -ENOENT;
 }
 
 static int mrail_config_check_nic_index(const mrail_config_t *config)
 {
-    if (mrail_config_nic_index(config, 0) == -EINVAL) {
+    unsigned num;
+
+    if (mrail_config_nic_index(config, 0, "", 0, &num) == -EINVAL) {
         mrail_error("UCX_MRAIL_NIC_INDEX=%s: expected -1, a number from 0 to "
-                    "%d, or such a number for each rail, as in 4,5",
+                    "%d, or such a number for each rail, as in 4,5 or "
+                    "mlx5_0=4,mlx5_1=5",
                     config->nic_index, MRAIL_NIC_INDEX_MAX);
         return -EINVAL;
     }

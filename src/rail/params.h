@@ -55,10 +55,12 @@
       "In a three-tier fabric, each segment of a leaf is divided again into\n" \
       "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", STRING, nic_index,                                     \
-      "Index of this node's NICs on their leaf, for the choice of source\n"   \
-      "ports: one number for all rails, or a comma-separated list with one\n" \
-      "for each rail. -1 uses the host part of the IPv4 address of each\n"    \
-      "rail. With SPINE_UPLINKS, the index counts the NICs of a pod.")         \
+      "Index of this node's NICs on their leaf, for the choice of source\n"    \
+      "ports. One number is for all rails. A comma-separated list has one for\n" \
+      "each rail that is up, in the order of mrail info. A list that names\n"  \
+      "devices, as in mlx5_0=4,mlx5_1=5, does not depend on the state of the\n" \
+      "ports. -1 uses the host part of the IPv4 address of each rail. With\n"  \
+      "SPINE_UPLINKS, the index counts the NICs of a pod.")                    \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
       "The upper six bits are the DSCP that selects the lossless class.")     \
@@ -165,10 +167,12 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 
 #define MRAIL_NIC_INDEX_MAX 65535
 
-/* Reads NIC_INDEX for a rail, counted from 0. Returns the index, or -1 if the
- * address gives it. Returns -ENOENT if the list has no number for this rail, or
- * -EINVAL if it is malformed. */
-int mrail_config_nic_index(const mrail_config_t *config, unsigned rail);
+/* Reads NIC_INDEX for a rail, counted from 0, which is a port of the device.
+ * Returns the index, or -1 if the address gives it. Returns -ENOENT if the list
+ * has no number for this rail, or -EINVAL if it is malformed. num_p: receives
+ * the number of entries that do not name a device. */
+int mrail_config_nic_index(const mrail_config_t *config, unsigned rail,
+                           const char *device, unsigned port, unsigned *num_p);
 
 /* Returns the timeout field of ibv_modify_qp(3): the smallest n in 1..31 for
  * which 4.096 us * 2^n is at least TIMEOUT. */

@@ -90,6 +90,8 @@ static const struct {
     KIND(misplaced, "segment that differs from the lanes'",
          "segments that differ from the lanes'"),
     KIND(conflicts, "contradiction", "contradictions"),
+    KIND(unapplied, "rule set that no port uses",
+         "rule sets that no port uses"),
 #undef KIND
 };
 

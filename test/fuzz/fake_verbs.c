@@ -59,6 +59,8 @@ fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_sq_draining;
+int (*fake_is_draining)(const struct ibv_qp *qp);
+int fake_no_query;
 int fake_no_drain;
 int fake_num_ahs;
 const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
@@ -627,6 +629,12 @@ int ibv_destroy_qp(struct ibv_qp *qp)
     return 0;
 }
 
+static int is_draining(const struct ibv_qp *qp)
+{
+    return fake_sq_draining ||
+           ((fake_is_draining != NULL) && fake_is_draining(qp));
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     static const uint8_t from[] = {
@@ -644,7 +652,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     FUZZ_CHECK(from[attr->qp_state] & (1 << qp->state),
                "a QP moves from %d to %d", qp->state, attr->qp_state);
     FUZZ_CHECK((qp->state != IBV_QPS_SQD) || !(mask & IBV_QP_AV) ||
-                   !fake_sq_draining,
+                   !is_draining(qp),
                "a path changes before the queue is drained");
     FUZZ_CHECK(!(mask & IBV_QP_DEST_QPN) || (attr->dest_qp_num <= 0xffffff),
                "QP number");
@@ -671,8 +679,11 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                  struct ibv_qp_init_attr *init)
 {
     memset(attr, 0, sizeof(*attr));
+    if (fake_no_query) {
+        return EINTR;
+    }
     attr->qp_state = qp->state;
-    attr->sq_draining = (qp->state == IBV_QPS_SQD) && fake_sq_draining;
+    attr->sq_draining = (qp->state == IBV_QPS_SQD) && is_draining(qp);
     return 0;
 }
 

@@ -49,6 +49,10 @@ extern int fake_ud_hold;
 
 /* If set, a QP in SQD reports that its send queue is not drained yet. */
 extern int fake_sq_draining;
+/* Returns 1 if the send queue of this QP is not drained yet. May be NULL. */
+extern int (*fake_is_draining)(const struct ibv_qp *qp);
+/* If set, the device does not report the state of a QP. */
+extern int fake_no_query;
 
 /* If fake_no_drain is set, the device refuses requests to a QP in the error
  * state. If the second variable is set, the device refuses the transition to

@@ -27,7 +27,8 @@ static void check_report(int ret, const mrail_acl_report_t *report,
 {
     unsigned findings = report->num_holes + report->num_overlaps +
                         report->num_unmapped + report->num_outside +
-                        report->num_misplaced + report->num_conflicts;
+                        report->num_misplaced + report->num_conflicts +
+                        report->num_unapplied;
 
     FUZZ_CHECK(report->num_rules > 0 &&
                    report->num_rules <= MRAIL_ACL_MAX_RULES,

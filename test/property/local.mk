@@ -90,6 +90,12 @@ check_PROGRAMS += test_lane_states
 TESTS += test_lane_states
 test_lane_states_SOURCES = test/property/test_lane_states.c
 test_lane_states_LDADD = $(RAIL_TEST_LIBS)
+
+# The rules for moves of source ports, and two ends that follow them.
+check_PROGRAMS += test_moves
+TESTS += test_moves
+test_moves_SOURCES = test/property/test_moves.c
+test_moves_LDADD = $(RAIL_TEST_LIBS)
 endif
 
 if HAVE_CMOCKA

@@ -1,7 +1,8 @@
 /*
  * Two complete engines over fake verbs, in virtual time. Control messages may
- * be lost, duplicated, late or reordered. Lanes may be evicted at any time. A
- * process may compute, or die silently. For every seed:
+ * be lost, duplicated, late or reordered. Lanes may be evicted at any time, and
+ * move to other source ports at the wish of either end. A process may compute,
+ * or die silently. For every seed:
  *
  * - A request finds the QP to which its own QP is connected, with a buffer for
  *   it, and never a destroyed QP. Nothing is posted to a released lane.
@@ -13,13 +14,16 @@
  *   everything before it, and a flush completes after everything before it.
  * - At the end, no credit or buffer is lost or duplicated, although either end
  *   recalls idle credits. While no lane fails, there is a buffer for each message.
- * - At the end, no request is pending and both ends have the same lanes.
+ * - At the end, no request is pending and both ends have the same lanes, whose
+ *   QPs send.
  *   Otherwise the live end has given the other up. A waiting user checks the
  *   endpoint, as UCX's keepalive does.
  */
 #include "config.h"
 #include "rail/conn/ctl_run.h"
+#include "rail/conn/ctl_send.h"
 #include "rail/conn/lane.h"
+#include "rail/conn/move_lane.h"
 #include "rail/data/am_ack.h"
 #include "rail/recovery/evict.h"
 #include "test/sim/engine_pair.h"
@@ -50,6 +54,7 @@
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
 static uint64_t num_flushes, num_sent, num_rnr, num_recalls, num_small;
+static uint64_t num_moves;
 
 /* ---- the program ---- */
 
@@ -143,6 +148,34 @@ static void break_lane(side_t *side)
 
     if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
         pair_break(lane, side);
+    }
+}
+
+/* Moves a lane, or requests a move from the peer. */
+static void move_lane(side_t *side)
+{
+    mrail_peer_t *peer = peer_of(side);
+    unsigned slot = below(4), like = below(2) ? MRAIL_MOVE_RANDOM : below(4);
+    mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[slot];
+    uint32_t seq = side->engine->ctl_seq - below(3);
+
+    if ((lane == NULL) || !mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
+        return;
+    }
+    switch (below(4)) {
+    case 0:
+        mrail_move_to(lane, like, 0, fake_now_ns);
+        break;
+    case 1:
+        mrail_move_back(lane, 0, fake_now_ns);
+        break;
+    case 2:
+        seq = ++side->engine->ctl_seq;
+        (void)mrail_ctl_send_move(peer, seq, slot, like);
+        break;
+    case 3:
+        (void)mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, seq, slot);
+        break;
     }
 }
 
@@ -255,6 +288,8 @@ static void act(side_t *side, side_t *other)
         use_flush(side);
     } else if (what == 77) {
         recall(side);
+    } else if ((what == 78) || (what == 79)) {
+        move_lane(side);
     } else if (what == 76) {
         side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
     }
@@ -396,6 +431,10 @@ static void check_slot(unsigned slot)
         CHECK((lane[i] == NULL) || (lane[i]->state == MRAIL_LANE_UP) ||
                   (lane[i]->state == MRAIL_LANE_IDLE),
               "lane %u stays %s", slot, mrail_lane_state_name(lane[i]->state));
+        CHECK((lane[i] == NULL) || (lane[i]->state != MRAIL_LANE_UP) ||
+                  ((lane[i]->move.end_ns == 0) &&
+                   (lane[i]->qp->state == IBV_QPS_RTS)),
+              "the QP of lane %u does not send", slot);
         lane[i] = ((lane[i] != NULL) && (lane[i]->state == MRAIL_LANE_UP))
                       ? lane[i]
                       : NULL;
@@ -445,6 +484,7 @@ static void check_end(void)
         num_retired += side->engine->counters.lanes_evicted;
         num_kept += side->engine->counters.lanes_kept;
         num_sent += side->sent;
+        num_moves += side->engine->counters.lanes_moved;
         num_failed += side->engine->counters.lanes_failed;
         num_again += side->engine->counters.am_replayed +
                      side->engine->counters.rma_replayed;
@@ -575,14 +615,15 @@ int main(void)
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
                             (num_rma > count) && (num_flushes > count) &&
                             (num_failed > count) && (num_again > count) &&
-                            (num_recalls > count) && (num_small > count)),
+                            (num_recalls > count) && (num_small > count) &&
+                            (num_moves > count)),
           "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
-          "%llu flushes, %llu lanes failed, %llu requests again: nothing was "
-          "tried",
+          "%llu flushes, %llu lanes failed, %llu requests again, %llu moves: "
+          "nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
           (unsigned long long)num_rma, (unsigned long long)num_small,
           (unsigned long long)num_flushes, (unsigned long long)num_failed,
-          (unsigned long long)num_again);
+          (unsigned long long)num_again, (unsigned long long)num_moves);
     CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);

@@ -69,4 +69,9 @@ with 0 'an index of its own for each rail' '^soft1:1 .* 6  -$' \
 with 0 'a rail without an index' \
     '^  soft2:1: UCX_MRAIL_NIC_INDEX has no number for this rail$' \
     UCX_MRAIL_NIC_INDEX=1,6
+with 0 'an index by the name of the device' '^soft1:1 .* 6  -$' \
+    UCX_MRAIL_UPLINKS=4 UCX_MRAIL_NIC_INDEX=soft2=7,soft1=6,soft0=5
+with 0 'more numbers than rails' \
+    'UCX_MRAIL_NIC_INDEX has 4 numbers for 3 rails: if a port is down' \
+    UCX_MRAIL_NIC_INDEX=1,6,7,8
 finish

@@ -106,6 +106,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     }
     r->wr_id = wr->wr_id;
     r->signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+    r->held = (qp->state == IBV_QPS_SQD);
     r->opcode = wr->opcode;
     r->remote_address = wr->wr.rdma.remote_addr;
     for (int i = 0; i < wr->num_sge; ++i) {
@@ -118,6 +119,17 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
         }
         r->length += sge->length;
     }
+}
+
+/* A QP in state SQD still sends what it had begun. */
+static int is_draining(const struct ibv_qp *qp)
+{
+    for (unsigned i = 0; i < w.num_requests; ++i) {
+        if ((w.requests[i].qp == qp) && !w.requests[i].held) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -306,7 +318,8 @@ static void run_requests(void)
         request_t *r = &w.requests[i];
         enum ibv_wc_status status;
 
-        if (r->at_ns > fake_now_ns) {
+        r->held &= (r->qp->state == IBV_QPS_SQD);
+        if (r->held || (r->at_ns > fake_now_ns)) {
             ++i;
             continue;
         }
@@ -471,11 +484,13 @@ void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks)
     open_side(1, callbacks);
     hook_devices(w.side[0].engine);
     fake_on_destroy = on_destroy;
+    fake_is_draining = is_draining;
 }
 
 void pair_close(void)
 {
     fake_on_destroy = NULL;
+    fake_is_draining = NULL;
     close_side(&w.side[0]);
     close_side(&w.side[1]);
 }

@@ -72,6 +72,7 @@ typedef struct request {
     enum ibv_wr_opcode opcode;
     int signalled;
     int waited; /* 1 if it found no buffer at first */
+    int held;   /* posted in state SQD: waits until the QP sends again */
     uint64_t remote_address;
     uint32_t length;    /* bytes of all its data */
     uint8_t data[1024]; /* data of a SEND */

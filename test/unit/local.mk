@@ -50,7 +50,7 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
-    test_path_validation test_fatal test_stall_detect test_move_lane test_rails test_failover \
+    test_path_validation test_fatal test_stall_detect test_move_lane test_move_order test_late_timers test_rails test_failover \
     test_ctl_send test_cancel test_put test_busy_cq test_get_short test_departed \
     test_iface test_am test_credits test_records
 check_PROGRAMS += $(RAIL_TESTS)
@@ -87,6 +87,10 @@ test_fatal_SOURCES = test/unit/test_fatal.c test/unit/mock_peer.c
 test_fatal_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_move_lane_SOURCES = test/unit/test_move_lane.c test/unit/mock_peer.c
 test_move_lane_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_move_order_SOURCES = test/unit/test_move_order.c test/unit/mock_peer.c
+test_move_order_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_late_timers_SOURCES = test/unit/test_late_timers.c test/unit/mock_peer.c
+test_late_timers_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_stall_detect_SOURCES = test/unit/test_stall_detect.c test/unit/mock_peer.c
 test_stall_detect_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_records_SOURCES = test/unit/test_records.c test/unit/mock_peer.c
@@ -168,7 +172,7 @@ endif
 
 # Tests of switch rules.
 if HAVE_CMOCKA
-ACL_TESTS = test_acl test_acl_check
+ACL_TESTS = test_acl test_acl_applied test_acl_check
 check_PROGRAMS += $(ACL_TESTS)
 TESTS += $(ACL_TESTS)
 ACL_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/unit
@@ -177,6 +181,11 @@ test_acl_SOURCES = test/unit/test_acl.c test/unit/acl_texts.c \
 test_acl_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_acl_applied_SOURCES = test/unit/test_acl_applied.c \
+    test/unit/acl_texts.c
+test_acl_applied_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
+test_acl_applied_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_applied_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_acl_check_SOURCES = test/unit/test_acl_check.c test/unit/acl_texts.c
 test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)

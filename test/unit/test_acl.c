@@ -340,6 +340,22 @@ static void test_ports_and_prefixes(void **state)
     }
 }
 
+/* '/' separates the names in a JSON pointer. */
+static void test_sonic_undo_escapes(void **state)
+{
+    static const char *const ports[] = {"Ethernet1/1", "a~b/c"};
+    mrail_acl_t acl = acl_test_options(2);
+    char *undo;
+
+    acl.ingress = ports;
+    acl.num_ingress = 2;
+    undo = acl_test_vrfs(&acl, MRAIL_ACL_SONIC, 1);
+    acl_test_has(undo, "\"/INTERFACE/Ethernet1~11/vrf_name\"");
+    acl_test_has(undo, "\"/INTERFACE/a~0b~1c/vrf_name\"");
+    acl_test_has(undo, "\"/VRF/Vrfudf1\"");
+    free(undo);
+}
+
 /* The undo text must remove everything that the rules create. */
 static void test_undo(void **state)
 {
@@ -535,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_failure_modes),
         cmocka_unit_test(test_ports_and_prefixes),
         cmocka_unit_test(test_undo),
+        cmocka_unit_test(test_sonic_undo_escapes),
         cmocka_unit_test(test_vrfs),
         cmocka_unit_test(test_placeholders),
         cmocka_unit_test(test_refused_numbers),

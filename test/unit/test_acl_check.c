@@ -242,7 +242,7 @@ static void test_hand_written_eos(void **state)
     is_valid(MRAIL_ACL_EOS, 2,
              "ip access-list A\n"
              "   counters per-entry\n"
-             "   permit udp 10.0.0.0/24 range 49152 57343 any eq 4791\n"
+             "   permit udp any range 49152 57343 any eq 4791\n"
              "!\n"
              "class-map type pbr match-any CA\n"
              "   10 match ip access-group A\n"

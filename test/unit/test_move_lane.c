@@ -157,8 +157,10 @@ static void test_very_slow_read_of_an_idle_rail(void **state)
 
 static void request_like(uint16_t slot, uint16_t like)
 {
+    static uint32_t seq;
+
     deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE,
-                                  .seq = 1,
+                                  .seq = ++seq,
                                   .move = {.slot = slot, .like = like}});
 }
 
@@ -292,7 +294,7 @@ static void test_peer_takes_it_back(void **state)
     begin(MRAIL_SIZE_AUTO);
     first = lane_of(1)->sport;
     request_seq(MRAIL_CTL_MOVE_BACK, 0);
-    request_seq(MRAIL_CTL_MOVE_BACK, 7);
+    request_seq(MRAIL_CTL_MOVE_BACK, 5);
     assert_int_equal(lane_of(1)->sport, first);
     request_seq(MRAIL_CTL_MOVE, 7);
     second = lane_of(1)->sport;
@@ -359,7 +361,7 @@ static void test_device_refuses(void **state)
         before = lane_of(1)->sport;
         lock();
         fake_fail_in = step + 1; /* the query of the device comes first */
-        mrail_move_on_request(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
+        mrail_move_to(lane_of(1), MRAIL_MOVE_RANDOM, 1, fake_now_ns);
         if (step == 2) {
             mrail_move_run(lane_of(1), fake_now_ns);
         }
@@ -388,7 +390,7 @@ static void test_qp_in_error(void **state)
     begin(MRAIL_SIZE_AUTO);
     assert_int_equal(ibv_modify_qp(lane_of(1)->qp, &attr, IBV_QP_STATE), 0);
     ask(1);
-    assert_int_equal(lane_of(1)->move_ns, 0);
+    assert_int_equal(lane_of(1)->move.end_ns, 0);
     assert_false(lane_of(1)->rail->ports_fixed);
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
@@ -403,7 +405,7 @@ static void test_qp_in_error_while_draining(void **state)
     ask(1);
     assert_int_equal(ibv_modify_qp(lane_of(1)->qp, &attr, IBV_QP_STATE), 0);
     run_control(MRAIL_NS_PER_MS);
-    assert_int_equal(lane_of(1)->move_ns, 0);
+    assert_int_equal(lane_of(1)->move.end_ns, 0);
     assert_false(lane_of(1)->rail->ports_fixed);
     assert_int_equal(engine->counters.lanes_moved, 0);
 }

@@ -186,45 +186,80 @@ static void test_subnets(void **state)
  * address that has one. */
 static void test_nic_index(void **state)
 {
+    mrail_rail_attr_t attr = {.device = "d0", .port = 1, .subnet_bits = 24};
     mrail_config_t config;
-    uint8_t gid[16];
-    unsigned index;
 
     assert_int_equal(mrail_config_from_env(&config), 0);
-    ipv4_gid(gid, 10, 0, 1, 17);
-    assert_null(mrail_discovery_nic_index(&config, 3, gid, 24, 17, &index));
-    assert_int_equal(index, 17);
+    ipv4_gid(attr.gid, 10, 0, 1, 17);
+    assert_null(mrail_discovery_nic_index(&config, 3, 17, &attr));
+    assert_int_equal(attr.nic_index, 17);
     /* Without port rules, any index will do. */
-    assert_null(mrail_discovery_nic_index(&config, 0, gid, 31, 1, &index));
-    assert_int_equal(index, 1);
+    attr.subnet_bits = 31;
+    assert_null(mrail_discovery_nic_index(&config, 0, 1, &attr));
+    assert_int_equal(attr.nic_index, 1);
 
     /* A point-to-point subnet has the same host parts at each NIC. */
     config.uplinks = 8;
-    assert_null(mrail_discovery_nic_index(&config, 3, gid, 29, 1, &index));
-    for (unsigned bits = 30; bits <= 32; ++bits) {
-        assert_non_null(
-            mrail_discovery_nic_index(&config, 0, gid, bits, 1, &index));
+    attr.subnet_bits = 29;
+    assert_null(mrail_discovery_nic_index(&config, 3, 1, &attr));
+    for (attr.subnet_bits = 30; attr.subnet_bits <= 32; ++attr.subnet_bits) {
+        assert_non_null(mrail_discovery_nic_index(&config, 0, 1, &attr));
     }
-    memset(gid, 0xfd, sizeof(gid));
+    memset(attr.gid, 0xfd, sizeof(attr.gid));
+    attr.subnet_bits = 64;
     assert_string_equal(
-        mrail_discovery_nic_index(&config, 0, gid, 64, 0xfdfd, &index),
+        mrail_discovery_nic_index(&config, 0, 0xfdfd, &attr),
         "port rules need a NIC index, and its address has none: set "
         "UCX_MRAIL_NIC_INDEX");
-
-    /* One number for all rails, or a number for each. */
-    assert_int_equal(mrail_config_set(&config, "NIC_INDEX", "5"), 0);
-    assert_null(mrail_discovery_nic_index(&config, 7, gid, 64, 0, &index));
-    assert_int_equal(index, 5);
-    assert_int_equal(mrail_config_set(&config, "NIC_INDEX", "4,0,65535"), 0);
-    assert_int_equal(mrail_config_check(&config), 0);
-    assert_null(mrail_discovery_nic_index(&config, 0, gid, 64, 0, &index));
-    assert_int_equal(index, 4);
-    assert_null(mrail_discovery_nic_index(&config, 2, gid, 64, 0, &index));
-    assert_int_equal(index, 65535);
-    assert_string_equal(
-        mrail_discovery_nic_index(&config, 3, gid, 64, 0, &index),
-        "UCX_MRAIL_NIC_INDEX has no number for this rail");
     mrail_config_cleanup(&config);
+}
+
+/* Returns the index of a rail with this number, device and port, or a negative
+ * number. */
+static int index_of(const char *text, unsigned rail, const char *device,
+                    unsigned port)
+{
+    mrail_rail_attr_t attr = {.port = port};
+    mrail_config_t config;
+    const char *why;
+    int ret;
+
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    assert_int_equal(mrail_config_set(&config, "NIC_INDEX", text), 0);
+    snprintf(attr.device, sizeof(attr.device), "%s", device);
+    if (mrail_config_check(&config) != 0) {
+        ret = -2;
+    } else {
+        why = mrail_discovery_nic_index(&config, rail, 0, &attr);
+        ret = (why == NULL) ? (int)attr.nic_index : -1;
+    }
+    mrail_config_cleanup(&config);
+    return ret;
+}
+
+/* One number for all rails, a number for each, or a number for each port. */
+static void test_nic_index_lists(void **state)
+{
+    static const char *const bad[] = {
+        "",   "-2",   "65536",  "1,",     ",1",         "1,b",   "d0=",
+        "=4", "d0=x", "4,d1=5", "d0=4,5", "d0=4,,d1=5", "d0==4", "d0=-1",
+    };
+
+    assert_int_equal(index_of("5", 7, "d0", 1), 5);
+    assert_int_equal(index_of("4,0,65535", 0, "d0", 1), 4);
+    assert_int_equal(index_of("4,0,65535", 2, "d0", 1), 65535);
+    assert_int_equal(index_of("4,0,65535", 3, "d0", 1), -1);
+
+    /* If d0 is down, d1 is the first rail. */
+    assert_int_equal(index_of("d0=4,d1=5", 0, "d1", 1), 5);
+    assert_int_equal(index_of("d0=4,d1=5", 1, "d1", 1), 5);
+    assert_int_equal(index_of("d0=4,d1=5", 0, "d10", 1), -1);
+    assert_int_equal(index_of("d0=4", 1, "d1", 1), -1);
+    assert_int_equal(index_of("d0:1=4,d0:2=5", 0, "d0", 2), 5);
+    assert_int_equal(index_of("d0:1=4,d0:2=5", 0, "d0", 3), -1);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
+        assert_int_equal(index_of(bad[i], 0, "d0", 1), -2);
+    }
 }
 
 static char last_line[1024];
@@ -426,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_symmetric),
         cmocka_unit_test(test_subnets),
         cmocka_unit_test(test_nic_index),
+        cmocka_unit_test(test_nic_index_lists),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_unknown_params),
     };

@@ -1,9 +1,13 @@
 #!/bin/sh
 # Replaces the fabric's own rules with the Linux rules of mrail acl, on both
 # leaves. Each uplink must carry its segment of an MPI_Alltoallv over the
-# kernel's devices. The same job then runs on plain ECMP. The loads of that job
-# are printed but not checked, because the exchange is short and faster lanes
-# pull more chunks.
+# kernel's devices. The same job then runs on plain ECMP.
+#
+# The loads of both jobs are printed, but not compared with their mean. The
+# exchange is short: lanes connect during its first seconds, in which the first
+# lanes carry 4 to 9 MB more than the others. With rules, the busiest uplink has
+# 2.0 to 2.9 times the mean after two iterations (23 MB for each leaf). After six
+# iterations (78 MB), it has 1.2 to 1.4 times the mean.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"

@@ -93,13 +93,14 @@ static MRAIL_CTL void mrail_ctl_on_move(mrail_engine_t *engine,
     unsigned slot = is_back ? msg->path.slot : msg->move.slot;
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if (lane == NULL) {
+    if ((lane == NULL) || (msg->seq == 0)) {
         ++engine->counters.ctl_unexpected;
+    } else if (engine->config.uplinks != MRAIL_SIZE_AUTO) {
+        return; /* port rules, which the peer does not know */
     } else if (is_back) {
-        mrail_move_on_request_back(lane, msg->seq, mrail_clock_now());
+        mrail_move_back(lane, msg->seq, mrail_clock_now());
     } else {
-        mrail_move_on_request(lane, msg->move.like, msg->seq,
-                              mrail_clock_now());
+        mrail_move_to(lane, msg->move.like, msg->seq, mrail_clock_now());
     }
 }
 

@@ -16,7 +16,6 @@
 #include "rail/conn/lane.h"
 #include "rail/conn/lane_request.h"
 #include "rail/conn/lane_up.h"
-#include "rail/conn/move_decide.h"
 #include "rail/conn/move_lane.h"
 #include "rail/conn/paths.h"
 #include "rail/verbs/ud_channel.h"
@@ -156,8 +155,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
     mrail_peer_t *peer = lane->peer;
 
     if (!mrail_lane_is(lane, MRAIL_LANE_WAITS)) {
-        return (lane->move_ns != 0) ? mrail_move_run(lane, now_ns)
-                                    : MRAIL_NS_NEVER;
+        return (lane->move.end_ns != 0) ? mrail_move_run(lane, now_ns)
+                                        : MRAIL_NS_NEVER;
     }
     if (mrail_lane_is(lane, MRAIL_LANE_CLOSES) &&
         (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(peer))) {
@@ -201,7 +200,6 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer,
             next_ns = MRAIL_MIN(next_ns, lane_ns);
         }
     }
-    mrail_move_run_requests(peer);
     lane_ns = mrail_ctl_run_retry(peer, now_ns);
     return MRAIL_MIN(next_ns, lane_ns);
 }

@@ -126,8 +126,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     ++engine->qp_serial;
     lane->qp_serial = serial;
-    lane->move_ns = 0;
-    lane->undo_sport = 0;
+    lane->move = (mrail_port_move_t){0};
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;

@@ -4,17 +4,12 @@
 
 #include "orchestrator/repath.h"
 #include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
 #include "rail/conn/move_lane.h"
 #include "rail/params.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Time for which a lane stays held after its MOVE, which must arrive and be
- * carried out. */
-#define MOVE_HOLD (20 * MRAIL_NS_PER_MS)
 
 /* Minimum work of a lane in a window that counts: bytes, and the percentage
  * of the window in which the lane was busy. */
@@ -35,17 +30,9 @@ typedef struct mrail_moves {
     unsigned lanes;      /* number of lanes of each pair */
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
-    uint32_t request_seq[MRAIL_MAX_SLOTS]; /* seq of the last MOVE for each
-                                            * lane */
-    /* Slots whose MOVE or MOVE_BACK waits for a send buffer. */
-    uint64_t move_mask;
-    uint64_t back_mask;
-    /* Slots whose lane is held, and those of them whose READs still run. */
-    uint64_t hold_mask;
-    uint64_t drain_mask;
-    mrail_ns_t hold_ns[MRAIL_MAX_SLOTS]; /* time at which that state began */
-    uint16_t like[MRAIL_MAX_SLOTS]; /* `like` of the last MOVE for each lane */
-    mrail_repath_t repath[];        /* one for each pair and direction */
+    uint64_t hold_mask; /* slots whose lane is held for a request */
+    mrail_move_ask_t asks[MRAIL_MAX_SLOTS];
+    mrail_repath_t repath[]; /* one for each pair and direction */
 } mrail_moves_t;
 
 /* Work of the lanes of a pair in a window. */
@@ -79,7 +66,7 @@ static int mrail_move_is_comparable(const mrail_peer_t *peer,
                                     const mrail_lane_t *lane)
 {
     return (lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE) &&
-           (lane->move_ns == 0) &&
+           (lane->move.end_ns == 0) &&
            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
 }
 
@@ -136,85 +123,41 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                : 0;
 }
 
-/* Sends the request for one slot. Returns 0, or -EAGAIN if the request has to
- * wait. A request for a lane that has ended is dropped. */
-static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot)
+/* Sends the request of a held lane. Returns 0, or -EAGAIN if no send buffer is
+ * free. */
+static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot,
+                                     const mrail_move_ask_t *ask)
 {
-    mrail_moves_t *moves = peer->moves;
-    uint64_t bit = 1ull << slot;
-    int ret = 0;
-
-    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED)) {
-        moves->move_mask &= ~bit;
-        moves->back_mask &= ~bit;
-    } else if (moves->move_mask & bit) {
-        ret = mrail_ctl_send_move(peer, moves->request_seq[slot], slot,
-                                  moves->like[slot]);
-        moves->move_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
-    } else if (moves->back_mask & bit) {
-        ret = mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK,
-                                  moves->request_seq[slot], slot);
-        moves->back_mask &= (ret == -EAGAIN) ? ~0ull : ~bit;
-    }
-    return ret;
+    return ask->is_back
+               ? mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, ask->seq, slot)
+               : mrail_ctl_send_move(peer, ask->seq, slot, ask->like);
 }
 
-void mrail_move_run_requests(mrail_peer_t *peer)
-{
-    uint64_t mask;
-
-    if (peer->moves == NULL) {
-        return;
-    }
-    mask = (peer->moves->move_mask | peer->moves->back_mask) &
-           ~peer->moves->drain_mask;
-    for (unsigned slot = 0; (mask != 0) && (slot < peer->slot_limit); ++slot) {
-        if ((mask & (1ull << slot)) &&
-            (mrail_move_send(peer, slot) == -EAGAIN)) {
-            (void)mrail_ctl_await_buffer(peer);
-        }
-    }
-}
-
-static void mrail_move_release(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_moves_t *moves = peer->moves;
-
-    moves->hold_mask &= ~(1ull << slot);
-    moves->drain_mask &= ~(1ull << slot);
-    if (peer->lanes[slot] != NULL) {
-        peer->lanes[slot]->held = 0;
-    }
-    peer->pump_ns = 0;
-}
-
-/* Continues with a held lane: sends the request when its READs have completed,
- * and releases the lane after that. Both locks held. */
+/* Continues with a held lane. Both locks held. */
 static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
                                            mrail_ns_t now_ns)
 {
-    mrail_moves_t *moves = peer->moves;
-    const mrail_lane_t *lane = peer->lanes[slot];
-    uint64_t bit = 1ull << slot;
+    mrail_move_ask_t *ask = &peer->moves->asks[slot];
+    mrail_lane_t *lane = peer->lanes[slot];
+    int is_same =
+        mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) && lane->held;
 
-    if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) || !lane->held) {
-        moves->move_mask &= ~bit; /* the lane has ended, or is a new one */
-        moves->back_mask &= ~bit;
-        mrail_move_release(peer, slot);
-    } else if (!(moves->drain_mask & bit)) {
-        if (now_ns >= moves->hold_ns[slot] + MOVE_HOLD) {
-            mrail_move_release(peer, slot);
+    switch (mrail_move_ask_next(ask, is_same && (lane->sched.inflight == 0),
+                                is_same, now_ns)) {
+    case MRAIL_MOVE_ASK_WAIT:
+        break;
+    case MRAIL_MOVE_ASK_SEND:
+        if (mrail_move_send(peer, slot, ask) != -EAGAIN) {
+            mrail_move_ask_sent(ask, now_ns);
         }
-    } else if (lane->sched.inflight == 0) {
-        moves->drain_mask &= ~bit;
-        moves->hold_ns[slot] = now_ns;
-        if (mrail_move_send(peer, slot) == -EAGAIN) {
-            mrail_ctl_work(peer);
+        break;
+    case MRAIL_MOVE_ASK_RELEASE:
+        peer->moves->hold_mask &= ~(1ull << slot);
+        if (lane != NULL) {
+            lane->held = 0;
         }
-    } else if (now_ns >= moves->hold_ns[slot] + MOVE_TIMEOUT) {
-        moves->move_mask &= ~bit;
-        moves->back_mask &= ~bit;
-        mrail_move_release(peer, slot);
+        peer->pump_ns = 0;
+        break;
     }
 }
 
@@ -230,46 +173,24 @@ static MRAIL_CTL void mrail_move_poll_holds(mrail_peer_t *peer,
     }
 }
 
-static MRAIL_CTL void mrail_move_hold(mrail_peer_t *peer, unsigned slot,
-                                      mrail_ns_t now_ns)
-{
-    mrail_moves_t *moves = peer->moves;
-
-    if (peer->lanes[slot] != NULL) {
-        peer->lanes[slot]->held = 1;
-    }
-    moves->hold_mask |= 1ull << slot;
-    moves->drain_mask |= 1ull << slot;
-    moves->hold_ns[slot] = now_ns;
-    mrail_move_poll_hold(peer, slot, now_ns);
-}
-
-/* Requests a move from the peer, which controls the port. */
+/* Requests a move from the peer, which controls the port, or that it undoes the
+ * last move. */
 static MRAIL_CTL void mrail_move_request(mrail_peer_t *peer, unsigned slot,
-                                         unsigned like, mrail_ns_t now_ns)
+                                         unsigned like, int is_back,
+                                         mrail_ns_t now_ns)
 {
-    mrail_moves_t *moves = peer->moves;
+    mrail_move_ask_t *ask = &peer->moves->asks[slot];
 
-    moves->request_seq[slot] = ++peer->engine->ctl_seq;
-    moves->like[slot] = (uint16_t)like;
-    moves->move_mask |= 1ull << slot;
-    moves->back_mask &= ~(1ull << slot);
-    mrail_move_hold(peer, slot, now_ns);
-}
-
-/* Requests that the peer undo a move. If the MOVE was lost, the peer has
- * nothing to undo. */
-static MRAIL_CTL void mrail_move_request_back(mrail_peer_t *peer, unsigned slot,
-                                              mrail_ns_t now_ns)
-{
-    mrail_moves_t *moves = peer->moves;
-
-    if (moves->move_mask & (1ull << slot)) {
-        moves->move_mask &= ~(1ull << slot); /* the MOVE was not sent yet */
-        return;
+    if (is_back) {
+        mrail_move_ask_back(ask, now_ns);
+    } else {
+        mrail_move_ask(ask, ++peer->engine->ctl_seq, (uint16_t)like, now_ns);
     }
-    moves->back_mask |= 1ull << slot;
-    mrail_move_hold(peer, slot, now_ns);
+    if (ask->state == MRAIL_MOVE_ASK_DRAINS) {
+        peer->lanes[slot]->held = 1;
+        peer->moves->hold_mask |= 1ull << slot;
+        mrail_move_poll_hold(peer, slot, now_ns);
+    }
 }
 
 static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
@@ -282,7 +203,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
     mrail_repath_move_t move;
     mrail_move_view_t view;
     unsigned slot, like;
-    int is_put = (direction == MRAIL_OP_PUT);
+    int is_back;
 
     mrail_move_look(peer, first, direction, window_ns, &view);
     if (!mrail_repath_window(
@@ -296,12 +217,16 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
     like = (move.target == MRAIL_REPATH_COPY)
                ? first + move.other * peer->num_pairs
                : MRAIL_MOVE_RANDOM;
-    if (move.target == MRAIL_REPATH_BACK) {
-        is_put ? mrail_move_back(peer->lanes[slot], 0, now_ns)
-               : mrail_move_request_back(peer, slot, now_ns);
+    if (peer->lanes[slot] == NULL) {
+        return; /* the lane of a trial has ended */
+    }
+    is_back = (move.target == MRAIL_REPATH_BACK);
+    if (direction == MRAIL_OP_GET) {
+        mrail_move_request(peer, slot, like, is_back, now_ns);
+    } else if (is_back) {
+        mrail_move_back(peer->lanes[slot], 0, now_ns);
     } else {
-        is_put ? mrail_move_to(peer->lanes[slot], like, 0, now_ns)
-               : mrail_move_request(peer, slot, like, now_ns);
+        mrail_move_to(peer->lanes[slot], like, 0, now_ns);
     }
 }
 
@@ -322,31 +247,38 @@ static void mrail_move_begin_window(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
-void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_move_compare(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    const mrail_config_t *config = &peer->engine->config;
-    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
-    mrail_ns_t window_ns;
+    mrail_ns_t window_ns = now_ns - peer->moves->since_ns;
 
-    if ((config->uplinks != MRAIL_SIZE_AUTO) || (lanes < 2) ||
-        (peer->num_up <= peer->num_pairs)) {
-        return;
-    }
-    if (peer->moves == NULL) {
-        peer->moves = mrail_moves_create(peer, lanes, now_ns);
-        return;
-    }
-    mrail_move_poll_holds(peer, now_ns);
-    window_ns = now_ns - peer->moves->since_ns;
-    if (window_ns < MOVE_WINDOW) {
+    if (window_ns < MRAIL_MOVE_WINDOW) {
         return;
     }
     /* A window of twice the normal length includes a pause, so it is not
      * compared. */
     for (unsigned first = 0;
-         (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
+         (first < peer->num_pairs) && (window_ns < 2 * MRAIL_MOVE_WINDOW);
+         ++first) {
         mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);
         mrail_move_decide(peer, first, MRAIL_OP_GET, window_ns, now_ns);
     }
     mrail_move_begin_window(peer, now_ns);
+}
+
+int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    const mrail_config_t *config = &peer->engine->config;
+    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
+    int is_comparable = (config->uplinks == MRAIL_SIZE_AUTO) && (lanes > 1) &&
+                        (peer->num_up > peer->num_pairs);
+
+    if (peer->moves != NULL) {
+        mrail_move_poll_holds(peer, now_ns);
+        if (is_comparable) {
+            mrail_move_compare(peer, now_ns);
+        }
+    } else if (is_comparable) {
+        peer->moves = mrail_moves_create(peer, lanes, now_ns);
+    }
+    return (peer->moves != NULL) && (peer->moves->hold_mask != 0);
 }

@@ -5,10 +5,8 @@
 #include "rail/state/engine.h"
 
 /* Compares the peer's lanes, at every tick of recovery/stall_detect.c, and
- * moves one that shares its path with others. Both locks held. */
-void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
-
-/* Sends requests that waited for a send buffer. */
-void mrail_move_run_requests(mrail_peer_t *peer) MRAIL_CTL;
+ * moves one that shares its path with others. Returns 1 while a lane is held and
+ * needs further ticks. Both locks held. */
+int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
 
 #endif

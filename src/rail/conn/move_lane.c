@@ -7,8 +7,8 @@
  * Each end controls the ports of the data that it sends. The end that sends
  * PUTs therefore moves its own lane. The end that reads with GETs sees the
  * rates as well, and requests a move from the other end (MOVE). Losing the
- * request is harmless: if the lane stays slow, the evidence recurs and the
- * request is sent again.
+ * request is harmless: if the lane stays slow, the evidence recurs and another
+ * request is sent. proto/port_move.h decides which requests are carried out.
  *
  * If the path of a QP changes while it answers READs, the rest of the data
  * takes another path, and packets overtake each other. The reader therefore
@@ -39,18 +39,20 @@
 static void mrail_move_done(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
+    uint16_t before = lane->sport;
 
+    lane->sport = mrail_port_move_done(&lane->move, before);
+    if (lane->sport == before) {
+        return; /* undone in the meantime */
+    }
     mrail_debug("peer %016llx lane %u moves from source port %u to %u",
-                (unsigned long long)peer->id, lane->slot, lane->sport,
-                lane->move_sport);
+                (unsigned long long)peer->id, lane->slot, before, lane->sport);
     mrail_page_event(peer->engine->page,
                      "lane %u to peer %016llx: source port %u -> %u (shares "
                      "its path)",
-                     lane->slot, (unsigned long long)peer->id, lane->sport,
-                     lane->move_sport);
-    lane->sport = lane->move_sport;
+                     lane->slot, (unsigned long long)peer->id, before,
+                     lane->sport);
     peer->paths[lane->slot].sport = lane->sport;
-    lane->move_ns = 0;
     ++peer->engine->counters.lanes_moved;
 }
 
@@ -58,7 +60,7 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
 {
     int is_draining;
 
-    lane->move_ns = 0;
+    lane->move.end_ns = 0;
     if (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_RTS) {
         return; /* the lane fails for another reason */
     }
@@ -71,31 +73,31 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
     }
 }
 
-/* Starts a move. Returns 1 if the lane moves now. */
-static MRAIL_CTL int mrail_move_start(mrail_lane_t *lane, uint16_t sport,
-                                      mrail_ns_t now_ns)
+static int mrail_move_is_possible(const mrail_lane_t *lane)
 {
-    int ret, is_draining;
+    int is_draining;
 
-    if (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) || (lane->move_ns != 0) ||
-        lane->rail->ports_fixed ||
-        (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_RTS)) {
-        return 0;
-    }
-    lane->move_sport = sport;
-    lane->moved_ns = now_ns;
-    lane->move_ns = now_ns + MOVE_TIMEOUT;
+    return mrail_lane_is(lane, MRAIL_LANE_IN_USE) && !lane->rail->ports_fixed &&
+           (mrail_qp_state(lane->qp, &is_draining) == IBV_QPS_RTS);
+}
+
+static MRAIL_CTL void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
+                                       uint32_t seq, int is_back,
+                                       mrail_ns_t now_ns)
+{
+    int ret;
+
+    mrail_port_move_begin(&lane->move, sport, seq, is_back, now_ns);
     if (mrail_port_control_set(lane->qp, lane->rail->attr.device, sport) == 0) {
         mrail_move_done(lane);
-        return 1;
+        return;
     }
     ret = mrail_qp_stop_sending(lane->qp);
     if (ret != 0) {
         mrail_move_impossible(lane, ret);
-        return 0;
+        return;
     }
     mrail_ctl_work(lane->peer);
-    return 1;
 }
 
 /* Gives a drained QP its new path and restarts it. */
@@ -107,11 +109,11 @@ static void mrail_move_finish(mrail_lane_t *lane)
 
     mrail_rail_fill_ah(lane->rail, &peer->engine->config,
                        peer->rails[lane->remote_rail].gid,
-                       mrail_ports_flow_label(lane->move_sport), &path);
+                       mrail_ports_flow_label(lane->move.to), &path);
     failed = mrail_qp_set_path(lane->qp, &path);
     ret = mrail_qp_continue_sending(lane->qp);
     if (ret != 0) {
-        lane->move_ns = 0;
+        lane->move.end_ns = 0;
         mrail_failover_request(lane, "its source port cannot be changed");
     } else if (failed != 0) {
         mrail_move_impossible(lane, failed);
@@ -122,21 +124,24 @@ static void mrail_move_finish(mrail_lane_t *lane)
 
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    int is_draining;
+    int is_draining = 1;
+    enum ibv_qp_state state = IBV_QPS_ERR;
 
-    if (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
-        (mrail_qp_state(lane->qp, &is_draining) != IBV_QPS_SQD)) {
-        lane->move_ns = 0; /* the lane has failed or is being evicted */
+    if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED)) {
+        state = mrail_qp_state(lane->qp, &is_draining);
+    }
+    if ((state != IBV_QPS_SQD) && (state != IBV_QPS_UNKNOWN)) {
+        lane->move.end_ns = 0; /* the lane has failed or is being evicted */
         return MRAIL_NS_NEVER;
     }
-    if (!is_draining) {
+    if ((state == IBV_QPS_SQD) && !is_draining) {
         mrail_move_finish(lane);
         return MRAIL_NS_NEVER;
     }
-    if (now_ns < lane->move_ns) {
+    if (now_ns < lane->move.end_ns) {
         return now_ns + MOVE_POLL;
     }
-    lane->move_ns = 0;
+    lane->move.end_ns = 0;
     if (mrail_qp_continue_sending(lane->qp) != 0) {
         mrail_failover_request(lane, "its send queue does not drain");
     }
@@ -164,44 +169,21 @@ static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
 void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                    mrail_ns_t now_ns)
 {
-    uint16_t before = lane->sport;
+    uint32_t *newest_p = &lane->peer->paths[lane->slot].move_seq;
 
-    lane->undo_seq = seq;
-    lane->undo_sport =
-        mrail_move_start(lane, mrail_move_choose(lane, like), now_ns) ? before
-                                                                      : 0;
+    if (mrail_port_move_request(&lane->move, newest_p, seq, now_ns) &&
+        mrail_move_is_possible(lane)) {
+        mrail_move_start(lane, mrail_move_choose(lane, like), seq, 0, now_ns);
+    }
 }
 
 void mrail_move_back(mrail_lane_t *lane, uint32_t seq, mrail_ns_t now_ns)
 {
-    uint16_t sport = lane->undo_sport;
+    uint32_t *newest_p = &lane->peer->paths[lane->slot].move_seq;
+    uint16_t sport =
+        mrail_port_move_back(&lane->move, newest_p, seq, lane->sport);
 
-    if ((sport != 0) && (lane->undo_seq == seq)) {
-        lane->undo_sport = 0;
-        (void)mrail_move_start(lane, sport, now_ns);
-    }
-}
-
-/* Returns 1 if the lane may move. This requires switches without port rules,
- * and a minimum time since the last move. */
-static int mrail_move_is_allowed(const mrail_lane_t *lane, mrail_ns_t now_ns)
-{
-    return (lane->peer->engine->config.uplinks == MRAIL_SIZE_AUTO) &&
-           ((lane->moved_ns == 0) || (now_ns >= lane->moved_ns + MOVE_WINDOW));
-}
-
-void mrail_move_on_request(mrail_lane_t *lane, unsigned like, uint32_t seq,
-                           mrail_ns_t now_ns)
-{
-    if (mrail_move_is_allowed(lane, now_ns)) {
-        mrail_move_to(lane, like, seq, now_ns);
-    }
-}
-
-void mrail_move_on_request_back(mrail_lane_t *lane, uint32_t seq,
-                                mrail_ns_t now_ns)
-{
-    if ((seq != 0) && mrail_move_is_allowed(lane, now_ns)) {
-        mrail_move_back(lane, seq, now_ns);
+    if ((sport != 0) && mrail_move_is_possible(lane)) {
+        mrail_move_start(lane, sport, seq, 1, now_ns);
     }
 }

@@ -310,7 +310,9 @@ static MRAIL_BOTH int mrail_stall_tick_peer(mrail_peer_t *peer,
     } else {
         ++peer->quiescent_ticks;
     }
-    mrail_move_tick(peer, now_ns);
+    if (mrail_move_tick(peer, now_ns)) {
+        peer->quiescent_ticks = 0;
+    }
     return peer->quiescent_ticks == STALL_CALM;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "rail/proto/lane_state.h"
+#include "rail/proto/port_move.h"
 #include "rail/proto/sched.h"
 #include "rail/verbs/rail.h"
 
@@ -140,15 +141,8 @@ struct mrail_lane {
     uint32_t request; /* sequence number of the pending request */
     unsigned tries;
     mrail_ns_t deadline_ns; /* time of the next retransmission */
-    mrail_ns_t move_ns;     /* a move to move_sport ends by this time; 0: no
-                             * move is in progress; see conn/move_lane.c. A
-                             * moving lane stays in use, and may be evicted. */
-    mrail_ns_t moved_ns;    /* start of the last move */
-    uint16_t move_sport;
-    uint16_t undo_sport; /* source port before the last move; 0: there was
-                          * none, or it is undone */
-    uint32_t undo_seq;   /* seq of the MOVE that requested the move; 0: a
-                          * decision of this end */
+    mrail_port_move_t move; /* a moving lane stays in use, and may be
+                             * evicted; see conn/move_lane.c */
 
     unsigned credits;  /* receive buffers for the peer's AMs; control before
                         * the lane is up, data afterwards */

@@ -47,6 +47,7 @@ typedef struct mrail_path {
     uint8_t blocked;        /* the next probe waits for a send buffer */
     uint16_t sport;         /* UDP source port of the path's last lane; 0:
                              * there was none */
+    uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
     struct ibv_ah *ah;      /* address handle for probes; NULL: none */
     uint16_t ah_sport;      /* source port of `ah` */
     unsigned ah_pair;       /* rail pair of `ah` */

@@ -154,21 +154,23 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
 }
 
 const char *mrail_discovery_nic_index(const mrail_config_t *config,
-                                      unsigned rail, const uint8_t gid[16],
-                                      unsigned subnet_bits, unsigned host,
-                                      unsigned *index_p)
+                                      unsigned rail, unsigned host,
+                                      mrail_rail_attr_t *attr)
 {
-    int configured = mrail_config_nic_index(config, rail);
+    unsigned num;
+    int configured =
+        mrail_config_nic_index(config, rail, attr->device, attr->port, &num);
 
     if (configured == -ENOENT) {
         return "UCX_MRAIL_NIC_INDEX has no number for this rail";
     }
     if ((configured < 0) && (config->uplinks != MRAIL_SIZE_AUTO) &&
-        (!mrail_gid_is_ipv4(gid) || (subnet_bits >= POINT_TO_POINT_BITS))) {
+        (!mrail_gid_is_ipv4(attr->gid) ||
+         (attr->subnet_bits >= POINT_TO_POINT_BITS))) {
         return "port rules need a NIC index, and its address has none: set "
                "UCX_MRAIL_NIC_INDEX";
     }
-    *index_p = (configured >= 0) ? (unsigned)configured : host;
+    attr->nic_index = (configured >= 0) ? (unsigned)configured : host;
     return NULL;
 }
 
@@ -301,8 +303,7 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
             : 0,
         &attr->subnet, &host);
     return mrail_discovery_nic_index(discovery->config, discovery->num_selected,
-                                     attr->gid, attr->subnet_bits, host,
-                                     &attr->nic_index);
+                                     host, attr);
 }
 
 static void mrail_discovery_port(mrail_discovery_t *discovery,
@@ -414,6 +415,23 @@ static int mrail_discovery_check_seen(const mrail_discovery_t *discovery,
     return 0;
 }
 
+/* Warns if NIC_INDEX has more numbers than there are rails. If a port before
+ * the last rail is down, the numbers after it belong to other rails. */
+static void mrail_discovery_check_nic_index(const mrail_discovery_t *discovery)
+{
+    static int is_warned;
+    unsigned num;
+
+    (void)mrail_config_nic_index(discovery->config, 0, "", 0, &num);
+    if ((num > 1) && (num > discovery->num_selected) &&
+        !__atomic_exchange_n(&is_warned, 1, __ATOMIC_RELAXED)) {
+        mrail_warn("UCX_MRAIL_NIC_INDEX has %u numbers for %u rails: if a port "
+                   "is down, numbers belong to the wrong rails; name the "
+                   "devices, as in mlx5_0=4,mlx5_1=5",
+                   num, discovery->num_selected);
+    }
+}
+
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
                         void *arg)
 {
@@ -433,6 +451,7 @@ int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
     if ((ret == 0) && (discovery.num_selected > MRAIL_MAX_RAILS)) {
         ret = -EINVAL;
     }
+    mrail_discovery_check_nic_index(&discovery);
 out:
     if (devices != NULL) {
         ibv_free_device_list(devices);

@@ -19,16 +19,15 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned *host_p);
 
 /*
- * Finds the index of a rail's NIC for the choice of source ports: the
- * configured one, or `host`, the host part of its address. rail: number of the
- * rail, from 0. subnet_bits: prefix length of the leaf's subnet. Returns NULL,
- * or the reason why there is no index. With port rules in the switches, an IPv6
- * address or one of a point-to-point subnet has none.
+ * Sets attr->nic_index, the index of a rail's NIC for the choice of source
+ * ports: the configured one, or `host`, the host part of its address. rail:
+ * number of the rail, from 0. Uses the device, port, GID and subnet_bits of
+ * `attr`. Returns NULL, or the reason why there is no index. With port rules in
+ * the switches, an IPv6 address or one of a point-to-point subnet has none.
  */
 const char *mrail_discovery_nic_index(const mrail_config_t *config,
-                                      unsigned rail, const uint8_t gid[16],
-                                      unsigned subnet_bits, unsigned host,
-                                      unsigned *index_p);
+                                      unsigned rail, unsigned host,
+                                      mrail_rail_attr_t *attr);
 
 /* Returns the current index of the RoCEv2 GID in the port's table, or -1. */
 int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,

@@ -1,0 +1,120 @@
+#include "config.h"
+#include "rail/proto/port_move.h"
+
+#include "base/seq.h"
+
+/* Returns 1 if the request is newer than all others. */
+static int mrail_port_move_is_newer(uint32_t *newest_p, uint32_t seq)
+{
+    if ((*newest_p != 0) && !mrail_seq32_before(*newest_p, seq)) {
+        return 0;
+    }
+    *newest_p = seq;
+    return 1;
+}
+
+int mrail_port_move_request(mrail_port_move_t *move, uint32_t *newest_p,
+                            uint32_t seq, mrail_ns_t now_ns)
+{
+    if (seq == 0) {
+        if (move->undo_seq == 0) {
+            move->undo = 0; /* an earlier decision, which now stands */
+        }
+        return move->end_ns == 0;
+    }
+    return mrail_port_move_is_newer(newest_p, seq) && (move->end_ns == 0) &&
+           ((move->begun_ns == 0) ||
+            (now_ns >= move->begun_ns + MRAIL_MOVE_WINDOW));
+}
+
+uint16_t mrail_port_move_back(mrail_port_move_t *move, uint32_t *newest_p,
+                              uint32_t seq, uint16_t sport)
+{
+    uint16_t to = move->undo;
+
+    if (seq != 0) {
+        /* If its MOVE comes later, it is not carried out. */
+        (void)mrail_port_move_is_newer(newest_p, seq);
+    }
+    if (move->end_ns != 0) {
+        if ((move->seq == seq) && !move->is_back) {
+            move->to = sport;
+            move->is_back = 1;
+        }
+        return 0;
+    }
+    if (move->undo_seq != seq) {
+        return 0;
+    }
+    move->undo = 0;
+    return to;
+}
+
+void mrail_port_move_begin(mrail_port_move_t *move, uint16_t to, uint32_t seq,
+                           int is_back, mrail_ns_t now_ns)
+{
+    move->to = to;
+    move->seq = seq;
+    move->is_back = (uint8_t)is_back;
+    move->begun_ns = now_ns;
+    move->end_ns = now_ns + MRAIL_MOVE_TIMEOUT;
+}
+
+uint16_t mrail_port_move_done(mrail_port_move_t *move, uint16_t sport)
+{
+    move->end_ns = 0;
+    if (move->to != sport) { /* otherwise undone in the meantime */
+        move->undo = move->is_back ? 0 : sport;
+        move->undo_seq = move->seq;
+    }
+    return move->to;
+}
+
+void mrail_move_ask(mrail_move_ask_t *ask, uint32_t seq, uint16_t like,
+                    mrail_ns_t now_ns)
+{
+    *ask = (mrail_move_ask_t){.state = MRAIL_MOVE_ASK_DRAINS,
+                              .seq = seq,
+                              .like = like,
+                              .since_ns = now_ns};
+}
+
+void mrail_move_ask_back(mrail_move_ask_t *ask, mrail_ns_t now_ns)
+{
+    if ((ask->state == MRAIL_MOVE_ASK_DRAINS) && !ask->is_back) {
+        /* MOVE was not sent. It is not sent any more, and the lane is
+         * released. */
+        ask->seq = 0;
+        ask->since_ns = now_ns - MRAIL_MOVE_TIMEOUT;
+    } else if (ask->seq != 0) {
+        ask->is_back = 1;
+        ask->state = MRAIL_MOVE_ASK_DRAINS;
+        ask->since_ns = now_ns;
+    }
+}
+
+mrail_move_ask_action_t mrail_move_ask_next(mrail_move_ask_t *ask, int is_idle,
+                                            int is_same, mrail_ns_t now_ns)
+{
+    int is_draining = (ask->state == MRAIL_MOVE_ASK_DRAINS);
+
+    if (is_same && (now_ns < ask->since_ns + (is_draining ? MRAIL_MOVE_TIMEOUT
+                                                          : MRAIL_MOVE_HOLD))) {
+        return (is_draining && is_idle) ? MRAIL_MOVE_ASK_SEND
+                                        : MRAIL_MOVE_ASK_WAIT;
+    }
+    if (!is_same || is_draining) {
+        ask->seq = 0; /* the request was dropped, or was for another lane */
+    }
+    ask->state = MRAIL_MOVE_ASK_NONE;
+    return MRAIL_MOVE_ASK_RELEASE;
+}
+
+void mrail_move_ask_sent(mrail_move_ask_t *ask, mrail_ns_t now_ns)
+{
+    ask->state = MRAIL_MOVE_ASK_SENT;
+    ask->since_ns = now_ns;
+    if (ask->is_back) {
+        ask->seq = 0;
+    }
+}
