@@ -42,6 +42,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/failover.md \
     docs/getting-started.md \
     docs/glossary.md \
+    docs/gpu.md \
     docs/images/parts.svg \
     docs/images/paths.svg \
     docs/images/results.svg \
@@ -86,7 +87,8 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
 uninstall-hook:
 	@for dir in `for doc in $(nobase_dist_doc_DATA); do \
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \
-	        "$(pkglibdir)/openmpi" "$(pkglibdir)/none" "$(pkglibdir)" \
+	        "$(pkglibdir)/openmpi" "$(pkglibdir)/none" \
+	        "$(pkglibdir)/softgpu" "$(pkglibdir)" \
 	        "$(pkglibexecdir)" "$(pkgincludedir)" "$(fabricdir)" \
 	        "$(pkgdatadir)"; do \
 	    rmdir "$(DESTDIR)$$dir" 2>/dev/null || :; \

@@ -10,6 +10,7 @@ include test/sim/local.mk
 include test/stress/local.mk
 include test/softroce.mk
 include test/rail/local.mk
+include test/gpu/local.mk
 include test/fuzz/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
@@ -20,19 +21,23 @@ include test/bench/local.mk
 
 # All tests write TAP, and automake's driver counts their results. Scripts end
 # in ".sh". Programs that need software rails end in ".rail"; on-rails.sh runs
-# them. All other programs need nothing. Each kind has a rule for its logs, so
+# them. Programs that need software GPUs end in ".gpu"; on-gpus.sh runs them. All
+# other programs need nothing. Each kind has a rule for its logs, so
 # that make check TESTS=..., check-timing and installcheck can run tests that
 # are not in TESTS.
-TEST_EXTENSIONS = .sh .rail
+TEST_EXTENSIONS = .sh .rail .gpu
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) \
     $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
 RAIL_LOG_DRIVER = $(LOG_DRIVER)
+GPU_LOG_DRIVER = $(LOG_DRIVER)
 AM_LOG_DRIVER_FLAGS = --merge
 AM_SH_LOG_DRIVER_FLAGS = --merge
 AM_RAIL_LOG_DRIVER_FLAGS = --merge
+AM_GPU_LOG_DRIVER_FLAGS = --merge
 LOG_COMPILER = $(SHELL) $(top_srcdir)/test/program.sh
 RAIL_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/rail/on-rails.sh
+GPU_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/gpu/on-gpus.sh
 EXTRA_DIST += test/lib.sh test/program.sh test/sanitized.sh
 
 # Tests of an installation. MRAIL_TEST_LIMIT_S is the time limit of one script.

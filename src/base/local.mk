@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += libmrail-base.la
 libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \
     src/base/codec.h \
+    src/base/gcra.h \
     src/base/grow.h \
     src/base/hash.c src/base/hash.h \
     src/base/heap.c src/base/heap.h \

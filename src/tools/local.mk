@@ -11,6 +11,7 @@ libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/options.c src/tools/options.h \
     src/tools/mpirun_cmd.c src/tools/mpirun_cmd.h \
     src/tools/demand.c src/tools/demand.h \
+    src/tools/gpus.c src/tools/gpus.h \
     src/tools/rates.c src/tools/rates.h \
     src/tools/soft_file.c src/tools/soft_file.h
 libmrail_tool_la_LIBADD = libsroce-fault.la libmrail-base.la
@@ -51,14 +52,18 @@ mrail_soft_SOURCES = \
     src/softroce/host/daemon.c src/softroce/host/daemon.h \
     src/softroce/host/daemon_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
+    src/softgpu/session.c src/softgpu/session.h \
+    src/softgpu/not_served.h \
     src/tools/soft.c src/tools/soft.h \
     src/tools/soft_addrs.c src/tools/soft_addrs.h \
     src/tools/soft_ctl.c \
+    src/tools/soft_gpu.c src/tools/soft_gpu.h \
+    src/tools/soft_gpu_status.c \
     src/tools/soft_status.c \
     src/tools/soft_run.c \
     src/tools/soft_script.c src/tools/soft_script.h
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
-    -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+    -DPKGLIBDIR='"$(pkglibdir)"'
 mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info

@@ -280,6 +280,27 @@ static void plan_ranks(plan_t *plan)
     add_mca(plan, "mpi_yield_when_idle", "1");
 }
 
+static void plan_gpus(mrail_tool_args_t *args, const mrail_gpus_options_t *gpus)
+{
+    if (gpus->num == 0) {
+        return;
+    }
+    mrail_tool_args_add(args, "--gpus");
+    mrail_tool_args_addf(args, "%u", gpus->num);
+    if (gpus->link != NULL) {
+        mrail_tool_args_add(args, "--gpu-link");
+        mrail_tool_args_add(args, gpus->link);
+    }
+    if (gpus->pcie != NULL) {
+        mrail_tool_args_add(args, "--pcie");
+        mrail_tool_args_add(args, gpus->pcie);
+    }
+    if (gpus->memory != 0) {
+        mrail_tool_args_add(args, "--gpu-memory");
+        mrail_tool_args_addf(args, "%llu", (unsigned long long)gpus->memory);
+    }
+}
+
 static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
 {
     const mrail_run_options_t *options = plan->options;
@@ -305,6 +326,7 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
             mrail_tool_args_add(args, "--script");
             mrail_tool_args_add(args, options->script);
         }
+        plan_gpus(args, &options->gpus);
         mrail_tool_args_add(args, "--session");
         mrail_tool_args_add(args, options->session);
         mrail_tool_args_add(args, "--");

@@ -6,6 +6,7 @@
 #ifndef MRAIL_TOOLS_MPIRUN_CMD_H
 #define MRAIL_TOOLS_MPIRUN_CMD_H
 
+#include "tools/gpus.h"
 #include "tools/tool.h"
 
 #define MRAIL_RUN_MAX_NODES 254
@@ -29,6 +30,7 @@ typedef struct mrail_run_options {
     const char *rate;      /* value for `mrail soft --rate`; NULL: not given */
     const char *script;    /* file for `mrail soft --script`; NULL: not given */
     const char *session;   /* software-rail session, if nodes > 0 */
+    mrail_gpus_options_t gpus; /* software GPUs, if nodes > 0 */
     /* "a,b": each rank gets one of these rails; NULL: every rank gets all
      * rails */
     const char *devices;

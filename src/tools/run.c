@@ -148,6 +148,7 @@ static const mrail_option_t run_options[] = {
      "name of the software rails, to share or control them (unique to this "
      "job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
+    MRAIL_GPUS_OPTIONS(run_t, options.gpus),
     {"--bind-rails", "[=A,B]",
      "each rank of a node sees only one rail, in rotation: soft0, soft1, ... "
      "or the devices A,B",
@@ -225,6 +226,13 @@ static void check_soft(const mrail_run_options_t *options)
     if (options->script != NULL) {
         check_script(options);
     }
+    if (options->nodes * options->gpus.num > MRAIL_RUN_MAX_DEVS) {
+        mrail_tool_usage(VERB, "%u nodes x %u GPUs: more than %u GPUs",
+                         options->nodes, options->gpus.num, MRAIL_RUN_MAX_DEVS);
+    }
+    if (mrail_gpus_check(&options->gpus, why, sizeof(why)) != 0) {
+        mrail_tool_usage(VERB, "%s", why);
+    }
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates, why,
                           sizeof(why)) != 0) {
@@ -240,9 +248,11 @@ static void complete_options(run_t *run)
 
     if (options->nodes == 0) {
         if (options->rate != NULL || options->session != NULL ||
-            options->script != NULL) {
-            mrail_tool_usage(COMMAND, "--rate, --script and --session require "
-                                      "--soft");
+            options->script != NULL || options->gpus.num != 0 ||
+            options->gpus.link != NULL || options->gpus.pcie != NULL ||
+            options->gpus.memory != 0) {
+            mrail_tool_usage(VERB, "--rate, --script, --session and the "
+                                   "options of GPUs require --soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(COMMAND, "--bind-rails on real NICs needs their "

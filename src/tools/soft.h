@@ -30,6 +30,12 @@ int soft_open(const char *name, sroce_session_t **session_p);
  * not answer, or an error of sroce_session_open(). */
 int soft_connect(const char *name, sroce_daemon_op_t kind);
 
+/* Finds a file of this program's build tree (path relative to the program) or
+ * of its installation (path relative to PKGLIBDIR), which may have been moved.
+ * Returns 0, or -ENOENT with the last path tried. */
+int soft_library(const char *built, const char *installed, char *path,
+                 size_t max);
+
 /* Return exit statuses. argv[0] is the command. */
 int soft_main_run(char **argv);
 int soft_main_ctl(char **argv);

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "soft.h"
 #include "soft_addrs.h"
+#include "soft_gpu.h"
 #include "soft_script.h"
 #include "softroce/host/daemon.h"
 #include "base/launch.h"
@@ -38,6 +39,7 @@ typedef struct soft_run {
     const char *script; /* file name; NULL: none */
     const char *list;   /* name of an address file; NULL: none */
     soft_addrs_t addrs; /* contents of that file */
+    mrail_gpus_options_t gpus;
 } soft_run_t;
 
 static void soft_run_mtu(void *target, const char *text)
@@ -125,6 +127,7 @@ static const mrail_option_t soft_run_options[] = {
      MRAIL_OPTION_TEXT, FIELD(list), 0, 0, NULL},
     {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
+    MRAIL_GPUS_OPTIONS(soft_run_t, gpus),
     {"--script", "FILE",
      "faults while CMD runs; mrail soft ctl --help describes the language. If "
      "there are several ranks, rank 0 runs it",
@@ -137,14 +140,15 @@ static const mrail_option_t soft_run_options[] = {
 static const char *const synopsis[] = {
     "[OPTION...] -- CMD [ARG...]",
     "ctl ...      change rates, port state, loss, delay",
-    "status ...   rails, rates, processes, counters", NULL};
+    "status ...   rails, GPUs, rates, processes, counters", NULL};
 
 static const mrail_command_t command = {
     .name = SOFT_COMMAND,
     .synopsis = synopsis,
     .about =
         "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
-        "machine's own. Needs neither a NIC nor root.\n",
+        "machine's own, and with software GPUs if there is --gpus. Needs neither\n"
+        "hardware nor root.\n",
     .options = soft_run_options,
     .epilog =
         "The session is created if it does not exist, and ends 0.2 s after its last\n"
@@ -197,6 +201,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     soft_take_session(SOFT_COMMAND, run->params.name);
     if (run->list != NULL) {
         soft_run_list(run);
+        soft_gpu_parse(&run->gpus, run->params.num_nodes);
         return first;
     }
     run->params.num_rails = (run->rails != 0) ? run->rails : DEFAULT_RAILS;
@@ -209,6 +214,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
                          SROCE_SESSION_MAX_DEVS);
     }
     soft_run_rates(run);
+    soft_gpu_parse(&run->gpus, run->params.num_nodes);
     return first;
 }
 
@@ -282,13 +288,19 @@ static int soft_run_create(soft_run_t *run)
     int ret = sroce_session_create(&run->params, &hold);
 
     if (ret == 0) {
-        ret = soft_daemon_start(name, &hold);
-        sroce_session_hold_close(&hold);
+        /* Other processes join once the daemon listens, and find the GPUs. */
+        ret = soft_gpu_create(name, &run->gpus, run->params.num_nodes);
+        if (ret == 0) {
+            ret = soft_daemon_start(name, &hold);
+            if (ret != 0) {
+                soft_error("the session daemon of session '%s' did not start",
+                           name);
+            }
+        }
         if (ret != 0) {
             sroce_session_unlink(name);
-            soft_error("the session daemon of session '%s' did not start",
-                       name);
         }
+        sroce_session_hold_close(&hold);
         return ret;
     }
     if (ret == -EEXIST) {
@@ -398,7 +410,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
             return -EINVAL;
         }
     }
-    return 0;
+    return soft_gpu_check(session->name, &run->gpus, why, size);
 }
 
 /* Joins the session or creates it. *conn_p keeps it alive. A session that does
@@ -458,52 +470,29 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
     return 0;
 }
 
-/* Finds the library relative to this program: in the installation, even if it
- * was moved, or in the build tree. */
-static int soft_run_library(char *path, size_t max)
+int soft_library(const char *built, const char *installed, char *path,
+                 size_t max)
 {
-    static const char libexec[] = PKGLIBEXECDIR, lib[] = PKGLIBDIR;
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    size_t tail = strlen(libexec), same = 0;
-    char *slash;
+    char dir[MRAIL_TOOL_PATH_MAX], target[MRAIL_TOOL_PATH_MAX];
 
-    if (length <= 0) {
-        return -ENOENT;
-    }
-    self[length] = '\0';
-    slash = strrchr(self, '/');
-    *slash = '\0';
-    snprintf(path, max, "%s/.libs/" SOFT_LIBRARY, self);
-    if (access(path, R_OK) == 0) {
+    mrail_tool_own_dir(dir, sizeof(dir));
+    if ((size_t)snprintf(path, max, "%s/%s", dir, built) < max &&
+        access(path, R_OK) == 0) {
         return 0;
     }
-    /* The tree was moved: replace the prefix that both configured directories
-     * share. */
-    while ((libexec[same] != '\0') && (libexec[same] == lib[same])) {
-        ++same;
-    }
-    tail -= same;
-    length = (ssize_t)strlen(self);
-    if (((size_t)length >= tail) &&
-        (strcmp(self + length - tail, libexec + same) == 0)) {
-        snprintf(path, max, "%.*s%s/" SOFT_LIBRARY,
-                 (int)(length - (ssize_t)tail), self, lib + same);
-        if (access(path, R_OK) == 0) {
-            return 0;
-        }
-    }
-    snprintf(path, max, "%s/" SOFT_LIBRARY, lib);
+    snprintf(target, sizeof(target), PKGLIBDIR "/%s", installed);
+    mrail_tool_installed(target, path, max);
     return access(path, R_OK) == 0 ? 0 : -ENOENT;
 }
 
 static int soft_run_environment(const soft_run_t *run)
 {
     const char *before = getenv("LD_PRELOAD");
-    char library[2 * PATH_MAX], number[24];
+    char library[MRAIL_TOOL_PATH_MAX], number[24];
     char *preload;
 
-    if (soft_run_library(library, sizeof(library)) != 0) {
+    if (soft_library(".libs/" SOFT_LIBRARY, SOFT_LIBRARY, library,
+                     sizeof(library)) != 0) {
         soft_error(SOFT_LIBRARY " is not at %s: is the installation complete?",
                    library);
         return -ENOENT;
@@ -517,7 +506,7 @@ static int soft_run_environment(const soft_run_t *run)
     setenv("MRAIL_SOFT", run->params.name, 1);
     setenv("MRAIL_SOFT_NODE", number, 1);
     free(preload);
-    return 0;
+    return soft_gpu_environment(run->params.name);
 }
 
 /* Returns 1 if this process must run the script. Of several ranks, only the

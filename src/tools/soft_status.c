@@ -1,7 +1,8 @@
-/* mrail soft status: shows the rails, settings, processes and counters of a
- * session. */
+/* mrail soft status: shows the rails, GPUs, settings, processes and counters of
+ * a session. */
 #include "config.h"
 #include "soft.h"
+#include "soft_gpu.h"
 #include "softroce/core/sroce.h"
 #include "softroce/host/faults.h"
 #include "base/json.h"
@@ -135,6 +136,7 @@ static void soft_status_json(const sroce_session_t *session)
         mrail_json_object_end(&json);
     }
     mrail_json_array_end(&json);
+    soft_gpu_json(session->name, &json);
     mrail_json_object_end(&json);
     mrail_json_end(&json);
 }
@@ -188,6 +190,7 @@ static void soft_status_table(const sroce_session_t *session)
                (double)totals[SROCE_CNT_TX_BYTES] / 0x1p20,
                (double)totals[SROCE_CNT_RX_BYTES] / 0x1p20, dropped);
     }
+    soft_gpu_table(session->name);
 }
 
 typedef struct soft_status {
@@ -207,7 +210,7 @@ static const char *const synopsis[] = {"[--session NAME] [--json]", NULL};
 static const mrail_command_t command = {
     .name = STATUS_COMMAND,
     .synopsis = synopsis,
-    .about = "Rails, settings, processes and counters of a session.\n",
+    .about = "Rails, GPUs, settings, processes and counters of a session.\n",
     .options = soft_status_options,
     .epilog = "Exit status: 0 done, 1 there is no such session, 2 usage.\n"};
 

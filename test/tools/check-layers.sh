@@ -40,6 +40,13 @@ breach 'Open MPI config in tools' src/tools/a.c '#include "ompi_config.h"'
 breach 'MPI in rail' src/rail/a.c '#include <mpi.h>'
 breach 'softroce in rail' src/rail/a.c '#include "softroce/core/qp.h"'
 breach 'softroce in a tool' src/tools/run.c '#include "softroce/host/shm.h"'
+breach 'softgpu in rail' src/rail/a.c '#include "softgpu/session.h"'
+breach 'softgpu in a tool' src/tools/run.c '#include "softgpu/session.h"'
+breach 'softgpu in cuda' src/cuda/a.c '#include "softgpu/abi.h"'
+breach 'edge softgpu to softroce' src/softgpu/a.c \
+    '#include "softroce/host/session.h"'
+breach 'edge softroce to softgpu' src/softroce/host/a.c \
+    '#include "softgpu/session.h"'
 breach 'edge base to rail' src/base/a.h '#include "rail/mrail.h"'
 breach 'edge rail to uct' src/rail/a.c '#include "uct/mrail_iface.h"'
 breach 'edge rail/proto to rail/state' src/rail/proto/a.c \
@@ -75,6 +82,8 @@ harmless 'verbs defined by softroce host' src/softroce/host/a.c \
     'int ibv_close_device(struct ibv_context *c)'
 harmless 'softroce in mrail soft' src/tools/soft.c \
     '#include "softroce/host/shm.h"'
+harmless 'softgpu in mrail soft' src/tools/soft_gpu.c \
+    '#include "softgpu/session.h"'
 harmless 'our own uct header in mpi' src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'

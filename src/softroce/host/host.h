@@ -154,6 +154,8 @@ typedef struct sroce_host_pd {
 typedef struct sroce_host_mr {
     struct ibv_mr ibv;
     sroce_mr_t *core;
+    void *map; /* of a dma-buf; NULL: memory of the application */
+    size_t map_length;
 } sroce_host_mr_t;
 
 typedef struct sroce_host_channel {

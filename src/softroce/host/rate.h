@@ -1,13 +1,8 @@
 /*
- * Rate limiters that all processes of a device share without a lock.
- *
- * A rate limiter is the time at which the next byte may leave (in GCRA, the
- * theoretical arrival time). A sender *reserves*: it adds the cost of its batch
- * to that time, and the value before the addition is its departure time.
- * Senders therefore depart in the order in which they asked, each with one
- * batch reserved at a time. That is fair for any number of senders and any
- * polling rates. If a process is killed, its reservation expires when its time
- * has passed.
+ * Rate limiters that all processes of a device share without a lock
+ * (base/gcra.h). A sender *reserves* a departure time for its batch. Senders
+ * depart in the order in which they asked, each with one batch reserved at a
+ * time. That is fair for any number of senders and any polling rates.
  *
  * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender that always has
  * work may be late because the kernel did not run it. It may then make up for
@@ -17,14 +12,12 @@
  * senders' batches. They are charged, but wait only if small packets alone
  * exceed the rate.
  *
- * Internally, time is CLOCK_MONOTONIC in 1/64 ns. Any thread of any process may
- * call these functions.
+ * Any thread of any process may call these functions.
  */
 #ifndef MRAIL_SROCE_RATE_H
 #define MRAIL_SROCE_RATE_H
 
-#include "base/clock.h"
-#include "base/util.h"
+#include "base/gcra.h"
 #include "softroce/host/session.h"
 
 #define SROCE_RATE_IDLE_NS (200 * MRAIL_NS_PER_US)
@@ -32,27 +25,6 @@
 /* Maximum time that a batch of more than one packet may take to send. */
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
-
-static inline uint64_t sroce_rate_cost(uint64_t rate_bytes_per_s,
-                                       uint32_t bytes)
-{
-    return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bytes_per_s;
-}
-
-/* Adds a cost to a departure time and returns the previous value in ns. */
-static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
-                                            uint64_t cost, mrail_ns_t depth_ns,
-                                            mrail_ns_t now_ns)
-{
-    uint64_t floor = (now_ns - depth_ns) * 64;
-    uint64_t tat = atomic_load_explicit(tat_p, memory_order_relaxed);
-    uint64_t from;
-
-    do {
-        from = MRAIL_MAX(tat, floor);
-    } while (!atomic_compare_exchange_weak(tat_p, &tat, from + cost));
-    return from / 64;
-}
 
 /* Reserves `bytes` and returns when they may leave; 0: at once. depth_ns is
  * SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
@@ -68,10 +40,10 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     if (MRAIL_LIKELY(rate_bytes_per_s == 0)) {
         return 0;
     }
-    cost = sroce_rate_cost(rate_bytes_per_s, bytes);
-    at_ns = sroce_rate_advance(&bucket->tat, cost, depth_ns, now_ns);
+    cost = mrail_gcra_cost(rate_bytes_per_s, bytes);
+    at_ns = mrail_gcra_advance(&bucket->tat, cost, now_ns - depth_ns);
     if (bytes <= SROCE_RATE_SMALL_BYTES) {
-        at_ns = sroce_rate_advance(&bucket->small_tat, cost, depth_ns, now_ns);
+        at_ns = mrail_gcra_advance(&bucket->small_tat, cost, now_ns - depth_ns);
     }
     return at_ns;
 }
@@ -97,7 +69,7 @@ static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
         return;
     }
     tat = atomic_load_explicit(&bucket->tat, memory_order_relaxed);
-    cost = sroce_rate_cost(rate_bytes_per_s, bytes);
+    cost = mrail_gcra_cost(rate_bytes_per_s, bytes);
     while (!atomic_compare_exchange_weak(&bucket->tat, &tat,
                                          tat - MRAIL_MIN(tat, cost))) {
     }

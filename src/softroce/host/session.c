@@ -445,6 +445,8 @@ void sroce_session_unlink(const char *name)
 
     sroce_session_path(name, ".sock", path, sizeof(path));
     unlink(path);
+    sroce_session_path(name, SROCE_SESSION_GPUS, path, sizeof(path));
+    unlink(path);
     sroce_session_path(name, "", path, sizeof(path));
     unlink(path);
 }

@@ -244,7 +244,11 @@ void sroce_session_close(sroce_session_t *session);
  * the header. Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
-/* Removes the file and the socket. Only the session daemon and the reaper call
+/* Suffix of the file that holds the software GPUs of a session (src/softgpu). No
+ * session name contains '+'. */
+#define SROCE_SESSION_GPUS "+gpu"
+
+/* Removes the files and the socket. Only the session daemon and the reaper call
  * it. */
 void sroce_session_unlink(const char *name);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
@@ -122,9 +124,24 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |  \
      IBV_ACCESS_ZERO_BASED)
 
+/* Returns EFAULT if the process has no access to the page. Addresses of GPU
+ * memory are of this kind (src/softgpu). */
+static int obj_page_check(uintptr_t address)
+{
+    char byte;
+    struct iovec to = {.iov_base = &byte, .iov_len = 1};
+    struct iovec from = {.iov_base = (void *)address, .iov_len = 1};
+
+    return ((process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) &&
+            (errno == EFAULT))
+               ? EFAULT
+               : 0; /* also if the system does not permit the call */
+}
+
 /* Checks the memory and the access flags. A device would pin the memory, so it
- * must be mapped. msync(MS_ASYNC) checks that without touching the pages and
- * has no other effect. */
+ * must be mapped, and the process must have access to it. msync(MS_ASYNC)
+ * checks the former without touching the pages and has no other effect. The
+ * latter is checked at both ends. */
 static int obj_mr_check(void *addr, size_t length, int access)
 {
     uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);
@@ -136,9 +153,13 @@ static int obj_mr_check(void *addr, size_t length, int access)
     if (end < (uintptr_t)addr) {
         return EINVAL;
     }
-    return ((length != 0) && (msync((void *)start, end - start, MS_ASYNC) != 0))
-               ? EFAULT
-               : 0;
+    if (length == 0) {
+        return 0;
+    }
+    if (msync((void *)start, end - start, MS_ASYNC) != 0) {
+        return EFAULT;
+    }
+    return obj_page_check((uintptr_t)addr) | obj_page_check(end - 1);
 }
 
 static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
@@ -211,9 +232,39 @@ MRAIL_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd,
                                               uint64_t offset, size_t length,
                                               uint64_t iova, int fd, int access)
 {
+    uint64_t page = (uint64_t)getpagesize();
+    struct ibv_mr *mr;
+    struct stat st;
+    off_t first;
+    size_t skip;
+    char *map;
+
     SROCE_PASS(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
-    errno = EOPNOTSUPP;
-    return NULL;
+    /* A dma-buf of a software GPU is a memory file. Its file offset is the
+     * beginning of the buffer (src/softgpu/pointer.c). */
+    first = lseek(fd, 0, SEEK_CUR);
+    if ((first < 0) || (fstat(fd, &st) != 0) || !S_ISREG(st.st_mode) ||
+        (length == 0) || (offset > (uint64_t)st.st_size) ||
+        (length > (uint64_t)st.st_size - offset) ||
+        ((uint64_t)first > (uint64_t)st.st_size - offset - length)) {
+        errno = (first < 0) ? EBADF : EINVAL;
+        return NULL;
+    }
+    skip = ((uint64_t)first + offset) % page;
+    map = mmap(NULL, length + skip, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+               (off_t)((uint64_t)first + offset - skip));
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+    mr = obj_reg_mr(pd, map + skip, length, iova, access);
+    if (mr == NULL) {
+        munmap(map, length + skip);
+        return NULL;
+    }
+    mr->addr = (void *)(uintptr_t)offset; /* as libibverbs does */
+    MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv)->map = map;
+    MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv)->map_length = length + skip;
+    return mr;
 }
 
 MRAIL_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
@@ -226,6 +277,7 @@ MRAIL_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 
 MRAIL_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
+    sroce_host_mr_t *host_mr = MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv);
     sroce_host_ctx_t *ctx;
     int ret;
 
@@ -234,10 +286,13 @@ MRAIL_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
     if (ctx == NULL) {
         return 0;
     }
-    ret = sroce_mr_destroy(MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv)->core);
+    ret = sroce_mr_destroy(host_mr->core);
     sroce_host_unlock(ctx);
+    if ((ret == 0) && (host_mr->map != NULL)) {
+        munmap(host_mr->map, host_mr->map_length);
+    }
     if (ret == 0) {
-        free(MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv));
+        free(host_mr);
     }
     return ret;
 }

@@ -1,0 +1,21 @@
+/* Addresses of copies, resolved. sgpu.lock is held. */
+#ifndef MRAIL_SGPU_COPY_H
+#define MRAIL_SGPU_COPY_H
+
+#include "softgpu/work.h"
+
+typedef enum sgpu_place_kind {
+    SGPU_PLACE_HOST,   /* an address that the CPU may use */
+    SGPU_PLACE_DEVICE, /* an address that the driver knows */
+    SGPU_PLACE_ANY
+} sgpu_place_kind_t;
+
+/* Finds the memory at [address, address + span), and takes a reference to it.
+ * Returns CUDA_ERROR_INVALID_VALUE if the range is not of that kind, leaves its
+ * allocation, or if the current device has no access to it. */
+CUresult sgpu_place_find(sgpu_ctx_t *ctx, uint64_t address, uint64_t span,
+                         sgpu_place_kind_t kind, int is_write,
+                         sgpu_place_t *place_p);
+void sgpu_place_put(sgpu_place_t *place);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * Handles of contexts, streams, events and other objects. A handle is a number
+ * that consists of a type, an index and a generation, and never an address. So
+ * a stale or invented handle is refused instead of followed. The caller locks.
+ */
+#ifndef MRAIL_SGPU_HANDLE_H
+#define MRAIL_SGPU_HANDLE_H
+
+#include <stdint.h>
+
+typedef enum sgpu_handle_type {
+    SGPU_HANDLE_CTX = 1,
+    SGPU_HANDLE_STREAM,
+    SGPU_HANDLE_EVENT,
+    SGPU_HANDLE_PHYS, /* CUmemGenericAllocationHandle */
+    SGPU_HANDLE_POOL
+} sgpu_handle_type_t;
+
+/* Returns a handle of the object, or 0 if memory runs out. */
+uint64_t sgpu_handle_create(sgpu_handle_type_t type, void *object);
+
+/* Returns the object, or NULL if the handle is not one of that type. */
+void *sgpu_handle_find(sgpu_handle_type_t type, uint64_t handle);
+
+void sgpu_handle_destroy(uint64_t handle);
+
+#endif

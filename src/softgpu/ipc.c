@@ -1,0 +1,263 @@
+/*
+ * IPC handles of memory and events. A handle names a descriptor of the process
+ * that exports it. The importer opens this descriptor in /proc, which the
+ * kernel permits to processes of the same user, and checks that it is still the
+ * same file.
+ */
+#include "config.h"
+#include "softgpu/work.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IPC_MAGIC_MEM 0x6d656d31u
+#define IPC_MAGIC_EVENT 0x65766e31u
+
+typedef struct ipc_handle {
+    uint32_t magic;
+    uint32_t node;
+    uint64_t session;
+    int32_t pid;
+    int32_t fd;
+    uint64_t st_dev;
+    uint64_t st_ino;
+    uint64_t size; /* of the memory, as it was asked for */
+} ipc_handle_t;
+
+_Static_assert(sizeof(ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");
+
+static CUresult ipc_fill(ipc_handle_t *handle, uint32_t magic, int fd,
+                         uint64_t size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *handle = (ipc_handle_t){.magic = magic,
+                             .node = sgpu.node,
+                             .session = sgpu.session->id,
+                             .pid = getpid(),
+                             .fd = fd,
+                             .st_dev = st.st_dev,
+                             .st_ino = st.st_ino,
+                             .size = size};
+    return CUDA_SUCCESS;
+}
+
+static CUresult ipc_check(const ipc_handle_t *handle, uint32_t magic)
+{
+    if ((handle->magic != magic) || (handle->session != sgpu.session->id) ||
+        (handle->node != sgpu.node)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    /* A process cannot open its own handles. */
+    return (handle->pid == getpid()) ? CUDA_ERROR_INVALID_CONTEXT
+                                     : CUDA_SUCCESS;
+}
+
+/* Opens the file of a handle. */
+static CUresult ipc_open(const ipc_handle_t *handle, int *fd_p)
+{
+    struct stat st;
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
+    /* O_NONBLOCK: the number may belong to a FIFO by now. */
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if ((fstat(fd, &st) != 0) || (st.st_dev != handle->st_dev) ||
+        (st.st_ino != handle->st_ino)) {
+        close(fd);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    *fd_p = fd;
+    return CUDA_SUCCESS;
+}
+
+/* ---- Memory ---- */
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_p, CUdeviceptr address)
+{
+    sgpu_ctx_t *ctx;
+    CUresult ret = sgpu_enter_ctx(&ctx);
+    ipc_handle_t handle;
+    sgpu_mem_t *mem;
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    mem = sgpu_mem_find(address);
+    if ((handle_p == NULL) || (mem == NULL) || (mem->kind != SGPU_MEM_DEVICE) ||
+        (mem->pool != 0)) {
+        return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    ret = ipc_fill(&handle, IPC_MAGIC_MEM, mem->phys->fd, mem->size);
+    if (ret == CUDA_SUCCESS) {
+        memset(handle_p, 0, sizeof(*handle_p));
+        memcpy(handle_p, &handle, sizeof(handle));
+    }
+    return sgpu_leave(ret);
+}
+
+/* Finds memory that this context has opened already. */
+static sgpu_mem_t *ipc_find_open(const sgpu_ctx_t *ctx,
+                                 const ipc_handle_t *handle)
+{
+    for (sgpu_mem_t *mem = sgpu_mem_first(); mem != NULL;
+         mem = sgpu_mem_after(mem)) {
+        if ((mem->kind == SGPU_MEM_IMPORTED) && (mem->ctx == ctx->handle) &&
+            (mem->phys->st_dev == handle->st_dev) &&
+            (mem->phys->st_ino == handle->st_ino)) {
+            return mem;
+        }
+    }
+    return NULL;
+}
+
+static CUresult ipc_import(sgpu_ctx_t *ctx, const ipc_handle_t *handle,
+                           sgpu_mem_t **mem_p)
+{
+    sgpu_phys_t *phys;
+    sgpu_dev_t *dev;
+    CUresult ret;
+    int fd;
+
+    ret = ipc_open(handle, &fd);
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    ret = sgpu_phys_import(fd, &phys);
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    if ((handle->size > phys->size) || (handle->size == 0)) {
+        sgpu_phys_put(phys);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if ((phys->gpu != ctx->dev->gpu) &&
+        (sgpu.session->link_kind == SGPU_LINK_NONE)) {
+        sgpu_phys_put(phys);
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    }
+    /* The GPU may be one that CUDA_VISIBLE_DEVICES hides. */
+    dev = (phys->dev != NULL) ? phys->dev : ctx->dev;
+    ret = sgpu_mem_place(SGPU_MEM_IMPORTED, dev, phys, handle->size, mem_p);
+    if (ret == CUDA_SUCCESS) {
+        (*mem_p)->peer_is_enabled = 1;
+    }
+    return ret;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address_p, CUipcMemHandle opaque,
+                               unsigned int flags)
+{
+    sgpu_ctx_t *ctx;
+    CUresult ret = sgpu_enter_ctx(&ctx);
+    ipc_handle_t handle;
+    sgpu_mem_t *mem;
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    if ((address_p == NULL) || (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) {
+        return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    memcpy(&handle, &opaque, sizeof(handle));
+    ret = ipc_check(&handle, IPC_MAGIC_MEM);
+    if (ret != CUDA_SUCCESS) {
+        return sgpu_leave(ret);
+    }
+    mem = ipc_find_open(ctx, &handle);
+    if (mem == NULL) {
+        ret = ipc_import(ctx, &handle, &mem);
+        if (ret != CUDA_SUCCESS) {
+            return sgpu_leave(ret);
+        }
+    }
+    ++mem->opened;
+    *address_p = mem->base;
+    return sgpu_leave(CUDA_SUCCESS);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    sgpu_ctx_t *ctx;
+    CUresult ret = sgpu_enter_ctx(&ctx);
+    sgpu_mem_t *mem;
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    mem = sgpu_mem_find(address);
+    if ((mem == NULL) || (mem->kind != SGPU_MEM_IMPORTED) ||
+        (mem->base != address)) {
+        return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (--mem->opened == 0) {
+        /* Work in streams keeps the memory until it is complete. */
+        sgpu_mem_remove(mem);
+    }
+    return sgpu_leave(CUDA_SUCCESS);
+}
+
+/* ---- Events ---- */
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle_p, CUevent event_handle)
+{
+    CUresult ret = sgpu_enter();
+    ipc_handle_t handle;
+    sgpu_event_t *event;
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    event = sgpu_handle_find(SGPU_HANDLE_EVENT, (uintptr_t)event_handle);
+    if ((handle_p == NULL) || (event == NULL) || (event->page == NULL)) {
+        return sgpu_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    ret = ipc_fill(&handle, IPC_MAGIC_EVENT, event->fd, sizeof(*event->page));
+    if (ret == CUDA_SUCCESS) {
+        memset(handle_p, 0, sizeof(*handle_p));
+        memcpy(handle_p, &handle, sizeof(handle));
+    }
+    return sgpu_leave(ret);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event_p, CUipcEventHandle opaque)
+{
+    sgpu_ctx_t *ctx;
+    CUresult ret = sgpu_enter_ctx(&ctx);
+    ipc_handle_t handle;
+    sgpu_event_t *event;
+    int fd;
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    if (event_p == NULL) {
+        return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    memcpy(&handle, &opaque, sizeof(handle));
+    ret = ipc_check(&handle, IPC_MAGIC_EVENT);
+    if (ret == CUDA_SUCCESS) {
+        ret = ipc_open(&handle, &fd);
+    }
+    if (ret != CUDA_SUCCESS) {
+        return sgpu_leave(ret);
+    }
+    event = sgpu_event_create(
+        ctx->dev, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, fd);
+    if (event == NULL) {
+        close(fd);
+        return sgpu_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    *event_p = (CUevent)(uintptr_t)event->handle;
+    return sgpu_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,40 @@
+/*
+ * The way of a copy through a node: the directions of links that it occupies,
+ * and when its bytes have crossed them. Pure: time is an argument.
+ */
+#ifndef MRAIL_SGPU_PATH_H
+#define MRAIL_SGPU_PATH_H
+
+#include "softgpu/session.h"
+
+#include "base/clock.h"
+
+/* Bytes of a chunk on links without a limit, and the time of a chunk on links
+ * with one. Copies that share a link take it chunk by chunk. */
+#define SGPU_PATH_CHUNK_BYTES (1u << 20)
+#define SGPU_PATH_CHUNK_NS (500 * MRAIL_NS_PER_US)
+#define SGPU_PATH_MIN_BYTES 512u
+/* A copy whose thread ran too late makes up for at most this time: the copy
+ * engine of a real GPU would not have been late. */
+#define SGPU_PATH_LATE_NS (50 * MRAIL_NS_PER_MS)
+
+typedef struct sgpu_path {
+    sgpu_link_t *links[2];
+    unsigned num;
+} sgpu_path_t;
+
+/* Returns the path from one place of a node to another. NULL means host memory.
+ * `direct` is 1 if the copy may take the link between the GPUs. Otherwise it
+ * crosses PCIe twice. */
+sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
+                           sgpu_gpu_t *to, int direct);
+
+/* Returns the number of bytes to copy next, 1 to `left`. */
+uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left);
+
+/* Reserves `bytes` on every link, and returns the time at which the last byte
+ * has crossed them. The bytes were ready to leave at ready_ns. */
+mrail_ns_t sgpu_path_reserve(const sgpu_path_t *path, uint32_t bytes,
+                             mrail_ns_t ready_ns, mrail_ns_t now_ns);
+
+#endif

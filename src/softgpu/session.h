@@ -1,0 +1,146 @@
+/*
+ * The software GPUs of a session: one file in /dev/shm next to the file of the
+ * software rails, mapped by every process of the session. It holds the devices,
+ * the rates of their links, the processes that use them, and counters. Device
+ * memory is not in it.
+ *
+ * `mrail soft` creates the file and the session daemon removes it. Fields
+ * follow the rule of softroce/host/session.h: each is an atomic that has a
+ * meaning on its own, because a process may be killed between two stores.
+ *
+ * A process owns slot i as long as it holds the kernel's record lock on byte
+ * SGPU_SESSION_LOCKS + i of the file. The lock ends with the process, so memory
+ * that a killed process had allocated is returned without a daemon.
+ */
+#ifndef MRAIL_SGPU_SESSION_H
+#define MRAIL_SGPU_SESSION_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
+#define SGPU_SESSION_VERSION 1u
+#define SGPU_SESSION_MAX_GPUS 16  /* of a node */
+#define SGPU_SESSION_MAX_DEVS 256 /* of a session */
+#define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
+#define SGPU_SESSION_NOT_SERVED 640
+#define SGPU_SESSION_DEFAULT_MEMORY (UINT64_C(1) << 30)
+/* Offsets of the record locks. They lie behind the end of the file. */
+#define SGPU_SESSION_LOCKS (INT64_C(1) << 40)
+#define SGPU_SESSION_LOCK_ALLOC (SGPU_SESSION_LOCKS - 1)
+
+typedef enum sgpu_link_kind {
+    SGPU_LINK_MESH,   /* each GPU of a node has a link to each other GPU */
+    SGPU_LINK_SWITCH, /* each GPU has one link to and one from a switch */
+    SGPU_LINK_NONE    /* no peer access: copies between GPUs cross PCIe */
+} sgpu_link_kind_t;
+
+extern const char *const sgpu_link_kind_names[3];
+
+/* Only processes that own a slot increment its counters. They are never reset,
+ * so a sum over slots never decreases. */
+typedef enum sgpu_counter {
+    SGPU_CNT_COPIES_IN, /* from host memory */
+    SGPU_CNT_BYTES_IN,
+    SGPU_CNT_COPIES_OUT, /* to host memory */
+    SGPU_CNT_BYTES_OUT,
+    SGPU_CNT_COPIES_LOCAL, /* within the GPU */
+    SGPU_CNT_BYTES_LOCAL,
+    SGPU_CNT_COPIES_PEER, /* to another GPU */
+    SGPU_CNT_BYTES_PEER,
+    SGPU_CNT_MEMSETS,
+    SGPU_CNT_HOST_FUNCS,
+    SGPU_CNT_LAUNCHES, /* kernels */
+    SGPU_CNT_SM_NS,    /* time that kernels ran, summed over blocks */
+    SGPU_CNT_NUM
+} sgpu_counter_t;
+
+extern const char *const sgpu_counter_names[SGPU_CNT_NUM];
+
+/* One process on one GPU. */
+typedef struct sgpu_slot {
+    _Alignas(64) _Atomic uint64_t memory_bytes; /* allocated by the process */
+    _Atomic uint64_t counters[SGPU_CNT_NUM];
+} sgpu_slot_t;
+
+/* One direction of a link, which all processes share (base/gcra.h). */
+typedef struct sgpu_link {
+    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
+    _Atomic uint64_t tat;                           /* as in base/gcra.h */
+    _Atomic uint64_t bytes;                         /* carried so far */
+} sgpu_link_t;
+
+typedef struct sgpu_gpu {
+    uint32_t node;                           /* constant */
+    uint32_t index;                          /* in the node; constant */
+    sgpu_link_t pcie_in;                     /* from host memory */
+    sgpu_link_t pcie_out;                    /* to host memory */
+    sgpu_link_t up;                          /* switch: out of this GPU */
+    sgpu_link_t down;                        /* switch: into this GPU */
+    sgpu_link_t mesh[SGPU_SESSION_MAX_GPUS]; /* mesh: to GPU i of the node */
+    sgpu_slot_t slots[SGPU_SESSION_SLOTS];
+} sgpu_gpu_t;
+
+typedef struct sgpu_session {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t ready;     /* 1: all fields are valid */
+    uint64_t size;      /* of the file */
+    uint64_t id;        /* random: tells this session from others */
+    uint32_t num_nodes; /* constant, like the next five */
+    uint32_t num_gpus;  /* per node */
+    uint32_t link_kind; /* sgpu_link_kind_t */
+    uint32_t reserved;
+    uint64_t memory_bytes; /* of each GPU */
+    uint64_t first_link_rate_bytes_per_s;
+    uint64_t first_pcie_rate_bytes_per_s;
+    _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0: the slot is free */
+    /* Calls of functions that are not served, in the order of
+     * SGPU_NOT_SERVED. */
+    _Atomic uint64_t not_served[SGPU_SESSION_NOT_SERVED];
+    sgpu_gpu_t gpus[]; /* [node * num_gpus + index] */
+} sgpu_session_t;
+
+typedef struct sgpu_session_params {
+    unsigned num_nodes;
+    unsigned num_gpus; /* per node; 0: the session has no GPUs */
+    sgpu_link_kind_t link_kind;
+    uint64_t link_rate_bytes_per_s; /* 0: no limit */
+    uint64_t pcie_rate_bytes_per_s; /* 0: no limit */
+    uint64_t memory_bytes;
+} sgpu_session_params_t;
+
+/* Creates the file at `path` with mode 0600. A file that a killed session left
+ * there is replaced. Returns 0, or -errno with nothing left behind. */
+int sgpu_session_create(const char *path, const sgpu_session_params_t *params);
+
+/* Maps the file at `path` after checking its owner, mode, version and content.
+ * *fd_p receives the descriptor that the record locks need, unless fd_p is
+ * NULL. Errors: -ENOENT (the session has no GPUs), -ESTALE (another version),
+ * -EACCES (another user's file), -EINVAL (damaged), another -errno. */
+int sgpu_session_open(const char *path, sgpu_session_t **session_p, int *fd_p);
+void sgpu_session_close(sgpu_session_t *session);
+
+/* Takes a free slot, and returns it or -EAGAIN. The slot stays taken until the
+ * process ends or closes any descriptor of the file. */
+int sgpu_session_take_slot(sgpu_session_t *session, int fd);
+
+/* Adds `bytes` to the memory that a slot has allocated on a GPU. Returns 0, or
+ * -ENOMEM if the GPU has not that much left. Several threads of a process must
+ * not call it at the same time. */
+int sgpu_session_charge(sgpu_session_t *session, int fd, sgpu_gpu_t *gpu,
+                        unsigned slot, uint64_t bytes);
+
+/* Returns the bytes that live processes have allocated on the GPU, and the
+ * number of these processes, unless procs_p is NULL. */
+uint64_t sgpu_session_usage(const sgpu_session_t *session, int fd,
+                            const sgpu_gpu_t *gpu, unsigned *procs_p);
+
+static inline sgpu_gpu_t *sgpu_session_gpu(sgpu_session_t *session,
+                                           unsigned node, unsigned index)
+{
+    return &session->gpus[node * session->num_gpus + index];
+}
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * Operations in streams, and the engine that executes them. sgpu.lock is held
+ * in all functions.
+ */
+#ifndef MRAIL_SGPU_WORK_H
+#define MRAIL_SGPU_WORK_H
+
+#include "softgpu/state.h"
+
+typedef enum sgpu_op_kind {
+    SGPU_OP_COPY,
+    SGPU_OP_SET,
+    SGPU_OP_FUNC,
+    SGPU_OP_RECORD,
+    SGPU_OP_AFTER,       /* wait for an operation of another stream */
+    SGPU_OP_AFTER_EVENT, /* wait for a record of an interprocess event */
+    SGPU_OP_WAIT_VALUE,
+    SGPU_OP_WRITE_VALUE,
+    SGPU_OP_FREE, /* of memory from a pool */
+    SGPU_OP_NUM
+} sgpu_op_kind_t;
+
+/* One side of a copy: rows of equal width. */
+typedef struct sgpu_place {
+    char *view;
+    uint64_t pitch;
+    sgpu_mem_t *mem; /* NULL: host memory that the driver does not know */
+    sgpu_gpu_t *gpu; /* NULL: host memory */
+} sgpu_place_t;
+
+typedef struct sgpu_op {
+    mrail_list_t list; /* stream->ops */
+    sgpu_op_kind_t kind;
+    uint64_t seq;        /* in its stream */
+    uint64_t serial;     /* in the process */
+    mrail_ns_t ready_ns; /* earliest start on a machine that is never late */
+    /* Result of the last step: time of the next one, MRAIL_NS_NEVER: when
+     * anything happens. */
+    mrail_ns_t wake_ns;
+    union {
+        struct {
+            sgpu_place_t to, from;
+            uint64_t width, rows, done; /* bytes, rows, bytes */
+            sgpu_path_t path;
+            mrail_ns_t end_ns; /* of the bytes that are done */
+            void *staged;      /* copy of the source, which the op frees */
+        } copy;
+        struct {
+            sgpu_place_t to;
+            uint32_t value;
+            unsigned unit; /* 1, 2 or 4 bytes */
+            uint64_t num;
+        } set;
+        struct {
+            mrail_list_t due; /* dev->funcs */
+            CUhostFn func;
+            CUstreamCallback callback; /* NULL: func */
+            CUstream stream;           /* as given by the caller */
+            void *arg;
+            int is_started, is_done;
+        } func;
+        struct {
+            sgpu_event_t *event;
+            uint64_t number; /* interprocess: of the record */
+        } record;
+        struct {
+            sgpu_stream_t *stream;
+            uint64_t seq;
+        } after;
+        struct {
+            sgpu_event_t *event;
+            uint64_t number;
+        } after_event;
+        struct {
+            sgpu_mem_t *mem;
+            void *view;
+            uint64_t value;
+            int is_64;
+            unsigned flags;
+            unsigned polls;
+        } value;
+        struct {
+            sgpu_mem_t *mem;
+        } free;
+    };
+} sgpu_op_t;
+
+typedef enum sgpu_step {
+    SGPU_STEP_DONE,
+    SGPU_STEP_AGAIN /* at op->wake_ns */
+} sgpu_step_t;
+
+/* ---- stream.c ---- */
+CUresult sgpu_stream_create(sgpu_ctx_t *ctx, unsigned flags, int has_handle,
+                            sgpu_stream_t **stream_p);
+/* Finds the stream of a handle, which may stand for a stream of ctx. */
+CUresult sgpu_stream_find(sgpu_ctx_t *ctx, CUstream handle,
+                          sgpu_stream_t **stream_p);
+void sgpu_stream_get(sgpu_stream_t *stream);
+void sgpu_stream_put(sgpu_stream_t *stream);
+/* Removes the handle. Work in the stream still completes. */
+void sgpu_stream_destroy(sgpu_stream_t *stream);
+sgpu_op_t *sgpu_op_create(sgpu_op_kind_t kind);
+/* Appends the operation, after what the rules of the legacy stream demand. On
+ * failure the caller keeps it. */
+CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
+/* Waits until the operation is complete. Releases the lock meanwhile. */
+void sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
+
+/* ---- engine.c ---- */
+/* Starts the threads of the device, unless they run. */
+CUresult sgpu_engine_start(sgpu_dev_t *dev);
+/* Wakes the engines of all devices. */
+void sgpu_engine_signal(void);
+
+/* ---- op.c ---- */
+/* Executes a part of the operation at the head of a stream. Copies release the
+ * lock meanwhile. */
+sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
+                         mrail_ns_t now_ns);
+/* Returns the references that the operation holds, and frees it. */
+void sgpu_op_destroy(sgpu_op_t *op);
+
+/* ---- event.c ---- */
+void sgpu_event_get(sgpu_event_t *event);
+void sgpu_event_put(sgpu_event_t *event);
+/* A new interprocess event gets the page in fd. Returns NULL on failure. */
+sgpu_event_t *sgpu_event_create(sgpu_dev_t *dev, unsigned flags, int fd);
+static inline int sgpu_event_page_is_done(const sgpu_event_page_t *page,
+                                          uint64_t number)
+{
+    /* A later record of the same entry implies this one. */
+    return page->done[number % SGPU_EVENT_RECORDS] >= number;
+}
+
+#endif

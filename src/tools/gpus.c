@@ -1,0 +1,63 @@
+#include "config.h"
+#include "tools/gpus.h"
+
+#include "base/util.h"
+#include "tools/rates.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const link_names[] = {"mesh", "switch", "none"};
+
+int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
+                          uint64_t *bytes_per_s_p, char *why, size_t size)
+{
+    size_t length = strcspn(text, ":");
+    uint64_t bytes_per_s = 0;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(link_names); ++i) {
+        if ((strlen(link_names[i]) != length) ||
+            (strncmp(text, link_names[i], length) != 0) ||
+            ((i == MRAIL_GPUS_NONE) && (text[length] != '\0'))) {
+            continue;
+        }
+        if ((text[length] == ':') &&
+            (mrail_rate_parse(text + length + 1, &bytes_per_s, why, size) !=
+             0)) {
+            return -EINVAL;
+        }
+        *link_p = (mrail_gpus_link_t)i;
+        *bytes_per_s_p = bytes_per_s;
+        return 0;
+    }
+    snprintf(why, size,
+             "--gpu-link %s: expected mesh:RATE, switch:RATE or none, for "
+             "example mesh:240MB/s",
+             text);
+    return -EINVAL;
+}
+
+int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
+                     size_t size)
+{
+    mrail_gpus_link_t link;
+    uint64_t bytes_per_s;
+    int ret = 0;
+
+    if ((options->num == 0) &&
+        ((options->link != NULL) || (options->pcie != NULL) ||
+         (options->memory != 0))) {
+        snprintf(why, size,
+                 "--gpu-link, --pcie and --gpu-memory require --gpus");
+        return -EINVAL;
+    }
+    if (options->link != NULL) {
+        ret = mrail_gpus_parse_link(options->link, &link, &bytes_per_s, why,
+                                    size);
+    }
+    if ((ret == 0) && (options->pcie != NULL)) {
+        ret = mrail_rate_parse(options->pcie, &bytes_per_s, why, size);
+    }
+    return (ret == 0) ? 0 : -EINVAL;
+}

@@ -1,0 +1,71 @@
+/*
+ * The options of `mrail soft` and `mrail run` that describe software GPUs.
+ * Parses text without I/O.
+ */
+#ifndef MRAIL_TOOLS_GPUS_H
+#define MRAIL_TOOLS_GPUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRAIL_GPUS_MAX 16 /* of a node */
+
+typedef struct mrail_gpus_options {
+    unsigned num;     /* per node; 0: not given */
+    const char *link; /* text of --gpu-link; NULL: not given */
+    const char *pcie; /* text of --pcie; NULL: not given */
+    uint64_t memory;  /* bytes of each GPU; 0: not given */
+} mrail_gpus_options_t;
+
+/* The links between the GPUs of a node, in the order of sgpu_link_kind_t. */
+typedef enum mrail_gpus_link {
+    MRAIL_GPUS_MESH,
+    MRAIL_GPUS_SWITCH,
+    MRAIL_GPUS_NONE
+} mrail_gpus_link_t;
+
+/* Reads "mesh:RATE", "switch:RATE", "mesh", "switch" or "none". A rate of 0
+ * means no limit. Returns 0, or -EINVAL with the reason in `why`. */
+int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
+                          uint64_t *bytes_per_s_p, char *why, size_t size);
+
+/* Checks the options, which need num > 0. Returns 0, or -EINVAL with the
+ * reason. */
+int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
+                     size_t size);
+
+/* Rows of an option table. The arguments are the type of the target and its
+ * member, a mrail_gpus_options_t. */
+#define MRAIL_GPUS_OPTIONS(_type, _member)                                     \
+    {"--gpus",                                                                 \
+     "N",                                                                      \
+     "software GPUs per node, 1 to 16 (none)",                                 \
+     MRAIL_OPTION_UNSIGNED,                                                    \
+     offsetof(_type, _member.num),                                             \
+     1,                                                                        \
+     MRAIL_GPUS_MAX,                                                           \
+     NULL},                                                                    \
+        {"--gpu-link",                                                         \
+         "KIND:RATE",                                                          \
+         "links between the GPUs of a node and their rate: mesh (one for "     \
+         "each ordered pair), switch (one to and one from a switch for each "  \
+         "GPU), none (mesh, no limit)",                                        \
+         MRAIL_OPTION_TEXT,                                                    \
+         offsetof(_type, _member.link),                                        \
+         0,                                                                    \
+         0,                                                                    \
+         NULL},                                                                \
+        {"--pcie",                                                             \
+         "RATE",                                                               \
+         "rate between host memory and each GPU, in each direction (max)",     \
+         MRAIL_OPTION_TEXT,                                                    \
+         offsetof(_type, _member.pcie),                                        \
+         0,                                                                    \
+         0,                                                                    \
+         NULL},                                                                \
+    {                                                                          \
+        "--gpu-memory", "SIZE", "memory of each GPU (1G)", MRAIL_OPTION_SIZE,  \
+            offsetof(_type, _member.memory), 0, UINT64_C(1) << 40, NULL        \
+    }
+
+#endif

@@ -1,0 +1,159 @@
+/* The software GPUs of a session: creation, check, environment. */
+#include "config.h"
+#include "soft_gpu.h"
+#include "soft.h"
+#include "softgpu/session.h"
+#include "tools/rates.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SOFT_GPU_LIBRARY "libcuda.so.1"
+
+_Static_assert((int)MRAIL_GPUS_MESH == (int)SGPU_LINK_MESH &&
+                   (int)MRAIL_GPUS_SWITCH == (int)SGPU_LINK_SWITCH &&
+                   (int)MRAIL_GPUS_NONE == (int)SGPU_LINK_NONE,
+               "the same order");
+
+void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
+{
+    char why[SOFT_WHY_MAX];
+
+    if (mrail_gpus_check(options, why, sizeof(why)) != 0) {
+        mrail_tool_usage(SOFT_VERB, "%s", why);
+    }
+    if (options->num * num_nodes > SGPU_SESSION_MAX_DEVS) {
+        mrail_tool_usage(SOFT_VERB, "%u nodes x %u GPUs: more than %d GPUs",
+                         num_nodes, options->num, SGPU_SESSION_MAX_DEVS);
+    }
+}
+
+/* The options have been checked. */
+static sgpu_session_params_t
+soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
+{
+    sgpu_session_params_t params = {.num_nodes = num_nodes,
+                                    .num_gpus = options->num,
+                                    .memory_bytes =
+                                        SGPU_SESSION_DEFAULT_MEMORY};
+    mrail_gpus_link_t link = MRAIL_GPUS_MESH;
+    char why[SOFT_WHY_MAX];
+
+    if (options->link != NULL) {
+        (void)mrail_gpus_parse_link(options->link, &link,
+                                    &params.link_rate_bytes_per_s, why,
+                                    sizeof(why));
+    }
+    params.link_kind = (sgpu_link_kind_t)link;
+    if (options->pcie != NULL) {
+        (void)mrail_rate_parse(options->pcie, &params.pcie_rate_bytes_per_s,
+                               why, sizeof(why));
+    }
+    if (options->memory != 0) {
+        params.memory_bytes = options->memory;
+    }
+    return params;
+}
+
+int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
+                    unsigned num_nodes)
+{
+    sgpu_session_params_t params = soft_gpu_params(options, num_nodes);
+    char path[128];
+    int ret;
+
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
+    if (params.num_gpus == 0) {
+        unlink(path); /* left behind by a session that was killed */
+        return 0;
+    }
+    ret = sgpu_session_create(path, &params);
+    if (ret != 0) {
+        soft_error("cannot create the GPUs of session '%s' in /dev/shm: %s",
+                   session, strerror(-ret));
+    }
+    return ret;
+}
+
+int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
+                   char *why, size_t size)
+{
+    sgpu_session_params_t params = soft_gpu_params(options, 1);
+    sgpu_session_t *gpus;
+    char path[128];
+    int ret;
+
+    if (options->num == 0) {
+        return 0;
+    }
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
+    ret = sgpu_session_open(path, &gpus, NULL);
+    if (ret != 0) {
+        snprintf(why, size,
+                 "session '%s' has no GPUs; end its jobs or choose another "
+                 "--session",
+                 session);
+        return -EINVAL;
+    }
+    if ((gpus->num_gpus != params.num_gpus) ||
+        ((options->link != NULL) && ((gpus->link_kind != params.link_kind) ||
+                                     (gpus->first_link_rate_bytes_per_s !=
+                                      params.link_rate_bytes_per_s))) ||
+        ((options->pcie != NULL) &&
+         (gpus->first_pcie_rate_bytes_per_s != params.pcie_rate_bytes_per_s)) ||
+        ((options->memory != 0) &&
+         (gpus->memory_bytes != params.memory_bytes))) {
+        snprintf(why, size,
+                 "session '%s' was created with %u GPUs per node, or with "
+                 "other links or memory than those given; end its jobs or "
+                 "choose another --session",
+                 session, gpus->num_gpus);
+        ret = -EINVAL;
+    }
+    sgpu_session_close(gpus);
+    return ret;
+}
+
+/* Finds the folder of the driver library. */
+static int soft_gpu_folder(char *folder, size_t max)
+{
+    char path[MRAIL_TOOL_PATH_MAX];
+
+    if (soft_library("src/softgpu/.libs/" SOFT_GPU_LIBRARY,
+                     "softgpu/" SOFT_GPU_LIBRARY, path, sizeof(path)) != 0) {
+        soft_error(SOFT_GPU_LIBRARY " is not at %s: is the installation "
+                                    "complete?",
+                   path);
+        return -ENOENT;
+    }
+    *strrchr(path, '/') = '\0';
+    snprintf(folder, max, "%s", path);
+    return 0;
+}
+
+int soft_gpu_environment(const char *session)
+{
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char path[128], folder[MRAIL_TOOL_PATH_MAX];
+    char *list;
+
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
+    if (access(path, F_OK) != 0) {
+        return 0;
+    }
+    if (soft_gpu_folder(folder, sizeof(folder)) != 0) {
+        return -ENOENT;
+    }
+    if (asprintf(&list, "%s%s%s", folder, before ? ":" : "",
+                 before ? before : "") < 0) {
+        return -ENOMEM;
+    }
+    setenv("LD_LIBRARY_PATH", list, 1);
+    setenv("MRAIL_SOFT_GPUS", path, 1);
+    free(list);
+    return 0;
+}

@@ -1,0 +1,170 @@
+/* mrail soft status: the software GPUs of a session. */
+#include "config.h"
+#include "soft_gpu.h"
+#include "softgpu/not_served.h"
+#include "softgpu/session.h"
+#include "base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const char *const not_served_names[] = {
+#define SOFT_GPU_NAME(_symbol) #_symbol,
+    SGPU_NOT_SERVED(SOFT_GPU_NAME)
+#undef SOFT_GPU_NAME
+};
+
+static uint64_t soft_gpu_sum(const sgpu_gpu_t *gpu, unsigned counter)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < SGPU_SESSION_SLOTS; ++i) {
+        total += gpu->slots[i].counters[counter];
+    }
+    return total;
+}
+
+/* Opens the GPUs. Returns NULL if the session has none. */
+static sgpu_session_t *soft_gpu_open(const char *session, int *fd_p)
+{
+    sgpu_session_t *gpus;
+    char path[128];
+
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
+    return (sgpu_session_open(path, &gpus, fd_p) == 0) ? gpus : NULL;
+}
+
+static void soft_gpu_link_json(mrail_json_t *json, const char *name,
+                               const sgpu_link_t *link)
+{
+    mrail_json_object(json, name);
+    mrail_json_uint(json, "bytes_per_s", link->rate_bytes_per_s);
+    mrail_json_uint(json, "bytes", link->bytes);
+    mrail_json_object_end(json);
+}
+
+static void soft_gpu_links_json(mrail_json_t *json, const sgpu_session_t *gpus,
+                                const sgpu_gpu_t *gpu)
+{
+    char name[24];
+
+    soft_gpu_link_json(json, "pcie_in", &gpu->pcie_in);
+    soft_gpu_link_json(json, "pcie_out", &gpu->pcie_out);
+    if (gpus->link_kind == SGPU_LINK_SWITCH) {
+        soft_gpu_link_json(json, "up", &gpu->up);
+        soft_gpu_link_json(json, "down", &gpu->down);
+    }
+    for (unsigned i = 0;
+         (gpus->link_kind == SGPU_LINK_MESH) && (i < gpus->num_gpus); ++i) {
+        if (i != gpu->index) {
+            snprintf(name, sizeof(name), "to_%u", i);
+            soft_gpu_link_json(json, name, &gpu->mesh[i]);
+        }
+    }
+}
+
+static void soft_gpu_device_json(mrail_json_t *json, const sgpu_session_t *gpus,
+                                 int fd, const sgpu_gpu_t *gpu)
+{
+    unsigned procs;
+    uint64_t used = sgpu_session_usage(gpus, fd, gpu, &procs);
+
+    mrail_json_object(json, NULL);
+    mrail_json_uint(json, "node", gpu->node);
+    mrail_json_uint(json, "gpu", gpu->index);
+    mrail_json_uint(json, "memory_bytes", gpus->memory_bytes);
+    mrail_json_uint(json, "memory_used_bytes", used);
+    mrail_json_uint(json, "processes", procs);
+    for (unsigned c = 0; c < SGPU_CNT_NUM; ++c) {
+        mrail_json_uint(json, sgpu_counter_names[c], soft_gpu_sum(gpu, c));
+    }
+    mrail_json_object(json, "links");
+    soft_gpu_links_json(json, gpus, gpu);
+    mrail_json_object_end(json);
+    mrail_json_object_end(json);
+}
+
+void soft_gpu_json(const char *session, mrail_json_t *json)
+{
+    int fd = -1;
+    sgpu_session_t *gpus = soft_gpu_open(session, &fd);
+
+    if (gpus == NULL) {
+        return;
+    }
+    mrail_json_string(json, "gpu_link", sgpu_link_kind_names[gpus->link_kind]);
+    mrail_json_array(json, "gpus");
+    for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
+        mrail_json_newline(json);
+        soft_gpu_device_json(json, gpus, fd, &gpus->gpus[i]);
+    }
+    mrail_json_array_end(json);
+    mrail_json_object(json, "not_served");
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(not_served_names); ++i) {
+        if (gpus->not_served[i] != 0) {
+            mrail_json_uint(json, not_served_names[i], gpus->not_served[i]);
+        }
+    }
+    mrail_json_object_end(json);
+    sgpu_session_close(gpus);
+    close(fd);
+}
+
+static void soft_gpu_rate(uint64_t bytes_per_s, char *text, size_t max)
+{
+    if (bytes_per_s == 0) {
+        snprintf(text, max, "max");
+    } else {
+        snprintf(text, max, "%.6gMB", (double)bytes_per_s / 1e6);
+    }
+}
+
+static void soft_gpu_row(const sgpu_session_t *gpus, int fd,
+                         const sgpu_gpu_t *gpu)
+{
+    unsigned procs;
+    uint64_t used = sgpu_session_usage(gpus, fd, gpu, &procs), copies = 0;
+
+    for (unsigned c = SGPU_CNT_COPIES_IN; c <= SGPU_CNT_COPIES_PEER; c += 2) {
+        copies += soft_gpu_sum(gpu, c);
+    }
+    printf("%4u gpu%-4u %5u %10.3f %10.3f %8" PRIu64 " %8" PRIu64
+           " %10.3f %10.3f %10.3f %10.3f\n",
+           gpu->node, gpu->index, procs, (double)used / 0x1p20,
+           (double)gpus->memory_bytes / 0x1p20,
+           soft_gpu_sum(gpu, SGPU_CNT_LAUNCHES), copies,
+           (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_IN) / 0x1p20,
+           (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_OUT) / 0x1p20,
+           (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_LOCAL) / 0x1p20,
+           (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_PEER) / 0x1p20);
+}
+
+void soft_gpu_table(const char *session)
+{
+    int fd = -1;
+    sgpu_session_t *gpus = soft_gpu_open(session, &fd);
+    char link[24], pcie[24];
+
+    if (gpus == NULL) {
+        return;
+    }
+    soft_gpu_rate(gpus->first_link_rate_bytes_per_s, link, sizeof(link));
+    soft_gpu_rate(gpus->first_pcie_rate_bytes_per_s, pcie, sizeof(pcie));
+    printf("%u GPUs per node, links %s %s/s, PCIe %s/s\n", gpus->num_gpus,
+           sgpu_link_kind_names[gpus->link_kind], link, pcie);
+    printf("%4s %-7s %5s %10s %10s %8s %8s %10s %10s %10s %10s\n", "node",
+           "device", "procs", "used MiB", "of MiB", "launches", "copies",
+           "in MiB", "out MiB", "local MiB", "peer MiB");
+    for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
+        soft_gpu_row(gpus, fd, &gpus->gpus[i]);
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(not_served_names); ++i) {
+        if (gpus->not_served[i] != 0) {
+            printf("not served: %s, %" PRIu64 " calls\n", not_served_names[i],
+                   gpus->not_served[i]);
+        }
+    }
+    sgpu_session_close(gpus);
+    close(fd);
+}

@@ -1,0 +1,67 @@
+/*
+ * For soft-gpus.sh.
+ *
+ * gpu_tool count: prints the numbers of the devices in the node, in the order
+ * of this process, or the error of cuInit.
+ * gpu_tool work DEVICE: allocates 4 MiB, and copies 1 MiB in, to the other
+ * device and out. Calls a function that is not served three times. Prints "ready" and
+ * waits for the end of its input.
+ */
+#include "config.h"
+#include "gpu_test.h"
+
+CUresult cuModuleLoad(void **module_p, const char *name);
+
+#define MIB ((size_t)1 << 20)
+
+static int count(void)
+{
+    CUresult ret = cuInit(0);
+    int num, bus, first = 0x40;
+
+    if (ret != CUDA_SUCCESS) {
+        printf("init %d\n", (int)ret);
+        return 0;
+    }
+    CU(cuDeviceGetCount(&num));
+    printf("devices");
+    for (int i = 0; i < num; ++i) {
+        CU(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+        printf(" %d", bus - first);
+    }
+    printf("\n");
+    return 0;
+}
+
+static int work(int dev)
+{
+    static uint8_t bytes[MIB];
+    CUcontext other = gpu_use(1 - dev), own = gpu_use(dev);
+    CUdeviceptr a, b;
+    void *module;
+
+    CU(cuMemAlloc(&a, 2 * MIB));
+    CU(cuCtxSetCurrent(other));
+    CU(cuMemAlloc(&b, 2 * MIB));
+    CU(cuCtxSetCurrent(own));
+    CU(cuCtxEnablePeerAccess(other, 0));
+    CU(cuMemcpyHtoD(a, bytes, MIB));
+    CU(cuMemcpyDtoD(b, a, MIB));
+    CU(cuMemcpyDtoH(bytes, b, MIB));
+    for (unsigned i = 0; i < 3; ++i) {
+        RESULT(CUDA_ERROR_NOT_SUPPORTED, cuModuleLoad(&module, "file"));
+    }
+    printf("ready\n");
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if ((argc > 2) && (strcmp(argv[1], "work") == 0)) {
+        return work(atoi(argv[2])) != 0;
+    }
+    return count() != 0;
+}

@@ -1,0 +1,52 @@
+# Tests of software GPUs: programs on the driver API. A program whose name ends
+# in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
+# cuda.h is needed.
+GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/ipc.gpu \
+    test/gpu/order.gpu test/gpu/rdma.gpu test/gpu/stream.gpu \
+    test/gpu/vmm.gpu
+check_PROGRAMS += $(GPU_JOBS)
+GPU_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gpu
+GPU_TEST_LIBS = src/softgpu/libcuda.la
+test_gpu_api_gpu_SOURCES = test/gpu/gpu_api.c test/gpu/gpu_test.h
+test_gpu_api_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_api_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_copy_gpu_SOURCES = test/gpu/gpu_copy.c
+test_gpu_copy_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_copy_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
+test_gpu_ipc_gpu_SOURCES = test/gpu/gpu_ipc.c
+test_gpu_ipc_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
+test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
+test_gpu_vmm_gpu_SOURCES = test/gpu/gpu_vmm.c
+test_gpu_vmm_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_vmm_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_order_gpu_SOURCES = test/gpu/gpu_order.c
+test_gpu_order_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_order_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_stream_gpu_SOURCES = test/gpu/gpu_stream.c
+test_gpu_stream_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_stream_gpu_LDADD = $(GPU_TEST_LIBS) -lpthread
+GPU_SCRIPT_TESTS = test/gpu/abi.sh test/gpu/soft-gpus.sh
+TESTS += $(GPU_JOBS) $(GPU_SCRIPT_TESTS)
+EXTRA_DIST += $(GPU_SCRIPT_TESTS) test/gpu/on-gpus.sh test/gpu/abi_check.c
+
+# Programs of scripts.
+check_PROGRAMS += gpu_rate gpu_tool
+gpu_tool_SOURCES = test/gpu/gpu_tool.c
+gpu_tool_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+gpu_tool_LDADD = $(GPU_TEST_LIBS)
+gpu_rate_SOURCES = test/gpu/gpu_rate.c
+gpu_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+gpu_rate_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
+TIMING_TESTS += test/gpu/rates.sh
+EXTRA_DIST += test/gpu/rates.sh
+
+if HAVE_CMOCKA
+check_PROGRAMS += test_gpu_path
+TESTS += test_gpu_path
+test_gpu_path_SOURCES = test/unit/test_gpu_path.c src/softgpu/path.c
+test_gpu_path_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_gpu_path_LDADD = $(CMOCKA_LIBS)
+endif

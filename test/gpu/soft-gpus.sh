@@ -1,0 +1,110 @@
+#!/bin/sh
+# mrail soft with GPUs: options, the state that it shows, sessions that do not
+# match, and what is left behind.
+set -eu
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-soft mrail-run gpu_tool
+
+tool=$build/gpu_tool
+
+# gpus OPTION... -- COMMAND...: runs the command in the session of the test.
+gpus()
+{
+    timeout 30 "$soft" --session "$session" --rails 1 "$@"
+}
+
+# files: prints the names of the session's files.
+files()
+{
+    ls "/dev/shm/mrail-soft.$(id -u).$session"* 2>/dev/null || true
+}
+
+# Options.
+for options in '--gpus 0' '--gpus 17' '--gpu-link mesh:1G' '--pcie 1G' \
+    '--gpu-memory 1G' '--gpus 2 --gpu-link ring:1G' '--gpus 2 --gpu-link none:1G' \
+    '--gpus 2 --gpu-link mesh:' '--gpus 2 --pcie fast' \
+    '--nodes 32 --gpus 16'; do
+    # shellcheck disable=SC2086 # several words
+    expect_run "refused: $options" 2 'mrail soft: .*(gpu|GPU|rate|pcie)' \
+        gpus $options -- true
+done
+expect_run 'mrail run: refused without --soft' 2 'require --soft' \
+    "$build/mrail-run" --gpus 2 true
+expect_run 'mrail run: passes the options on' 0 \
+    '--gpus 4 --gpu-link mesh:240M --pcie 200M --gpu-memory 1048576 ' \
+    "$build/mrail-run" --print --soft 2x2 --gpus 4 --gpu-link mesh:240M \
+    --pcie 200M --gpu-memory 1M true
+
+# Without GPUs, nothing changes.
+unset CUDA_VISIBLE_DEVICES
+LD_LIBRARY_PATH=$build/src/softgpu/.libs
+export LD_LIBRARY_PATH
+expect_run 'outside a session there is no device' 0 '^init 100$' "$tool" count
+expect_run 'a session without GPUs has no device' 0 '^init 100$' \
+    gpus -- "$tool" count
+unset LD_LIBRARY_PATH
+expect_run 'a session without GPUs has no driver' failure '' \
+    gpus -- sh -c 'test -n "${MRAIL_SOFT_GPUS-}"'
+
+# Devices.
+expect_run 'devices' 0 '^devices 0 1 2$' gpus --gpus 3 -- "$tool" count
+expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
+    env LD_LIBRARY_PATH=/some/folder "$soft" --session "$session" --rails 1 \
+    --gpus 1 -- sh -c 'echo "$LD_LIBRARY_PATH"'
+export CUDA_VISIBLE_DEVICES
+CUDA_VISIBLE_DEVICES=2,0
+expect_run 'visible devices, in another order' 0 '^devices 2 0$' \
+    gpus --gpus 3 -- "$tool" count
+CUDA_VISIBLE_DEVICES=1,7,0
+expect_run 'a wrong number ends the list' 0 '^devices 1$' \
+    gpus --gpus 3 -- "$tool" count
+CUDA_VISIBLE_DEVICES=
+expect_run 'an empty list' 0 '^init 100$' gpus --gpus 3 -- "$tool" count
+unset CUDA_VISIBLE_DEVICES
+
+# The state. Two processes hold memory and have copied; one called a function
+# that is not served.
+mkfifo "$tmp/hold"
+gpus --nodes 2 --node 1 --gpus 2 --gpu-link switch:500M --pcie 300M \
+    --gpu-memory 32M -- sh -c '
+    "$0" work 0 <"$1" >"$2/0" & "$0" work 1 <"$1" >"$2/1" & wait' \
+    "$tool" "$tmp/hold" "$tmp" &
+exec 9>"$tmp/hold"
+await 20 grep -q ready "$tmp/0" && await 20 grep -q ready "$tmp/1" ||
+    bail_out 'the programs did not start'
+check 'the state as JSON' "$soft" status --session "$session" --json
+cp "$tmp/out" "$tmp/json"
+is 'memory in use' 8388608 "$(json_sum memory_used_bytes "$tmp/json")"
+is 'copies from the host' 2 "$(json_sum copies_in "$tmp/json")"
+is 'bytes to the host' 2097152 "$(json_sum bytes_out "$tmp/json")"
+is 'copies between GPUs' 2 "$(json_sum copies_peer "$tmp/json")"
+is 'kernels' 0 "$(json_sum launches "$tmp/json")"
+is 'calls that are not served' 6 "$(json_sum cuModuleLoad "$tmp/json")"
+expect 'the kind of links' "$tmp/json" '"gpu_link": "switch"'
+check 'the state as a table' "$soft" status --session "$session"
+expect 'a table of GPUs' "$tmp/out" \
+    '^2 GPUs per node, links switch 500MB/s, PCIe 300MB/s$'
+expect_count 'a row for each GPU' "$tmp/out" '^ *[01] gpu[01] ' 4
+expect 'functions that are not served' "$tmp/out" \
+    '^not served: cuModuleLoad, 6 calls$'
+expect_run 'the file is private' 0 '^-rw-------' ls -l \
+    "/dev/shm/mrail-soft.$(id -u).$session+gpu"
+
+# Other options than those of the session.
+expect_run 'another number of GPUs' 1 'was created with 2 GPUs per node' \
+    gpus --nodes 2 --gpus 3 -- true
+expect_run 'another rate' 1 'other links or memory' \
+    gpus --nodes 2 --gpus 2 --pcie 100M -- true
+expect_run 'the same options join' 0 '^devices 0 1$' \
+    gpus --nodes 2 --gpus 2 --gpu-link switch:500MB/s -- "$tool" count
+expect_run 'no options join' 0 '^devices 0 1$' gpus -- "$tool" count
+exec 9>&-
+wait
+gone() { [ -z "$(files)" ]; }
+if await 5 gone; then
+    ok 'nothing is left behind'
+else
+    not_ok 'nothing is left behind' "$(files)"
+fi
+finish
