@@ -227,11 +227,11 @@ static void check_soft(const mrail_run_options_t *options)
         check_script(options);
     }
     if (options->nodes * options->gpus.num > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(VERB, "%u nodes x %u GPUs: more than %u GPUs",
+        mrail_tool_usage(COMMAND, "%u nodes x %u GPUs: more than %u GPUs",
                          options->nodes, options->gpus.num, MRAIL_RUN_MAX_DEVS);
     }
     if (mrail_gpus_check(&options->gpus, why, sizeof(why)) != 0) {
-        mrail_tool_usage(VERB, "%s", why);
+        mrail_tool_usage(COMMAND, "%s", why);
     }
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates, why,
@@ -251,8 +251,8 @@ static void complete_options(run_t *run)
             options->script != NULL || options->gpus.num != 0 ||
             options->gpus.link != NULL || options->gpus.pcie != NULL ||
             options->gpus.memory != 0) {
-            mrail_tool_usage(VERB, "--rate, --script, --session and the "
-                                   "options of GPUs require --soft");
+            mrail_tool_usage(COMMAND, "--rate, --script, --session and the "
+                                      "options of GPUs require --soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(COMMAND, "--bind-rails on real NICs needs their "
