@@ -53,6 +53,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/README.md \
     docs/results/data/alltoallv.json \
     docs/results/data/failover.json \
+    docs/results/data/orchestrator.json \
     docs/results/data/overhead.json \
     docs/results/data/p2p.json \
     docs/results/data/paths.json \
@@ -64,6 +65,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/window-series.json \
     docs/results/data/window.json \
     docs/results/failover.md \
+    docs/results/orchestrator.md \
     docs/results/overhead.md \
     docs/results/p2p.md \
     docs/results/paths.md \
