@@ -36,8 +36,8 @@ exchange, by its skew), osu (a quarter of an hour: MPI operations by size, and
 instructions per message), paths (45 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), readme (two
-minutes: the data of README.md's figure). These times apply to five runs on two idle processors. The
-time left is shown during the run.
+minutes: the data of README.md's figure). These times apply to five runs on two
+idle processors. The time left is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,

@@ -42,8 +42,8 @@ const char *plan_arm_name(plan_arm_id_t id);
 const char *plan_arm_source(plan_arm_id_t id);
 int plan_arm_is_bound(plan_arm_id_t id);
 
-/* Computes all arms. `plan` belongs to the topology, is made for these demands,
- * and is compared (mrail_plan_compare()). Returns 0, or -ENOMEM with `arms`
+/* Computes all arms. `plan` belongs to the topology, has no background, is made
+ * for these demands, and is compared (mrail_plan_compare()). Returns 0, or -ENOMEM with `arms`
  * untouched. */
 int plan_arms_compare(const mrail_plan_topo_t *topo, const mrail_plan_t *plan,
                       const mrail_plan_demand_t *demands, size_t num_demands,
