@@ -37,6 +37,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0028-small-puts-complete-by-position.md \
     docs/decisions/0029-two-levels-stay.md \
     docs/decisions/0030-sparse-agreement-records.md \
+    docs/decisions/0033-order-in-time.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
@@ -54,6 +55,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/README.md \
     docs/results/data/alltoallv.json \
     docs/results/data/failover.json \
+    docs/results/data/orchestrator.json \
     docs/results/data/overhead.json \
     docs/results/data/p2p.json \
     docs/results/data/paths.json \
@@ -65,6 +67,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/window-series.json \
     docs/results/data/window.json \
     docs/results/failover.md \
+    docs/results/orchestrator.md \
     docs/results/overhead.md \
     docs/results/p2p.md \
     docs/results/paths.md \

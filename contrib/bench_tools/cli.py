@@ -5,17 +5,18 @@ import os
 import signal
 import sys
 
-from . import against, exchange_areas, message_areas, osu_area, other_areas
-from . import path_areas, paths_picture, record, runner, scale_area
-from . import window_picture
+from . import against, exchange_areas, message_areas, orchestrator_area
+from . import osu_area, other_areas, path_areas, paths_picture, record
+from . import runner, scale_area, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
-                                        other_areas, path_areas, scale_area)
+                                        other_areas, path_areas, scale_area,
+                                        orchestrator_area)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs from the build directory instead of the installed
 # command.
-WITHOUT_COMMAND = {'window', 'planner'}
+WITHOUT_COMMAND = {'window', 'planner', 'orchestrator'}
 LEAST_RUNS = 5
 # The smallest number of runs from which --against can compute an interval, and
 # the number of runs that it makes without --runs.
@@ -30,12 +31,13 @@ Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine)
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), osu (a quarter of an hour: MPI operations by size, and instructions
-per message), paths (45 minutes: the fabrics of the papers, simulated and in a
-lab; also draws build/bench/paths.svg), scale (five minutes: memory and time by
-the number of peers, and 128 live ranks), readme (two minutes: the data of
-README.md's figure). These times apply to five runs on two idle processors. The
-time left is shown during the run.
+(seconds), orchestrator (a minute: predicted times of ways to carry out an
+exchange, by its skew), osu (a quarter of an hour: MPI operations by size, and
+instructions per message), paths (45 minutes: the fabrics of the papers,
+simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
+memory and time by the number of peers, and 128 live ranks), readme (two
+minutes: the data of README.md's figure). These times apply to five runs on two
+idle processors. The time left is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,

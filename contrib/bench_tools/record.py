@@ -4,7 +4,8 @@ them.
 A page is a template from bench_tools/pages with the tables filled in. A line
 "@recorded@" in the template is replaced by the circumstances of the
 measurement. "@figures SECTION@" is replaced by the table of a section, and
-"@figures@" by the figures without a section. "@observations@" is replaced by
+"@figures@" by the figures without a section. "@grid SECTION@" is replaced by a
+table in which a figure "ROW: COLUMN" is a cell. "@observations@" is replaced by
 the recorded sentences as a list, and "@missed@" by the targets that were
 missed.
 """
@@ -156,6 +157,25 @@ def table(figures):
             else '|' + '|'.join(row) + '|' for row in rows]
 
 
+def grid(figures):
+    """Returns the lines of a Markdown table in which a figure named "ROW:
+    COLUMN" is a cell: its ratio, or its value if it has no baseline."""
+    rows, columns = {}, []
+    for figure in figures:
+        row, column = figure['what'].split(': ')
+        rows.setdefault(row, {})[column] = (
+            with_unit(figure['value'], figure['unit'])
+            if figure['ratio'] is None else f"{figure['ratio']:.3f}")
+        if column not in columns:
+            columns.append(column)
+    lines = ['| | ' + ' | '.join(columns) + ' |',
+             '|---' * (len(columns) + 1) + '|']
+    for row, cells in rows.items():
+        lines.append(f'| {row} | ' + ' | '.join(
+            cells.get(column, '') for column in columns) + ' |')
+    return lines
+
+
 def full_names(figures):
     """Returns the figures with full names, which do not depend on the row
     above."""
@@ -207,11 +227,12 @@ def page(area, data, template):
             lines += missed(data['figures'])
         elif match.group(1) == 'observations':
             lines += [f'- {words}' for words in data.get('observations', [])]
-        elif match.group(1) == 'figures':
+        elif match.group(1) in ('figures', 'grid'):
             used.add(match.group(2))
             figures = [item for item in data['figures']
                        if item.get('section') == match.group(2)]
-            lines += table(figures) if figures else ['Not recorded.']
+            made = grid if match.group(1) == 'grid' else table
+            lines += made(figures) if figures else ['Not recorded.']
         else:
             raise ValueError(f"{area}: '{line}' is not a line of a template")
     left = {item.get('section') for item in data['figures']} - used

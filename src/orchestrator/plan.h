@@ -133,6 +133,9 @@ void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
+/* Returns the leaf group of an existing node. */
+unsigned mrail_plan_topo_leaf_group_of(const mrail_plan_topo_t *topo,
+                                       unsigned node);
 /* Return the node of an existing rank, and the rails that it reaches as bits.
  * The last function writes its limits on a rail: 0 if it does not reach it. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);

@@ -286,6 +286,12 @@ uint32_t mrail_plan_topo_rails_of(const mrail_plan_topo_t *topo, unsigned rank)
     return topo->ranks[rank].rails;
 }
 
+unsigned mrail_plan_topo_leaf_group_of(const mrail_plan_topo_t *topo,
+                                       unsigned node)
+{
+    return topo->nodes[node].leaf_group;
+}
+
 void mrail_plan_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
                            unsigned rail, double *out_p, double *in_p)
 {

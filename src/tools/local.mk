@@ -83,14 +83,22 @@ libmrail_plan_text_la_SOURCES = \
     src/tools/plan_text_demand.c src/tools/plan_text_gpu.c \
     src/tools/plan_demand.c src/tools/plan_demand.h \
     src/tools/plan_demand_spec.c src/tools/plan_zipf.c
+
+# Comparison arms: other ways to carry out an exchange.
+noinst_LTLIBRARIES += libmrail-plan-arms.la
+libmrail_plan_arms_la_SOURCES = \
+    src/tools/plan_arms.c src/tools/plan_arms.h src/tools/plan_arms_priv.h \
+    src/tools/plan_arms_net.c src/tools/plan_arms_net.h \
+    src/tools/plan_arms_fast.c src/tools/plan_arms_stages.c \
+    src/tools/plan_arms_nimble.c
 PLAN_TEXT_LIBS = libmrail-plan-text.la libmrail-plan.la libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-plan
 mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_command.h \
     src/tools/plan_show.c src/tools/plan_json.c src/tools/plan_svg.c \
-    src/tools/plan_local.c
+    src/tools/plan_local.c src/tools/plan_arms_show.c
 mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
-mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
+mrail_plan_LDADD = libmrail-plan-arms.la $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1 \
     src/tools/man/mrail-topology.5 src/tools/man/mrail-demand.5
 

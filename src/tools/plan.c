@@ -25,7 +25,7 @@ typedef struct options {
     uint64_t seed, relay_threshold;
     uint32_t gap_ppm;
     unsigned repeat;
-    int json, links, pieces;
+    int json, links, pieces, compare;
 } options_t;
 
 /* ---- Options ---- */
@@ -66,6 +66,9 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_FLAG, FIELD(links), 0, 0, NULL},
     {"--pieces", NULL, "the pieces of each demand", MRAIL_OPTION_FLAG,
      FIELD(pieces), 0, 0, NULL},
+    {"--compare", NULL,
+     "other ways to carry out the exchange, with their times",
+     MRAIL_OPTION_FLAG, FIELD(compare), 0, 0, NULL},
     {"--json", NULL, "one object, with all links", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
     {"--svg", "FILE", "a drawing of the loads before and after",
@@ -316,7 +319,8 @@ static void run_init(plan_run_t *run, const options_t *options)
                         .wanted_gap = options->gap_ppm / 1e6,
                         .repeat = options->repeat,
                         .with_links = options->links,
-                        .with_pieces = options->pieces};
+                        .with_pieces = options->pieces,
+                        .with_arms = options->compare};
     run->topo = read_topo(options->topo, &run->topo_text);
     num_ranks = mrail_plan_topo_num_ranks(run->topo);
     run->demands =
@@ -352,6 +356,10 @@ int main(int argc, char **argv)
     run.plan_s = plan_repeatedly(&run);
     mrail_plan_compare(run.plan);
     mrail_plan_summary(run.plan, &run.summary);
+    if (run.with_arms && plan_arms_compare(run.topo, run.plan, run.demands,
+                                           run.num_demands, run.arms) != 0) {
+        mrail_tool_fail(PLAN_VERB, "out of memory");
+    }
     show(&options, &run);
     mrail_plan_destroy(run.plan);
     mrail_plan_topo_destroy(run.topo);

@@ -2,7 +2,9 @@
 #ifndef MRAIL_TOOLS_PLAN_COMMAND_H
 #define MRAIL_TOOLS_PLAN_COMMAND_H
 
+#include "base/json.h"
 #include "orchestrator/plan.h"
+#include "tools/plan_arms.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,12 +30,17 @@ typedef struct plan_run {
     double bytes;
     double plan_s; /* median planning time */
     unsigned repeat;
-    int with_pieces, with_links;
+    int with_pieces, with_links, with_arms;
+    plan_arm_t arms[PLAN_NUM_ARMS]; /* if with_arms */
 } plan_run_t;
 
 /* These print to stdout. */
 void plan_show(const plan_run_t *run);
 void plan_show_json(const plan_run_t *run);
+
+/* Print the comparison arms: as a table, and as a member of the JSON object. */
+void plan_arms_show(const plan_run_t *run);
+void plan_arms_show_json(mrail_json_t *json, const plan_run_t *run);
 
 /* Draws the loads of the links before and after planning. */
 void plan_show_svg(const plan_run_t *run, FILE *stream);

@@ -185,6 +185,9 @@ void plan_show_json(const plan_run_t *run)
     print_input(&json, run);
     print_sums(&json, run);
     print_summary(&json, run);
+    if (run->with_arms) {
+        plan_arms_show_json(&json, run);
+    }
     print_links(&json, run);
     if (run->with_pieces) {
         print_demands(&json, run);

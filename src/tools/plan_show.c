@@ -263,6 +263,9 @@ void plan_show(const plan_run_t *run)
 {
     print_head(run);
     print_figures(run);
+    if (run->with_arms) {
+        plan_arms_show(run);
+    }
     print_links(run);
     if (run->with_pieces) {
         print_pieces(run);

@@ -24,10 +24,10 @@ void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
     char why[SOFT_WHY_MAX];
 
     if (mrail_gpus_check(options, why, sizeof(why)) != 0) {
-        mrail_tool_usage(SOFT_VERB, "%s", why);
+        mrail_tool_usage(SOFT_COMMAND, "%s", why);
     }
     if (options->num * num_nodes > SGPU_SESSION_MAX_DEVS) {
-        mrail_tool_usage(SOFT_VERB, "%u nodes x %u GPUs: more than %d GPUs",
+        mrail_tool_usage(SOFT_COMMAND, "%u nodes x %u GPUs: more than %d GPUs",
                          num_nodes, options->num, SGPU_SESSION_MAX_DEVS);
     }
 }

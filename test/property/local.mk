@@ -51,6 +51,17 @@ endif
 EXTRA_DIST += test/property/plan_lp.c test/property/plan_lp.h
 test_plan_lp_LDADD = libmrail-plan.la $(GLPK_LIBS) -lm
 
+# The comparison arms of mrail plan on the same topologies.
+check_PROGRAMS += test_plan_arms_random
+TESTS += test_plan_arms_random
+test_plan_arms_random_SOURCES = test/property/test_plan_arms_random.c \
+    test/property/plan_topology.c test/property/plan_paths.c
+if HAVE_GLPK
+test_plan_arms_random_SOURCES += test/property/plan_lp.c
+endif
+test_plan_arms_random_LDADD = libmrail-plan-arms.la libmrail-plan.la \
+    $(GLPK_LIBS) -lm
+
 if HAVE_CMOCKA
 check_PROGRAMS += test_levels
 TESTS += test_levels

@@ -154,6 +154,33 @@ json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
 checked 'JSON: a name with quotes is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
 checked 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
 
+# ---- the comparison ----
+
+plans 'the comparison: the plan' 0 \
+    '^plan +[0-9.]+ ms +[0-2]\.[0-9]+ % +[0-9.]+ MiB$' \
+    --topo "$tmp/mesh" --demand "$tmp/hot" --compare --relay-threshold 0
+says 'the comparison: its columns' '^comparison +time +over the bound +relayed +steps$'
+for row in 'direct ' 'pairwise ' 'RailS ' 'FAST ' 'NIMBLE '; do
+    says "the comparison: ${row% }" "^$row +[0-9.]+ ms +[0-9.]+ % +[0-9.]+ [MG]iB"
+done
+says 'the comparison: a bound has no relayed bytes' \
+    '^SABRE \(bound\) +[0-9.]+ ms +-?[0-9.]+ % +-$'
+says 'the comparison: the pairwise exchange has seven rounds' '^pairwise .* 7$'
+plans 'the comparison: an arm that is not served' 0 \
+    '^RailS +not served:  the nodes are in several leaf groups' \
+    --topo "$tmp/groups" --pattern zipf --compare
+plans 'no comparison without the option' 0 '^congestion ' \
+    --topo "$tmp/mesh" --demand "$tmp/hot"
+expect_none 'no comparison without the option: no row' "$tmp/out" '^comparison'
+json 'JSON: the comparison' --topo "$tmp/mesh" --demand "$tmp/hot" --compare \
+    --relay-threshold 0
+checked 'JSON: the comparison: six arms, none below the bound' \
+    arms "$tmp/json" 0
+json 'JSON: the comparison with leaf groups' --topo "$tmp/groups" \
+    --pattern zipf --compare --relay-threshold 0
+checked 'JSON: the comparison with leaf groups: three arms are not served' \
+    arms "$tmp/json" 3
+
 # hash_of ARGUMENT...: prints the hash of the plan for these arguments.
 hash_of()
 {

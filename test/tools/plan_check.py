@@ -2,6 +2,7 @@
 
 usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_OF_A_NODE
        plan_check.py NAME gap JSON GAP
+       plan_check.py NAME arms JSON NOT_SERVED
        plan_check.py NAME name JSON TOPOLOGY
        plan_check.py NAME svg FILE CELLS
 
@@ -138,6 +139,28 @@ def check_gap(plan, gap):
           f"{plan['congestion_s']} is not within {gap} of {bound}")
 
 
+def check_arms(plan, not_served):
+    arms = plan["comparison"]
+    check([arm["arm"] for arm in arms] ==
+          ["direct", "pairwise", "RailS", "SABRE", "FAST", "NIMBLE"],
+          "other arms")
+    refused = [arm for arm in arms if "not_served" in arm]
+    check(len(refused) == int(not_served), f"not served: {refused}")
+    bound = plan["congestion_bound_s"]
+    for arm in arms:
+        if arm in refused:
+            check("time_s" not in arm, f"{arm} has a time")
+            continue
+        over = arm["time_s"] / bound - 1
+        check(abs(arm["over_bound"] - over) < 1e-6, f"{arm}: not {over}")
+        check((over < 1e-9) if arm["is_bound"] else (over > -1e-9),
+              f"{arm} is on the wrong side of the bound")
+        check((arm["relayed_bytes"] is None) == arm["is_bound"],
+              f"{arm}: relayed bytes")
+    check(arms[0]["time_s"] == plan["congestion_before_s"],
+          "direct is not the baseline")
+
+
 def check_name(plan, name):
     check(plan["topology"] == name, f"the topology is not {name}")
 
@@ -164,7 +187,7 @@ def check_svg(path, cells):
               bottom <= float(root.get("height")), "a rectangle is outside the drawing")
 
 
-CHECKS = {"pieces": check_pieces, "gap": check_gap, "name": check_name,
+CHECKS = {"pieces": check_pieces, "gap": check_gap, "arms": check_arms, "name": check_name,
           "svg": check_svg}
 what = sys.argv[2]
 subject = sys.argv[3]

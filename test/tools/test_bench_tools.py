@@ -19,9 +19,10 @@ import xml.etree.ElementTree
 sys.dont_write_bytecode = True
 
 from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
-from bench_tools import (against, cli, exchange_areas, lab_areas, osu_area,
-                         other_areas, paths_picture, record, runner, samples,
-                         svg, try_report, window_picture)
+from bench_tools import (against, cli, exchange_areas, lab_areas,
+                         orchestrator_area, osu_area, other_areas,
+                         paths_picture, record, runner, samples, svg,
+                         try_report, window_picture)
 from bench_tools.figure import Figure, Sample
 
 
@@ -219,13 +220,47 @@ class Areas(unittest.TestCase):
             'a.cold': 6, 'a.slowest': 9, 'a.demands': 3, 'b.demands': 3})
         self.assertEqual(got, {'a.cold.each': 2000, 'a.slowest.each': 3000})
 
+    def test_arms(self):
+        """orchestrator: all arms, and grids of their ratios and bytes"""
+        plan = {'congestion_s': 2.02, 'congestion_bound_s': 2,
+                'planned_bytes': 200, 'relayed_bytes': 20, 'comparison': [
+                    {'arm': arm, 'time_s': 3,
+                     'relayed_bytes': None if arm == 'SABRE' else 50}
+                    for arm in orchestrator_area.ARMS[1:]]}
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            for skew in orchestrator_area.SKEWS:
+                for name, value in orchestrator_area.values_of(plan).items():
+                    bench.add(f's.{skew}.{name}', Sample(value), 0)
+            orchestrator_area.shown('s')(bench)
+        self.assertFalse(bench.failed)
+        times, relayed = bench.figures[:63], bench.figures[63:]
+        self.assertEqual(len(relayed), 9 * 6)
+        self.assertEqual(times[0]['ratio'], 1.01)
+        self.assertTrue(times[0]['ok'])
+        lines = orchestrator_area.grid('x', times)
+        self.assertEqual(lines[0].split()[:3], ['x', 'plan', 'direct'])
+        self.assertEqual(lines[9].split()[:4], ['skew', '0.9', '1.010', '1.500'])
+        lines = orchestrator_area.grid('x', relayed)
+        self.assertEqual(lines[1].split()[2:],
+                         ['10.0', '25.0', '25.0', '25.0', '-', '25.0', '25.0'])
+        page = record.grid(times)
+        self.assertEqual(len(page), 2 + 9)
+        self.assertTrue(page[2].startswith('| skew 0.1 | 1.010 | 1.500 |'))
+        self.assertTrue(record.grid(relayed)[2].startswith(
+            '| skew 0.1 | 10 % | 25 % |'))
+        plan['comparison'][2] = {'arm': 'RailS', 'not_served': 'uplinks'}
+        with self.assertRaisesRegex(ValueError, 'RailS: uplinks'):
+            orchestrator_area.values_of(plan)
+
     def test_names(self):
         """areas: the help text lists every area, and each has a page"""
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'osu', 'overhead', 'p2p', 'paths', 'planner',
-            'readme', 'scale', 'softroce', 'vm', 'window'])
+            'alltoallv', 'failover', 'orchestrator', 'osu', 'overhead', 'p2p',
+            'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
+            'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
 

@@ -138,6 +138,13 @@ test_plan_demand_SOURCES = test/unit/test_plan_demand.c
 test_plan_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+check_PROGRAMS += test_plan_arms
+TESTS += test_plan_arms
+test_plan_arms_SOURCES = test/unit/test_plan_arms.c test/unit/plan_machines.c
+test_plan_arms_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plan_arms_LDADD = libmrail-plan-arms.la libmrail-planner.la \
+    $(CMOCKA_LIBS) -lm
+test_plan_arms_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
 # Tests of relays. test_shm_pool tests a file.

@@ -1,0 +1,97 @@
+/*
+ * The links of a topology as the comparison arms see them, and the bytes that
+ * an arm puts on them. Filled from the list of links of a plan.
+ */
+#ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
+#define MRAIL_TOOLS_PLAN_ARMS_NET_H
+
+#include "tools/plan_arms.h"
+
+#include <stdint.h>
+
+enum { PLAN_ARMS_OUT, PLAN_ARMS_IN, PLAN_ARMS_WAYS };
+
+/* How a demand travels. */
+typedef enum plan_arms_kind {
+    PLAN_ARMS_NOT_PLANNED, /* no bytes, or no known limit */
+    PLAN_ARMS_LINKED,      /* a GPU link or switch connects the ranks */
+    PLAN_ARMS_RELAYED,     /* on one node, only through a third rank */
+    PLAN_ARMS_RAILS        /* over rails */
+} plan_arms_kind_t;
+
+typedef struct plan_arms_net {
+    const mrail_plan_topo_t *topo;
+    const mrail_plan_t *plan;
+    const mrail_plan_demand_t *demands;
+    size_t num_demands;
+    unsigned num_nodes, num_rails, num_ranks, num_links, num_leaf_groups;
+    mrail_plan_link_t *links; /* as listed by the plan */
+    double *bytes;            /* by link; of the arm at work */
+    double relayed;           /* bytes times relays of the arm at work */
+    uint32_t *words;          /* memory of the following arrays */
+    /* Links, or MRAIL_PLAN_NONE: a rail that is down, no limit, no link. By way
+     * and node * num_rails + rail, by way and rank * num_rails + rail, by way
+     * and rank, and by rank and place of the other rank. */
+    uint32_t *port[PLAN_ARMS_WAYS], *reach[PLAN_ARMS_WAYS];
+    uint32_t *to_switch[PLAN_ARMS_WAYS], *gpu_link;
+    uint32_t *place; /* by rank: its index in its node */
+    /* The ranks of node n are ranks[first[n]] to ranks[first[n + 1] - 1]. */
+    uint32_t *first, *ranks;
+    /* By way and rank * num_rails + rail: the relays that the planner also
+     * has, MRAIL_PLAN_MAX_RELAYS each. */
+    uint32_t *num_relays[PLAN_ARMS_WAYS], *relays[PLAN_ARMS_WAYS];
+} plan_arms_net_t;
+
+/* Returns 0 or -ENOMEM. `plan` and `demands` must outlive the net. */
+int plan_arms_net_init(plan_arms_net_t *net, const mrail_plan_topo_t *topo,
+                       const mrail_plan_t *plan,
+                       const mrail_plan_demand_t *demands, size_t num_demands);
+void plan_arms_net_cleanup(plan_arms_net_t *net);
+
+/* Removes all bytes. */
+void plan_arms_net_clear(plan_arms_net_t *net);
+
+plan_arms_kind_t plan_arms_net_kind(const plan_arms_net_t *net, size_t demand);
+
+/* Returns the rails as bits that the demand can use: up at both ends, and each
+ * end reaches the rail or has a relay for it. */
+uint32_t plan_arms_net_rails(const plan_arms_net_t *net,
+                             const mrail_plan_demand_t *demand);
+
+int plan_arms_net_reaches(const plan_arms_net_t *net, uint32_t rank,
+                          unsigned rail);
+
+/* Returns whether bytes can go from one rank of a node to another directly. */
+int plan_arms_net_is_linked(const plan_arms_net_t *net, uint32_t from,
+                            uint32_t to);
+
+/* Writes the links from one GPU of a node to another, and returns their number:
+ * 1 or 2, or 0 if the two are not linked. */
+unsigned plan_arms_net_hop(const plan_arms_net_t *net, uint32_t from,
+                           uint32_t to, uint32_t links[2]);
+
+/* Writes the links at one end of a path over a rail, and returns their number.
+ * `at` is the rank at the port: the rank itself or its relay. */
+#define PLAN_ARMS_END_LINKS 4
+unsigned plan_arms_net_end(const plan_arms_net_t *net, unsigned way,
+                           uint32_t rank, uint32_t at, unsigned rail,
+                           uint32_t links[PLAN_ARMS_END_LINKS]);
+
+void plan_arms_net_add(plan_arms_net_t *net, const uint32_t *links,
+                       unsigned num, double bytes);
+
+/* Adds bytes of a demand on a rail, evenly spread over the relays of each
+ * end. */
+void plan_arms_net_add_rail(plan_arms_net_t *net,
+                            const mrail_plan_demand_t *demand, unsigned rail,
+                            double bytes);
+
+/* Adds a demand of kind LINKED to its link, or one of kind RELAYED as the plan
+ * divides it. */
+void plan_arms_net_add_inside(plan_arms_net_t *net, size_t demand,
+                              plan_arms_kind_t kind);
+
+/* Returns the largest load of a link, in seconds. */
+double plan_arms_net_congestion(const plan_arms_net_t *net);
+
+#endif

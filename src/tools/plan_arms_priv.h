@@ -1,0 +1,32 @@
+/* Shared by the files of the comparison arms. */
+#ifndef MRAIL_TOOLS_PLAN_ARMS_PRIV_H
+#define MRAIL_TOOLS_PLAN_ARMS_PRIV_H
+
+#include "tools/plan_arms_net.h"
+
+#include <stdio.h>
+
+/* Compute one arm into a zeroed `arm`, on a net without bytes. Return 0 or
+ * -ENOMEM. */
+int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm);
+int plan_arm_nimble(plan_arms_net_t *net, plan_arm_t *arm);
+
+/* Divides an exchange between nodes into stages, and writes the sum of their
+ * times and their number. Both matrices are indexed by sender * num_nodes +
+ * receiver. `bytes` is 0 afterwards. The sum of a row or column is below 2^63.
+ * Returns 0 or -ENOMEM. */
+#define PLAN_ARMS_MAX_STAGE_NODES 128u
+int plan_arms_stages(uint64_t *bytes, const double *seconds_per_byte,
+                     unsigned num_nodes, double *seconds_p, unsigned *num_p);
+
+/* Writes that the arm does not serve a demand, because its ranks have no rail
+ * in common. */
+static inline void plan_arm_no_rail(plan_arm_t *arm,
+                                    const mrail_plan_demand_t *demand)
+{
+    snprintf(arm->why, sizeof(arm->why),
+             "rank %u to rank %u: no common rail, and it knows no other path",
+             demand->from, demand->to);
+}
+
+#endif
