@@ -358,7 +358,7 @@ int main(int argc, char **argv)
     mrail_plan_summary(run.plan, &run.summary);
     if (run.with_arms && plan_arms_compare(run.topo, run.plan, run.demands,
                                            run.num_demands, run.arms) != 0) {
-        mrail_tool_fail(PLAN_VERB, "out of memory");
+        mrail_tool_fail(PLAN_COMMAND, "out of memory");
     }
     show(&options, &run);
     mrail_plan_destroy(run.plan);

@@ -1,6 +1,6 @@
 /* mrail plan --compare: the comparison arms as a table and as JSON. */
 #include "config.h"
-#include "tools/plan_verb.h"
+#include "tools/plan_command.h"
 
 #include "base/json.h"
 #include "base/util.h"
