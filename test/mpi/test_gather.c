@@ -1,15 +1,11 @@
-/*
- * The gathers and the reduction of coll/mrail among up to 600 ranks, all of
- * them in this process. The point-to-point layer of Open MPI is replaced. A
- * message is copied only once both ends have posted it, so that a buffer which
- * changes too early gives wrong bytes.
- */
+/* The gathers and the reduction of coll/mrail among up to 600 ranks, all of them
+ * in this process. */
 #include "config.h"
 #include "mpi/coll/gather.h"
 
+#include "mock_pml.h"
+
 #include "ompi/constants.h"
-#include "ompi/group/group.h"
-#include "ompi/mca/pml/pml.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,124 +15,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/list.h"
 #include "base/rng.h"
 #include "base/util.h"
 
-#define MAX_RANKS 600u
-
-/* One end of a message that waits for the other end. */
-typedef struct half {
-    mrail_list_t node;
-    ompi_request_t *request;
-    char *buffer;
-    size_t bytes;
-    int peer, tag;
-} half_t;
-
-static ompi_communicator_t comms[MAX_RANKS];
-static ompi_group_t group;
-static mrail_list_t sends[MAX_RANKS], recvs[MAX_RANKS]; /* by receiver */
-static unsigned num_messages;
-
-static int free_request(ompi_request_t **request)
-{
-    free(*request);
-    *request = NULL;
-    return OMPI_SUCCESS;
-}
-
-static ompi_request_t *new_request(void)
-{
-    ompi_request_t *request = calloc(1, sizeof(*request));
-
-    assert_non_null(request);
-    request->req_complete = REQUEST_PENDING;
-    request->req_free = free_request;
-    return request;
-}
-
-static void meet(half_t *send, half_t *recv)
-{
-    assert_true(send->bytes <= recv->bytes);
-    mrail_copy(recv->buffer, send->buffer, send->bytes);
-    send->request->req_complete = recv->request->req_complete =
-        REQUEST_COMPLETED;
-    free(send);
-    free(recv);
-    ++num_messages;
-}
-
-/* Removes the first half of this peer from a list, or returns NULL. */
-static half_t *take(mrail_list_t *list, int peer, int tag)
-{
-    for (mrail_list_t *node = list->next; node != list; node = node->next) {
-        half_t *half = MRAIL_CONTAINER_OF(node, half_t, node);
-
-        if (half->peer == peer && half->tag == tag) {
-            mrail_list_del(node);
-            return half;
-        }
-    }
-    return NULL;
-}
-
-static half_t *new_half(void *buffer, size_t bytes, int peer, int tag)
-{
-    half_t *half = calloc(1, sizeof(*half));
-
-    assert_non_null(half);
-    *half = (half_t){.request = new_request(),
-                     .buffer = buffer,
-                     .bytes = bytes,
-                     .peer = peer,
-                     .tag = tag};
-    return half;
-}
-
-static int mock_irecv(void *buffer, size_t count, struct ompi_datatype_t *type,
-                      int from, int tag, ompi_communicator_t *comm,
-                      ompi_request_t **request)
-{
-    half_t *recv = new_half(buffer, count, from, tag);
-    half_t *send = take(&sends[comm->c_my_rank], from, tag);
-
-    *request = recv->request;
-    if (send != NULL) {
-        meet(send, recv);
-    } else {
-        mrail_list_add_tail(&recvs[comm->c_my_rank], &recv->node);
-    }
-    return OMPI_SUCCESS;
-}
-
-static int mock_isend(const void *buffer, size_t count,
-                      struct ompi_datatype_t *type, int to, int tag,
-                      mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                      ompi_request_t **request)
-{
-    half_t *send = new_half((void *)buffer, count, comm->c_my_rank, tag);
-    half_t *recv = take(&recvs[to], comm->c_my_rank, tag);
-
-    *request = send->request;
-    if (recv != NULL) {
-        meet(send, recv);
-    } else {
-        mrail_list_add_tail(&sends[to], &send->node);
-    }
-    return OMPI_SUCCESS;
-}
+#define MAX_RANKS MOCK_PML_MAX_RANKS
 
 static int set_up(void **state)
 {
-    mca_pml.pml_irecv = mock_irecv;
-    mca_pml.pml_isend = mock_isend;
-    for (unsigned i = 0; i < MAX_RANKS; ++i) {
-        comms[i].c_my_rank = (int)i;
-        comms[i].c_local_group = &group;
-        mrail_list_init(&sends[i]);
-        mrail_list_init(&recvs[i]);
-    }
+    mock_pml_init();
     return 0;
 }
 
@@ -146,9 +32,9 @@ static mca_coll_mrail_gather_t gathers[MAX_RANKS];
 
 static void open_all(unsigned ranks, size_t bytes)
 {
-    group.grp_proc_count = (int)ranks;
+    mock_pml_resize(ranks);
     for (unsigned i = 0; i < ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_gather_init(&gathers[i], &comms[i]), 0);
+        assert_int_equal(mca_coll_mrail_gather_init(&gathers[i], mock_pml_comm(i)), 0);
         assert_int_equal(mca_coll_mrail_gather_reserve(&gathers[i], bytes), 0);
     }
 }
@@ -175,8 +61,8 @@ static void finish_all(unsigned ranks, mrail_rng_t *rng)
 
 static void close_all(unsigned ranks)
 {
+    assert_true(mock_pml_is_idle());
     for (unsigned i = 0; i < ranks; ++i) {
-        assert_true(mrail_list_empty(&sends[i]) && mrail_list_empty(&recvs[i]));
         mca_coll_mrail_gather_cleanup(&gathers[i]);
     }
 }
@@ -242,7 +128,7 @@ static unsigned check_reduction(unsigned ranks, unsigned ports,
     uint64_t want[MCA_COLL_MRAIL_REDUCE_WORDS] = {UINT64_MAX, UINT64_MAX};
 
     open_all(ranks, 0);
-    num_messages = 0;
+    mock_pml_count();
     for (unsigned i = 0; i < ranks; ++i) {
         for (unsigned k = 0; k < MCA_COLL_MRAIL_REDUCE_WORDS; ++k) {
             uint64_t word = ~(UINT64_C(1) << mrail_rng_below(rng, 64));
@@ -259,7 +145,7 @@ static unsigned check_reduction(unsigned ranks, unsigned ports,
         assert_memory_equal(gathers[i].words, want, sizeof(want));
     }
     close_all(ranks);
-    return num_messages / ranks;
+    return mock_pml_count() / ranks;
 }
 
 /* ---- tests ---- */

@@ -355,7 +355,10 @@ static void test_blocks(void **state)
                      least);
     /* without memory for the padding */
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 7199), least);
-    assert_int_equal(mca_coll_mrail_record_block(8, 0, 0, 7199), least);
+    /* A small job always has room for a few more demands. */
+    assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 7199), least + 8);
+    assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 40), 5);
+    assert_int_equal(mca_coll_mrail_record_block(512, 0, 0, 1 << 20), 4);
 }
 
 /* ---- the records of all ranks ---- */

@@ -91,17 +91,15 @@ static int start_gather(mca_coll_mrail_op_t *op,
     unsigned ports = step->is_sparing ? 1 : MCA_COLL_MRAIL_GATHER_PORTS;
     int tag = mca_coll_mrail_op_tag_gather(op);
 
-    if (step->size != NULL) {
-        step->fill(op, mca_coll_mrail_gather_mine(gather));
-        return mca_coll_mrail_gather_start(gather, step->size(op), ports, tag);
+    if (step->size == NULL && step->starts == NULL) {
+        step->fill(op, gather->words);
+        return mca_coll_mrail_reduce_start(gather, ports, tag);
     }
-    if (step->starts != NULL) {
-        step->fill(op, mca_coll_mrail_gather_mine(gather));
-        return mca_coll_mrail_gather_start_sized(gather, step->starts(op),
-                                                 ports, tag);
-    }
-    step->fill(op, gather->words);
-    return mca_coll_mrail_reduce_start(gather, ports, tag);
+    step->fill(op, mca_coll_mrail_gather_mine(gather));
+    return (step->size != NULL)
+               ? mca_coll_mrail_gather_start(gather, step->size(op), ports, tag)
+               : mca_coll_mrail_gather_start_sized(gather, step->starts(op),
+                                                   ports, tag);
 }
 
 /* Starts the current step. */

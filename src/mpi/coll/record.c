@@ -219,26 +219,35 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
 
 /* A second gather takes about as long as this many words. */
 #define ROUND_WORDS (65536u / sizeof(uint64_t))
+/* Padding to this many words is worth while even if it is seldom used. */
+#define SPARE_WORDS (16384u / sizeof(uint64_t))
 
-/* All records of a small job fit, even if every demand is told. */
+/* Returns the block that takes at most `most` words of all ranks, and no more
+ * than a record can have. */
+static size_t block_within(uint32_t num_ranks, size_t most)
+{
+    size_t longest = MCA_COLL_MRAIL_RECORD_MIN_HEAD + (size_t)num_ranks;
+
+    return MRAIL_MAX(MRAIL_MIN(longest, most / num_ranks),
+                     MCA_COLL_MRAIL_RECORD_MIN_HEAD);
+}
+
 size_t mca_coll_mrail_record_first_block(uint32_t num_ranks)
 {
-    size_t most = MCA_COLL_MRAIL_RECORD_MIN_HEAD + (size_t)num_ranks;
-
-    return MRAIL_MAX(MRAIL_MIN(most, ROUND_WORDS / num_ranks),
-                     MCA_COLL_MRAIL_RECORD_MIN_HEAD);
+    return block_within(num_ranks, ROUND_WORDS);
 }
 
 /* Records of about the same length are padded to that of the longest. */
 size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
                                    size_t total, size_t room)
 {
-    size_t padded = num_ranks * longest;
     size_t most = MRAIL_MAX(total + total / 2, ROUND_WORDS);
 
-    return (padded <= MRAIL_MIN(most, room))
-               ? MRAIL_MAX(longest, MCA_COLL_MRAIL_RECORD_MIN_HEAD)
-               : MCA_COLL_MRAIL_RECORD_MIN_HEAD;
+    if (num_ranks * longest > MRAIL_MIN(most, room)) {
+        return MCA_COLL_MRAIL_RECORD_MIN_HEAD;
+    }
+    return MRAIL_MAX(longest,
+                     block_within(num_ranks, MRAIL_MIN(SPARE_WORDS, room)));
 }
 
 /* ---- The records of all ranks ---- */
