@@ -34,7 +34,8 @@ static void open_all(unsigned ranks, size_t bytes)
 {
     mock_pml_resize(ranks);
     for (unsigned i = 0; i < ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_gather_init(&gathers[i], mock_pml_comm(i)), 0);
+        assert_int_equal(
+            mca_coll_mrail_gather_init(&gathers[i], mock_pml_comm(i)), 0);
         assert_int_equal(mca_coll_mrail_gather_reserve(&gathers[i], bytes), 0);
     }
 }

@@ -1,7 +1,7 @@
 /*
  * The exchange of agreement records among up to 130 ranks, all of them in this
- * process: short and long records, records that do not change, ranks without
- * memory, and counts that do not match.
+ * process. Covers short, long and unchanged records, ranks without memory, and
+ * counts that do not match.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"

@@ -10,6 +10,10 @@
 /* Every plan reaches this gap, which is far below the 5 % by which an exchange
  * may exceed its bound. */
 #define GAP 0.01
+/* Large jobs accept more relayed bytes than the planner's default. A smaller gap
+ * often takes ten times as long, which is longer than the exchange. */
+#define LARGE_JOB 128u
+#define LARGE_JOB_RELAYED_GAP 0.06
 
 static size_t num_rails(const mca_coll_mrail_topology_t *topology)
 {
@@ -88,9 +92,7 @@ static double capacity(double port, double measured)
 /* Sums come from other ranks, so they may be any number. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
-    *sum = MRAIL_MIN(*sum, MRAIL_PLAN_MAX_BACKGROUND) +
-           MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND);
-    *sum = MRAIL_MIN(*sum, MRAIL_PLAN_MAX_BACKGROUND);
+    *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);
 }
 
 /* Sets new_rails to the capacities and the small demands of these records. */
@@ -225,6 +227,9 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule)
         return ret;
     }
     options.gap = GAP;
+    if (schedule->topology->num_ranks >= LARGE_JOB) {
+        options.relayed_gap = LARGE_JOB_RELAYED_GAP;
+    }
     options.relay_threshold = schedule->topology->params.relay_threshold;
     options.min_piece = schedule->topology->params.relay_chunk_size;
     return mrail_plan_create(schedule->topo, &options, &schedule->plan);
