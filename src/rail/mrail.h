@@ -25,6 +25,7 @@
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "rail/params.h"
 
@@ -271,6 +272,28 @@ int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
 int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
+
+/*
+ * Bytes that each rail should carry, as a plan gives them. Several operations
+ * to one peer may use the same quota, which they reduce. Once the quota of a
+ * rail is used up, the rail takes nothing more.
+ *
+ * An operation ignores its quota from the time until_ns on, by which its bytes
+ * should have arrived. It also does so if the rails that have lanes to the peer
+ * have less quota than the operation has bytes left, for example because a rail
+ * has failed. The lanes then take the remaining bytes as they have room.
+ */
+typedef struct mrail_quota {
+    uint64_t left[MRAIL_MAX_RAILS]; /* bytes, by the index of the rail here */
+    mrail_ns_t until_ns;            /* see mrail_clock_now() */
+} mrail_quota_t;
+
+/* Like mrail_ep_get_zcopy(), with a quota, which must live as long as the
+ * operation. */
+int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, mrail_quota_t *quota,
+                       void *comp);
 
 /* Later operations of the endpoint (iface: of all its endpoints) become
  * visible at the target after all earlier PUTs, over all rails. Returns 0 or

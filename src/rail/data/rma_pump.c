@@ -59,6 +59,52 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
+/* The rest of a rail's quota is not cut off if it is smaller than this. */
+#define MRAIL_RMA_QUOTA_MIN (16u << 10)
+
+/* Returns the quota of the operation, or NULL if it has none or the quota has
+ * ended (mrail.h). */
+static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
+                                                mrail_ns_t now_ns)
+{
+    const mrail_peer_t *peer = op->peer;
+    uint64_t counted = 0, left = 0;
+
+    if (op->quota == NULL) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        unsigned rail = peer->up[i]->rail->index;
+
+        left += (counted & (1ull << rail)) ? 0 : op->quota->left[rail];
+        counted |= 1ull << rail;
+    }
+    if ((left < op->left) || (now_ns >= op->quota->until_ns)) {
+        op->quota = NULL;
+    }
+    return op->quota;
+}
+
+/* Makes lanes unusable for this operation whose rail has no quota left. */
+static MRAIL_DATA void mrail_quota_mark(const mrail_quota_t *quota,
+                                        mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        peer->sched[i]->usable &= quota->left[peer->up[i]->rail->index] != 0;
+    }
+}
+
+static size_t mrail_quota_limit(const mrail_quota_t *quota, unsigned rail,
+                                size_t chunk, size_t left)
+{
+    uint64_t quota_left = quota->left[rail];
+
+    if (quota_left < chunk + MRAIL_RMA_QUOTA_MIN) {
+        chunk = quota_left;
+    }
+    return MRAIL_MIN(chunk, left);
+}
+
 /* Posts as many chunks as the lanes have room for. Returns 1 if the operation
  * is completely posted. */
 static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
@@ -74,8 +120,10 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         .alone = (peer->num_slots == 1),
         .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };
+    mrail_quota_t *quota = mrail_op_quota(op, now_ns);
     mrail_fair_share_t *fair_share;
 
+    params.has_quota = quota != NULL;
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_poll(peer->engine, now_ns);
     }
@@ -88,14 +136,24 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         if (fair_share != NULL) {
             mrail_throttle_mark(peer, fair_share);
         }
+        if (quota != NULL) {
+            mrail_quota_mark(quota, peer);
+        }
         index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
+        if ((index >= 0) && (quota != NULL)) {
+            length = mrail_quota_limit(quota, peer->up[index]->rail->index,
+                                       length, op->left);
+        }
         if ((index < 0) ||
             (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
         peer->uncut_bytes -= length;
         peer->sched[index]->taken += length;
+        if (quota != NULL) {
+            quota->left[peer->up[index]->rail->index] -= length;
+        }
         if (fair_share != NULL) {
             mrail_fair_share_post(fair_share, peer->fair_share_class,
                                   peer->up[index]->rail->index, length);
