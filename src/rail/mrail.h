@@ -116,6 +116,7 @@ void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
 
 /* The present state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
+    unsigned index; /* of the rail in the engine */
     uint64_t subnet;
     uint8_t gid[16];
     char device[64];
@@ -176,6 +177,9 @@ typedef struct mrail_iface_params {
      * the iface on the endpoint also fail. Called once per endpoint. May be
      * NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
+    /* 1: the user serialises the calls on this iface also with those on the
+     * first iface of the process, so the engine needs no mutex for it. */
+    int is_serialised;
 } mrail_iface_params_t;
 
 int mrail_iface_create(mrail_engine_t *engine,
@@ -214,6 +218,10 @@ size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
+/* Replace the address of an iface for endpoints that send no active
+ * messages. */
+size_t mrail_engine_addr_size(const mrail_engine_t *engine);
+void mrail_engine_addr_pack(const mrail_engine_t *engine, void *buffer);
 
 /* Returns 1 if an endpoint to that address can be created, or 0 if the address
  * is from another version of mrail (one warning names both). Ports on different
@@ -276,16 +284,19 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
 /*
  * Bytes that each rail should carry, as a plan gives them. Several operations
  * to one peer may use the same quota, which they reduce. Once the quota of a
- * rail is used up, the rail takes nothing more.
+ * rail is used up, the rail takes nothing more. A rail whose first lane to the
+ * peer is still connecting keeps its quota.
  *
  * An operation ignores its quota from the time until_ns on, by which its bytes
- * should have arrived. It also does so if the rails that have lanes to the peer
- * have less quota than the operation has bytes left, for example because a rail
- * has failed. The lanes then take the remaining bytes as they have room.
+ * should have arrived. It also does so if the rails that lead to the peer have
+ * less quota than the operation has bytes left, for example because a rail has
+ * failed. The lanes then take the remaining bytes as they have room.
  */
 typedef struct mrail_quota {
     uint64_t left[MRAIL_MAX_RAILS]; /* bytes, by the index of the rail here */
     mrail_ns_t until_ns;            /* see mrail_clock_now() */
+    /* Bytes that have arrived over each rail. The engine adds to it. */
+    uint64_t carried[MRAIL_MAX_RAILS];
 } mrail_quota_t;
 
 /* Like mrail_ep_get_zcopy(), with a quota, which must live as long as the

@@ -3,6 +3,7 @@
  * quota, and the other rails take over when the quota ends.
  */
 #include "config.h"
+#include "rail/conn/lane_error.h"
 #include "mock_peer.h"
 
 #include <errno.h>
@@ -20,12 +21,12 @@ static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
 static mrail_ep_t *ep;
 
-static void connect_two(void)
+static void connect(unsigned lanes)
 {
     uint8_t packed[256];
 
     start(64);
-    connect_lanes(0, 2);
+    connect_lanes(0, lanes);
     ep = ep_to(0);
     assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
     mrail_rkey_pack(mem, packed);
@@ -71,7 +72,7 @@ static void test_exact(void **state)
 {
     mrail_rng_t rng;
 
-    connect_two();
+    connect(2);
     mrail_rng_init(&rng, 1);
     for (unsigned i = 0; i < 50; ++i) {
         size_t length = 1 + mrail_rng_below(&rng, sizeof(memory));
@@ -83,6 +84,8 @@ static void test_exact(void **state)
         get(length, &quota);
         finish(&rng);
         assert_int_equal(quota.left[0] + quota.left[1], 0);
+        assert_int_equal(quota.carried[0], first);
+        assert_int_equal(quota.carried[1], length - first);
         if ((first >= 4096) && (length - first >= 4096)) {
             assert_int_equal(carried(0) - before[0], first);
             assert_int_equal(carried(1) - before[1], length - first);
@@ -98,7 +101,7 @@ static void test_shared(void **state)
                            .until_ns = MRAIL_NS_NEVER};
     mrail_rng_t rng;
 
-    connect_two();
+    connect(2);
     mrail_rng_init(&rng, 2);
     get(2 << 20, &quota);
     get(6 << 20, &quota);
@@ -128,7 +131,7 @@ static void test_until(void **state)
     mrail_quota_t quota = {.left = {1 << 20, length - (1 << 20)}};
     mrail_rng_t rng;
 
-    connect_two();
+    connect(2);
     mrail_rng_init(&rng, 3);
     quota.until_ns = fake_now_ns + 40 * MRAIL_NS_PER_MS;
     get(length, &quota);
@@ -141,13 +144,83 @@ static void test_until(void **state)
     release();
 }
 
+/* A rail whose first lane is still connecting keeps its quota. */
+static void test_connecting_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {1 << 20, 1 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned up;
+    mrail_rng_t rng;
+
+    connect(1);
+    mrail_rng_init(&rng, 5);
+    up = peer_of(0)->lanes[0]->rail->index;
+    get(2 << 20, &quota);
+    for (unsigned i = 0; i < 100; ++i) {
+        fake_now_ns += MRAIL_NS_PER_MS;
+        progress();
+    }
+    assert_int_equal(quota.carried[up], 1 << 20);
+    assert_int_equal(quota.carried[1 - up], 0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    finish(&rng);
+    assert_int_equal(quota.carried[1 - up], 1 << 20);
+    release();
+}
+
+/* A rail that has failed loses its quota. */
+static void test_failed_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {1 << 20, 1 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned failed;
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 6);
+    failed = peer_of(0)->lanes[1]->rail->index;
+    mrail_failover_request(peer_of(0)->lanes[1], "test");
+    progress();
+    get(2 << 20, &quota);
+    finish(&rng);
+    assert_int_equal(quota.carried[1 - failed], 2 << 20);
+    assert_int_equal(quota.left[failed], 1 << 20);
+    release();
+}
+
+/* An iface without a thread of its own leaves the data-path lock as it is. */
+static void test_serialised_iface(void **state)
+{
+    mrail_iface_params_t params = {.is_serialised = 1};
+    mrail_iface_t *first, *second, *third;
+    mrail_config_t config;
+
+    fake_engine_quiet();
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    config.telemetry = 0;
+    assert_int_equal(mrail_engine_open(&config, &engine), 0);
+    mrail_config_cleanup(&config);
+    assert_int_equal(mrail_iface_create(engine, &params, &first), 0);
+    assert_int_equal(mrail_iface_create(engine, &params, &second), 0);
+    assert_false(mrail_data_lock_is_shared(&engine->data_lock));
+    params.is_serialised = 0;
+    assert_int_equal(mrail_iface_create(engine, &params, &third), 0);
+    assert_true(mrail_data_lock_is_shared(&engine->data_lock));
+    mrail_iface_destroy(first);
+    mrail_iface_destroy(second);
+    mrail_iface_destroy(third);
+    mrail_engine_close(engine);
+    engine = NULL;
+}
+
 /* Without a lane for its quota, an operation ignores it. */
 static void test_lost_rail(void **state)
 {
     mrail_quota_t quota = {.left = {0, 0, 1 << 20}, .until_ns = MRAIL_NS_NEVER};
     mrail_rng_t rng;
 
-    connect_two();
+    connect(2);
     mrail_rng_init(&rng, 4);
     get(1 << 20, &quota);
     finish(&rng);
@@ -164,6 +237,9 @@ int main(void)
         ON_ENGINE(test_exact),
         ON_ENGINE(test_shared),
         ON_ENGINE(test_until),
+        ON_ENGINE(test_connecting_rail),
+        ON_ENGINE(test_failed_rail),
+        ON_ENGINE(test_serialised_iface),
         ON_ENGINE(test_lost_rail),
     };
 

@@ -62,27 +62,43 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 /* The rest of a rail's quota is not cut off if it is smaller than this. */
 #define MRAIL_RMA_QUOTA_MIN (16u << 10)
 
-/* Returns the quota of the operation, or NULL if it has none or the quota has
- * ended (mrail.h). */
+/* Returns 1 if the rail leads to the peer, or soon will: no lane has been up on
+ * it so far, because its first one is still connecting. */
+static MRAIL_DATA int mrail_rail_leads(const mrail_peer_t *peer,
+                                       const mrail_rail_t *rail)
+{
+    if (!(peer->rails_used & (1u << rail->index))) {
+        return !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&
+               !__atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
+    }
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if (peer->up[i]->rail == rail) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns the quota of the operation, or NULL if it has none or ignores it
+ * (mrail.h). */
 static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
                                                 mrail_ns_t now_ns)
 {
     const mrail_peer_t *peer = op->peer;
-    uint64_t counted = 0, left = 0;
+    const mrail_engine_t *engine = peer->engine;
+    uint64_t left = 0;
 
-    if (op->quota == NULL) {
+    if ((op->quota == NULL) || op->ignores_quota) {
         return NULL;
     }
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        unsigned rail = peer->up[i]->rail->index;
-
-        left += (counted & (1ull << rail)) ? 0 : op->quota->left[rail];
-        counted |= 1ull << rail;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        if ((op->quota->left[i] != 0) &&
+            mrail_rail_leads(peer, &engine->rails[i])) {
+            left += op->quota->left[i];
+        }
     }
-    if ((left < op->left) || (now_ns >= op->quota->until_ns)) {
-        op->quota = NULL;
-    }
-    return op->quota;
+    op->ignores_quota = (left < op->left) || (now_ns >= op->quota->until_ns);
+    return op->ignores_quota ? NULL : op->quota;
 }
 
 /* Makes lanes unusable for this operation whose rail has no quota left. */
@@ -118,12 +134,14 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
-        .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };
     mrail_quota_t *quota = mrail_op_quota(op, now_ns);
     mrail_fair_share_t *fair_share;
 
+    /* Known uplinks bind lanes to each other's pace, which a quota forbids. */
     params.has_quota = quota != NULL;
+    params.has_rules =
+        (config->uplinks != MRAIL_SIZE_AUTO) && !params.has_quota;
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_poll(peer->engine, now_ns);
     }
@@ -133,11 +151,10 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         int index;
 
         mrail_rma_mark_usable(peer);
-        if (fair_share != NULL) {
-            mrail_throttle_mark(peer, fair_share);
-        }
-        if (quota != NULL) {
+        if (quota != NULL) { /* a plan has divided the rails already */
             mrail_quota_mark(quota, peer);
+        } else if (fair_share != NULL) {
+            mrail_throttle_mark(peer, fair_share);
         }
         index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
