@@ -71,8 +71,8 @@ void mrail_bench_coll_open(mrail_bench_coll_t *coll)
         coll->present = open_counter(coll, names[i], 1, &coll->handles[i]);
     }
     for (unsigned i = 0; coll->present && i < 2; ++i) {
-        coll->present = open_counter(
-            coll, rail_names[i], MRAIL_BENCH_COLL_RAILS, &coll->rails[i]);
+        coll->present = open_counter(coll, rail_names[i],
+                                     MRAIL_BENCH_COLL_RAILS, &coll->rails[i]);
     }
 }
 

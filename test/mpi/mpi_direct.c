@@ -5,9 +5,8 @@
  *   mpi_direct          calls the transport's functions (uct/mrail_direct.h),
  *                       also beside messages of MPI
  *   mpi_direct refused  the same, with a key that is not valid
- *   mpi_direct planned  planned exchanges of single-rail ranks. With
- *                       libtest-memlock.so preloaded, some ranks cannot
- *                       register memory.
+ *   mpi_direct planned  planned exchanges of single-rail ranks, also with
+ *                       functions of the transport that fail
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -19,7 +18,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 
 enum { TEST_S = 120, SIZE = 6000000, READS = 20, WAIT_S = 30 };
@@ -124,8 +122,7 @@ static int read_bytes(uct_mrail_direct_get_t *get, size_t length)
 
 static int is_right(size_t length)
 {
-    int ok =
-        mt_check(to, length, mt_seed(partner, mt_rank(MPI_COMM_WORLD), 1));
+    int ok = mt_check(to, length, mt_seed(partner, mt_rank(MPI_COMM_WORLD), 1));
 
     for (size_t i = length; i < SIZE; ++i) {
         ok &= to[i] == 0;
@@ -177,8 +174,9 @@ static int test_quota(void)
             ok = most - least <= most / 50; /* 2 % */
         }
         for (unsigned i = 0; i < num_rails && !ok; ++i) {
-            fprintf(stderr, "READ %u: rail %u: %llu bytes planned, %llu carried\n",
-                    k, i, (unsigned long long)get.quota[i],
+            fprintf(stderr,
+                    "READ %u: rail %u: %llu bytes planned, %llu carried\n", k,
+                    i, (unsigned long long)get.quota[i],
                     (unsigned long long)get.carried[i]);
         }
     }
@@ -278,8 +276,7 @@ static char *map(size_t length)
 /* Exchanges BYTES between partners, CALLS times, in memory that was not used
  * before. Returns 1 if all bytes are right and `wanted` bytes of this rank were
  * READ, on rails as planned. */
-static int exchange(const mrail_bench_coll_t *coll, int is_read_only,
-                    uint64_t wanted)
+static int exchange(const mrail_bench_coll_t *coll, uint64_t wanted)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD), ok = 1;
     int *counts = calloc((size_t)size * 2, sizeof(int)), *zeros = counts + size;
@@ -289,9 +286,6 @@ static int exchange(const mrail_bench_coll_t *coll, int is_read_only,
 
     counts[partner] = BYTES;
     mt_fill(send, BYTES, mt_seed(rank, partner, 4));
-    if (is_read_only) {
-        mprotect(send, BYTES, PROT_READ);
-    }
     mrail_bench_coll_read_rails(coll, &before);
     for (unsigned i = 0; i < CALLS; ++i) {
         memset(recv, 0, BYTES);
@@ -316,25 +310,79 @@ static int exchange(const mrail_bench_coll_t *coll, int is_read_only,
     return ok;
 }
 
+/* ---- functions of the transport that fail ---- */
+
+static uct_mrail_direct_ops_t real;
+static unsigned num_calls;
+
+/* Every third call fails, beginning with the first. */
+static int fail_mem_get(void *address, size_t length,
+                        uct_mrail_direct_mem_t **mem_p)
+{
+    return (num_calls++ % 3 == 0) ? -ENOMEM
+                                  : real.mem_get(address, length, mem_p);
+}
+
+/* Every second call of these functions fails. */
+
+static int fail_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
+{
+    return (num_calls++ % 2 == 0) ? -EIO : real.get(to_peer, get);
+}
+
+static int busy_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
+{
+    return (num_calls++ % 2 == 0) ? -EAGAIN : real.get(to_peer, get);
+}
+
+/* A READ that ends with an error. */
+static int bad_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
+{
+    get->status = -EIO;
+    return (num_calls++ % 2 == 0) ? 0 : real.get(to_peer, get);
+}
+
+/* The table is constant, but in memory of this process. */
+static int may_replace(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)ops / page * page;
+    uintptr_t last = ((uintptr_t)ops + sizeof(*ops) + page - 1) / page * page;
+
+    real = *ops;
+    return mprotect((void *)first, last - first, PROT_READ | PROT_WRITE) == 0;
+}
+
 static void test_planned(void)
 {
-    const struct rlimit nothing = {0, 0};
+    uct_mrail_direct_ops_t *replaced;
     int rank = mt_rank(MPI_COMM_WORLD);
     uint64_t all = (uint64_t)CALLS * BYTES;
     mrail_bench_coll_t coll;
 
     mrail_bench_coll_open(&coll);
-    mt_result("direct messages are READ", exchange(&coll, 0, all));
-    /* The cache does not register memory that it cannot write to. */
-    mt_result("a sender's memory is read-only",
-              exchange(&coll, rank % 2, (rank % 2) ? 0 : all));
-    if (getenv("MRAIL_TEST_MEMLOCK") != NULL) {
-        if (rank % 4 == 1) {
-            setrlimit(RLIMIT_MEMLOCK, &nothing);
-        }
-        mt_result("a rank cannot register memory",
-                  exchange(&coll, 0, (rank % 4 == 1) ? 0 : all));
+    mt_result("direct messages are READ", exchange(&coll, all));
+    mt_result("functions can be replaced", find_ops() && may_replace());
+    if (mt_failures > 0) {
+        return;
     }
+    replaced = (uct_mrail_direct_ops_t *)(uintptr_t)ops;
+    /* One of the partners cannot register its memory to send in calls 0 and 3,
+     * and to receive in call 1. */
+    if (rank < partner) {
+        replaced->mem_get = fail_mem_get;
+    }
+    mt_result("memory that cannot be registered",
+              exchange(&coll, (rank < partner) ? all / 4 * 3 : all / 2));
+    *replaced = real;
+    num_calls = 0;
+    replaced->get = fail_get;
+    mt_result("every second READ is refused", exchange(&coll, all / 2));
+    replaced->get = bad_get;
+    mt_result("every second READ ends with an error", exchange(&coll, all / 2));
+    replaced->get = busy_get;
+    mt_result("every READ has to wait", exchange(&coll, all));
+    *replaced = real;
     mrail_bench_coll_close(&coll);
 }
 

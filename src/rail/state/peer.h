@@ -163,8 +163,8 @@ struct mrail_peer {
     uint64_t seen_mask; /* the value of up_mask that the arrays below reflect */
     unsigned num_up;
     unsigned num_am;
-    uint32_t rails_used;        /* local rails on which a lane was up, as bits */
-    mrail_lane_t **up;          /* [slot_limit]: lanes in use, AM lanes first */
+    uint32_t rails_used; /* local rails on which a lane was up, as bits */
+    mrail_lane_t **up;   /* [slot_limit]: lanes in use, AM lanes first */
     mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
     int connect_wanted;         /* the first lane was requested */
     uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */
