@@ -293,8 +293,8 @@ static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
     json_share(&json, "relayed", coll_fractions->relayed);
     json_share(&json, "planning_overhead", coll_fractions->overhead);
     mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
-    mrail_json_bool(&json, "data_ok", result->data_ok);
     json_rails(&json, rails);
+    mrail_json_bool(&json, "data_ok", result->data_ok);
     mrail_json_object_end(&json);
     mrail_json_end(&json);
 }
