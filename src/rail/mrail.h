@@ -284,8 +284,9 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
 /*
  * Bytes that each rail should carry, as a plan gives them. Several operations
  * to one peer may use the same quota, which they reduce. Once the quota of a
- * rail is used up, the rail takes nothing more. A rail whose first lane to the
- * peer is still connecting keeps its quota.
+ * rail is used up, the rail takes nothing more. A rail keeps its quota while its
+ * first lane to the peer connects, and while its paths to the peer are
+ * suspected.
  *
  * An operation ignores its quota from the time until_ns on, by which its bytes
  * should have arrived. It also does so if the rails that lead to the peer have

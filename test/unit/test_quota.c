@@ -3,6 +3,7 @@
  * quota, and the other rails take over when the quota ends.
  */
 #include "config.h"
+#include "rail/conn/paths.h"
 #include "mock_peer.h"
 
 #include <errno.h>
@@ -166,6 +167,40 @@ static void test_connecting_rail(void **state)
     release();
 }
 
+static void path_event(unsigned slot, mrail_health_event_t event)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_path_event(peer_of(0), slot, event, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* A rail whose path is suspected keeps its quota. */
+static void test_suspected_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {2 << 20, 2 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned held;
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 7);
+    get(2 << 20, NULL); /* uses both lanes */
+    finish(&rng);
+    held = peer_of(0)->lanes[0]->rail->index;
+    path_event(0, MRAIL_HEALTH_STALLED);
+    get(4 << 20, &quota);
+    for (unsigned i = 0; i < 100; ++i) {
+        fake_now_ns += MRAIL_NS_PER_MS;
+        progress();
+    }
+    assert_int_equal(quota.carried[1 - held], 2 << 20);
+    assert_int_equal(quota.carried[held], 0);
+    path_event(0, MRAIL_HEALTH_PROGRESS);
+    finish(&rng);
+    assert_int_equal(quota.carried[held], 2 << 20);
+    release();
+}
+
 /* A rail that has failed loses its quota. */
 static void test_failed_rail(void **state)
 {
@@ -233,9 +268,13 @@ static void test_lost_rail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_ENGINE(test_exact),       ON_ENGINE(test_shared),
-        ON_ENGINE(test_until),       ON_ENGINE(test_connecting_rail),
-        ON_ENGINE(test_failed_rail), ON_ENGINE(test_serialised_iface),
+        ON_ENGINE(test_exact),
+        ON_ENGINE(test_shared),
+        ON_ENGINE(test_until),
+        ON_ENGINE(test_connecting_rail),
+        ON_ENGINE(test_suspected_rail),
+        ON_ENGINE(test_failed_rail),
+        ON_ENGINE(test_serialised_iface),
         ON_ENGINE(test_lost_rail),
     };
 

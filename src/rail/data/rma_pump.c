@@ -62,21 +62,29 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 /* The rest of a rail's quota is not cut off if it is smaller than this. */
 #define MRAIL_RMA_QUOTA_MIN (16u << 10)
 
-/* Returns 1 if the rail leads to the peer, or soon will: no lane has been up on
- * it so far, because its first one is still connecting. */
-static MRAIL_DATA int mrail_rail_leads(const mrail_peer_t *peer,
-                                       const mrail_rail_t *rail)
+/* Returns the rails that lead to the peer, as bits: those with a lane in use or
+ * on hold, and those on which no lane has been up so far, because the first one
+ * is still connecting. */
+static MRAIL_DATA uint32_t mrail_peer_rails(const mrail_peer_t *peer)
 {
-    if (!(peer->rails_used & (1u << rail->index))) {
-        return !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&
-               !__atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
-    }
+    uint64_t held = __atomic_load_n(&peer->held_mask, __ATOMIC_RELAXED);
+    uint32_t rails = ~peer->rails_used;
+
     for (unsigned i = 0; i < peer->num_up; ++i) {
-        if (peer->up[i]->rail == rail) {
-            return 1;
-        }
+        rails |= 1u << peer->up[i]->rail->index;
     }
-    return 0;
+    for (; held != 0; held &= held - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(held);
+
+        rails |= 1u << peer->pairs[(peer->base + slot) % peer->num_pairs].local;
+    }
+    return rails;
+}
+
+static int mrail_rail_is_down(const mrail_rail_t *rail)
+{
+    return __atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
 }
 
 /* Returns the quota of the operation, or NULL if it has none or ignores it
@@ -87,13 +95,14 @@ static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
     const mrail_peer_t *peer = op->peer;
     const mrail_engine_t *engine = peer->engine;
     uint64_t left = 0;
+    uint32_t rails;
 
     if ((op->quota == NULL) || op->ignores_quota) {
         return NULL;
     }
+    rails = mrail_peer_rails(peer);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        if ((op->quota->left[i] != 0) &&
-            mrail_rail_leads(peer, &engine->rails[i])) {
+        if ((rails & (1u << i)) && !mrail_rail_is_down(&engine->rails[i])) {
             left += op->quota->left[i];
         }
     }

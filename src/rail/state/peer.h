@@ -149,7 +149,10 @@ struct mrail_peer {
     /* ---- written by the control thread, read by progress threads ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
     uint64_t up_mask;                     /* atomic: slots whose lanes are up */
-    int failed;                           /* atomic: 0 or -errno */
+    /* Atomic: slots that left up_mask because their path is suspected or its
+     * port is down. They return to it, or the lane fails. */
+    uint64_t held_mask;
+    int failed;          /* atomic: 0 or -errno */
     uint64_t evict_mask; /* atomic: slots that the progress thread must
                           * evict; it clears the bits */
     uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given
