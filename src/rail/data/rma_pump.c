@@ -63,8 +63,8 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 #define MRAIL_RMA_QUOTA_MIN (16u << 10)
 
 /* Returns the rails that lead to the peer, as bits: those with a lane in use or
- * on hold, and those on which no lane has been up so far, because the first one
- * is still connecting. */
+ * on hold. A rail on which no lane was up so far also counts, because its first
+ * lane is still connecting. */
 static MRAIL_DATA uint32_t mrail_peer_rails(const mrail_peer_t *peer)
 {
     uint64_t held = __atomic_load_n(&peer->held_mask, __ATOMIC_RELAXED);
