@@ -16,7 +16,7 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
-    src/uct/mrail_rails.h
+    src/uct/mrail_direct.h src/uct/mrail_rails.h
 libmrail_coll_la_LIBADD = libmrail-planner.la libmrail-relay.la \
     libmrail-base.la
 
@@ -35,6 +35,7 @@ if HAVE_OMPI_COLL
 ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
+    src/mpi/coll/direct.c src/mpi/coll/direct.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/modex.c src/mpi/coll/modex.h \
     src/mpi/coll/mrail_coll.h \

@@ -25,6 +25,7 @@
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "rail/params.h"
 
@@ -115,6 +116,7 @@ void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
 
 /* The present state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
+    unsigned index; /* of the rail in the engine */
     uint64_t subnet;
     uint8_t gid[16];
     char device[64];
@@ -175,6 +177,9 @@ typedef struct mrail_iface_params {
      * the iface on the endpoint also fail. Called once per endpoint. May be
      * NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
+    /* 1: the user serialises the calls on this iface also with those on the
+     * first iface of the process, so the engine needs no mutex for it. */
+    int is_serialised;
 } mrail_iface_params_t;
 
 int mrail_iface_create(mrail_engine_t *engine,
@@ -213,6 +218,10 @@ size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
+/* Replace the address of an iface for endpoints that send no active
+ * messages. */
+size_t mrail_engine_addr_size(const mrail_engine_t *engine);
+void mrail_engine_addr_pack(const mrail_engine_t *engine, void *buffer);
 
 /* Returns 1 if an endpoint to that address can be created, or 0 if the address
  * is from another version of mrail (one warning names both). Ports on different
@@ -271,6 +280,32 @@ int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
 int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
+
+/*
+ * Bytes that each rail should carry, as a plan gives them. Several operations
+ * to one peer may use the same quota, which they reduce. Once the quota of a
+ * rail is used up, the rail takes nothing more. A rail keeps its quota while its
+ * first lane to the peer connects, and while its paths to the peer are
+ * suspected.
+ *
+ * An operation ignores its quota from the time until_ns on, by which its bytes
+ * should have arrived. It also does so if the rails that lead to the peer have
+ * less quota than the operation has bytes left, for example because a rail has
+ * failed. The lanes then take the remaining bytes as they have room.
+ */
+typedef struct mrail_quota {
+    uint64_t left[MRAIL_MAX_RAILS]; /* bytes, by the index of the rail here */
+    mrail_ns_t until_ns;            /* see mrail_clock_now() */
+    /* Bytes that have arrived over each rail. The engine adds to it. */
+    uint64_t carried[MRAIL_MAX_RAILS];
+} mrail_quota_t;
+
+/* Like mrail_ep_get_zcopy(), with a quota, which must live as long as the
+ * operation. */
+int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, mrail_quota_t *quota,
+                       void *comp);
 
 /* Later operations of the endpoint (iface: of all its endpoints) become
  * visible at the target after all earlier PUTs, over all rails. Returns 0 or

@@ -10,6 +10,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct exchange {
     int ranks, rank;
@@ -160,6 +161,25 @@ fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
             (result->wall_s > 0) ? all[3] / (result->wall_s * ex->ranks) : 0};
 }
 
+/* Returns the bytes that the rails of all ranks were given and have carried
+ * since `before`. Collective. The result is valid only on rank 0. */
+static mrail_bench_coll_rails_t
+rails_since(const mrail_bench_coll_t *coll,
+            const mrail_bench_coll_rails_t *before)
+{
+    mrail_bench_coll_rails_t own, all;
+
+    mrail_bench_coll_read_rails(coll, &own);
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_RAILS; ++i) {
+        own.planned[i] -= before->planned[i];
+        own.carried[i] -= before->carried[i];
+    }
+    memset(&all, 0, sizeof(all));
+    MPI_Reduce(&own, &all, sizeof(own) / sizeof(uint64_t), MPI_UINT64_T,
+               MPI_SUM, 0, MPI_COMM_WORLD);
+    return all;
+}
+
 /* Formats a fraction for a table column, or "-" if it is unknown. */
 static const char *share_text(double share, char text[16])
 {
@@ -176,6 +196,33 @@ static void json_share(mrail_json_t *json, const char *key, double share)
         mrail_json_null(json, key);
     } else {
         mrail_json_fixed(json, key, share, 4);
+    }
+}
+
+static void json_rails(mrail_json_t *json,
+                       const mrail_bench_coll_rails_t *rails)
+{
+    mrail_json_array(json, "rails");
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_RAILS; ++i) {
+        if (rails->planned[i] > 0 || rails->carried[i] > 0) {
+            mrail_json_object(json, NULL);
+            mrail_json_uint(json, "rail", i);
+            mrail_json_uint(json, "planned_bytes", rails->planned[i]);
+            mrail_json_uint(json, "carried_bytes", rails->carried[i]);
+            mrail_json_object_end(json);
+        }
+    }
+    mrail_json_array_end(json);
+}
+
+static void print_rails(const mrail_bench_coll_rails_t *rails)
+{
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_RAILS; ++i) {
+        if (rails->planned[i] > 0 || rails->carried[i] > 0) {
+            printf("# rail %u: %.3f MB planned, %.3f MB carried\n", i,
+                   (double)rails->planned[i] / 1e6,
+                   (double)rails->carried[i] / 1e6);
+        }
     }
 }
 
@@ -216,7 +263,8 @@ static figures_t figures_of(mrail_bench_result_t *result, int ranks,
 static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
                        const mrail_bench_result_t *result,
                        const figures_t *figures,
-                       const coll_fractions_t *coll_fractions)
+                       const coll_fractions_t *coll_fractions,
+                       const mrail_bench_coll_rails_t *rails)
 {
     mrail_json_t json = mrail_json_to(stdout);
     char transport[256];
@@ -245,6 +293,7 @@ static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
     json_share(&json, "relayed", coll_fractions->relayed);
     json_share(&json, "planning_overhead", coll_fractions->overhead);
     mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
+    json_rails(&json, rails);
     mrail_json_bool(&json, "data_ok", result->data_ok);
     mrail_json_object_end(&json);
     mrail_json_end(&json);
@@ -269,14 +318,16 @@ static void print_row(uint64_t size, const mrail_bench_result_t *result,
 static void print_result(const mrail_bench_options_t *options,
                          const mrail_bench_skew_t *skew, int ranks,
                          uint64_t size, mrail_bench_result_t *result,
-                         const coll_fractions_t *coll_fractions)
+                         const coll_fractions_t *coll_fractions,
+                         const mrail_bench_coll_rails_t *rails)
 {
     figures_t figures = figures_of(result, ranks, size);
 
     if (options->json) {
-        print_json(skew, ranks, size, result, &figures, coll_fractions);
+        print_json(skew, ranks, size, result, &figures, coll_fractions, rails);
     } else {
         print_row(size, result, &figures, coll_fractions);
+        print_rails(rails);
     }
     fflush(stdout);
 }
@@ -309,6 +360,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
 {
     mrail_bench_result_t result = {.data_ok = 1};
     uint64_t before[MRAIL_BENCH_COLL_NUM];
+    mrail_bench_coll_rails_t rails;
     coll_fractions_t coll_fractions;
     unsigned timed = mrail_bench_iterations(options, size);
     unsigned total = options->warmup + timed;
@@ -326,17 +378,20 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     for (unsigned i = 0; i < total; ++i) {
         if (i == options->warmup) {
             mrail_bench_coll_read(coll, before);
+            mrail_bench_coll_read_rails(coll, &rails);
         }
         one_iteration(ex, options, i, &result);
     }
     coll_fractions = fractions_of(ex, &result, coll, before);
+    rails = rails_since(coll, &rails);
     MPI_Reduce(&result.cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM, 0,
                MPI_COMM_WORLD);
     MPI_Allreduce(&result.data_ok, &ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     result.data_ok = ok;
     if (ex->rank == 0) {
         result.cpu_s = cpu_s;
-        print_result(options, skew, ex->ranks, size, &result, &coll_fractions);
+        print_result(options, skew, ex->ranks, size, &result, &coll_fractions,
+                     &rails);
     }
     free(result.times_s);
     free(ex->send);

@@ -17,6 +17,9 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_NONBLOCKING_CALLS] = "coll_mrail_nonblocking_calls",
 };
 
+static const char *const rail_names[] = {"coll_mrail_rail_planned_bytes",
+                                         "coll_mrail_rail_carried_bytes"};
+
 /* Returns the index of a 64-bit counter that is not bound to an object, or
  * -1. */
 static int find_counter(const char *name)
@@ -44,16 +47,16 @@ static int find_counter(const char *name)
     return -1;
 }
 
-/* Returns 1 if it allocated a handle for the counter. */
-static int open_counter(mrail_bench_coll_t *coll, unsigned counter)
+/* Returns 1 if it allocated a handle for the counter, which has num values. */
+static int open_counter(mrail_bench_coll_t *coll, const char *name, int num,
+                        MPI_T_pvar_handle *handle_p)
 {
-    int index = find_counter(names[counter]), count = 0;
+    int index = find_counter(name), count = 0;
 
     return index >= 0 &&
-           MPI_T_pvar_handle_alloc(coll->session, index, NULL,
-                                   &coll->handles[counter],
+           MPI_T_pvar_handle_alloc(coll->session, index, NULL, handle_p,
                                    &count) == MPI_SUCCESS &&
-           count == 1;
+           count == num;
 }
 
 void mrail_bench_coll_open(mrail_bench_coll_t *coll)
@@ -65,7 +68,11 @@ void mrail_bench_coll_open(mrail_bench_coll_t *coll)
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS &&
         MPI_T_pvar_session_create(&coll->session) == MPI_SUCCESS;
     for (unsigned i = 0; coll->present && i < MRAIL_BENCH_COLL_NUM; ++i) {
-        coll->present = open_counter(coll, i);
+        coll->present = open_counter(coll, names[i], 1, &coll->handles[i]);
+    }
+    for (unsigned i = 0; coll->present && i < 2; ++i) {
+        coll->present = open_counter(coll, rail_names[i],
+                                     MRAIL_BENCH_COLL_RAILS, &coll->rails[i]);
     }
 }
 
@@ -88,5 +95,15 @@ void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
             MPI_T_pvar_read(coll->session, coll->handles[i], &value);
         }
         values[i] = value;
+    }
+}
+
+void mrail_bench_coll_read_rails(const mrail_bench_coll_t *coll,
+                                 mrail_bench_coll_rails_t *rails)
+{
+    memset(rails, 0, sizeof(*rails));
+    if (coll->present) {
+        MPI_T_pvar_read(coll->session, coll->rails[0], rails->planned);
+        MPI_T_pvar_read(coll->session, coll->rails[1], rails->carried);
     }
 }

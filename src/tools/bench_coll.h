@@ -25,10 +25,19 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 
+#define MRAIL_BENCH_COLL_RAILS 16
+
+/* Bytes of RDMA READs, by rail of this process. */
+typedef struct mrail_bench_coll_rails {
+    uint64_t planned[MRAIL_BENCH_COLL_RAILS];
+    uint64_t carried[MRAIL_BENCH_COLL_RAILS];
+} mrail_bench_coll_rails_t;
+
 typedef struct mrail_bench_coll {
     int present; /* 1: all counters were found */
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handles[MRAIL_BENCH_COLL_NUM];
+    MPI_T_pvar_handle rails[2]; /* planned, carried */
 } mrail_bench_coll_t;
 
 /*
@@ -42,5 +51,8 @@ void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 /* Reads all counters, or zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);
+/* The same for the counters of each rail. */
+void mrail_bench_coll_read_rails(const mrail_bench_coll_t *coll,
+                                 mrail_bench_coll_rails_t *rails);
 
 #endif

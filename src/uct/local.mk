@@ -12,7 +12,7 @@ pkglib_LTLIBRARIES += mrail-uct.la
 
 libuct_mrail_la_SOURCES = \
     src/uct/mrail_shim.c src/uct/mrail_shim.h \
-    src/uct/mrail_rails.h \
+    src/uct/mrail_direct.h src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
 # UCX loads only modules with the suffix of its own libraries, .so.0
 libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
@@ -22,6 +22,7 @@ mrail_uct_la_SOURCES = \
     src/uct/mrail_compat.h \
     src/uct/mrail_component.c \
     src/uct/mrail_config.c src/uct/mrail_config.h \
+    src/uct/mrail_direct.c src/uct/mrail_direct.h \
     src/uct/mrail_ep.c src/uct/mrail_ep.h \
     src/uct/mrail_iface.c src/uct/mrail_iface.h \
     src/uct/mrail_log.c src/uct/mrail_log.h \

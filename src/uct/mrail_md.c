@@ -14,6 +14,7 @@ static void md_close(uct_md_h tl_md)
 {
     uct_mrail_md_t *md = ucs_derived_of(tl_md, uct_mrail_md_t);
 
+    uct_mrail_direct_md_closes(md);
     uct_mrail_mem_cleanup(md);
     mrail_engine_close(md->engine);
     free(md);
@@ -119,6 +120,7 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
     if (status != UCS_OK) {
         goto err_close;
     }
+    uct_mrail_direct_md_opened(md);
     *md_p = &md->super;
     return UCS_OK;
 

@@ -19,6 +19,7 @@ typedef struct uct_mrail_md {
     ucs_rcache_t *rcache; /* NULL: memory is registered at each call */
 #endif
     ucs_linear_func_t reg_cost;
+    struct uct_mrail_md *next; /* open mds; see mrail_direct.c */
 } uct_mrail_md_t;
 
 extern uct_component_t uct_mrail_component;
@@ -31,5 +32,9 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
 ucs_status_t uct_mrail_query_devices(uct_md_h md,
                                      uct_tl_device_resource_t **devices_p,
                                      unsigned *num_devices_p);
+
+/* Defined in mrail_direct.c, whose interface to the engine uses the md. */
+void uct_mrail_direct_md_opened(uct_mrail_md_t *md);
+void uct_mrail_direct_md_closes(uct_mrail_md_t *md);
 
 #endif

@@ -134,8 +134,9 @@ void uct_mrail_mem_cleanup(uct_mrail_md_t *md)
 }
 #endif
 
-static ucs_status_t mem_reg(uct_mrail_md_t *md, void *address, size_t length,
-                            uint64_t flags, uct_mem_h *memh_p)
+ucs_status_t uct_mrail_memh_get(uct_mrail_md_t *md, void *address,
+                                size_t length, uint64_t flags,
+                                uct_mem_h *memh_p)
 {
     uct_mrail_memh_t *memh;
     ucs_status_t status;
@@ -159,41 +160,11 @@ static ucs_status_t mem_reg(uct_mrail_md_t *md, void *address, size_t length,
     return UCS_OK;
 }
 
-#if HAVE_UCT_MD_MEM_REG_PARAMS_T
-ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
-                               const uct_md_mem_reg_params_t *params,
-                               uct_mem_h *memh_p)
+ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
 {
-    return mem_reg(
-        ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
-        UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0), memh_p);
-}
-#else
-ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
-                               unsigned flags, uct_mem_h *memh_p)
-{
-    return mem_reg(ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
-                   flags, memh_p);
-}
-#endif
-
-ucs_status_t uct_mrail_mem_dereg(uct_md_h tl_md,
-                                 const uct_md_mem_dereg_params_t *params)
-{
-    uct_mrail_memh_t *memh =
-        UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
     ucs_status_t status;
 
-    if (memh == NULL) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if (UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0) &
-        UCT_MD_MEM_DEREG_FLAG_INVALIDATE) {
-        return UCS_ERR_UNSUPPORTED; /* UCT_MD_FLAG_INVALIDATE is not set */
-    }
 #if UCT_MRAIL_HAVE_MD_RCACHE
-    uct_mrail_md_t *md = ucs_derived_of(tl_md, uct_mrail_md_t);
-
     if (md->rcache != NULL) {
         ucs_rcache_region_put(
             md->rcache,
@@ -204,6 +175,40 @@ ucs_status_t uct_mrail_mem_dereg(uct_md_h tl_md,
     status = uct_mrail_status(mrail_mem_dereg(memh->mem));
     free(memh);
     return status;
+}
+
+#if HAVE_UCT_MD_MEM_REG_PARAMS_T
+ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
+                               const uct_md_mem_reg_params_t *params,
+                               uct_mem_h *memh_p)
+{
+    return uct_mrail_memh_get(
+        ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
+        UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0), memh_p);
+}
+#else
+ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
+                               unsigned flags, uct_mem_h *memh_p)
+{
+    return uct_mrail_memh_get(ucs_derived_of(tl_md, uct_mrail_md_t), address,
+                              length, flags, memh_p);
+}
+#endif
+
+ucs_status_t uct_mrail_mem_dereg(uct_md_h tl_md,
+                                 const uct_md_mem_dereg_params_t *params)
+{
+    uct_mrail_memh_t *memh =
+        UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+
+    if (memh == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0) &
+        UCT_MD_MEM_DEREG_FLAG_INVALIDATE) {
+        return UCS_ERR_UNSUPPORTED; /* UCT_MD_FLAG_INVALIDATE is not set */
+    }
+    return uct_mrail_memh_put(ucs_derived_of(tl_md, uct_mrail_md_t), memh);
 }
 
 static ucs_status_t mkey_pack(uct_mem_h tl_memh, void *buffer)

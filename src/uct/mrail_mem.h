@@ -17,6 +17,13 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
                                 const uct_mrail_md_config_t *config);
 void uct_mrail_mem_cleanup(uct_mrail_md_t *md);
 
+/* Registers memory, or takes a reference to a cached registration. `flags` are
+ * UCT_MD_MEM_FLAG_*. The second function gives it back. */
+ucs_status_t uct_mrail_memh_get(uct_mrail_md_t *md, void *address,
+                                size_t length, uint64_t flags,
+                                uct_mem_h *memh_p);
+ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh);
+
 #if HAVE_UCT_MD_MEM_REG_PARAMS_T
 ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
                                const uct_md_mem_reg_params_t *params,

@@ -47,6 +47,14 @@ MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func == NULL) ? 0 : rails_func(rails);
 }
 
+/* Address of a symbol in the transport; NULL until the transport is loaded. */
+static uct_mrail_direct_func_t direct_func;
+
+MRAIL_EXPORT const uct_mrail_direct_ops_t *uct_mrail_direct(void)
+{
+    return (direct_func == NULL) ? NULL : direct_func();
+}
+
 /* Possible locations of the transport, relative to this file's directory: the
  * same directory (build tree), or <libdir>/mrail if this file is in
  * <libdir>/ucx. */
@@ -112,5 +120,7 @@ __attribute__((constructor)) static void shim_load(void)
     loss_func_p = dlsym(transport, "uct_mrail_loss_func");
     rails_func =
         (uct_mrail_rails_func_t)dlsym(transport, "uct_mrail_engine_rails");
+    direct_func =
+        (uct_mrail_direct_func_t)dlsym(transport, "uct_mrail_engine_direct");
     uct_mrail_shim_state = UCT_MRAIL_SHIM_LOADED;
 }

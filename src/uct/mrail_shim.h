@@ -5,6 +5,7 @@
 #ifndef UCT_MRAIL_SHIM_H
 #define UCT_MRAIL_SHIM_H
 
+#include "uct/mrail_direct.h"
 #include "uct/mrail_rails.h"
 
 typedef enum uct_mrail_shim_state {
@@ -34,5 +35,8 @@ extern uct_mrail_loss_func_t uct_mrail_loss_func;
 
 /* Defined in the transport. Implements uct_mrail_rails() (mrail_rails.h). */
 unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails);
+
+/* Defined in the transport. Implements uct_mrail_direct() (mrail_direct.h). */
+const uct_mrail_direct_ops_t *uct_mrail_engine_direct(void);
 
 #endif

@@ -9,7 +9,8 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
-    test/mpi/planned-scarce.sh test/mpi/nonblocking.sh
+    test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
+    test/mpi/direct.sh
 TIMING_TESTS += test/mpi/pair.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py
@@ -20,7 +21,7 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end mpi_scarce mpi_nonblocking
+    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -77,6 +78,11 @@ mpi_scarce_SOURCES = test/mpi/mpi_scarce.c test/mpi/mpi_test.h \
 mpi_scarce_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_scarce_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_scarce_LDADD = $(MPI_LIBS) -ldl
+mpi_direct_SOURCES = test/mpi/mpi_direct.c test/mpi/mpi_test.h \
+    src/uct/mrail_direct.h src/tools/bench_coll.c src/tools/bench_coll.h
+mpi_direct_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_direct_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_direct_LDADD = $(MPI_LIBS) -ldl
 mpi_nonblocking_SOURCES = test/mpi/mpi_nonblocking.c test/mpi/mpi_test.h \
     src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_nonblocking_CPPFLAGS = $(MPI_TEST_CPPFLAGS)

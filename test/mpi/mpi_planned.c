@@ -130,6 +130,30 @@ static int run_seed(const comms_t *comms, uint64_t seed)
     return ok;
 }
 
+/* Checks that each rail has carried the bytes that the plans gave it, within
+ * 2 %. */
+static int check_rails(const mrail_bench_coll_t *coll)
+{
+    mrail_bench_coll_rails_t rails;
+    int ok = 1;
+
+    mrail_bench_coll_read_rails(coll, &rails);
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_RAILS; ++i) {
+        uint64_t most = MRAIL_MAX(rails.planned[i], rails.carried[i]);
+        uint64_t least = MRAIL_MIN(rails.planned[i], rails.carried[i]);
+
+        if (most - least > most / 50) {
+            fprintf(stderr,
+                    "rank %d: rail %u: %llu bytes planned, %llu carried\n",
+                    mt_rank(MPI_COMM_WORLD), i,
+                    (unsigned long long)rails.planned[i],
+                    (unsigned long long)rails.carried[i]);
+            ok = 0;
+        }
+    }
+    return ok;
+}
+
 /* Checks that the counters of coll/mrail are consistent, and that it did what
  * the options require. */
 static void check_counters(const mrail_bench_coll_t *coll, int relays,
@@ -151,6 +175,10 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                           own[MRAIL_BENCH_COLL_BYTES] &&
                       own[MRAIL_BENCH_COLL_PLANNED_CALLS] <=
                           own[MRAIL_BENCH_COLL_CALLS]);
+    }
+    if (there) {
+        mt_result("rails carried the READs that they were given",
+                  check_rails(coll));
     }
     if (relays) {
         mt_result("bytes were relayed",

@@ -50,7 +50,7 @@ test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
 RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
-    test_path_validation test_fatal test_stall_detect test_move_lane test_move_order test_late_timers test_rails test_failover \
+    test_path_validation test_fatal test_stall_detect test_move_lane test_move_order test_late_timers test_rails test_quota test_failover \
     test_ctl_send test_cancel test_put test_busy_cq test_get_short test_departed \
     test_iface test_am test_credits test_records
 check_PROGRAMS += $(RAIL_TESTS)
@@ -95,6 +95,8 @@ test_stall_detect_SOURCES = test/unit/test_stall_detect.c test/unit/mock_peer.c
 test_stall_detect_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_records_SOURCES = test/unit/test_records.c test/unit/mock_peer.c
 test_records_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_quota_SOURCES = test/unit/test_quota.c test/unit/mock_peer.c
+test_quota_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_iface_SOURCES = test/unit/test_iface.c test/unit/mock_peer.c

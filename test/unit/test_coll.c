@@ -515,6 +515,30 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
     }
 }
 
+/* Checks that both ends agree on whether the receiver READs its bytes, and that
+ * its rails carry all of them. */
+static void check_read(const job_t *job, uint32_t from, uint32_t to,
+                       const mca_coll_mrail_schedule_entry_t *send,
+                       const mca_coll_mrail_schedule_entry_t *recv,
+                       int has_gaps)
+{
+    const mca_coll_mrail_topology_t *topology = job->topologies[to];
+    uint64_t quota = 0;
+
+    assert_int_equal(send->is_read, recv->is_read);
+    assert_int_equal(send->is_read,
+                     topology->has_reads && !has_gaps &&
+                         send->bytes >= MCA_COLL_MRAIL_READ_MIN &&
+                         topology->node_of[from] != topology->node_of[to]);
+    for (unsigned i = 0; i < topology->num_rails; ++i) {
+        if (recv->quota[i] > 0) {
+            assert_true(mca_coll_mrail_topology_own_rail(topology, i) >= 0);
+        }
+        quota += recv->quota[i];
+    }
+    assert_int_equal(quota, recv->bytes);
+}
+
 /* Checks that the direct path and the flows of a pair together carry each byte
  * exactly once, and that both ends agree on the direct part. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
@@ -542,6 +566,7 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
         assert_int_equal(send->is_whole, send->bytes == bytes);
         assert_true(send->is_whole || !has_gaps);
         covered = send->bytes;
+        check_read(job, from, to, send, recv, has_gaps);
     }
     for (size_t i = 0; i < sender->num_flows; ++i) {
         const mrail_relay_flow_t *flow = &sender->flows[i];
@@ -590,7 +615,9 @@ static uint64_t run_seed(uint64_t seed)
     fill_rank_entries(entries, nodes, ranks, rails);
     for (unsigned i = 0; i < nodes * ranks; ++i) {
         entries[i].is_soft = seed % 2;
+        entries[i].address_length = 80;
     }
+    entries[0].address_length *= seed % 3; /* in a third, one rank has none */
     job_init(&job, entries, nodes * ranks);
     for (unsigned round = 0; round < 3; ++round) {
         draw_records(&job, &rng);

@@ -180,6 +180,18 @@ int mca_coll_mrail_modex_read(struct ompi_communicator_t *comm,
     return ret;
 }
 
+const mca_coll_mrail_rank_entry_t *
+mca_coll_mrail_modex_entry(struct ompi_communicator_t *comm, int rank)
+{
+    const mca_coll_mrail_rank_entry_t *entry = NULL;
+    int ret;
+
+    pthread_mutex_lock(&table_lock);
+    ret = find(ompi_group_get_proc_name(comm->c_local_group, rank), &entry);
+    pthread_mutex_unlock(&table_lock);
+    return (ret == 0) ? entry : NULL;
+}
+
 void mca_coll_mrail_modex_cleanup(void)
 {
     for (size_t i = 0; i < table_size; ++i) {

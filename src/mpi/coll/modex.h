@@ -29,6 +29,11 @@ const mca_coll_mrail_rank_entry_t *mca_coll_mrail_modex_mine(void);
 int mca_coll_mrail_modex_read(struct ompi_communicator_t *comm,
                               mca_coll_mrail_rank_entry_t *entries);
 
+/* Returns the entry of a rank, or NULL if memory runs out. It stays valid until
+ * the cleanup. */
+const mca_coll_mrail_rank_entry_t *
+mca_coll_mrail_modex_entry(struct ompi_communicator_t *comm, int rank);
+
 /* Frees the copies of all entries. */
 void mca_coll_mrail_modex_cleanup(void);
 

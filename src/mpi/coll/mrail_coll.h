@@ -11,6 +11,7 @@
  *                                                        mrail_coll_tell.c,
  *                                                        mrail_coll_agree.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
+ *   direct     its direct messages as RDMA READs         direct.c
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
@@ -73,6 +74,9 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long bytes, planned_bytes, relayed_bytes;
     unsigned long long agreement_ns, plan_ns, exchange_ns;
     unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
+    /* bytes READ, by the place of the rail in the list of uct_mrail_rails() */
+    unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
+    unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -94,6 +98,7 @@ unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
     mca_coll_base_module_t *name##_module
 
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
+typedef struct mca_coll_mrail_direct mca_coll_mrail_direct_t;
 
 /* MPI functions. The nonblocking forms count as the blocking ones. */
 typedef enum mca_coll_mrail_func {
@@ -174,6 +179,7 @@ typedef struct mca_coll_mrail_module {
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t shm_pool;
     mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
+    mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -223,7 +229,7 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_func_t func;
     /* atomic: informs the thread that waits for a blocking op */
     int is_finished;
-    int tag;        /* the op owns this tag and the two below */
+    int tag;        /* the op owns this tag and the four below */
     unsigned flags; /* see record.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
@@ -242,7 +248,7 @@ struct mca_coll_mrail_op {
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
 /* Number of tags per op. */
-#define MCA_COLL_MRAIL_TAGS 3
+#define MCA_COLL_MRAIL_TAGS 5
 static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
     return op->tag;
@@ -254,6 +260,14 @@ static inline int mca_coll_mrail_op_tag_direct(const mca_coll_mrail_op_t *op)
 static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
 {
     return op->tag - 2;
+}
+static inline int mca_coll_mrail_op_tag_offer(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 3;
+}
+static inline int mca_coll_mrail_op_tag_answer(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 4;
 }
 
 /* Allocates an op for a call with an agreement round. Returns NULL if memory
@@ -355,6 +369,12 @@ static inline int mca_coll_mrail_copy_code(int ret)
            : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE
                                 : OMPI_ERROR;
 }
+
+/* Post one message of a schedule. An error goes to op->ret. */
+void mca_coll_mrail_post_recv(mca_coll_mrail_op_t *op,
+                              const mca_coll_mrail_schedule_entry_t *entry);
+void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
+                              const mca_coll_mrail_schedule_entry_t *entry);
 
 /* Posts the schedule if op->is_planned, or else all messages. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);

@@ -3,6 +3,8 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/direct.h"
+
 #include "base/util.h"
 
 #include <errno.h>
@@ -67,6 +69,9 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
         return mca_coll_mrail_go(op);
     }
     ret = mca_coll_mrail_schedule_make(schedule, &module->records);
+    if (ret == 0) {
+        ret = mca_coll_mrail_direct_reserve(module);
+    }
     if (ret == 0 && module->relay != NULL) {
         ret = mrail_relay_reserve(module->relay, schedule->flows,
                                   schedule->num_flows);

@@ -1,6 +1,8 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/direct.h"
+
 #include "base/util.h"
 
 #include "ompi/constants.h"
@@ -104,6 +106,43 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.nonblocking_calls},
 };
 
+/* Counters with one value for each rail, in the order of uct_mrail_rails(). */
+static const number_t rail_counters[] = {
+    {"rail_planned_bytes",
+     "bytes of RDMA READs that the plan gave to each rail of this process",
+     mca_coll_mrail_counters.rail_planned_bytes},
+    {"rail_carried_bytes", "bytes of these READs that each rail has carried",
+     mca_coll_mrail_counters.rail_carried_bytes},
+};
+
+static int rails_get(const mca_base_pvar_t *pvar, void *values, void *object)
+{
+    memcpy(values, pvar->ctx,
+           sizeof(mca_coll_mrail_counters.rail_planned_bytes));
+    return OPAL_SUCCESS;
+}
+
+static int rails_notify(mca_base_pvar_t *pvar, mca_base_pvar_event_t event,
+                        void *object, int *count_p)
+{
+    if (event == MCA_BASE_PVAR_HANDLE_BIND) {
+        *count_p = UCT_MRAIL_MAX_RAILS;
+    }
+    return OPAL_SUCCESS;
+}
+
+static void register_counter(const number_t *counter,
+                             mca_base_get_value_fn_t get,
+                             mca_base_notify_fn_t notify)
+{
+    (void)mca_base_component_pvar_register(
+        &mca_coll_mrail_component.collm_version, counter->name, counter->help,
+        OPAL_INFO_LVL_6, MPI_T_PVAR_CLASS_COUNTER,
+        MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+        MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, get, NULL,
+        notify, counter->value);
+}
+
 static int coll_register(void)
 {
     const mca_base_component_t *component =
@@ -132,12 +171,10 @@ static int coll_register(void)
             MCA_BASE_VAR_SCOPE_READONLY, numbers[i].value);
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(counters); ++i) {
-        (void)mca_base_component_pvar_register(
-            component, counters[i].name, counters[i].help, OPAL_INFO_LVL_6,
-            MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
-            NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
-            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL,
-            NULL, NULL, counters[i].value);
+        register_counter(&counters[i], NULL, NULL);
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rail_counters); ++i) {
+        register_counter(&rail_counters[i], rails_get, rails_notify);
     }
     return OMPI_SUCCESS;
 }
@@ -173,6 +210,7 @@ static void find_rails(void)
 
     if (handle != NULL) {
         *(void **)&rails_func = dlsym(handle, "uct_mrail_rails");
+        mca_coll_mrail_direct_find(handle);
         dlclose(handle);
     }
 }
@@ -193,6 +231,7 @@ static int coll_open(void)
 
 int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
 {
+    mca_coll_mrail_direct_init(mpi_threads);
     /* Processes without an entry take no part. */
     return (mca_coll_mrail_modex_mine()->version == MCA_COLL_MRAIL_ABSENT)
                ? OMPI_ERR_NOT_AVAILABLE
@@ -202,6 +241,7 @@ int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
 static int coll_close(void)
 {
     mca_coll_mrail_ops_close();
+    mca_coll_mrail_direct_close();
     mca_coll_mrail_modex_cleanup();
     return OMPI_SUCCESS;
 }

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/direct.h"
 #include "mpi/coll/request.h"
 
 #include "base/util.h"
@@ -85,8 +86,8 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
 
 /* ---- direct path ---- */
 
-static void post_recv(mca_coll_mrail_op_t *op,
-                      const mca_coll_mrail_schedule_entry_t *entry)
+void mca_coll_mrail_post_recv(mca_coll_mrail_op_t *op,
+                              const mca_coll_mrail_schedule_entry_t *entry)
 {
     const mca_coll_mrail_dt_segment_t *segment = &op->recvs[entry->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
@@ -105,8 +106,8 @@ static void post_recv(mca_coll_mrail_op_t *op,
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-static void post_send(mca_coll_mrail_op_t *op,
-                      const mca_coll_mrail_schedule_entry_t *entry)
+void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
+                              const mca_coll_mrail_schedule_entry_t *entry)
 {
     const mca_coll_mrail_dt_segment_t *segment = &op->sends[entry->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
@@ -142,7 +143,8 @@ static void post_rest(mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
         .peer = peer, .is_whole = 1, .bytes = segments[peer].bytes};
 
     if (!is_told(op, peer, bit) && (entry.bytes > 0 || op->is_mismatched)) {
-        (bit == MCA_COLL_MRAIL_TOLD_IN ? post_recv : post_send)(op, &entry);
+        (bit == MCA_COLL_MRAIL_TOLD_IN ? mca_coll_mrail_post_recv
+                                       : mca_coll_mrail_post_send)(op, &entry);
     }
 }
 
@@ -153,7 +155,10 @@ static void post_recvs(mca_coll_mrail_op_t *op)
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
     for (size_t i = 0; op->is_planned && i < schedule->num_recvs; ++i) {
-        post_recv(op, &schedule->recvs[i]);
+        const mca_coll_mrail_schedule_entry_t *entry = &schedule->recvs[i];
+
+        (entry->is_read ? mca_coll_mrail_direct_recv
+                        : mca_coll_mrail_post_recv)(op, entry);
     }
     for (unsigned i = 1; i < ranks; ++i) {
         post_rest(op, (self + ranks - i) % ranks, MCA_COLL_MRAIL_TOLD_IN);
@@ -177,7 +182,11 @@ static void post_sends(mca_coll_mrail_op_t *op)
 
         next = (next < count) ? next : 0;
         if (count > 0 && schedule->sends[next].peer == peer) {
-            post_send(op, &schedule->sends[next++]);
+            const mca_coll_mrail_schedule_entry_t *entry =
+                &schedule->sends[next++];
+
+            (entry->is_read ? mca_coll_mrail_direct_send
+                            : mca_coll_mrail_post_send)(op, entry);
         } else {
             post_rest(op, peer, MCA_COLL_MRAIL_TOLD_OUT);
         }
@@ -195,8 +204,8 @@ static int copy_self(mca_coll_mrail_op_t *op)
          * memory. */
         mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
 
-        post_recv(op, &entry);
-        post_send(op, &entry);
+        mca_coll_mrail_post_recv(op, &entry);
+        mca_coll_mrail_post_send(op, &entry);
         return OMPI_SUCCESS;
     }
     return mca_coll_mrail_copy_code(
@@ -275,6 +284,7 @@ static void count_planned(const mca_coll_mrail_op_t *op)
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
+    int is_reading = op->is_planned && mca_coll_mrail_direct_progress(op);
     int ret;
 
     if (op->is_relaying) {
@@ -286,7 +296,7 @@ int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
     }
     ret = mca_coll_mrail_requests_take(op->requests, &op->num_requests);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
-    if (op->is_relaying || op->num_requests > 0) {
+    if (is_reading || op->is_relaying || op->num_requests > 0) {
         return 0;
     }
     if (op->is_planned) {

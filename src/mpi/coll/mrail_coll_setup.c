@@ -3,6 +3,7 @@
 #include "mpi/coll/mrail_coll.h"
 
 #include "mpi/coll/device.h"
+#include "mpi/coll/direct.h"
 
 #include "base/util.h"
 
@@ -20,6 +21,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
 
     mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
     entry->version = mca_coll_mrail_schedule_fingerprint();
+    entry->address_length = mca_coll_mrail_direct_address(entry->address);
     entry->params = (mca_coll_mrail_params_t){
         .relay_threshold = settings->relay_threshold,
         .relay_chunk_size = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
@@ -112,6 +114,8 @@ static void release_pool(mca_coll_mrail_module_t *module)
 static void release(mca_coll_mrail_module_t *module)
 {
     release_pool(module);
+    mca_coll_mrail_direct_destroy(module->direct);
+    module->direct = NULL;
     mca_coll_mrail_schedule_destroy(module->schedule);
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);

@@ -287,22 +287,6 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-static void add_direct(mca_coll_mrail_schedule_t *schedule,
-                       const mrail_plan_demand_t *demand, uint64_t offset,
-                       uint64_t bytes)
-{
-    mca_coll_mrail_schedule_entry_t entry = {
-        .offset = offset, .bytes = bytes, .is_whole = bytes == demand->bytes};
-
-    if (demand->from == schedule->topology->self) {
-        entry.peer = demand->to;
-        schedule->sends[schedule->num_sends++] = entry;
-    } else if (demand->to == schedule->topology->self) {
-        entry.peer = demand->from;
-        schedule->recvs[schedule->num_recvs++] = entry;
-    }
-}
-
 static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand)
 {
@@ -314,6 +298,40 @@ static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
            (mca_coll_mrail_record_flags(
                 mca_coll_mrail_records_get(records, demand->to)) &
             MCA_COLL_MRAIL_GAPS_IN) != 0;
+}
+
+/* Returns 1 if the receiver READs the bytes. Both ranks decide alike. */
+static int is_read(const mca_coll_mrail_schedule_t *schedule,
+                   const mrail_plan_demand_t *demand, uint64_t bytes)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+
+    return topology->has_reads && bytes >= MCA_COLL_MRAIL_READ_MIN &&
+           topology->node_of[demand->from] != topology->node_of[demand->to] &&
+           !has_gaps(schedule, demand);
+}
+
+static void add_direct(mca_coll_mrail_schedule_t *schedule,
+                       const mrail_plan_demand_t *demand, uint64_t offset,
+                       uint64_t bytes)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    int is_send = demand->from == topology->self;
+    mca_coll_mrail_schedule_entry_t *entry;
+
+    if (!is_send && demand->to != topology->self) {
+        return;
+    }
+    entry = is_send ? &schedule->sends[schedule->num_sends++]
+                    : &schedule->recvs[schedule->num_recvs++];
+    *entry = (mca_coll_mrail_schedule_entry_t){
+        .peer = is_send ? demand->to : demand->from,
+        .offset = offset,
+        .bytes = bytes,
+        .is_whole = bytes == demand->bytes,
+        .is_read = is_read(schedule, demand, bytes),
+    };
+    entry->quota[topology->rail_of[demand->to]] = bytes;
 }
 
 /* Within a node, the transport below chooses the best path. The exception is
@@ -482,6 +500,7 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     }
     mrail_plan_summary(schedule->plan, &summary);
     schedule->hash = hash_flows(schedule, summary.hash);
+    schedule->forecast_ns = (uint64_t)(summary.congestion * 1e9);
     schedule->is_valid = 1;
     return 0;
 

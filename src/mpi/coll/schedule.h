@@ -18,10 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Fewer direct bytes are sent as a message, because an offer and an answer cost
+ * more than they save. */
+#define MCA_COLL_MRAIL_READ_MIN 65536u
+
 typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
     int is_whole;           /* 1: the whole message between the two ranks */
+    int is_read;            /* 1: the receiver READs the bytes; see direct.h */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
+    /* bytes that each rail of the receiver should carry, by the topology's
+     * number of the rail; all 0: any of its rails */
+    uint64_t quota[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_schedule_entry_t;
 
 /* A rail of a node. */
@@ -57,6 +65,7 @@ typedef struct mca_coll_mrail_schedule {
     unsigned max_channels; /* the largest of them */
     uint64_t hash;         /* hash of the plan and its flows */
     uint64_t relayed;      /* bytes from this rank that take a relay */
+    uint64_t forecast_ns;  /* time of the exchange according to the plan */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 

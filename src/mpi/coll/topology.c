@@ -193,6 +193,10 @@ static int topology_fill(mca_coll_mrail_topology_t *topology,
     }
     topology->is_soft = entries[0].is_soft != 0;
     topology->params = entries[0].params;
+    topology->has_reads = 1;
+    for (size_t i = 0; i < num_ranks; ++i) {
+        topology->has_reads &= entries[i].address_length > 0;
+    }
     number_nodes(entries, topology);
     return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef MRAIL_MPI_COLL_TOPOLOGY_H
 #define MRAIL_MPI_COLL_TOPOLOGY_H
 
+#include "uct/mrail_direct.h"
 #include "uct/mrail_rails.h"
 
 #include <stddef.h>
@@ -31,6 +32,8 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t num_rails;
     uint64_t speed;                     /* bytes per second of all its rails */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
+    uint64_t address_length;            /* 0: RDMA READs are not available */
+    uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
@@ -43,16 +46,26 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_local; /* number of ranks on the largest node */
     uint32_t self;
     int is_soft;
+    int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
+
+/* Returns the place, in the list of uct_mrail_rails(), at which this rank has
+ * the rail with this number; -1: the rank does not reach it. */
+static inline int
+mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
+                                 unsigned rail)
+{
+    return (topology->rail_of[topology->self] == rail) ? 0 : -1;
+}
 
 /* Values of `version` that stand for something else. */
 #define MCA_COLL_MRAIL_NO_VERSION 0u /* the rank was out of memory */
 #define MCA_COLL_MRAIL_ABSENT 1u     /* the process does not load coll/mrail */
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
-/* Fills in the entry of this process, except for version and params. `rails`
- * are the num_rails rails that uct_mrail_rails() returned. */
+/* Fills in the entry of this process, except for version, address and
+ * params. `rails` are the num_rails rails that uct_mrail_rails() returned. */
 void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails);

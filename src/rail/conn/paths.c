@@ -45,7 +45,12 @@ static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
 {
-    __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
+    uint64_t bit = 1ull << slot;
+
+    if (__atomic_load_n(&peer->up_mask, __ATOMIC_RELAXED) & bit) {
+        __atomic_fetch_or(&peer->held_mask, bit, __ATOMIC_RELAXED);
+    }
+    __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
     mrail_peer_check(peer);
 }
 
@@ -56,6 +61,7 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE)) {
         peer->unreachable_ns = 0;
         __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
+        __atomic_fetch_and(&peer->held_mask, ~(1ull << slot), __ATOMIC_RELAXED);
         __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     }

@@ -58,6 +58,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
 
             lane->sched.taken = 0;
             peer->num_am += lane->am_lane;
+            peer->rails_used |= 1u << lane->rail->index;
             peer->up[peer->num_up] = lane;
             peer->sched[peer->num_up++] = &lane->sched;
         }

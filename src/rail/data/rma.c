@@ -71,7 +71,8 @@ static MRAIL_DATA void mrail_rma_submit(mrail_op_t *op, size_t length)
     mrail_peer_t *peer = op->peer;
     mrail_engine_t *engine = peer->engine;
 
-    op->whole = (length < engine->config.stripe_thresh) &&
+    op->whole = (op->quota == NULL) &&
+                (length < engine->config.stripe_thresh) &&
                 (length <= MRAIL_RMA_CHUNK_MAX);
     if (!op->whole) {
         mrail_peer_request_lanes(peer, 1);
@@ -83,7 +84,7 @@ static MRAIL_DATA void mrail_rma_submit(mrail_op_t *op, size_t length)
 static int mrail_rma_zcopy(mrail_ep_t *ep, mrail_op_kind_t kind,
                            const mrail_iov_t *iov, unsigned iov_count,
                            uint64_t remote_address, const mrail_rkey_t *rkey,
-                           void *comp)
+                           mrail_quota_t *quota, void *comp)
 {
     mrail_iface_t *iface = ep->iface;
     size_t length = 0;
@@ -108,6 +109,7 @@ static int mrail_rma_zcopy(mrail_ep_t *ep, mrail_op_kind_t kind,
     op->iov_count = iov_count;
     op->remote_address = remote_address;
     op->rkey = rkey;
+    op->quota = quota;
     mrail_rma_submit(op, length);
     ret = -EINPROGRESS;
 out:
@@ -120,7 +122,7 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        const mrail_rkey_t *rkey, void *comp)
 {
     return mrail_rma_zcopy(ep, MRAIL_OP_PUT, iov, iov_count, remote_address,
-                           rkey, comp);
+                           rkey, NULL, comp);
 }
 
 int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
@@ -128,7 +130,16 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        const mrail_rkey_t *rkey, void *comp)
 {
     return mrail_rma_zcopy(ep, MRAIL_OP_GET, iov, iov_count, remote_address,
-                           rkey, comp);
+                           rkey, NULL, comp);
+}
+
+int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, mrail_quota_t *quota,
+                       void *comp)
+{
+    return mrail_rma_zcopy(ep, MRAIL_OP_GET, iov, iov_count, remote_address,
+                           rkey, quota, comp);
 }
 
 mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,

@@ -59,6 +59,77 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
+/* The rest of a rail's quota is not cut off if it is smaller than this. */
+#define MRAIL_RMA_QUOTA_MIN (16u << 10)
+
+/* Returns the rails that lead to the peer, as bits: those with a lane in use or
+ * on hold. A rail on which no lane was up so far also counts, because its first
+ * lane is still connecting. */
+static MRAIL_DATA uint32_t mrail_peer_rails(const mrail_peer_t *peer)
+{
+    uint64_t held = __atomic_load_n(&peer->held_mask, __ATOMIC_RELAXED);
+    uint32_t rails = ~peer->rails_used;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        rails |= 1u << peer->up[i]->rail->index;
+    }
+    for (; held != 0; held &= held - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(held);
+
+        rails |= 1u << peer->pairs[(peer->base + slot) % peer->num_pairs].local;
+    }
+    return rails;
+}
+
+static int mrail_rail_is_down(const mrail_rail_t *rail)
+{
+    return __atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
+}
+
+/* Returns the quota of the operation, or NULL if it has none or ignores it
+ * (mrail.h). */
+static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
+                                                mrail_ns_t now_ns)
+{
+    const mrail_peer_t *peer = op->peer;
+    const mrail_engine_t *engine = peer->engine;
+    uint64_t left = 0;
+    uint32_t rails;
+
+    if ((op->quota == NULL) || op->ignores_quota) {
+        return NULL;
+    }
+    rails = mrail_peer_rails(peer);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        if ((rails & (1u << i)) && !mrail_rail_is_down(&engine->rails[i])) {
+            left += op->quota->left[i];
+        }
+    }
+    op->ignores_quota = (left < op->left) || (now_ns >= op->quota->until_ns);
+    return op->ignores_quota ? NULL : op->quota;
+}
+
+/* Makes lanes unusable for this operation whose rail has no quota left. */
+static MRAIL_DATA void mrail_quota_mark(const mrail_quota_t *quota,
+                                        mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        peer->sched[i]->usable &= quota->left[peer->up[i]->rail->index] != 0;
+    }
+}
+
+static size_t mrail_quota_limit(const mrail_quota_t *quota, unsigned rail,
+                                size_t chunk, size_t left)
+{
+    uint64_t quota_left = quota->left[rail];
+
+    if (quota_left < chunk + MRAIL_RMA_QUOTA_MIN) {
+        chunk = quota_left;
+    }
+    return MRAIL_MIN(chunk, left);
+}
+
 /* Posts as many chunks as the lanes have room for. Returns 1 if the operation
  * is completely posted. */
 static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
@@ -72,10 +143,14 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
-        .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };
+    mrail_quota_t *quota = mrail_op_quota(op, now_ns);
     mrail_fair_share_t *fair_share;
 
+    /* Known uplinks bind lanes to each other's pace, which a quota forbids. */
+    params.has_quota = quota != NULL;
+    params.has_rules =
+        (config->uplinks != MRAIL_SIZE_AUTO) && !params.has_quota;
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_poll(peer->engine, now_ns);
     }
@@ -85,17 +160,26 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         int index;
 
         mrail_rma_mark_usable(peer);
-        if (fair_share != NULL) {
+        if (quota != NULL) { /* a plan has divided the rails already */
+            mrail_quota_mark(quota, peer);
+        } else if (fair_share != NULL) {
             mrail_throttle_mark(peer, fair_share);
         }
         index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
+        if ((index >= 0) && (quota != NULL)) {
+            length = mrail_quota_limit(quota, peer->up[index]->rail->index,
+                                       length, op->left);
+        }
         if ((index < 0) ||
             (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
         peer->uncut_bytes -= length;
         peer->sched[index]->taken += length;
+        if (quota != NULL) {
+            quota->left[peer->up[index]->rail->index] -= length;
+        }
         if (fair_share != NULL) {
             mrail_fair_share_post(fair_share, peer->fair_share_class,
                                   peer->up[index]->rail->index, length);

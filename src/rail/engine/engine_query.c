@@ -50,6 +50,7 @@ static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
         mrail_rail_query_speed(rail);
     }
     memset(now, 0, sizeof(*now));
+    now->index = rail->index;
     now->subnet = rail->attr.subnet;
     memcpy(now->gid, rail->attr.gid, sizeof(now->gid));
     memcpy(now->device, rail->attr.device, sizeof(now->device));

@@ -35,7 +35,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     mrail_ctl_take(engine);
     others = engine->num_ifaces++;
     mrail_ctl_unlock(engine);
-    if (others != 0) {
+    if ((others != 0) && !params->is_serialised) {
         /* Waits for a thread that holds the data-path lock and may need the
          * control lock, so the control lock must not be held here. */
         mrail_data_lock_share(&engine->data_lock);
@@ -72,6 +72,7 @@ static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
         if (op->done.iface == iface) {
             op->done.iface = NULL;
             op->unpack = NULL;
+            op->quota = NULL;
         }
     }
     mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
@@ -119,6 +120,11 @@ size_t mrail_iface_addr_size(const mrail_iface_t *iface)
     return MRAIL_IFACE_ADDR_SIZE;
 }
 
+size_t mrail_engine_addr_size(const mrail_engine_t *engine)
+{
+    return MRAIL_IFACE_ADDR_SIZE;
+}
+
 size_t mrail_device_addr_size(const mrail_engine_t *engine)
 {
     return MRAIL_DEVICE_ADDR_SIZE;
@@ -131,11 +137,11 @@ static unsigned mrail_boot_rail(const mrail_engine_t *engine)
     return (unsigned)(engine->id % engine->num_rails);
 }
 
-void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
+static void mrail_addr_pack(const mrail_engine_t *engine, uint16_t iface,
+                            void *buffer)
 {
-    const mrail_engine_t *engine = iface->engine;
     mrail_wire_iface_addr_t addr = {
-        .iface = iface->id,
+        .iface = iface,
         .ud_qpn = engine->rails[mrail_boot_rail(engine)].ud_qp->qp_num,
         .id = engine->id,
         .cookie = engine->cookie,
@@ -152,6 +158,16 @@ void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
         addr.more[i].ud_qpn = rail->ud_qp->qp_num;
     }
     mrail_iface_addr_encode(&addr, buffer);
+}
+
+void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
+{
+    mrail_addr_pack(iface->engine, iface->id, buffer);
+}
+
+void mrail_engine_addr_pack(const mrail_engine_t *engine, void *buffer)
+{
+    mrail_addr_pack(engine, UINT16_MAX, buffer);
 }
 
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer)

@@ -251,8 +251,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
             *segment_p = chunk;
         }
     }
-    if (best < 0) {
-        return -1;
+    if ((best < 0) || params->has_quota) {
+        return best;
     }
     /* Time to finish everything with all lanes busy. A lane that would finish
      * later leaves the work to a faster one, unless it has been idle for the

@@ -40,6 +40,8 @@ typedef struct mrail_sched_params {
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
                          * uplinks */
+    int has_quota;      /* only a few lanes may take the work, even if another
+                         * one would finish it earlier */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the

@@ -142,6 +142,7 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+        __atomic_fetch_and(&peer->held_mask, ~bit, __ATOMIC_RELAXED);
         mrail_lane_event(lane, MRAIL_LANE_EV_RELEASE, "idle");
         mrail_list_del(&lane->ack_list);
         mrail_peer_refresh(peer);

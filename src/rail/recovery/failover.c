@@ -124,6 +124,7 @@ static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
                      (unsigned long long)peer->id, cause);
     ++peer->engine->counters.lanes_failed;
     __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&peer->held_mask, ~bit, __ATOMIC_RELAXED);
     __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
     peer->broken_mask |= bit;
     lane->last_cqe.is_set = 0;       /* an eviction may have set it */

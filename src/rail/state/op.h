@@ -87,7 +87,9 @@ typedef struct mrail_op {
     struct mrail_flush *flush; /* the flush that waits for this READ; NULL:
                                 * none */
     const mrail_rkey_t *rkey;
-    mrail_tx_t *bounce; /* buffer of the bcopy forms */
+    mrail_quota_t *quota; /* NULL: there is none */
+    int ignores_quota;    /* the lanes take bytes as they have room */
+    mrail_tx_t *bounce;   /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;
     size_t length;

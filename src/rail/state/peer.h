@@ -150,7 +150,10 @@ struct mrail_peer {
     /* ---- written by the control thread, read by progress threads ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
     uint64_t up_mask;                     /* atomic: slots whose lanes are up */
-    int failed;                           /* atomic: 0 or -errno */
+    /* Atomic: slots that left up_mask because their path is suspected or its
+     * port is down. They return to it, or the lane fails. */
+    uint64_t held_mask;
+    int failed;          /* atomic: 0 or -errno */
     uint64_t evict_mask; /* atomic: slots that the progress thread must
                           * evict; it clears the bits */
     uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given
@@ -164,7 +167,8 @@ struct mrail_peer {
     uint64_t seen_mask; /* the value of up_mask that the arrays below reflect */
     unsigned num_up;
     unsigned num_am;
-    mrail_lane_t **up;          /* [slot_limit]: lanes in use, AM lanes first */
+    uint32_t rails_used; /* local rails on which a lane was up, as bits */
+    mrail_lane_t **up;   /* [slot_limit]: lanes in use, AM lanes first */
     mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
     int connect_wanted;         /* the first lane was requested */
     uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */

@@ -1,0 +1,496 @@
+#include "config.h"
+#include "mpi/coll/direct.h"
+
+#include "mpi/coll/request.h"
+
+#include "base/grow.h"
+#include "base/util.h"
+
+#include "ompi/group/group.h"
+#include "ompi/mca/pml/pml.h"
+#include "opal/util/proc.h"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When any rail may take what is left of another one's quota; see direct.h. */
+#define LAG_FACTOR 2
+#define LAG_NS (10 * MRAIL_NS_PER_MS)
+
+typedef struct offer {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t key_length; /* 0: the bytes follow as a message */
+    uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
+} offer_t;
+
+typedef enum answer {
+    ANSWER_DONE,
+    ANSWER_BY_MESSAGE, /* the receiver cannot READ the bytes */
+} answer_t;
+
+typedef enum state {
+    STATE_OFFERED,  /* sender: the answer is missing */
+    STATE_EXPECTED, /* receiver: the offer is missing */
+    STATE_READY,    /* the READ is not posted yet */
+    STATE_READING,
+    STATE_ANSWERED, /* the answer is on its way */
+} state_t;
+
+/* A direct message of the exchange in progress. */
+typedef struct slot {
+    const mca_coll_mrail_schedule_entry_t *entry;
+    state_t state;
+    ompi_request_t *offer_request, *answer_request; /* NULL: none */
+    uct_mrail_direct_mem_t *mem;                    /* NULL: none */
+    uint64_t answer;
+    offer_t offer;
+    uct_mrail_direct_get_t get;
+} slot_t;
+
+struct mca_coll_mrail_direct {
+    slot_t *slots;
+    slot_t **active; /* slots in use */
+    size_t num_slots, num_active;
+    size_t num_used;  /* slots taken since the exchange began */
+    size_t num_reads; /* slots in READY and READING */
+};
+
+/* ---- process ---- */
+
+static const uct_mrail_direct_ops_t *ops; /* NULL: not available */
+static int is_threaded;
+
+/* Endpoints by rank in MPI_COMM_WORLD; NULL: not created yet. */
+static uct_mrail_direct_ep_t **eps;
+static size_t num_eps;
+static pthread_mutex_t eps_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mca_coll_mrail_direct_find(void *transport)
+{
+    uct_mrail_direct_func_t func;
+
+    *(void **)&func = dlsym(transport, "uct_mrail_direct");
+    ops = (func != NULL) ? func() : NULL;
+    if (ops != NULL && (ops->struct_size != sizeof(*ops) ||
+                        ops->get_size != sizeof(uct_mrail_direct_get_t))) {
+        ops = NULL; /* another version of the transport */
+    }
+}
+
+void mca_coll_mrail_direct_init(int threaded)
+{
+    is_threaded = threaded;
+}
+
+size_t mca_coll_mrail_direct_address(void *buffer)
+{
+    return (ops != NULL) ? ops->address(buffer) : 0;
+}
+
+void mca_coll_mrail_direct_close(void)
+{
+    if (ops != NULL) {
+        ops->close();
+    }
+    free(eps);
+    eps = NULL;
+    num_eps = 0;
+}
+
+/* Finds or creates the endpoint, while eps_lock is held. */
+static uct_mrail_direct_ep_t *find_ep(struct ompi_communicator_t *comm,
+                                      int rank, size_t number)
+{
+    const mca_coll_mrail_rank_entry_t *entry;
+
+    if (number >= num_eps) {
+        size_t size = MRAIL_MAX(number + 1, 2 * num_eps);
+
+        if (!mrail_grow(&eps, size, sizeof(*eps))) {
+            return NULL;
+        }
+        memset(eps + num_eps, 0, (size - num_eps) * sizeof(*eps));
+        num_eps = size;
+    }
+    if (eps[number] == NULL) {
+        entry = mca_coll_mrail_modex_entry(comm, rank);
+        if (entry == NULL || ops->open(is_threaded) < 0 ||
+            ops->ep_create(entry->address, entry->address_length,
+                           &eps[number]) < 0) {
+            return NULL;
+        }
+    }
+    return eps[number];
+}
+
+/* Returns the endpoint to a rank, or NULL if it cannot be created. */
+static uct_mrail_direct_ep_t *ep_of(struct ompi_communicator_t *comm, int rank)
+{
+    opal_process_name_t name =
+        ompi_group_get_proc_name(comm->c_local_group, rank);
+    uct_mrail_direct_ep_t *ep;
+
+    pthread_mutex_lock(&eps_lock);
+    ep = find_ep(comm, rank, name.vpid);
+    pthread_mutex_unlock(&eps_lock);
+    return ep;
+}
+
+/* ---- module ---- */
+
+static size_t count_reads(const mca_coll_mrail_schedule_entry_t *entries,
+                          size_t num)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < num; ++i) {
+        count += (size_t)entries[i].is_read;
+    }
+    return count;
+}
+
+int mca_coll_mrail_direct_reserve(mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    size_t count = count_reads(schedule->sends, schedule->num_sends) +
+                   count_reads(schedule->recvs, schedule->num_recvs);
+    mca_coll_mrail_direct_t *direct = module->direct;
+
+    if (direct == NULL ? count == 0 : count <= direct->num_slots) {
+        return 0;
+    }
+    mca_coll_mrail_direct_destroy(direct);
+    direct = module->direct = calloc(1, sizeof(*direct));
+    if (direct == NULL) {
+        return -ENOMEM;
+    }
+    direct->num_slots = count;
+    direct->slots = calloc(count, sizeof(*direct->slots));
+    direct->active = calloc(count, sizeof(*direct->active));
+    if (direct->slots == NULL || direct->active == NULL) {
+        mca_coll_mrail_direct_destroy(direct);
+        module->direct = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void mca_coll_mrail_direct_destroy(mca_coll_mrail_direct_t *direct)
+{
+    if (direct != NULL) {
+        free(direct->slots);
+        free(direct->active);
+        free(direct);
+    }
+}
+
+static slot_t *slot_take(mca_coll_mrail_op_t *op,
+                         const mca_coll_mrail_schedule_entry_t *entry)
+{
+    mca_coll_mrail_direct_t *direct = op->module->direct;
+    slot_t *slot;
+
+    if (direct->num_active == 0) {
+        direct->num_used = direct->num_reads = 0;
+    }
+    slot = &direct->slots[direct->num_used++];
+    direct->active[direct->num_active++] = slot;
+    slot->entry = entry;
+    slot->offer_request = slot->answer_request = NULL;
+    slot->mem = NULL;
+    return slot;
+}
+
+/* ---- messages ---- */
+
+static void keep_error(mca_coll_mrail_op_t *op, int ret)
+{
+    op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
+}
+
+static void post_isend(mca_coll_mrail_op_t *op, uint32_t peer, const void *data,
+                       size_t size, int tag, ompi_request_t **request_p)
+{
+    int ret = MCA_PML_CALL(isend(data, size, MPI_BYTE, (int)peer, tag,
+                                 MCA_PML_BASE_SEND_STANDARD, op->module->comm,
+                                 request_p));
+
+    if (ret != OMPI_SUCCESS) {
+        *request_p = NULL;
+        keep_error(op, ret);
+    }
+}
+
+static void post_irecv(mca_coll_mrail_op_t *op, uint32_t peer, void *data,
+                       size_t size, int tag, ompi_request_t **request_p)
+{
+    int ret = MCA_PML_CALL(irecv(data, size, MPI_BYTE, (int)peer, tag,
+                                 op->module->comm, request_p));
+
+    if (ret != OMPI_SUCCESS) {
+        *request_p = NULL;
+        keep_error(op, ret);
+    }
+}
+
+/* Returns 1 if the request is complete or absent. */
+static int take(mca_coll_mrail_op_t *op, ompi_request_t **request_p)
+{
+    int error = MPI_SUCCESS;
+    size_t length;
+
+    if (*request_p == NULL) {
+        return 1;
+    }
+    if (!mca_coll_mrail_request_take(*request_p, &length, &error)) {
+        return 0;
+    }
+    *request_p = NULL;
+    keep_error(op, error);
+    return 1;
+}
+
+static void release_mem(slot_t *slot)
+{
+    if (slot->mem != NULL) {
+        ops->mem_put(slot->mem);
+        slot->mem = NULL;
+    }
+}
+
+/* ---- sender ---- */
+
+void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
+                                const mca_coll_mrail_schedule_entry_t *entry)
+{
+    char *first = op->sends[entry->peer].first + entry->offset;
+    slot_t *slot = slot_take(op, entry);
+    offer_t *offer = &slot->offer;
+
+    slot->state = STATE_OFFERED;
+    slot->answer = ANSWER_DONE;
+    offer->address = (uintptr_t)first;
+    offer->bytes = entry->bytes;
+    offer->key_length = 0;
+    if (ops->mem_get(first, entry->bytes, &slot->mem) == 0) {
+        offer->key_length = ops->key_pack(slot->mem, offer->key);
+        post_irecv(op, entry->peer, &slot->answer, sizeof(slot->answer),
+                   mca_coll_mrail_op_tag_answer(op), &slot->answer_request);
+    } else {
+        slot->mem = NULL;
+        mca_coll_mrail_post_send(op, entry);
+    }
+    post_isend(op, entry->peer, offer,
+               offsetof(offer_t, key) + offer->key_length,
+               mca_coll_mrail_op_tag_offer(op), &slot->offer_request);
+}
+
+static int advance_offered(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    if (!take(op, &slot->offer_request) || !take(op, &slot->answer_request)) {
+        return 0;
+    }
+    release_mem(slot);
+    if (slot->answer == ANSWER_BY_MESSAGE) {
+        mca_coll_mrail_post_send(op, slot->entry);
+    }
+    return 1;
+}
+
+/* ---- receiver ---- */
+
+void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
+                                const mca_coll_mrail_schedule_entry_t *entry)
+{
+    slot_t *slot = slot_take(op, entry);
+
+    slot->state = STATE_EXPECTED;
+    slot->offer.key_length = 0;
+    post_irecv(op, entry->peer, &slot->offer, sizeof(slot->offer),
+               mca_coll_mrail_op_tag_offer(op), &slot->offer_request);
+}
+
+static void answer(mca_coll_mrail_op_t *op, slot_t *slot, answer_t what)
+{
+    release_mem(slot);
+    slot->state = STATE_ANSWERED;
+    slot->answer = what;
+    post_isend(op, slot->entry->peer, &slot->answer, sizeof(slot->answer),
+               mca_coll_mrail_op_tag_answer(op), &slot->answer_request);
+    if (what == ANSWER_BY_MESSAGE) {
+        mca_coll_mrail_post_recv(op, slot->entry);
+    }
+}
+
+static void set_quota(const mca_coll_mrail_op_t *op,
+                      const mca_coll_mrail_schedule_entry_t *entry,
+                      uct_mrail_direct_get_t *get)
+{
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+
+    for (unsigned rail = 0; rail < schedule->topology->num_rails; ++rail) {
+        int own = mca_coll_mrail_topology_own_rail(schedule->topology, rail);
+
+        if (own >= 0) {
+            get->quota[own] = entry->quota[rail];
+        }
+    }
+    get->until_ns =
+        mrail_clock_now() + LAG_FACTOR * schedule->forecast_ns + LAG_NS;
+}
+
+/* The sender may offer more bytes than this rank expects. The check of all
+ * counts then reports it. */
+static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    const mca_coll_mrail_schedule_entry_t *entry = slot->entry;
+    const mca_coll_mrail_dt_segment_t *segment = &op->recvs[entry->peer];
+    uint64_t offset = MRAIL_MIN(entry->offset, segment->bytes);
+    uint64_t bytes = MRAIL_MIN(slot->offer.bytes, segment->bytes - offset);
+
+    if (bytes == 0) {
+        answer(op, slot, ANSWER_DONE);
+        return;
+    }
+    if (ops->mem_get(segment->first + offset, bytes, &slot->mem) < 0) {
+        slot->mem = NULL;
+        answer(op, slot, ANSWER_BY_MESSAGE);
+        return;
+    }
+    slot->get = (uct_mrail_direct_get_t){
+        .buffer = segment->first + offset,
+        .length = bytes,
+        .mem = slot->mem,
+        .remote_address = slot->offer.address,
+        .key = slot->offer.key,
+    };
+    set_quota(op, entry, &slot->get);
+    slot->state = STATE_READY;
+    ++op->module->direct->num_reads;
+}
+
+static void count_rails(unsigned long long *counters, const uint64_t *bytes)
+{
+    for (unsigned i = 0; i < UCT_MRAIL_MAX_RAILS; ++i) {
+        if (bytes[i] > 0) {
+            (void)__atomic_fetch_add(&counters[i], bytes[i], __ATOMIC_RELAXED);
+        }
+    }
+}
+
+/* Ends a READ. No answer reaches a peer that is lost. Any other failure leaves
+ * the pml's way to the peer intact. Returns 1 if the slot has ended. */
+static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
+{
+    --op->module->direct->num_reads;
+    switch (status) {
+    case 0:
+        count_rails(mca_coll_mrail_counters.rail_planned_bytes,
+                    slot->get.quota);
+        count_rails(mca_coll_mrail_counters.rail_carried_bytes,
+                    slot->get.carried);
+        answer(op, slot, ANSWER_DONE);
+        return 0;
+    case -EIO:
+    case -EINVAL:
+    case -ENOMEM:
+        answer(op, slot, ANSWER_BY_MESSAGE);
+        return 0;
+    default:
+        release_mem(slot);
+        keep_error(op, MPI_ERR_OTHER);
+        return 1;
+    }
+}
+
+static int advance_expected(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    if (!take(op, &slot->offer_request)) {
+        return 0;
+    }
+    if (slot->offer.key_length == 0) {
+        mca_coll_mrail_post_recv(op, slot->entry);
+        return 1;
+    }
+    begin_read(op, slot);
+    return 0;
+}
+
+static int advance_ready(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    uct_mrail_direct_ep_t *ep = ep_of(op->module->comm, (int)slot->entry->peer);
+    int ret = (ep != NULL) ? ops->get(ep, &slot->get) : -ENOMEM;
+
+    if (ret == -EAGAIN) {
+        return 0;
+    }
+    if (ret < 0) {
+        return end_read(op, slot, ret);
+    }
+    slot->state = STATE_READING;
+    return 0;
+}
+
+static int advance_reading(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    int status = __atomic_load_n(&slot->get.status, __ATOMIC_ACQUIRE);
+
+    return (status == -EINPROGRESS) ? 0 : end_read(op, slot, status);
+}
+
+/* ---- progress ---- */
+
+/* Returns 1 if the slot has ended. */
+static int advance(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    state_t from;
+    int is_ended = 0;
+
+    do { /* until nothing changes */
+        from = slot->state;
+        switch (from) {
+        case STATE_OFFERED:
+            is_ended = advance_offered(op, slot);
+            break;
+        case STATE_EXPECTED:
+            is_ended = advance_expected(op, slot);
+            break;
+        case STATE_READY:
+            is_ended = advance_ready(op, slot);
+            break;
+        case STATE_READING:
+            is_ended = advance_reading(op, slot);
+            break;
+        case STATE_ANSWERED:
+            is_ended = take(op, &slot->answer_request);
+            break;
+        }
+    } while (!is_ended && slot->state != from);
+    return is_ended;
+}
+
+int mca_coll_mrail_direct_progress(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_direct_t *direct = op->module->direct;
+
+    if (direct == NULL || direct->num_active == 0) {
+        return 0;
+    }
+    if (direct->num_reads > 0) {
+        ops->progress();
+    }
+    for (size_t i = 0; i < direct->num_active;) {
+        if (advance(op, direct->active[i])) {
+            direct->active[i] = direct->active[--direct->num_active];
+        } else {
+            ++i;
+        }
+    }
+    return direct->num_active > 0;
+}

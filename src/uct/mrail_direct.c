@@ -1,0 +1,323 @@
+/*
+ * RDMA READs of a collective component: an interface to the engine beside those
+ * of UCX. It belongs to the oldest open md, whose registration cache it uses,
+ * and closes with it.
+ */
+#include "config.h"
+#include "uct/mrail_direct.h"
+
+#include "uct/mrail_md.h"
+#include "uct/mrail_mem.h"
+#include "uct/mrail_shim.h"
+#include "uct/mrail_status.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+_Static_assert(MRAIL_IFACE_ADDR_MAX + MRAIL_DEVICE_ADDR_MAX <=
+                   UCT_MRAIL_DIRECT_ADDRESS_MAX,
+               "an address fits");
+
+/* A READ in flight. */
+typedef struct direct_read {
+    mrail_quota_t quota;
+    mrail_rkey_t *rkey;
+    uct_mrail_direct_get_t *get;
+} direct_read_t;
+
+typedef struct direct_ep {
+    struct direct_ep *next;
+    mrail_ep_t *ep;
+} direct_ep_t;
+
+/* Serialises the calls on the interface. No callback runs under it but
+ * on_complete(), which calls nothing. */
+static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Open mds, in the order of their opening. */
+static uct_mrail_md_t *first_md;
+
+static mrail_iface_t *direct_iface; /* NULL: not open */
+static direct_ep_t *direct_eps;
+static unsigned num_rails;
+static unsigned rail_index[MRAIL_MAX_RAILS]; /* in the engine, by number here */
+
+/* ---- life cycle ---- */
+
+static size_t direct_address(void *buffer)
+{
+    uint8_t *bytes = buffer;
+    size_t length = 0;
+
+    pthread_mutex_lock(&direct_lock);
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    if (first_md != NULL && first_md->rcache != NULL) {
+        mrail_engine_t *engine = first_md->engine;
+
+        length = mrail_device_addr_size(engine);
+        mrail_device_addr_pack(engine, bytes);
+        mrail_engine_addr_pack(engine, bytes + length);
+        length += mrail_engine_addr_size(engine);
+    }
+#endif
+    pthread_mutex_unlock(&direct_lock);
+    return length;
+}
+
+static void on_complete(void *arg, void *comp, int status)
+{
+    direct_read_t *read = comp;
+    uct_mrail_direct_get_t *get = read->get;
+
+    for (unsigned i = 0; i < num_rails; ++i) {
+        get->carried[i] = read->quota.carried[rail_index[i]];
+    }
+    mrail_rkey_release(read->rkey);
+    free(read);
+    __atomic_store_n(&get->status, status, __ATOMIC_RELEASE);
+}
+
+static int iface_open(int is_threaded)
+{
+    const mrail_iface_params_t params = {
+        .complete = on_complete,
+        .is_serialised = !is_threaded,
+    };
+    mrail_rail_now_t rails[MRAIL_MAX_RAILS];
+
+    if (first_md == NULL) {
+        return -ENODEV;
+    }
+    num_rails = mrail_rails_now(rails);
+    for (unsigned i = 0; i < num_rails; ++i) {
+        rail_index[i] = rails[i].index;
+    }
+    return mrail_iface_create(first_md->engine, &params, &direct_iface);
+}
+
+static int direct_open(int is_threaded)
+{
+    int ret = 0;
+
+    pthread_mutex_lock(&direct_lock);
+    if (direct_iface == NULL) {
+        ret = iface_open(is_threaded);
+    }
+    pthread_mutex_unlock(&direct_lock);
+    return ret;
+}
+
+static void iface_close(void)
+{
+    if (direct_iface == NULL) {
+        return;
+    }
+    while (direct_eps != NULL) {
+        direct_ep_t *ep = direct_eps;
+
+        direct_eps = ep->next;
+        mrail_ep_destroy(ep->ep);
+        free(ep);
+    }
+    mrail_iface_destroy(direct_iface);
+    direct_iface = NULL;
+}
+
+static void direct_close(void)
+{
+    pthread_mutex_lock(&direct_lock);
+    iface_close();
+    pthread_mutex_unlock(&direct_lock);
+}
+
+void uct_mrail_direct_md_opened(uct_mrail_md_t *md)
+{
+    uct_mrail_md_t **last = &first_md;
+
+    pthread_mutex_lock(&direct_lock);
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    md->next = NULL;
+    *last = md;
+    pthread_mutex_unlock(&direct_lock);
+}
+
+void uct_mrail_direct_md_closes(uct_mrail_md_t *md)
+{
+    uct_mrail_md_t **place = &first_md;
+
+    pthread_mutex_lock(&direct_lock);
+    if (md == first_md) {
+        iface_close();
+    }
+    while (*place != md) {
+        place = &(*place)->next;
+    }
+    *place = md->next;
+    pthread_mutex_unlock(&direct_lock);
+}
+
+/* ---- endpoints and memory ---- */
+
+static int ep_create(const uint8_t *address, size_t length, direct_ep_t **ep_p)
+{
+    direct_ep_t *ep;
+    size_t device_size;
+    int ret;
+
+    if (direct_iface == NULL) {
+        return -ENODEV;
+    }
+    device_size = mrail_device_addr_size(first_md->engine);
+    if (length != device_size + mrail_engine_addr_size(first_md->engine)) {
+        return -EPROTONOSUPPORT;
+    }
+    ep = malloc(sizeof(*ep));
+    if (ep == NULL) {
+        return -ENOMEM;
+    }
+    ret = mrail_ep_create(direct_iface, address, address + device_size, ep,
+                          &ep->ep);
+    if (ret != 0) {
+        free(ep);
+        return ret;
+    }
+    ep->next = direct_eps;
+    direct_eps = ep;
+    *ep_p = ep;
+    return 0;
+}
+
+static int direct_ep_create(const void *address, size_t length,
+                            uct_mrail_direct_ep_t **ep_p)
+{
+    direct_ep_t *ep;
+    int ret;
+
+    pthread_mutex_lock(&direct_lock);
+    ret = ep_create(address, length, &ep);
+    pthread_mutex_unlock(&direct_lock);
+    if (ret == 0) {
+        *ep_p = (uct_mrail_direct_ep_t *)ep;
+    }
+    return ret;
+}
+
+/* The registration cache has a lock of its own. */
+static int direct_mem_get(void *address, size_t length,
+                          uct_mrail_direct_mem_t **mem_p)
+{
+    uct_mem_h memh;
+    ucs_status_t status;
+
+    if (first_md == NULL) {
+        return -ENODEV;
+    }
+    status = uct_mrail_memh_get(first_md, address, length,
+                                UCT_MD_MEM_FLAG_HIDE_ERRORS, &memh);
+    if (status != UCS_OK) {
+        return (status == UCS_ERR_NO_MEMORY) ? -ENOMEM : -EIO;
+    }
+    *mem_p = memh;
+    return 0;
+}
+
+static void direct_mem_put(uct_mrail_direct_mem_t *mem)
+{
+    (void)uct_mrail_memh_put(first_md, (uct_mrail_memh_t *)mem);
+}
+
+static size_t direct_key_pack(const uct_mrail_direct_mem_t *mem, void *buffer)
+{
+    mrail_rkey_pack(((const uct_mrail_memh_t *)mem)->mem, buffer);
+    return first_md->attr.rkey_size;
+}
+
+/* ---- READs ---- */
+
+/* Fills in the engine's quota. Returns 0 if there is none. */
+static int set_quota(const uct_mrail_direct_get_t *get, mrail_quota_t *quota)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < num_rails; ++i) {
+        quota->left[rail_index[i]] = get->quota[i];
+        any |= get->quota[i];
+    }
+    quota->until_ns = get->until_ns;
+    return any != 0;
+}
+
+static int read_create(uct_mrail_direct_get_t *get, direct_read_t **read_p)
+{
+    direct_read_t *read = calloc(1, sizeof(*read));
+    int ret;
+
+    if (read == NULL) {
+        return -ENOMEM;
+    }
+    ret = mrail_rkey_unpack(get->key, &read->rkey);
+    if (ret != 0) {
+        free(read);
+        return ret;
+    }
+    read->get = get;
+    *read_p = read;
+    return 0;
+}
+
+static int direct_get(uct_mrail_direct_ep_t *tl_ep, uct_mrail_direct_get_t *get)
+{
+    const uct_mrail_memh_t *memh = (const uct_mrail_memh_t *)get->mem;
+    mrail_iov_t iov = {
+        .buffer = get->buffer, .length = get->length, .mem = memh->mem};
+    direct_ep_t *ep = (direct_ep_t *)tl_ep;
+    direct_read_t *read;
+    mrail_quota_t *quota;
+    int ret = read_create(get, &read);
+
+    if (ret != 0) {
+        return ret;
+    }
+    quota = set_quota(get, &read->quota) ? &read->quota : NULL;
+    get->status = -EINPROGRESS;
+    pthread_mutex_lock(&direct_lock);
+    ret = mrail_ep_get_quota(ep->ep, &iov, 1, get->remote_address, read->rkey,
+                             quota, read);
+    pthread_mutex_unlock(&direct_lock);
+    if (ret == -EINPROGRESS) {
+        return 0;
+    }
+    mrail_rkey_release(read->rkey);
+    free(read);
+    return (ret == 0) ? -EINVAL : ret; /* 0: the length is 0 */
+}
+
+static void direct_progress(void)
+{
+    pthread_mutex_lock(&direct_lock);
+    if (direct_iface != NULL) {
+        (void)mrail_iface_progress(direct_iface);
+    }
+    pthread_mutex_unlock(&direct_lock);
+}
+
+static const uct_mrail_direct_ops_t direct_ops = {
+    .struct_size = sizeof(uct_mrail_direct_ops_t),
+    .get_size = sizeof(uct_mrail_direct_get_t),
+    .address = direct_address,
+    .open = direct_open,
+    .close = direct_close,
+    .ep_create = direct_ep_create,
+    .mem_get = direct_mem_get,
+    .mem_put = direct_mem_put,
+    .key_pack = direct_key_pack,
+    .get = direct_get,
+    .progress = direct_progress,
+};
+
+MRAIL_EXPORT const uct_mrail_direct_ops_t *uct_mrail_engine_direct(void)
+{
+    return &direct_ops;
+}

@@ -1,0 +1,88 @@
+/*
+ * RDMA READs of a collective component, beside UCX but over the same lanes and
+ * with the same registrations. The component states how many bytes each rail
+ * should carry.
+ *
+ * The component looks up the symbol uct_mrail_direct in libuct_mrail.so.0 with
+ * dlsym(3). Both sides can be built separately: they exchange plain data, and
+ * compare the sizes of the structures.
+ *
+ * Errors: functions return 0 or -errno, as in rail/mrail.h. Any thread may call
+ * them once open() has returned. No function calls back: a READ reports its end
+ * in its own structure.
+ */
+#ifndef UCT_MRAIL_DIRECT_H
+#define UCT_MRAIL_DIRECT_H
+
+#include "uct/mrail_rails.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UCT_MRAIL_DIRECT_ADDRESS_MAX 96 /* bytes */
+#define UCT_MRAIL_DIRECT_KEY_MAX 68     /* bytes */
+
+typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
+typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
+
+/* One READ. Rails are numbered as uct_mrail_rails() lists them. */
+typedef struct uct_mrail_direct_get {
+    /* ---- set by the caller ---- */
+    void *buffer;
+    size_t length;               /* > 0 */
+    uct_mrail_direct_mem_t *mem; /* registration that covers the buffer */
+    uint64_t remote_address;
+    const void *key; /* of the remote memory; used only during the call */
+    /* Bytes that each rail should carry; all 0: the transport decides. From the
+     * time until_ns on, any rail takes what is left. */
+    uint64_t quota[UCT_MRAIL_MAX_RAILS];
+    uint64_t until_ns; /* of CLOCK_MONOTONIC */
+
+    /* ---- set by the transport; valid once status is not -EINPROGRESS ---- */
+    int status; /* atomic: -EINPROGRESS, 0 or -errno */
+    /* bytes that each rail has carried; 0 without a quota */
+    uint64_t carried[UCT_MRAIL_MAX_RAILS];
+} uct_mrail_direct_get_t;
+
+typedef struct uct_mrail_direct_ops {
+    size_t struct_size, get_size; /* sizes of the two structures */
+
+    /* Writes the address of this process for peers, at most
+     * UCT_MRAIL_DIRECT_ADDRESS_MAX bytes. Returns its length, or 0 if READs are
+     * not available: no engine is open, or it has no registration cache. */
+    size_t (*address)(void *buffer);
+
+    /* Opens the interface to the engine; later calls do nothing. is_threaded:
+     * several threads may use UCX or these functions at the same time. The
+     * interface closes with the transport, and close() closes it before. All
+     * READs must have ended by then. */
+    int (*open)(int is_threaded);
+    void (*close)(void);
+
+    /* Creates an endpoint to a peer. It exists until the interface closes. */
+    int (*ep_create)(const void *address, size_t length,
+                     uct_mrail_direct_ep_t **ep_p);
+
+    /* Registers host memory for READs, or takes a reference to a cached
+     * registration. Logs no error. */
+    int (*mem_get)(void *address, size_t length,
+                   uct_mrail_direct_mem_t **mem_p);
+    void (*mem_put)(uct_mrail_direct_mem_t *mem);
+    /* Writes the key with which peers read the memory, at most
+     * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
+    size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
+
+    /* Starts a READ. `get` must live until it has ended. Returns 0, -EAGAIN
+     * (call again after progress), or the reason why the peer cannot be
+     * read. */
+    int (*get)(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get);
+    /* Makes progress, and ends READs. */
+    void (*progress)(void);
+} uct_mrail_direct_ops_t;
+
+/* The symbol uct_mrail_direct. Returns the functions, or NULL if the transport
+ * was not loaded. */
+typedef const uct_mrail_direct_ops_t *(*uct_mrail_direct_func_t)(void);
+const uct_mrail_direct_ops_t *uct_mrail_direct(void);
+
+#endif

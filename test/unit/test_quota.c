@@ -1,0 +1,282 @@
+/*
+ * Tests operations with a quota for each rail: every rail carries exactly its
+ * quota, and the other rails take over when the quota ends.
+ */
+#include "config.h"
+#include "rail/conn/paths.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+static uint8_t memory[8 << 20];
+static mrail_mem_t *mem;
+static mrail_rkey_t *rkey;
+static mrail_ep_t *ep;
+
+static void connect(unsigned lanes)
+{
+    uint8_t packed[256];
+
+    start(64);
+    connect_lanes(0, lanes);
+    ep = ep_to(0);
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
+    mrail_rkey_pack(mem, packed);
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+}
+
+static void get(size_t length, mrail_quota_t *quota)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = length, .mem = mem};
+
+    assert_int_equal(mrail_ep_get_quota(ep, &iov, 1, 0x5000, rkey, quota, NULL),
+                     -EINPROGRESS);
+}
+
+static void release(void)
+{
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(mem);
+}
+
+/* Completes everything, in random order of the rails. */
+static void finish(mrail_rng_t *rng)
+{
+    for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
+        struct ibv_cq *cq = engine->rails[mrail_rng_below(rng, 2)].cq;
+
+        assert_true(i < 100000);
+        fake_complete_send(cq, IBV_WC_SUCCESS);
+        fake_now_ns += 50 * MRAIL_NS_PER_US;
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+static uint64_t carried(unsigned rail)
+{
+    return engine->rails[rail].work[MRAIL_OP_GET];
+}
+
+/* Each rail carries its quota to the byte, even if another rail is faster. */
+static void test_exact(void **state)
+{
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 1);
+    for (unsigned i = 0; i < 50; ++i) {
+        size_t length = 1 + mrail_rng_below(&rng, sizeof(memory));
+        size_t first = mrail_rng_below(&rng, (uint32_t)length + 1);
+        uint64_t before[] = {carried(0), carried(1)};
+        mrail_quota_t quota = {.left = {first, length - first},
+                               .until_ns = MRAIL_NS_NEVER};
+
+        get(length, &quota);
+        finish(&rng);
+        assert_int_equal(quota.left[0] + quota.left[1], 0);
+        assert_int_equal(quota.carried[0], first);
+        assert_int_equal(quota.carried[1], length - first);
+        if ((first >= 4096) && (length - first >= 4096)) {
+            assert_int_equal(carried(0) - before[0], first);
+            assert_int_equal(carried(1) - before[1], length - first);
+        }
+    }
+    release();
+}
+
+/* Two operations reduce the same quota. */
+static void test_shared(void **state)
+{
+    mrail_quota_t quota = {.left = {3 << 20, 5 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 2);
+    get(2 << 20, &quota);
+    get(6 << 20, &quota);
+    finish(&rng);
+    assert_int_equal(carried(0), 3 << 20);
+    assert_int_equal(carried(1), 5 << 20);
+    release();
+}
+
+/* Completes requests of rail 0 only, for `for_ns`. */
+static void only_first_rail(mrail_ns_t for_ns)
+{
+    mrail_ns_t end_ns = fake_now_ns + for_ns;
+
+    while (fake_now_ns < end_ns) {
+        fake_complete_send(engine->rails[0].cq, IBV_WC_SUCCESS);
+        fake_now_ns += 100 * MRAIL_NS_PER_US;
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+/* A rail that lags does not lose its bytes before the quota's time, and does so
+ * afterwards. */
+static void test_until(void **state)
+{
+    const size_t length = sizeof(memory);
+    mrail_quota_t quota = {.left = {1 << 20, length - (1 << 20)}};
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 3);
+    quota.until_ns = fake_now_ns + 40 * MRAIL_NS_PER_MS;
+    get(length, &quota);
+    only_first_rail(30 * MRAIL_NS_PER_MS);
+    assert_int_equal(carried(0), 1 << 20);
+    only_first_rail(30 * MRAIL_NS_PER_MS);
+    assert_true(carried(0) > 2 << 20);
+    finish(&rng);
+    assert_int_equal(carried(0) + carried(1), length);
+    release();
+}
+
+/* A rail whose first lane is still connecting keeps its quota. */
+static void test_connecting_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {1 << 20, 1 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned up;
+    mrail_rng_t rng;
+
+    connect(1);
+    mrail_rng_init(&rng, 5);
+    up = peer_of(0)->lanes[0]->rail->index;
+    get(2 << 20, &quota);
+    for (unsigned i = 0; i < 100; ++i) {
+        fake_now_ns += MRAIL_NS_PER_MS;
+        progress();
+    }
+    assert_int_equal(quota.carried[up], 1 << 20);
+    assert_int_equal(quota.carried[1 - up], 0);
+    deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    deliver_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    finish(&rng);
+    assert_int_equal(quota.carried[1 - up], 1 << 20);
+    release();
+}
+
+static void path_event(unsigned slot, mrail_health_event_t event)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_path_event(peer_of(0), slot, event, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* A rail whose path is suspected keeps its quota. */
+static void test_suspected_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {2 << 20, 2 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned held;
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 7);
+    get(2 << 20, NULL); /* uses both lanes */
+    finish(&rng);
+    held = peer_of(0)->lanes[0]->rail->index;
+    path_event(0, MRAIL_HEALTH_STALLED);
+    get(4 << 20, &quota);
+    for (unsigned i = 0; i < 100; ++i) {
+        fake_now_ns += MRAIL_NS_PER_MS;
+        progress();
+    }
+    assert_int_equal(quota.carried[1 - held], 2 << 20);
+    assert_int_equal(quota.carried[held], 0);
+    path_event(0, MRAIL_HEALTH_PROGRESS);
+    finish(&rng);
+    assert_int_equal(quota.carried[held], 2 << 20);
+    release();
+}
+
+/* A rail that has failed loses its quota. */
+static void test_failed_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {1 << 20, 1 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    unsigned failed;
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 6);
+    get(2 << 20, NULL); /* uses both lanes */
+    finish(&rng);
+    failed = peer_of(0)->lanes[0]->rail->index;
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    get(2 << 20, &quota);
+    finish(&rng);
+    assert_int_equal(quota.carried[1 - failed], 2 << 20);
+    assert_int_equal(quota.left[failed], 1 << 20);
+    release();
+}
+
+/* An iface without a thread of its own leaves the data-path lock as it is. */
+static void test_serialised_iface(void **state)
+{
+    mrail_iface_params_t params = {.is_serialised = 1};
+    mrail_iface_t *first, *second, *third;
+    mrail_config_t config;
+
+    fake_engine_quiet();
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    config.telemetry = 0;
+    assert_int_equal(mrail_engine_open(&config, &engine), 0);
+    mrail_config_cleanup(&config);
+    assert_int_equal(mrail_iface_create(engine, &params, &first), 0);
+    assert_int_equal(mrail_iface_create(engine, &params, &second), 0);
+    assert_false(mrail_data_lock_is_shared(&engine->data_lock));
+    params.is_serialised = 0;
+    assert_int_equal(mrail_iface_create(engine, &params, &third), 0);
+    assert_true(mrail_data_lock_is_shared(&engine->data_lock));
+    mrail_iface_destroy(first);
+    mrail_iface_destroy(second);
+    mrail_iface_destroy(third);
+    mrail_engine_close(engine);
+    engine = NULL;
+}
+
+/* Without a lane for its quota, an operation ignores it. */
+static void test_lost_rail(void **state)
+{
+    mrail_quota_t quota = {.left = {0, 0, 1 << 20}, .until_ns = MRAIL_NS_NEVER};
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 4);
+    get(1 << 20, &quota);
+    finish(&rng);
+    assert_int_equal(carried(0) + carried(1), 1 << 20);
+    assert_int_equal(quota.left[2], 1 << 20);
+    release();
+}
+
+#define ON_ENGINE(_test) cmocka_unit_test_teardown(_test, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_ENGINE(test_exact),
+        ON_ENGINE(test_shared),
+        ON_ENGINE(test_until),
+        ON_ENGINE(test_connecting_rail),
+        ON_ENGINE(test_suspected_rail),
+        ON_ENGINE(test_failed_rail),
+        ON_ENGINE(test_serialised_iface),
+        ON_ENGINE(test_lost_rail),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
