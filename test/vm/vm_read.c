@@ -4,7 +4,7 @@
  * take part.
  *
  * usage: vm_read DEVICE listen|HOST PORT [--seconds N] [--bytes N] [--depth N]
- *                [--timeout N] [--sends] [--port SPORT]...
+ *                [--timeout N] [--sends]
  *
  * The end that connects reads from the memory of the end that listens. When its
  * queue pair fails, both ends set up another one. Both ends must be given the
@@ -15,8 +15,6 @@
  *   --depth    READs in flight (8)
  *   --timeout  exponent of the local ACK timeout; 12 is 17 ms (12)
  *   --sends    a SEND follows each READ
- *   --port     with two or more of these, the queue pair moves, through SQD, to
- *              the next of these source ports every 100 ms
  *
  * Prints the number of READs, of those that completed with success but without
  * all bytes, and of the queue pairs that failed. A queue pair whose first error
@@ -35,7 +33,6 @@
 #include <sys/socket.h>
 
 #define MAX_DEPTH 16
-#define MAX_PORTS 8
 #define AREA (4u << 20) /* memory that is read */
 #define PAGE 4096       /* the least distance of two READs' memory */
 #define MESSAGE 6000    /* bytes of a SEND: two packets */
@@ -43,8 +40,6 @@
 #define ID_SEND 100     /* wr_id of a SEND; that of a READ is its slot */
 #define ID_RECV 101
 #define POISON 0xa5
-#define MOVE_EVERY_S 0.1
-#define MOVE_TIMEOUT_S 1
 
 typedef struct reader {
     vm_pair_t pair;
@@ -53,58 +48,13 @@ typedef struct reader {
     vm_end_t theirs;
     uint8_t *memory;          /* the data, the slots of the READs, a receive */
     uint32_t from[MAX_DEPTH]; /* where the READ of a slot reads */
-    char *ports[MAX_PORTS];
-    unsigned num_ports, port;
     unsigned depth, in_flight;
     uint32_t bytes;
     double seconds;
     int sends;
     uint8_t timeout;
-    unsigned reads, wrong, moves, qps_failed, flushed_first;
+    unsigned reads, wrong, qps_failed, flushed_first;
 } reader_t;
-
-static uint32_t label_of(const char *sport)
-{
-    return (uint32_t)strtoul(sport, NULL, 0) & 0x3fff;
-}
-
-static void modify(reader_t *r, struct ibv_qp_attr *attr, int mask)
-{
-    int ret = ibv_modify_qp(r->qp, attr, mask);
-
-    if (ret != 0) {
-        vm_die("ibv_modify_qp: %s", strerror(ret));
-    }
-}
-
-/* Moves the queue pair to the next port as mrail does: it asks for the state of
- * the drain, because rdma_rxe may raise no event, and resumes without a move if
- * the drain takes too long. */
-static void move(reader_t *r)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
-    struct ibv_qp_init_attr init;
-    double until = vm_now_s() + MOVE_TIMEOUT_S;
-
-    modify(r, &attr, IBV_QP_STATE);
-    do {
-        if (ibv_query_qp(r->qp, &attr, IBV_QP_STATE, &init) != 0) {
-            vm_die("ibv_query_qp failed");
-        }
-        if (attr.qp_state != IBV_QPS_SQD) {
-            return; /* it has failed; its completions say why */
-        }
-    } while (attr.sq_draining && (vm_now_s() < until));
-    if (!attr.sq_draining) {
-        r->port = (r->port + 1) % r->num_ports;
-        ++r->moves;
-        vm_ah_fill(&r->pair, &r->theirs.gid, label_of(r->ports[r->port]),
-                   &attr.ah_attr);
-        modify(r, &attr, IBV_QP_AV);
-    }
-    attr.qp_state = IBV_QPS_RTS;
-    modify(r, &attr, IBV_QP_STATE);
-}
 
 static uint8_t *slot_of(const reader_t *r, unsigned slot)
 {
@@ -144,7 +94,7 @@ static void post_read(reader_t *r, unsigned slot)
 
 static void post_recv(reader_t *r)
 {
-    /* The data of the SENDs is not checked. */
+    /* The data of the SENDs is not checked. The receives share a buffer. */
     struct ibv_sge sge = {(uintptr_t)slot_of(r, r->depth), MESSAGE,
                           r->mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = ID_RECV, .sg_list = &sge, .num_sge = 1},
@@ -185,9 +135,6 @@ static void qp_setup(reader_t *r)
     vm_path_t path = {
         .flow_label = 0x123, .timeout = r->timeout, .retry_cnt = 6};
 
-    if (r->num_ports != 0) {
-        path.flow_label = label_of(r->ports[r->port]);
-    }
     r->qp = vm_qp_create(&r->pair, IBV_QPT_RC, RECEIVES);
     vm_qp_connect(&r->pair, r->qp, r->mr, &path, &r->theirs);
     for (unsigned i = 0; !r->pair.second && (i < RECEIVES); ++i) {
@@ -219,7 +166,7 @@ static void drain(reader_t *r, const struct ibv_wc *first)
 
 static void read_all(reader_t *r)
 {
-    double until = vm_now_s() + r->seconds, move_at = vm_now_s() + MOVE_EVERY_S;
+    double until = vm_now_s() + r->seconds;
     struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
     int again;
 
@@ -240,10 +187,6 @@ static void read_all(reader_t *r)
             if (vm_now_s() < until) {
                 post_read(r, (unsigned)wc.wr_id);
             }
-        }
-        if ((r->num_ports > 1) && (vm_now_s() > move_at)) {
-            move(r);
-            move_at = vm_now_s() + MOVE_EVERY_S;
         }
     }
     again = vm_now_s() < until;
@@ -287,8 +230,7 @@ static void take_options(reader_t *r, int argc, char **argv)
     static const struct option options[] = {
         {"seconds", 1, NULL, 's'}, {"bytes", 1, NULL, 'b'},
         {"depth", 1, NULL, 'd'},   {"timeout", 1, NULL, 't'},
-        {"sends", 0, NULL, 'n'},   {"port", 1, NULL, 'p'},
-        {NULL, 0, NULL, 0}};
+        {"sends", 0, NULL, 'n'},   {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -307,11 +249,6 @@ static void take_options(reader_t *r, int argc, char **argv)
             break;
         case 'n':
             r->sends = 1;
-            break;
-        case 'p':
-            if (r->num_ports < MAX_PORTS) {
-                r->ports[r->num_ports++] = optarg;
-            }
             break;
         default:
             vm_die("unknown option; see the head of vm_read.c");
@@ -354,8 +291,8 @@ int main(int argc, char **argv)
         return 0;
     }
     read_all(&r);
-    printf("%u READs, %u moves, %u successes with wrong bytes; %u queue pairs "
+    printf("%u READs, %u successes with wrong bytes; %u queue pairs "
            "failed, %u of them with a flush as the first error\n",
-           r.reads, r.moves, r.wrong, r.qps_failed, r.flushed_first);
+           r.reads, r.wrong, r.qps_failed, r.flushed_first);
     return (r.wrong != 0) ? 2 : 0;
 }
