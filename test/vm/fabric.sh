@@ -149,6 +149,9 @@ fabric_up()
             echo ${what#*=} >/proc/sys/net/ipv4/conf/$which/${what%=*}
         done
     done
+    # A burst of READ responses fits. If a queue is full, rdma_rxe completes READs
+    # whose data is missing (check-read.sh).
+    echo 100000 >/proc/sys/net/core/netdev_max_backlog
     ip -batch "$batch/links"
     for name in $routers; do
         ip -n "$name" -batch "$batch/$name"
