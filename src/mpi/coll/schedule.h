@@ -22,6 +22,9 @@ typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
     int is_whole;           /* 1: the whole message between the two ranks */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
+    /* bytes that each rail of the receiver should carry, by the topology's
+     * number of the rail; all 0: any of its rails */
+    uint64_t quota[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_schedule_entry_t;
 
 /* A rail of a node. */
