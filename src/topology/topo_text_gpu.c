@@ -93,8 +93,8 @@ int mrail_topo_reader_pairwise(mrail_topo_reader_t *reader)
     return (ret == 0 && most < 2)
                ? MRAIL_TOPO_FAIL(
                      reader,
-                     "no node of '%.40s' has two ranks: 'ranks' goes "
-                     "first",
+                     "no node of '%.40s' has two ranks: 'ranks' must "
+                     "come first",
                      words[1])
                : ret;
 }
@@ -198,8 +198,8 @@ int mrail_topo_reader_switch(mrail_topo_reader_t *reader)
     }
     return (ret == 0 && count == 0)
                ? MRAIL_TOPO_FAIL(reader,
-                                 "no node of '%.40s' has a rank: 'ranks' goes "
-                                 "first",
+                                 "no node of '%.40s' has a rank: 'ranks' must "
+                                 "come first",
                                  words[1])
                : ret;
 }
