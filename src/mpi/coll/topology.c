@@ -238,7 +238,7 @@ static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
  * rails, the rates of all nodes are in one proportion, and nothing else limits
  * them. All rails of a node then finish at the same time. The busiest node needs
  * the time of its bytes divided by the sum of its rates, which no plan can beat
- * (decision 0030).
+ * (decision 0032).
  */
 static int is_balanced(const mca_coll_mrail_rank_entry_t *entries,
                        unsigned num_ranks, const mrail_plan_topo_t *told,
