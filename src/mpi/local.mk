@@ -15,10 +15,14 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
+    src/mpi/coll/topo_file.c src/mpi/coll/topo_file.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
+    src/mpi/coll/unplanned.c src/mpi/coll/unplanned.h \
     src/uct/mrail_direct.h src/uct/mrail_rails.h
-libmrail_coll_la_LIBADD = libmrail-planner.la libmrail-relay.la \
-    libmrail-base.la
+# As for the planner: all ranks must compute the same numbers.
+libmrail_coll_la_CFLAGS = $(PLAN_CFLAGS)
+libmrail_coll_la_LIBADD = libmrail-topology.la libmrail-planner.la \
+    libmrail-relay.la libmrail-base.la
 
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
@@ -42,6 +46,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_agree.c \
     src/mpi/coll/mrail_coll_component.c \
     src/mpi/coll/mrail_coll_exchange.c \
+    src/mpi/coll/mrail_coll_explain.c \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \

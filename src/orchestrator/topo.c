@@ -313,6 +313,17 @@ int mrail_topo_is_limited(const mrail_plan_topo_t *topo, unsigned rank,
            (reach.in != MRAIL_PLAN_UNLIMITED);
 }
 
+mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
+                                     unsigned leaf_group, unsigned rail)
+{
+    static const mrail_topo_port_t none = {.out = MRAIL_PLAN_UNLIMITED,
+                                           .in = MRAIL_PLAN_UNLIMITED};
+
+    return (leaf_group < topo->num_leaf_groups)
+               ? topo->uplinks[leaf_group * topo->num_rails + rail]
+               : none;
+}
+
 double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
                            unsigned to)
 {

@@ -50,6 +50,16 @@ mrail_topo_port_t mrail_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
 int mrail_topo_is_limited(const mrail_plan_topo_t *topo, unsigned rank,
                           unsigned rail);
 
+static inline uint32_t mrail_topo_group_of(const mrail_plan_topo_t *topo,
+                                           unsigned rank)
+{
+    return topo->nodes[topo->ranks[rank].node].leaf_group;
+}
+
+/* Returns the uplinks of a leaf. Negative: not set. */
+mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
+                                     unsigned leaf_group, unsigned rail);
+
 /* Returns the capacity of the link between the GPUs of two ranks of a node, or
  * 0 if there is no link. */
 double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,

@@ -211,6 +211,10 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_UNSIGNED, FIELD(np), 1, 1000000, NULL},
     {"--json", NULL, "one object per size, on one line each", MRAIL_OPTION_FLAG,
      OPTION(json), 0, 0, NULL},
+    {"--explain", NULL,
+     "prints what coll/mrail forecasts for each MPI_Alltoallv, whether it "
+     "executes a plan, and what each link carries",
+     MRAIL_OPTION_FLAG, OPTION(explain), 0, 0, NULL},
     {"--self-test-corrupt", NULL, NULL, MRAIL_OPTION_FLAG, OPTION(corrupt), 0,
      0, NULL},
     {.names = NULL}};
@@ -297,6 +301,9 @@ int main(int argc, char **argv)
                          "%s is not an option for a rank; options of mpirun "
                          "and mrail run come before it",
                          bench.run.items[0]);
+    }
+    if (bench.options.explain) {
+        setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);
     }
     MPI_Init(NULL, NULL);
     wrong = bench.area->func(&bench.options);

@@ -79,10 +79,10 @@ dist_man_MANS += src/tools/man/mrail-info.1
 # mrail plan: runs the planner from the command line.
 noinst_LTLIBRARIES += libmrail-plan-text.la
 libmrail_plan_text_la_SOURCES = \
-    src/tools/plan_text.c src/tools/plan_text.h src/tools/plan_reader.h \
-    src/tools/plan_text_demand.c src/tools/plan_text_gpu.c \
+    src/tools/plan_text.h src/tools/plan_text_demand.c \
     src/tools/plan_demand.c src/tools/plan_demand.h \
     src/tools/plan_demand_spec.c src/tools/plan_zipf.c
+libmrail_plan_text_la_LIBADD = libmrail-topology.la
 
 # Comparison arms: other ways to carry out an exchange.
 noinst_LTLIBRARIES += libmrail-plan-arms.la

@@ -10,7 +10,7 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
-    test/mpi/direct.sh
+    test/mpi/direct.sh test/mpi/topology.sh
 TIMING_TESTS += test/mpi/pair.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py

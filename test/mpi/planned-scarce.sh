@@ -101,6 +101,21 @@ for where in '2x4 8' '1x4 4' '4x1 4'; do
     all_requests "multi-rail ranks, $where" $where 1 '' 8
     at_least "multi-rail ranks, $where: nothing is planned" 1 "$(planned 0)"
 done
+# Uplinks that the lanes do not know, so that plans gain.
+cat >"$tmp/pods" <<'END_PODS'
+nodes 4
+rails 2
+rail * * 100MB
+ranks * 2 multi-rail
+leaf_group 2-3 1
+uplink * 0 800kB
+uplink * 1 200kB
+END_PODS
+all_requests 'two pods' 4x2 8 3 "--rate 100M --mca coll_mrail_relay_threshold 1000
+    --mca coll_mrail_rail_bandwidth 1000000
+    --mca coll_mrail_topology $tmp/pods" 20
+at_least 'two pods: no plan on that communicator' 10 "$(planned 0)"
+at_least 'two pods: no plan in that call' 20 "$(planned 4)"
 session=$base # covers all sessions
 nothing_left 'scarce resources'
 finish

@@ -1,5 +1,5 @@
 # Unit tests: one file per source file, without sleep and without I/O. The
-# exception is test_page, whose subject is a file.
+# exceptions are test_page and test_topology, whose subjects are files.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
 TESTS += test_base
@@ -177,6 +177,11 @@ test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 test_coll_record_SOURCES = test/unit/test_coll_record.c
 test_coll_record_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_record_LDADD = libmrail-coll.la $(TEST_LIBS)
+check_PROGRAMS += test_topology
+TESTS += test_topology
+test_topology_SOURCES = test/unit/test_topology.c
+test_topology_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_topology_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 endif
 
 # Tests of switch rules.

@@ -341,8 +341,9 @@ static void set_quota(const mca_coll_mrail_op_t *op,
             get->quota[own] = entry->quota[rail];
         }
     }
-    get->until_ns =
-        mrail_clock_now() + LAG_FACTOR * schedule->forecast_ns + LAG_NS;
+    get->until_ns = mrail_clock_now() +
+                    (uint64_t)(LAG_FACTOR * schedule->forecast.planned * 1e9) +
+                    LAG_NS;
 }
 
 /* The sender may offer more bytes than this rank expects. The check of all

@@ -164,16 +164,23 @@ static int find(opal_process_name_t name,
 }
 
 int mca_coll_mrail_modex_read(struct ompi_communicator_t *comm,
-                              mca_coll_mrail_rank_entry_t *entries)
+                              mca_coll_mrail_rank_entry_t *entries,
+                              uint32_t *world)
 {
     const mca_coll_mrail_rank_entry_t *entry = NULL;
     int ret = 0;
 
     pthread_mutex_lock(&table_lock);
     for (int i = 0; i < ompi_comm_size(comm) && ret == 0; ++i) {
-        ret = find(ompi_group_get_proc_name(comm->c_local_group, i), &entry);
+        opal_process_name_t name =
+            ompi_group_get_proc_name(comm->c_local_group, i);
+
+        ret = find(name, &entry);
         if (ret == 0) {
             entries[i] = *entry;
+        }
+        if (world != NULL) {
+            world[i] = name.vpid;
         }
     }
     pthread_mutex_unlock(&table_lock);

@@ -22,12 +22,13 @@ void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry);
 /* Returns the entry of this process as others see it. */
 const mca_coll_mrail_rank_entry_t *mca_coll_mrail_modex_mine(void);
 
-/* Copies the entries of all ranks of the communicator to entries[0..size).
- * Versions MCA_COLL_MRAIL_ABSENT and _FOREIGN stand for processes without an
- * entry, and for those of another job. Returns 0 or -ENOMEM. Any thread may
- * call it. */
+/* Copies the entries of all ranks of the communicator to entries[0..size), and
+ * their ranks in MPI_COMM_WORLD to world[0..size), unless it is NULL. Versions
+ * MCA_COLL_MRAIL_ABSENT and _FOREIGN stand for processes without an entry, and
+ * for those of another job. Returns 0 or -ENOMEM. Any thread may call it. */
 int mca_coll_mrail_modex_read(struct ompi_communicator_t *comm,
-                              mca_coll_mrail_rank_entry_t *entries);
+                              mca_coll_mrail_rank_entry_t *entries,
+                              uint32_t *world);
 
 /* Returns the entry of a rank, or NULL if memory runs out. It stays valid until
  * the cleanup. */

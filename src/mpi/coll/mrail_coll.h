@@ -1,7 +1,7 @@
 /*
  * Open MPI coll component "mrail": plans MPI_Alltoallv, MPI_Alltoall,
- * MPI_Alltoallw and their nonblocking forms, for single-rail ranks that can
- * relay for one another.
+ * MPI_Alltoallw and their nonblocking forms. Plans use relays, and the rails of
+ * multi-rail ranks.
  *
  *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
  *   entries    the rails of all processes                modex.c
@@ -13,6 +13,7 @@
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
  *   direct     its direct messages as RDMA READs         direct.c
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
+ *   explain    verbose mode                              mrail_coll_explain.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
  * because they decide from the records that they exchanged. No rank can
@@ -45,6 +46,7 @@
 #include "mpi/coll/inflight.h"
 #include "mpi/coll/pool_shape.h"
 #include "mpi/coll/schedule.h"
+#include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
 #include "relay/shm_pool.h"
 #include "relay/relay.h"
@@ -65,6 +67,7 @@ typedef struct mca_coll_mrail_settings {
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;
     bool cross_rail;
+    char *topology; /* path of the topology file; NULL or empty: none */
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
@@ -89,6 +92,9 @@ extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 /* Fills in the rails of this process. Returns their number, or 0 if it does not
  * use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
+
+/* Returns the topology file of this process, or NULL if the user named none. */
+const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 
 /* ---- module ---- */
 
@@ -133,7 +139,9 @@ typedef struct mca_coll_mrail_module {
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
-    int is_logged; /* 1: the reason has been printed */
+    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* the text of `away`, if it has names */
+    int is_logged;                     /* 1: the reason has been printed */
+    int is_multi_rail; /* 1: plans are possible, and ranks have several rails */
     /* 1: the ranks have decided about pairwise exchanges */
     int is_pairwise_known;
     uint64_t inflight_bytes; /* see inflight.h; 0: no pairwise exchanges */
@@ -157,6 +165,8 @@ typedef struct mca_coll_mrail_module {
     int is_agreed; /* 1: all ranks have the memory for agreement rounds */
     int is_ready;  /* 1: this rank has what the next steps need */
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
+    /* by rank: its rank in MPI_COMM_WORLD; NULL: there is no topology file */
+    uint32_t *world;
     mca_coll_mrail_schedule_t *schedule;
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
@@ -355,6 +365,10 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
+
+/* In verbose mode 2, rank 0 prints what the schedule forecasts, and why it is
+ * executed or not. */
+void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Returns the step after the ranks have agreed on a schedule: the exchange, or
  * the steps before it that allocate relay buffers. */

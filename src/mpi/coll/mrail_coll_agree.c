@@ -51,10 +51,29 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
 
 /* ---- the plan ---- */
 
+/* Tells the mode whether the call was worth its round. Where calls cannot be
+ * planned, or plans gain nothing, rounds become rare. */
+static void vote(mca_coll_mrail_op_t *op, int is_worth)
+{
+    if (op->is_blocking) {
+        mca_coll_mrail_mode_vote(&op->module->modes[op->func], is_worth);
+    }
+}
+
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op)
 {
     op->is_planned = 1;
     return MCA_COLL_MRAIL_EXCHANGE;
+}
+
+/* Executes the plan on which the ranks have agreed, if it is worth its cost. */
+static int is_worth(mca_coll_mrail_op_t *op)
+{
+    int is_gain = op->module->schedule->forecast.is_gain;
+
+    vote(op, is_gain);
+    mca_coll_mrail_explain(op->module);
+    return is_gain;
 }
 
 static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
@@ -66,7 +85,7 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
 
     if (mca_coll_mrail_schedule_fit(schedule, &module->records)) {
         /* already agreed, and no rank is out of memory */
-        return mca_coll_mrail_go(op);
+        return is_worth(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
     }
     ret = mca_coll_mrail_schedule_make(schedule, &module->records);
     if (ret == 0) {
@@ -93,12 +112,6 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
     const mca_coll_mrail_agreement_t *agreement = &module->agreement;
     int is_large = agreement->largest > module->relay_threshold;
 
-    if (op->is_blocking) {
-        /* Where calls cannot be planned, rounds become rare. */
-        mca_coll_mrail_mode_vote(&module->modes[op->func],
-                                 (agreement->any_wanted || is_large) &&
-                                     !agreement->any_cannot);
-    }
     MCA_COLL_MRAIL_COUNT(calls, 1);
     MCA_COLL_MRAIL_COUNT(bytes, mca_coll_mrail_bytes_for_others(op));
     op->is_mismatched = agreement->is_mismatched;
@@ -107,13 +120,17 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
                            "a rank's buffers are in the memory of a GPU, or "
                            "it has no memory for the call");
     }
-    return (agreement->any_cannot || !is_large) ? mca_coll_mrail_pass(op)
-                                                : make_plan(op);
+    if (agreement->any_cannot || !is_large) {
+        vote(op, agreement->any_wanted && !agreement->any_cannot);
+        return mca_coll_mrail_pass(op);
+    }
+    return make_plan(op);
 }
 
 /* ---- agreement on the plan ---- */
 
-/* The plan is executed only if every rank computed the same one. If a rank has
+/* The plan is executed only if every rank computed the same one. The decision
+ * whether to execute it follows from the plan. If a rank has
  * another build of the planner or no memory, all ranks leave the call
  * unplanned. */
 static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
@@ -133,6 +150,7 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
     const uint64_t *words = module->gather.words;
 
     if (words[0] == 0 || words[0] != ~words[1]) {
+        vote(op, 1);
         mca_coll_mrail_schedule_discard_warm_start(module->schedule);
         if (mca_coll_mrail_settings.verbose > 1) {
             mca_coll_mrail_log(module, "left to Open MPI",
@@ -140,7 +158,8 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
         }
         return mca_coll_mrail_pass(op);
     }
-    return mca_coll_mrail_need_pool(op);
+    return is_worth(op) ? mca_coll_mrail_need_pool(op)
+                        : mca_coll_mrail_pass(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree = {

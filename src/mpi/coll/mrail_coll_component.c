@@ -156,7 +156,8 @@ static int coll_register(void)
     (void)mca_base_component_var_register(
         component, "verbose",
         "1: a line with the reason for each communicator that is not served; "
-        "2: also for each call without a plan, and the bandwidth of rails",
+        "2: also for each call, and the bandwidth of rails; 3: also what each "
+        "link carries by the plan",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
     (void)mca_base_component_var_register(
@@ -164,6 +165,12 @@ static int coll_register(void)
         "rails of different leaf switches reach each other through spines",
         MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross_rail);
+    (void)mca_base_component_var_register(
+        component, "topology",
+        "file with leaf groups, uplinks and limits of ranks, as in "
+        "mrail-topology(5); its ranks are those of MPI_COMM_WORLD",
+        MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.topology);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(numbers); ++i) {
         (void)mca_base_component_var_register(
             component, numbers[i].name, numbers[i].help,
@@ -215,6 +222,13 @@ static void find_rails(void)
     }
 }
 
+static mca_coll_mrail_topo_file_t topo_file;
+
+const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void)
+{
+    return (topo_file.hash != MCA_COLL_MRAIL_NO_FILE) ? &topo_file : NULL;
+}
+
 /* Open MPI has opened pml/ucx, and with it the transport, but not yet exchanged
  * the modex. */
 static int coll_open(void)
@@ -223,6 +237,8 @@ static int coll_open(void)
 
     find_rails();
     if (rails_func != NULL && is_same_ompi()) {
+        mca_coll_mrail_topo_file_read(&topo_file,
+                                      mca_coll_mrail_settings.topology);
         mca_coll_mrail_entry_fill(&entry);
         mca_coll_mrail_modex_publish(&entry);
     }
@@ -243,6 +259,7 @@ static int coll_close(void)
     mca_coll_mrail_ops_close();
     mca_coll_mrail_direct_close();
     mca_coll_mrail_modex_cleanup();
+    mca_coll_mrail_topo_file_cleanup(&topo_file);
     return OMPI_SUCCESS;
 }
 

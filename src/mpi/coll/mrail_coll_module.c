@@ -304,8 +304,9 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
     mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
     SERVE(module, MCA_COLL_MRAIL_ALLTOALLV, is_large_v, fill_v);
-    /* agreed_away is equal on all ranks, so all of them decide the same way. */
-    if (module->agreed_away != NULL && sbuf != MPI_IN_PLACE) {
+    /* Both are equal on all ranks, so all of them decide the same way. */
+    if ((module->agreed_away != NULL || module->is_multi_rail) &&
+        sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
         int ret = mca_coll_mrail_pairwise_agree(module);
 

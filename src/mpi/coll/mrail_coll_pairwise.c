@@ -169,7 +169,7 @@ static int read_inflight(mca_coll_mrail_module_t *module)
     unsigned ranks = (unsigned)ompi_comm_size(module->comm);
     mca_coll_mrail_rank_entry_t *entries = calloc(ranks, sizeof(*entries));
     int ret = (entries != NULL)
-                  ? mca_coll_mrail_modex_read(module->comm, entries)
+                  ? mca_coll_mrail_modex_read(module->comm, entries, NULL)
                   : -ENOMEM;
 
     if (ret == 0 &&

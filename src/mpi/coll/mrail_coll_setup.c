@@ -8,6 +8,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MIN_CHUNK 4096u
@@ -17,11 +18,13 @@
 void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
 {
     const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
+    const mca_coll_mrail_topo_file_t *file = mca_coll_mrail_topo_file();
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
     mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
     entry->version = mca_coll_mrail_schedule_fingerprint();
     entry->address_length = mca_coll_mrail_direct_address(entry->address);
+    entry->topo_file = (file != NULL) ? file->hash : MCA_COLL_MRAIL_NO_FILE;
     entry->params = (mca_coll_mrail_params_t){
         .relay_threshold = settings->relay_threshold,
         .relay_chunk_size = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
@@ -34,16 +37,70 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
     };
 }
 
-static int set_topology(mca_coll_mrail_module_t *module,
-                        const mca_coll_mrail_rank_entry_t *entries,
-                        unsigned num_ranks, unsigned self)
+/* Prints a reason that concerns the topology file, once per process. The user
+ * named the file, so this does not depend on the verbose mode. */
+static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 {
+    static int is_printed;
+
+    if (!__atomic_exchange_n(&is_printed, 1, __ATOMIC_RELAXED)) {
+        fprintf(stderr, "mrail: coll: %s: no plans: %s\n", comm->c_name, why);
+    }
+}
+
+/* Compares the topology file with the entries. If they do not match, all ranks
+ * refuse, and one rank prints why. Returns 0 or -ENOMEM. */
+static int check_topo_file(mca_coll_mrail_module_t *module,
+                           struct ompi_communicator_t *comm,
+                           const mca_coll_mrail_rank_entry_t *entries)
+{
+    unsigned printer = 0;
+    int ret = mca_coll_mrail_topo_file_check(
+        mca_coll_mrail_topo_file(), entries, module->world,
+        (unsigned)ompi_comm_size(comm), &printer, module->why,
+        sizeof(module->why));
+
+    if (ret > 0) {
+        module->away = module->why;
+        if ((unsigned)ompi_comm_rank(comm) == printer) {
+            print_refusal(comm, module->why);
+        }
+    }
+    return MRAIL_MIN(ret, 0);
+}
+
+/* Only a topology file needs the ranks in MPI_COMM_WORLD. */
+static int read_entries(mca_coll_mrail_module_t *module,
+                        struct ompi_communicator_t *comm,
+                        mca_coll_mrail_rank_entry_t *entries)
+{
+    if (mca_coll_mrail_topo_file() != NULL) {
+        module->world =
+            calloc((size_t)ompi_comm_size(comm), sizeof(*module->world));
+        if (module->world == NULL) {
+            return -ENOMEM;
+        }
+    }
+    return mca_coll_mrail_modex_read(comm, entries, module->world);
+}
+
+static int set_topology(mca_coll_mrail_module_t *module,
+                        struct ompi_communicator_t *comm,
+                        const mca_coll_mrail_rank_entry_t *entries)
+{
+    const mca_coll_mrail_topo_file_t *file = mca_coll_mrail_topo_file();
+    unsigned ranks = (unsigned)ompi_comm_size(comm);
     int ret = 0;
 
-    module->away = mca_coll_mrail_rank_entries_differ(entries, num_ranks);
+    module->away = mca_coll_mrail_rank_entries_differ(entries, ranks);
     if (module->away == NULL) {
-        ret = mca_coll_mrail_topology_create(entries, num_ranks, self,
-                                             &module->topology, &module->away);
+        ret = check_topo_file(module, comm, entries);
+    }
+    if (ret == 0 && module->away == NULL) {
+        ret = mca_coll_mrail_topology_create(
+            entries, ranks, (unsigned)ompi_comm_rank(comm),
+            (file != NULL) ? file->text.topo : NULL, module->world,
+            &module->topology, &module->away);
     }
     return MRAIL_MIN(ret, 0);
 }
@@ -64,10 +121,9 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
         if (entries == NULL) {
             return -ENOMEM;
         }
-        ret = mca_coll_mrail_modex_read(comm, entries);
+        ret = read_entries(module, comm, entries);
         if (ret == 0) {
-            ret = set_topology(module, entries, (unsigned)ranks,
-                               (unsigned)ompi_comm_rank(comm));
+            ret = set_topology(module, comm, entries);
         }
         free(entries);
         if (ret < 0) {
@@ -76,6 +132,10 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
     }
     if (module->away == NULL) {
         module->relay_threshold = module->topology->params.relay_threshold;
+        module->is_multi_rail = module->topology->max_rails > 1;
+    } else {
+        free(module->world);
+        module->world = NULL;
     }
     module->agreed_away = module->away;
     return 0;
@@ -120,6 +180,8 @@ static void release(mca_coll_mrail_module_t *module)
     module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
     module->topology = NULL;
+    free(module->world);
+    module->world = NULL;
     mca_coll_mrail_tell_cleanup(module);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/grow.h"
 #include "base/util.h"
+#include "orchestrator/topo.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,10 +15,22 @@
  * often takes ten times as long, which is longer than the exchange. */
 #define LARGE_JOB 128u
 #define LARGE_JOB_RELAYED_GAP 0.06
+/* Hash of a schedule without a plan. */
+#define NO_PLAN 2u
 
 static size_t num_rails(const mca_coll_mrail_topology_t *topology)
 {
     return (size_t)topology->num_nodes * topology->num_rails;
+}
+
+static void discard_plan(mca_coll_mrail_schedule_t *schedule)
+{
+    mca_coll_mrail_unplanned_destroy(schedule->unplanned);
+    mrail_plan_destroy(schedule->plan);
+    mrail_plan_topo_destroy(schedule->topo);
+    schedule->unplanned = NULL;
+    schedule->plan = NULL;
+    schedule->topo = NULL;
 }
 
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
@@ -52,8 +65,7 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
 {
     if (schedule != NULL) {
-        mrail_plan_destroy(schedule->plan);
-        mrail_plan_topo_destroy(schedule->topo);
+        discard_plan(schedule);
         mca_coll_mrail_records_cleanup(&schedule->records);
         free(schedule->told);
         free(schedule->rails);
@@ -95,6 +107,31 @@ static void add_small(uint64_t *sum, uint64_t bytes)
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);
 }
 
+/* Adds what a rank reports about its rails. Small demands use all rails of a rank
+ * equally. */
+static void read_rank(mca_coll_mrail_schedule_t *schedule, uint32_t rank,
+                      const uint64_t *record)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    unsigned count = mca_coll_mrail_topology_num_rails(topology, rank);
+
+    for (unsigned k = 0; k < count; ++k) {
+        mca_coll_mrail_rail_rate_t rate = mca_coll_mrail_record_rail(record, k);
+        mca_coll_mrail_rail_t *rail =
+            rail_of(topology, schedule->new_rails, topology->node_of[rank],
+                    mca_coll_mrail_topology_rail(topology, rank, k));
+        double port = (double)rate.port;
+
+        rail->port = (rail->port < 0) ? port : MRAIL_MIN(rail->port, port);
+        rail->out += (double)rate.out;
+        rail->in += (double)rate.in;
+        add_small(&rail->small_out,
+                  mca_coll_mrail_record_small_out(record) / count);
+        add_small(&rail->small_in,
+                  mca_coll_mrail_record_small_in(record) / count);
+    }
+}
+
 /* Sets new_rails to the capacities and the small demands of these records. */
 static void read_rails(mca_coll_mrail_schedule_t *schedule,
                        const mca_coll_mrail_records_t *records)
@@ -106,17 +143,7 @@ static void read_rails(mca_coll_mrail_schedule_t *schedule,
         rails[i] = (mca_coll_mrail_rail_t){.port = -1};
     }
     for (uint32_t i = 0; i < topology->num_ranks; ++i) {
-        const uint64_t *record = mca_coll_mrail_records_get(records, i);
-        mca_coll_mrail_rail_rate_t rate = mca_coll_mrail_record_rail(record, 0);
-        mca_coll_mrail_rail_t *rail = rail_of(
-            topology, rails, topology->node_of[i], topology->rail_of[i]);
-        double port = (double)rate.port;
-
-        rail->port = (rail->port < 0) ? port : MRAIL_MIN(rail->port, port);
-        rail->out += (double)rate.out;
-        rail->in += (double)rate.in;
-        add_small(&rail->small_out, mca_coll_mrail_record_small_out(record));
-        add_small(&rail->small_in, mca_coll_mrail_record_small_in(record));
+        read_rank(schedule, i, mca_coll_mrail_records_get(records, i));
     }
     for (size_t i = 0; i < num_rails(topology); ++i) {
         rails[i].out = capacity(rails[i].port, rails[i].out);
@@ -167,11 +194,10 @@ int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
 
 /* ---- topology ---- */
 
-static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
+static int add_ports(const mca_coll_mrail_schedule_t *schedule,
                      mrail_plan_topo_t *topo)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
-    double copy_bandwidth = (double)topology->params.copy_bandwidth;
     int ret = 0;
 
     for (unsigned node = 0; node < topology->num_nodes; ++node) {
@@ -183,19 +209,69 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
             ret = mrail_plan_topo_set_rail(topo, node, rail, now->out, now->in);
         }
     }
-    for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
-        ret = mrail_plan_topo_add_rank(topo, topology->node_of[i]);
-        if (ret == 0) {
-            ret = mrail_plan_topo_set_reach(topo, i, topology->rail_of[i],
-                                            MRAIL_PLAN_UNLIMITED,
-                                            MRAIL_PLAN_UNLIMITED);
+    return ret;
+}
+
+/* Adds the next rank with its rails, and its link for relayed bytes, which the
+ * ranks of a node copy through shared memory. */
+static int add_rank(const mca_coll_mrail_topology_t *topology, uint32_t rank,
+                    mrail_plan_topo_t *topo)
+{
+    double copy_bandwidth = (double)topology->params.copy_bandwidth;
+    int ret = mrail_plan_topo_add_rank(topo, topology->node_of[rank]);
+
+    for (unsigned rail = 0; rail < topology->num_rails && ret == 0; ++rail) {
+        double out = MRAIL_PLAN_UNLIMITED, in = MRAIL_PLAN_UNLIMITED;
+
+        if ((topology->rails_of[rank] >> rail & 1) == 0) {
+            continue;
         }
-        if (ret == 0) {
-            ret = mrail_plan_topo_set_switch(topo, i, copy_bandwidth,
-                                             copy_bandwidth);
+        if (topology->told != NULL) {
+            mrail_plan_topo_reach(topology->told, topology->world[rank], rail,
+                                  &out, &in);
+        }
+        ret = mrail_plan_topo_set_reach(topo, rank, rail, out, in);
+    }
+    return (ret == 0) ? mrail_plan_topo_set_switch(topo, rank, copy_bandwidth,
+                                                   copy_bandwidth)
+                      : ret;
+}
+
+/* Puts the node of a rank into its leaf group, and sets the uplinks of this
+ * group. */
+static int add_group(const mca_coll_mrail_topology_t *topology, uint32_t rank,
+                     mrail_plan_topo_t *topo)
+{
+    uint32_t group = mrail_topo_group_of(topology->told, topology->world[rank]);
+    int ret =
+        mrail_plan_topo_set_leaf_group(topo, topology->node_of[rank], group);
+
+    for (unsigned rail = 0; rail < topology->num_rails && ret == 0; ++rail) {
+        mrail_topo_port_t uplink =
+            mrail_topo_uplinks(topology->told, group, rail);
+
+        if (uplink.out >= 0) {
+            ret = mrail_plan_topo_set_uplink(topo, group, rail, uplink.out,
+                                             uplink.in);
         }
     }
-    mrail_plan_topo_set_cross_rail(topo, topology->params.cross_rail != 0);
+    return ret;
+}
+
+static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
+                     mrail_plan_topo_t *topo)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    int ret = add_ports(schedule, topo);
+
+    for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
+        ret = add_rank(topology, i, topo);
+        if (ret == 0 && topology->told != NULL) {
+            ret = add_group(topology, i, topo);
+        }
+    }
+    mrail_plan_topo_set_cross_rail(
+        topo, mca_coll_mrail_topology_has_cross_rail(topology));
     return ret;
 }
 
@@ -212,10 +288,7 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule)
     if (is_same) {
         return 0;
     }
-    mrail_plan_destroy(schedule->plan);
-    mrail_plan_topo_destroy(schedule->topo);
-    schedule->plan = NULL;
-    schedule->topo = NULL;
+    discard_plan(schedule);
     ret =
         mrail_plan_topo_create(schedule->topology->num_nodes,
                                schedule->topology->num_rails, &schedule->topo);
@@ -232,7 +305,12 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule)
     }
     options.relay_threshold = schedule->topology->params.relay_threshold;
     options.min_piece = schedule->topology->params.relay_chunk_size;
-    return mrail_plan_create(schedule->topo, &options, &schedule->plan);
+    ret = mrail_plan_create(schedule->topo, &options, &schedule->plan);
+    if (ret < 0) {
+        return ret;
+    }
+    return mca_coll_mrail_unplanned_create(schedule->topology, schedule->plan,
+                                           &schedule->unplanned);
 }
 
 /* Small demands load the rails of their ranks. */
@@ -312,26 +390,18 @@ static int is_read(const mca_coll_mrail_schedule_t *schedule,
 }
 
 static void add_direct(mca_coll_mrail_schedule_t *schedule,
-                       const mrail_plan_demand_t *demand, uint64_t offset,
-                       uint64_t bytes)
+                       const mrail_plan_demand_t *demand,
+                       mca_coll_mrail_schedule_entry_t *entry)
 {
-    const mca_coll_mrail_topology_t *topology = schedule->topology;
-    int is_send = demand->from == topology->self;
-    mca_coll_mrail_schedule_entry_t *entry;
-
-    if (!is_send && demand->to != topology->self) {
-        return;
+    entry->is_whole = entry->bytes == demand->bytes;
+    entry->is_read = is_read(schedule, demand, entry->bytes);
+    if (demand->from == schedule->topology->self) {
+        entry->peer = demand->to;
+        schedule->sends[schedule->num_sends++] = *entry;
+    } else if (demand->to == schedule->topology->self) {
+        entry->peer = demand->from;
+        schedule->recvs[schedule->num_recvs++] = *entry;
     }
-    entry = is_send ? &schedule->sends[schedule->num_sends++]
-                    : &schedule->recvs[schedule->num_recvs++];
-    *entry = (mca_coll_mrail_schedule_entry_t){
-        .peer = is_send ? demand->to : demand->from,
-        .offset = offset,
-        .bytes = bytes,
-        .is_whole = bytes == demand->bytes,
-        .is_read = is_read(schedule, demand, bytes),
-    };
-    entry->quota[topology->rail_of[demand->to]] = bytes;
 }
 
 /* Within a node, the transport below chooses the best path. The exception is
@@ -345,42 +415,96 @@ static int cut_local(mca_coll_mrail_schedule_t *schedule,
     mrail_plan_piece_t piece = none;
 
     if (!schedule->topology->is_soft) {
-        add_direct(schedule, demand, 0, demand->bytes);
+        mca_coll_mrail_schedule_entry_t entry = {.bytes = demand->bytes};
+
+        add_direct(schedule, demand, &entry);
         return 0;
     }
     piece.bytes = demand->bytes;
     return add_flow(schedule, demand, &piece);
 }
 
-/* One piece may take the direct path as a message. However, a piece that is
- * only a part of data with gaps is packed and unpacked in relay chunks, like
- * relayed pieces. */
+static int is_direct(const mrail_plan_piece_t *piece)
+{
+    return piece->relay_out == MRAIL_PLAN_NONE &&
+           piece->relay_in == MRAIL_PLAN_NONE;
+}
+
+/* Sums up the pieces without relays: their bytes, and how many of them enter by
+ * each rail of the receiver. */
+static mca_coll_mrail_schedule_entry_t
+direct_part(const mrail_plan_piece_t *pieces, unsigned count)
+{
+    mca_coll_mrail_schedule_entry_t entry = {0};
+
+    for (unsigned k = 0; k < count; ++k) {
+        if (is_direct(&pieces[k])) {
+            entry.bytes += pieces[k].bytes;
+            entry.quota[pieces[k].rail_in] += pieces[k].bytes;
+        }
+    }
+    return entry;
+}
+
+static int add_flows(mca_coll_mrail_schedule_t *schedule,
+                     const mrail_plan_demand_t *demand,
+                     const mrail_plan_piece_t *pieces, unsigned count)
+{
+    int ret = 0;
+
+    for (unsigned k = 0; k < count && ret == 0; ++k) {
+        ret = add_flow(schedule, demand, &pieces[k]);
+    }
+    return ret;
+}
+
+/* Removes the pieces without relays, and closes the gaps: the first of the other
+ * pieces begins at `offset`. Returns the number of pieces left. */
+static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
+                             uint64_t offset)
+{
+    unsigned left = 0;
+
+    for (unsigned k = 0; k < count; ++k) {
+        if (!is_direct(&pieces[k])) {
+            pieces[left] = pieces[k];
+            pieces[left].offset = offset;
+            offset += pieces[left++].bytes;
+        }
+    }
+    return left;
+}
+
+/*
+ * The pieces without relays become one message. Pieces get new offsets, so that
+ * these are contiguous: it is the number of bytes on each path that counts. The
+ * last piece stays last, because only its length may not be a multiple of 64.
+ *
+ * However, a part of data with gaps is packed and unpacked in relay chunks, like
+ * relayed pieces.
+ */
 static int cut(mca_coll_mrail_schedule_t *schedule, size_t i)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
     const mrail_plan_demand_t *demand = &schedule->demands[i];
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    mca_coll_mrail_schedule_entry_t direct;
     unsigned count;
-    int may_direct = 1, ret = 0;
+    int is_last;
 
     if (topology->node_of[demand->from] == topology->node_of[demand->to]) {
         return cut_local(schedule, demand);
     }
     count = mrail_plan_pieces(schedule->plan, i, pieces);
-    for (unsigned k = 0; k < count && ret == 0; ++k) {
-        const mrail_plan_piece_t *piece = &pieces[k];
-        int is_direct = may_direct && piece->relay_out == MRAIL_PLAN_NONE &&
-                        piece->relay_in == MRAIL_PLAN_NONE;
-
-        if (is_direct &&
-            (piece->bytes == demand->bytes || !has_gaps(schedule, demand))) {
-            add_direct(schedule, demand, piece->offset, piece->bytes);
-            may_direct = 0;
-        } else {
-            ret = add_flow(schedule, demand, piece);
-        }
+    direct = direct_part(pieces, count);
+    if (direct.bytes > 0 &&
+        (direct.bytes == demand->bytes || !has_gaps(schedule, demand))) {
+        is_last = is_direct(&pieces[count - 1]);
+        direct.offset = is_last ? demand->bytes - direct.bytes : 0;
+        add_direct(schedule, demand, &direct);
+        count = keep_relayed(pieces, count, is_last ? 0 : direct.bytes);
     }
-    return ret;
+    return add_flows(schedule, demand, pieces, count);
 }
 
 static uint64_t hash_flows(const mca_coll_mrail_schedule_t *schedule,
@@ -461,13 +585,74 @@ static int count_channels(mca_coll_mrail_schedule_t *schedule)
     return ret;
 }
 
+static void add_background(mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+
+    for (unsigned node = 0; node < topology->num_nodes; ++node) {
+        for (unsigned rail = 0; rail < topology->num_rails; ++rail) {
+            const mca_coll_mrail_rail_t *now =
+                rail_of(topology, schedule->rails, node, rail);
+
+            mca_coll_mrail_unplanned_add(schedule->unplanned, node, rail,
+                                         (double)now->small_out,
+                                         (double)now->small_in);
+        }
+    }
+}
+
+/* Forecasts the exchange without a plan. Returns 1 if some plan may be better by
+ * more than its cost. */
+static int may_gain(mca_coll_mrail_schedule_t *schedule)
+{
+    mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
+
+    mca_coll_mrail_unplanned_set(schedule->unplanned, schedule->demands,
+                                 schedule->num_demands);
+    add_background(schedule);
+    *forecast = (mca_coll_mrail_forecast_t){
+        .unplanned = mca_coll_mrail_unplanned_congestion(schedule->unplanned),
+        .planned = mca_coll_mrail_unplanned_bound(schedule->unplanned)};
+    return schedule->topology->max_rails < 2 ||
+           mca_coll_mrail_is_gain(forecast->planned, forecast->unplanned);
+}
+
+/* Plans the demands and cuts them into messages and flows. */
+static int make_plan(mca_coll_mrail_schedule_t *schedule)
+{
+    mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
+    mrail_plan_summary_t summary;
+    int ret = mrail_plan_make(schedule->plan, schedule->demands,
+                              schedule->num_demands, 0, NULL, 0);
+
+    if (ret < 0) {
+        return ret;
+    }
+    for (size_t i = 0; i < schedule->num_demands && ret == 0; ++i) {
+        ret = cut(schedule, i);
+    }
+    if (ret == 0) {
+        ret = count_channels(schedule);
+    }
+    mrail_plan_summary(schedule->plan, &summary);
+    schedule->hash = hash_flows(schedule, summary.hash);
+    forecast->planned = summary.congestion;
+    forecast->is_planned = 1;
+    forecast->is_gain =
+        schedule->topology->max_rails < 2 ||
+        mca_coll_mrail_is_gain(forecast->planned, forecast->unplanned);
+    return ret;
+}
+
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const mca_coll_mrail_records_t *records)
 {
-    mrail_plan_summary_t summary;
     int ret;
 
     schedule->is_valid = 0;
+    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
+    schedule->relayed = 0;
+    schedule->hash = NO_PLAN;
     ret = mca_coll_mrail_records_copy(&schedule->records, records);
     if (ret == 0) {
         ret = need_plan(schedule);
@@ -478,41 +663,19 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     if (ret == 0) {
         ret = read_demands(schedule);
     }
+    if (ret == 0 && may_gain(schedule)) {
+        ret = make_plan(schedule);
+    }
     if (ret < 0) {
-        goto err_plan;
+        mca_coll_mrail_schedule_discard_warm_start(schedule);
     }
-    ret = mrail_plan_make(schedule->plan, schedule->demands,
-                          schedule->num_demands, 0, NULL, 0);
-    if (ret < 0) {
-        goto err_plan;
-    }
-    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
-    schedule->relayed = 0;
-    for (size_t i = 0; i < schedule->num_demands; ++i) {
-        ret = cut(schedule, i);
-        if (ret < 0) {
-            return ret;
-        }
-    }
-    ret = count_channels(schedule);
-    if (ret < 0) {
-        return ret;
-    }
-    mrail_plan_summary(schedule->plan, &summary);
-    schedule->hash = hash_flows(schedule, summary.hash);
-    schedule->forecast_ns = (uint64_t)(summary.congestion * 1e9);
-    schedule->is_valid = 1;
-    return 0;
-
-err_plan:
-    mca_coll_mrail_schedule_discard_warm_start(schedule);
+    schedule->is_valid = ret == 0;
     return ret;
 }
 
 void mca_coll_mrail_schedule_discard_warm_start(
     mca_coll_mrail_schedule_t *schedule)
 {
-    mrail_plan_destroy(schedule->plan);
-    schedule->plan = NULL;
+    discard_plan(schedule);
     schedule->is_valid = 0;
 }

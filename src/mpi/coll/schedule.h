@@ -12,6 +12,7 @@
 
 #include "mpi/coll/record.h"
 #include "mpi/coll/topology.h"
+#include "mpi/coll/unplanned.h"
 #include "orchestrator/plan.h"
 #include "relay/relay.h"
 
@@ -43,6 +44,15 @@ typedef struct mca_coll_mrail_rail {
 #define MCA_COLL_MRAIL_TOLD_OUT 1u
 #define MCA_COLL_MRAIL_TOLD_IN 2u
 
+/* The times of an exchange that the links allow, in seconds. */
+typedef struct mca_coll_mrail_forecast {
+    double unplanned; /* without a plan; see unplanned.h */
+    /* with the plan; or a lower bound for all plans, if none was made */
+    double planned;
+    int is_planned; /* 1: there is a plan */
+    int is_gain;    /* 1: the plan is worth its cost */
+} mca_coll_mrail_forecast_t;
+
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
     /* agreement records of all ranks, from which the schedule was made */
@@ -54,6 +64,7 @@ typedef struct mca_coll_mrail_schedule {
     mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
+    mca_coll_mrail_unplanned_t *unplanned; /* for the links of `plan` */
     mrail_plan_demand_t *demands;
     size_t num_demands, max_demands;
     mca_coll_mrail_schedule_entry_t *sends,
@@ -63,9 +74,9 @@ typedef struct mca_coll_mrail_schedule {
     size_t num_flows, max_flows;
     unsigned *channels;    /* by rank; see mrail_relay_channels() */
     unsigned max_channels; /* the largest of them */
-    uint64_t hash;         /* hash of the plan and its flows */
-    uint64_t relayed;      /* bytes from this rank that take a relay */
-    uint64_t forecast_ns;  /* time of the exchange according to the plan */
+    uint64_t hash;    /* of the plan and its flows; a constant without a plan */
+    uint64_t relayed; /* bytes from this rank that take a relay */
+    mca_coll_mrail_forecast_t forecast;
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
@@ -99,9 +110,15 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const mca_coll_mrail_records_t *records);
 
-/* Makes the schedule for these records, all of which
+/*
+ * Makes the schedule for these records, all of which
  * mca_coll_mrail_record_check() has accepted. Returns 0; or -errno of
- * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule. */
+ * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule.
+ *
+ * forecast.is_gain says whether the schedule is worth executing. Single-rail
+ * ranks always execute it. Among multi-rail ranks, no plan is made if the
+ * forecast shows that none can gain. The schedule is then empty.
+ */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const mca_coll_mrail_records_t *records);
 

@@ -2,6 +2,7 @@
 #include "mpi/coll/topology.h"
 
 #include "base/util.h"
+#include "orchestrator/topo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +51,10 @@ void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
     entry->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
     entry->speed = 0;
     memset(entry->leaf, 0, sizeof(entry->leaf));
+    memset(entry->rates, 0, sizeof(entry->rates));
     for (unsigned i = 0; i < entry->num_rails; ++i) {
         entry->leaf[i] = rails[i].subnet;
+        entry->rates[i] = (uint64_t)rails[i].speed;
         entry->speed += (uint64_t)rails[i].speed;
     }
 }
@@ -92,38 +95,163 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
+/* A rail in the order of its numbers: a leaf, and the rail's place among those
+ * that a rank has on this leaf. */
+typedef struct place {
+    uint64_t leaf;
+    unsigned index;
+} place_t;
+
+static place_t place_of(const mca_coll_mrail_rank_entry_t *entry, unsigned k)
+{
+    place_t place = {.leaf = entry->leaf[k]};
+
+    while (place.index < k && entry->leaf[k - place.index - 1] == place.leaf) {
+        ++place.index;
+    }
+    return place;
+}
+
+static int compare_places(const place_t *a, const place_t *b)
+{
+    return (a->leaf != b->leaf) ? ((a->leaf < b->leaf) ? -1 : 1)
+                                : (int)a->index - (int)b->index;
+}
+
+/* Adds a place to an ascending list. Returns 0 if there are too many. */
+static int add_place(place_t *places, unsigned *count_p, const place_t *place)
+{
+    unsigned at = 0;
+
+    while (at < *count_p && compare_places(&places[at], place) < 0) {
+        ++at;
+    }
+    if (at < *count_p && compare_places(&places[at], place) == 0) {
+        return 1;
+    }
+    if (*count_p == UCT_MRAIL_MAX_RAILS) {
+        return 0;
+    }
+    memmove(places + at + 1, places + at, (*count_p - at) * sizeof(*places));
+    places[at] = *place;
+    ++*count_p;
+    return 1;
+}
+
 /* Numbers the rails by ascending leaf. Returns 0 if there are too many
  * rails. */
 static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
                         mca_coll_mrail_topology_t *topology)
 {
-    uint64_t leaves[UCT_MRAIL_MAX_RAILS];
+    place_t places[UCT_MRAIL_MAX_RAILS], place;
     unsigned count = 0;
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
-        uint64_t leaf = entries[i].leaf[0];
-        unsigned at = 0;
-
-        while (at < count && leaves[at] < leaf) {
-            ++at;
+        for (unsigned k = 0; k < entries[i].num_rails; ++k) {
+            place = place_of(&entries[i], k);
+            if (!add_place(places, &count, &place)) {
+                return 0;
+            }
         }
-        if (at < count && leaves[at] == leaf) {
-            continue;
-        }
-        if (count == UCT_MRAIL_MAX_RAILS) {
-            return 0;
-        }
-        memmove(leaves + at + 1, leaves + at, (count - at) * sizeof(*leaves));
-        leaves[at] = leaf;
-        ++count;
     }
     topology->num_rails = count;
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
-        while (leaves[topology->rail_of[i]] != entries[i].leaf[0]) {
-            ++topology->rail_of[i];
+        unsigned rail = 0;
+
+        for (unsigned k = 0; k < entries[i].num_rails; ++k, ++rail) {
+            place = place_of(&entries[i], k);
+            while (compare_places(&places[rail], &place) != 0) {
+                ++rail;
+            }
+            topology->rails_of[i] |= 1u << rail;
         }
     }
     return 1;
+}
+
+/* Gives the rails of each rank the numbers that the topology file gives them. */
+static void take_rails(mca_coll_mrail_topology_t *topology)
+{
+    topology->num_rails = mrail_plan_topo_num_rails(topology->told);
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        topology->rails_of[i] =
+            mrail_plan_topo_rails_of(topology->told, topology->world[i]);
+    }
+}
+
+/* ---- what a plan could gain ---- */
+
+/* Rates that differ by less count as equal. */
+#define SAME_RATE 0.01
+
+/* Returns 1 if the rails of both ranks have their rates in one proportion. */
+static int same_proportions(const mca_coll_mrail_rank_entry_t *a,
+                            const mca_coll_mrail_rank_entry_t *b)
+{
+    for (unsigned k = 0; k < MRAIL_MIN(a->num_rails, b->num_rails); ++k) {
+        double left = (double)a->rates[k] * (double)b->rates[0];
+        double right = (double)b->rates[k] * (double)a->rates[0];
+        double change = (left > right) ? left - right : right - left;
+
+        if (change > SAME_RATE * MRAIL_MAX(left, right)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Returns 1 if both ranks reach the same rails. */
+static int same_rails(const mca_coll_mrail_rank_entry_t *a,
+                      const mca_coll_mrail_rank_entry_t *b)
+{
+    return a->num_rails == b->num_rails &&
+           memcmp(a->leaf, b->leaf, sizeof(a->leaf)) == 0;
+}
+
+/* Returns 1 if the file limits a rank by more than its ports. */
+static int is_limited(const mrail_plan_topo_t *told, uint32_t rank)
+{
+    for (unsigned rail = 0; rail < mrail_plan_topo_num_rails(told); ++rail) {
+        if ((mrail_plan_topo_rails_of(told, rank) >> rail & 1) != 0 &&
+            mrail_topo_is_limited(told, rank, rail)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns 1 if the file tells that these two ranks reach different rails, or
+ * tells a limit besides the ports: that of the first one, or uplinks. */
+static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
+                         uint32_t other)
+{
+    return mrail_plan_topo_rails_of(told, rank) !=
+               mrail_plan_topo_rails_of(told, other) ||
+           is_limited(told, rank) ||
+           (told->num_leaf_groups > 0 && mrail_topo_group_of(told, rank) !=
+                                             mrail_topo_group_of(told, other));
+}
+
+/*
+ * Returns 1 if the lanes of the transport are as good as any plan, because they
+ * carry as much as each rail lets them. This holds if all ranks reach the same
+ * rails, the rates of all nodes are in one proportion, and nothing else limits
+ * them. All rails of a node then finish at the same time. The busiest node needs
+ * the time of its bytes divided by the sum of its rates, which no plan can beat
+ * (decision 0032).
+ */
+static int is_balanced(const mca_coll_mrail_rank_entry_t *entries,
+                       unsigned num_ranks, const mrail_plan_topo_t *told,
+                       const uint32_t *world)
+{
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (!same_proportions(&entries[i], &entries[0]) ||
+            (told == NULL && !same_rails(&entries[i], &entries[0])) ||
+            (told != NULL && is_told_apart(told, world[i], world[0]))) {
+            return 0;
+        }
+    }
+    return entries[0].num_rails > 1;
 }
 
 const char *
@@ -137,10 +265,6 @@ mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry)
     }
     if (entry->version == MCA_COLL_MRAIL_ABSENT || entry->num_rails == 0) {
         return "a rank does not use mrail";
-    }
-    if (entry->num_rails > 1) {
-        return "ranks use several rails each: the transport balances them "
-               "without a plan";
     }
     return NULL;
 }
@@ -179,30 +303,49 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
     return NULL;
 }
 
-static int topology_fill(mca_coll_mrail_topology_t *topology,
-                         const mca_coll_mrail_rank_entry_t *entries)
+static int topology_allocate(mca_coll_mrail_topology_t *topology)
 {
     size_t num_ranks = topology->num_ranks;
 
     topology->node_of = calloc(num_ranks, sizeof(*topology->node_of));
-    topology->rail_of = calloc(num_ranks, sizeof(*topology->rail_of));
+    topology->rails_of = calloc(num_ranks, sizeof(*topology->rails_of));
     topology->local = calloc(num_ranks, sizeof(*topology->local));
-    if (topology->node_of == NULL || topology->rail_of == NULL ||
-        topology->local == NULL) {
-        return -ENOMEM;
-    }
+    return (topology->node_of != NULL && topology->rails_of != NULL &&
+            topology->local != NULL)
+               ? 0
+               : -ENOMEM;
+}
+
+/* Fills in nodes and rails. Returns the reason why plans cannot help, or
+ * NULL. */
+static const char *topology_fill(mca_coll_mrail_topology_t *topology,
+                                 const mca_coll_mrail_rank_entry_t *entries)
+{
     topology->is_soft = entries[0].is_soft != 0;
     topology->params = entries[0].params;
     topology->has_reads = 1;
-    for (size_t i = 0; i < num_ranks; ++i) {
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
         topology->has_reads &= entries[i].address_length > 0;
+        topology->max_rails =
+            MRAIL_MAX(topology->max_rails, (unsigned)entries[i].num_rails);
+    }
+    if (topology->told != NULL) {
+        take_rails(topology);
+    } else if (!number_rails(entries, topology)) {
+        return "there are more rails than are supported";
     }
     number_nodes(entries, topology);
-    return 0;
+    return (topology->num_nodes < 2)   ? "all ranks are on one node"
+           : (topology->num_rails < 2) ? "there is one rail"
+           : (topology->max_local < 2 && topology->max_rails < 2)
+               ? "no node has two ranks"
+               : NULL;
 }
 
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
+                                   const mrail_plan_topo_t *told,
+                                   const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p)
 {
@@ -210,6 +353,10 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     int ret = 1;
 
     *why_p = refuse(entries, num_ranks);
+    if (*why_p == NULL && is_balanced(entries, num_ranks, told, world)) {
+        *why_p = "ranks use several rails each: the transport balances them "
+                 "without a plan";
+    }
     if (*why_p != NULL) {
         return 1;
     }
@@ -219,25 +366,18 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     }
     topology->num_ranks = num_ranks;
     topology->self = self;
-    ret = topology_fill(topology, entries);
-    if (ret < 0) {
-        goto err_topology;
+    topology->told = told;
+    topology->world = world;
+    ret = topology_allocate(topology);
+    if (ret == 0) {
+        *why_p = topology_fill(topology, entries);
+        ret = *why_p != NULL;
     }
-    ret = 1;
-    if (topology->num_nodes < 2) {
-        *why_p = "all ranks are on one node";
-    } else if (!number_rails(entries, topology)) {
-        *why_p = "there are more rails than are supported";
-    } else if (topology->num_rails < 2) {
-        *why_p = "there is one rail";
-    } else if (topology->max_local < 2) {
-        *why_p = "no node has two ranks";
-    } else {
+    if (ret == 0) {
         *topology_p = topology;
-        return 0;
+    } else {
+        mca_coll_mrail_topology_destroy(topology);
     }
-err_topology:
-    mca_coll_mrail_topology_destroy(topology);
     return ret;
 }
 
@@ -245,8 +385,15 @@ void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology)
 {
     if (topology != NULL) {
         free(topology->node_of);
-        free(topology->rail_of);
+        free(topology->rails_of);
         free(topology->local);
         free(topology);
     }
+}
+
+int mca_coll_mrail_topology_has_cross_rail(
+    const mca_coll_mrail_topology_t *topology)
+{
+    return (topology->told != NULL) ? topology->told->has_cross_rail
+                                    : topology->params.cross_rail != 0;
 }

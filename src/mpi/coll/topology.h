@@ -5,6 +5,7 @@
 #ifndef MRAIL_MPI_COLL_TOPOLOGY_H
 #define MRAIL_MPI_COLL_TOPOLOGY_H
 
+#include "orchestrator/plan.h"
 #include "uct/mrail_direct.h"
 #include "uct/mrail_rails.h"
 
@@ -34,13 +35,27 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
     uint64_t address_length;            /* 0: RDMA READs are not available */
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
+    /* bytes per second of the port of each rail; 0: unknown */
+    uint64_t rates[UCT_MRAIL_MAX_RAILS];
+    uint64_t topo_file; /* hash of the topology file, or one of the below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
+/*
+ * Without a topology file, a rail is a leaf, and rails are numbered by ascending
+ * leaf. If a rank has several rails on a leaf, each of them is a rail of its
+ * own. With a topology file, rails have the numbers of the file: the rails of a
+ * rank's entry are those that the file gives to the rank, in ascending order.
+ */
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
-    uint32_t *node_of; /* indexed by rank */
-    uint32_t *rail_of;
+    unsigned max_rails; /* largest number of rails of a rank */
+    uint32_t *node_of;  /* indexed by rank */
+    uint32_t *rails_of; /* by rank: the rails that it reaches, as bits */
+    /* the topology file, by its own ranks, and the rank there of each rank;
+     * NULL: there is no file */
+    const mrail_plan_topo_t *told;
+    const uint32_t *world;
     uint32_t *local; /* ranks of this rank's node, ascending */
     unsigned num_local;
     unsigned max_local; /* number of ranks on the largest node */
@@ -50,22 +65,18 @@ typedef struct mca_coll_mrail_topology {
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
 
-/* Returns the place, in the list of uct_mrail_rails(), at which this rank has
- * the rail with this number; -1: the rank does not reach it. */
-static inline int
-mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
-                                 unsigned rail)
-{
-    return (topology->rail_of[topology->self] == rail) ? 0 : -1;
-}
-
 /* Values of `version` that stand for something else. */
 #define MCA_COLL_MRAIL_NO_VERSION 0u /* the rank was out of memory */
 #define MCA_COLL_MRAIL_ABSENT 1u     /* the process does not load coll/mrail */
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
-/* Fills in the entry of this process, except for version, address and
- * params. `rails` are the num_rails rails that uct_mrail_rails() returned. */
+/* Values of `topo_file` that are not the hash of a file. */
+#define MCA_COLL_MRAIL_NO_FILE 0u  /* the user named none */
+#define MCA_COLL_MRAIL_BAD_FILE 1u /* the process cannot read it */
+
+/* Fills in the entry of this process, except for version, address,
+ * topo_file and params. `rails` are the num_rails rails that
+ * uct_mrail_rails() returned. */
 void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails);
@@ -86,14 +97,59 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
 
 /*
  * Requires that mca_coll_mrail_rank_entries_differ() returned NULL. Returns 0
- * with the topology if relays may help. Returns 1 if they cannot; *why_p, a
+ * with the topology if plans may help. Returns 1 if they cannot; *why_p, a
  * static string, is then the reason, equal on all ranks. Returns -ENOMEM if
  * memory runs out.
+ *
+ * `told` and `world` are NULL, or what a topology file says and the rank there
+ * of each rank. mca_coll_mrail_topo_file_check() has accepted them. The caller
+ * keeps both.
  */
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
+                                   const mrail_plan_topo_t *told,
+                                   const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p);
 void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology);
+
+/* Returns the number of rails of a rank. */
+static inline unsigned
+mca_coll_mrail_topology_num_rails(const mca_coll_mrail_topology_t *topology,
+                                  uint32_t rank)
+{
+    return (unsigned)__builtin_popcount(topology->rails_of[rank]);
+}
+
+/* Returns the number of rail k of a rank's entry, which lists its rails in
+ * ascending order. */
+static inline unsigned
+mca_coll_mrail_topology_rail(const mca_coll_mrail_topology_t *topology,
+                             uint32_t rank, unsigned k)
+{
+    uint32_t left = topology->rails_of[rank];
+
+    while (k-- > 0) {
+        left &= left - 1;
+    }
+    return (unsigned)__builtin_ctz(left);
+}
+
+/* Returns the place, in the list of uct_mrail_rails(), at which this rank has
+ * the rail with this number; -1: the rank does not reach it. */
+static inline int
+mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
+                                 unsigned rail)
+{
+    uint32_t rails = topology->rails_of[topology->self];
+
+    return ((rails >> rail & 1) != 0)
+               ? __builtin_popcount(rails & ((1u << rail) - 1))
+               : -1;
+}
+
+/* Returns 1 if ranks without a common rail reach each other through spines. */
+int mca_coll_mrail_topology_has_cross_rail(
+    const mca_coll_mrail_topology_t *topology);
 
 #endif

@@ -1,11 +1,11 @@
 /* Parses the lines about GPU links: pairwise, link and switch. */
 #include "config.h"
-#include "tools/plan_reader.h"
+#include "topology/topo_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static unsigned *link_line(const plan_reader_t *reader, unsigned from,
+static unsigned *link_line(const mrail_topo_reader_t *reader, unsigned from,
                            unsigned to)
 {
     return &reader->link_lines[from * MRAIL_PLAN_MAX_PAIRWISE +
@@ -14,16 +14,17 @@ static unsigned *link_line(const plan_reader_t *reader, unsigned from,
 
 /* A node has either pairwise links or a switch. No ranks can be added after the
  * first line of this kind. */
-static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
+static int begin_gpu(mrail_topo_reader_t *reader, unsigned node, int is_switch)
 {
     unsigned other = is_switch ? reader->nodes[node].pairwise_line
                                : reader->nodes[node].switch_line;
 
     if (other != 0) {
-        return PLAN_FAIL(reader,
-                         "node %u has %s since line %u: links in pairs or a "
-                         "switch, not both",
-                         node, is_switch ? "links" : "a switch", other);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "node %u has %s since line %u: links in pairs or a "
+            "switch, not both",
+            node, is_switch ? "links" : "a switch", other);
     }
     if (reader->gpu_line == 0) {
         reader->gpu_line = reader->line->number;
@@ -34,33 +35,34 @@ static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
     return (reader->link_lines != NULL) ? 0 : -ENOMEM;
 }
 
-static int set_link(plan_reader_t *reader, unsigned from, unsigned to,
+static int set_link(mrail_topo_reader_t *reader, unsigned from, unsigned to,
                     double capacity)
 {
     unsigned node = reader->ranks[from].node;
     int ret = begin_gpu(reader, node, 0);
 
     if (ret == 0) {
-        ret = plan_reader_result(
+        ret = mrail_topo_reader_result(
             reader, mrail_plan_topo_set_link(reader->topo, from, to, capacity));
     }
     if (ret == 0) {
-        plan_reader_claim(reader, link_line(reader, from, to));
+        mrail_topo_reader_claim(reader, link_line(reader, from, to));
         reader->nodes[node].pairwise_line = reader->line->number;
     }
     return ret;
 }
 
-static int pairwise_node(plan_reader_t *reader, unsigned node, double capacity)
+static int pairwise_node(mrail_topo_reader_t *reader, unsigned node,
+                         double capacity)
 {
     unsigned count = reader->nodes[node].num_ranks;
     int ret = 0;
 
     if (count > MRAIL_PLAN_MAX_PAIRWISE) {
-        return PLAN_FAIL(reader,
-                         "node %u has %u ranks: at most %u have links in "
-                         "pairs",
-                         node, count, MRAIL_PLAN_MAX_PAIRWISE);
+        return MRAIL_TOPO_FAIL(reader,
+                               "node %u has %u ranks: at most %u have links in "
+                               "pairs",
+                               node, count, MRAIL_PLAN_MAX_PAIRWISE);
     }
     for (unsigned i = 0; i < count * count && ret == 0; ++i) {
         unsigned from = reader->nodes[node].members[i / count];
@@ -71,7 +73,7 @@ static int pairwise_node(plan_reader_t *reader, unsigned node, double capacity)
     return ret;
 }
 
-int plan_reader_pairwise(plan_reader_t *reader)
+int mrail_topo_reader_pairwise(mrail_topo_reader_t *reader)
 {
     char *const *words = reader->line->words;
     unsigned most = 0;
@@ -79,7 +81,7 @@ int plan_reader_pairwise(plan_reader_t *reader)
     double capacity;
     int ret = 0;
 
-    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+    if (mrail_topo_reader_nodes(reader, words[1], &nodes) != 0 ||
         mrail_text_capacity(reader->line, words[2], NULL, &capacity) != 0) {
         return -EINVAL;
     }
@@ -89,45 +91,47 @@ int plan_reader_pairwise(plan_reader_t *reader)
         ret = (ret == 0) ? pairwise_node(reader, n, capacity) : ret;
     }
     return (ret == 0 && most < 2)
-               ? PLAN_FAIL(reader,
-                           "no node of '%.40s' has two ranks: 'ranks' must "
-                           "come first",
-                           words[1])
+               ? MRAIL_TOPO_FAIL(
+                     reader,
+                     "no node of '%.40s' has two ranks: 'ranks' must "
+                     "come first",
+                     words[1])
                : ret;
 }
 
 /* Checks whether there may be a link between two ranks. */
-static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
+static int check_pair(mrail_topo_reader_t *reader, unsigned from, unsigned to,
                       int none)
 {
     unsigned node = reader->ranks[from].node;
 
     if (node != reader->ranks[to].node) {
-        return PLAN_FAIL(reader,
-                         "ranks %u and %u are on nodes %u and %u: links are "
-                         "within a node",
-                         from, to, node, reader->ranks[to].node);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "ranks %u and %u are on nodes %u and %u: links are "
+            "within a node",
+            from, to, node, reader->ranks[to].node);
     }
     if (reader->ranks[from].index >= MRAIL_PLAN_MAX_PAIRWISE ||
         reader->ranks[to].index >= MRAIL_PLAN_MAX_PAIRWISE) {
-        return PLAN_FAIL(reader,
-                         "ranks %u and %u: only the first %u ranks of a "
-                         "node have links",
-                         from, to, MRAIL_PLAN_MAX_PAIRWISE);
+        return MRAIL_TOPO_FAIL(reader,
+                               "ranks %u and %u: only the first %u ranks of a "
+                               "node have links",
+                               from, to, MRAIL_PLAN_MAX_PAIRWISE);
     }
     if (none &&
         (reader->link_lines == NULL || *link_line(reader, from, to) == 0)) {
-        return PLAN_FAIL(reader,
-                         "there is no link from rank %u to rank %u that "
-                         "could be removed",
-                         from, to);
+        return MRAIL_TOPO_FAIL(reader,
+                               "there is no link from rank %u to rank %u that "
+                               "could be removed",
+                               from, to);
     }
     return 0;
 }
 
 /* '*' and lists may include pairs of a rank with itself, but a line must name
  * at least one other pair. */
-int plan_reader_link(plan_reader_t *reader)
+int mrail_topo_reader_link(mrail_topo_reader_t *reader)
 {
     char *const *words = reader->line->words;
     mrail_text_list_t from, to;
@@ -136,8 +140,8 @@ int plan_reader_link(plan_reader_t *reader)
     int ret = 0;
 
     if (reader->num_ranks == 0) {
-        return PLAN_FAIL(reader,
-                         "there are no ranks yet: 'ranks' must come first");
+        return MRAIL_TOPO_FAIL(
+            reader, "there are no ranks yet: 'ranks' must come first");
     }
     if (mrail_text_list(reader->line, words[1], "rank", reader->num_ranks,
                         &from) != 0 ||
@@ -157,11 +161,12 @@ int plan_reader_link(plan_reader_t *reader)
             }
         }
     }
-    return (pairs == 0) ? PLAN_FAIL(reader, "a rank has no link to itself")
-                        : ret;
+    return (pairs == 0)
+               ? MRAIL_TOPO_FAIL(reader, "a rank has no link to itself")
+               : ret;
 }
 
-int plan_reader_switch(plan_reader_t *reader)
+int mrail_topo_reader_switch(mrail_topo_reader_t *reader)
 {
     char *const *words = reader->line->words;
     mrail_text_list_t nodes;
@@ -169,8 +174,9 @@ int plan_reader_switch(plan_reader_t *reader)
     unsigned count = 0;
     int ret = 0;
 
-    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
-        plan_reader_capacities(reader, words + 2, NULL, &up, &down) != 0) {
+    if (mrail_topo_reader_nodes(reader, words[1], &nodes) != 0 ||
+        mrail_topo_reader_capacities(reader, words + 2, NULL, &up, &down) !=
+            0) {
         return -EINVAL;
     }
     for (unsigned rank = 0; rank < reader->num_ranks && ret == 0; ++rank) {
@@ -181,18 +187,19 @@ int plan_reader_switch(plan_reader_t *reader)
         }
         ret = begin_gpu(reader, node, 1);
         if (ret == 0) {
-            ret = plan_reader_result(reader, mrail_plan_topo_set_switch(
-                                                 reader->topo, rank, up, down));
+            ret = mrail_topo_reader_result(
+                reader,
+                mrail_plan_topo_set_switch(reader->topo, rank, up, down));
         }
         if (ret == 0 && reader->ranks[rank].index == 0) {
-            plan_reader_claim(reader, &reader->nodes[node].switch_line);
+            mrail_topo_reader_claim(reader, &reader->nodes[node].switch_line);
         }
         ++count;
     }
     return (ret == 0 && count == 0)
-               ? PLAN_FAIL(reader,
-                           "no node of '%.40s' has a rank: 'ranks' must "
-                           "come first",
-                           words[1])
+               ? MRAIL_TOPO_FAIL(reader,
+                                 "no node of '%.40s' has a rank: 'ranks' must "
+                                 "come first",
+                                 words[1])
                : ret;
 }

@@ -1,0 +1,78 @@
+/* Prints forecasts, for users who ask why a call was planned or not. */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* The names of the links that a user can compare with counters. */
+static const char *link_name(const mrail_plan_link_t *link, char name[64])
+{
+    static const char *const formats[] = {
+        [MRAIL_PLAN_RAIL_OUT] = "node %u, rail %u, out",
+        [MRAIL_PLAN_RAIL_IN] = "node %u, rail %u, in",
+        [MRAIL_PLAN_UPLINK_UP] = "leaf group %u, rail %u, up",
+        [MRAIL_PLAN_UPLINK_DOWN] = "leaf group %u, rail %u, down",
+        [MRAIL_PLAN_REACH_OUT] = "rank %u, rail %u, out",
+        [MRAIL_PLAN_REACH_IN] = "rank %u, rail %u, in",
+    };
+    const char *format = formats[link->kind];
+
+    if (format == NULL) {
+        return NULL;
+    }
+    snprintf(name, 64, format, link->a, link->b);
+    return name;
+}
+
+static void print_links(const mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_plan_link_t link;
+    char name[64];
+
+    for (unsigned i = 0; i < mrail_plan_num_links(schedule->plan); ++i) {
+        double before = mca_coll_mrail_unplanned_bytes(schedule->unplanned, i);
+
+        mrail_plan_link(schedule->plan, i, &link);
+        link.bytes = schedule->forecast.is_planned ? link.bytes : 0;
+        if ((link.bytes > 0 || before > 0) && link_name(&link, name) != NULL) {
+            fprintf(stderr,
+                    "mrail: coll: %s: %s: %.3f MB by the plan, %.3f MB without "
+                    "it, at %.1f MB/s\n",
+                    module->comm->c_name, name, link.bytes / 1e6, before / 1e6,
+                    link.capacity / 1e6);
+        }
+    }
+}
+
+/* Writes a time, which may be unknown. */
+static const char *time_text(double seconds, char text[32])
+{
+    if (isinf(seconds)) {
+        return "no path";
+    }
+    snprintf(text, 32, "%.3f ms", seconds * 1e3);
+    return text;
+}
+
+void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;
+    char planned[32], unplanned[32], why[128];
+
+    if (mca_coll_mrail_settings.verbose < 2 ||
+        ompi_comm_rank(module->comm) != 0) {
+        return;
+    }
+    snprintf(why, sizeof(why), "%s%s, without a plan %s",
+             forecast->is_planned ? "" : "at least ",
+             time_text(forecast->planned, planned),
+             time_text(forecast->unplanned, unplanned));
+    mca_coll_mrail_log(
+        module,
+        forecast->is_gain ? "planned" : "a plan gains less than it costs", why);
+    if (mca_coll_mrail_settings.verbose > 2) {
+        print_links(module);
+    }
+}

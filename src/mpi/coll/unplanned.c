@@ -1,0 +1,379 @@
+#include "config.h"
+#include "mpi/coll/unplanned.h"
+
+#include "base/util.h"
+#include "orchestrator/topo.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Kinds of links in the order of the planner. Links of one kind have an array
+ * by `a` and rail. */
+#define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
+#define NONE UINT32_MAX
+
+struct mca_coll_mrail_unplanned {
+    const mca_coll_mrail_topology_t *topology;
+    unsigned num_links, num_groups;
+    double *capacity, *bytes; /* by link */
+    /* by kind; by node, leaf group or rank, and rail: the link, or NONE */
+    uint32_t *links[NUM_KINDS];
+    uint32_t *group_of;           /* by node */
+    double *out_bytes, *in_bytes; /* by node, then by leaf group: to others */
+    int is_cut_off;               /* 1: a demand has no path without relays */
+};
+
+static uint32_t group_of_node(const mca_coll_mrail_topology_t *topology,
+                              unsigned node)
+{
+    unsigned rank = 0;
+
+    if (topology->told == NULL) {
+        return 0;
+    }
+    while (topology->node_of[rank] != node) {
+        ++rank;
+    }
+    return mrail_topo_group_of(topology->told, topology->world[rank]);
+}
+
+static size_t rows_of(const mca_coll_mrail_unplanned_t *model, unsigned kind)
+{
+    switch (kind) {
+    case MRAIL_PLAN_RAIL_OUT:
+    case MRAIL_PLAN_RAIL_IN:
+        return model->topology->num_nodes;
+    case MRAIL_PLAN_UPLINK_UP:
+    case MRAIL_PLAN_UPLINK_DOWN:
+        return model->num_groups;
+    case MRAIL_PLAN_GPU_LINK:
+        return 0;
+    default:
+        return model->topology->num_ranks;
+    }
+}
+
+static uint32_t *link_at(const mca_coll_mrail_unplanned_t *model,
+                         mrail_plan_link_kind_t kind, uint32_t a, uint32_t rail)
+{
+    return &model->links[kind][a * (size_t)model->topology->num_rails + rail];
+}
+
+static void read_links(mca_coll_mrail_unplanned_t *model,
+                       const mrail_plan_t *plan)
+{
+    for (unsigned i = 0; i < model->num_links; ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        model->capacity[i] = link.capacity;
+        if (link.a < rows_of(model, link.kind)) {
+            *link_at(model, link.kind, link.a, link.b) = i;
+        }
+    }
+}
+
+static int allocate(mca_coll_mrail_unplanned_t *model)
+{
+    size_t rails = model->topology->num_rails;
+    size_t sums = model->topology->num_nodes + model->num_groups;
+
+    model->capacity = calloc(model->num_links, sizeof(*model->capacity));
+    model->bytes = calloc(model->num_links, sizeof(*model->bytes));
+    model->out_bytes = calloc(sums, sizeof(*model->out_bytes));
+    model->in_bytes = calloc(sums, sizeof(*model->in_bytes));
+    if (model->capacity == NULL || model->bytes == NULL ||
+        model->out_bytes == NULL || model->in_bytes == NULL) {
+        return -ENOMEM;
+    }
+    for (unsigned kind = 0; kind < NUM_KINDS; ++kind) {
+        size_t count = rows_of(model, kind) * rails;
+
+        model->links[kind] = malloc((count + 1) * sizeof(*model->links[kind]));
+        if (model->links[kind] == NULL) {
+            return -ENOMEM;
+        }
+        memset(model->links[kind], 0xff, count * sizeof(*model->links[kind]));
+    }
+    return 0;
+}
+
+int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
+                                    const mrail_plan_t *plan,
+                                    mca_coll_mrail_unplanned_t **model_p)
+{
+    mca_coll_mrail_unplanned_t *model = calloc(1, sizeof(*model));
+
+    if (model == NULL) {
+        return -ENOMEM;
+    }
+    model->topology = topology;
+    model->num_links = mrail_plan_num_links(plan);
+    model->group_of = calloc(topology->num_nodes, sizeof(*model->group_of));
+    if (model->group_of == NULL) {
+        goto err_model;
+    }
+    for (unsigned node = 0; node < topology->num_nodes; ++node) {
+        model->group_of[node] = group_of_node(topology, node);
+        model->num_groups =
+            MRAIL_MAX(model->num_groups, model->group_of[node] + 1);
+    }
+    if (allocate(model) < 0) {
+        goto err_model;
+    }
+    read_links(model, plan);
+    *model_p = model;
+    return 0;
+
+err_model:
+    mca_coll_mrail_unplanned_destroy(model);
+    return -ENOMEM;
+}
+
+void mca_coll_mrail_unplanned_destroy(mca_coll_mrail_unplanned_t *model)
+{
+    if (model != NULL) {
+        for (unsigned kind = 0; kind < NUM_KINDS; ++kind) {
+            free(model->links[kind]);
+        }
+        free(model->group_of);
+        free(model->capacity);
+        free(model->bytes);
+        free(model->out_bytes);
+        free(model->in_bytes);
+        free(model);
+    }
+}
+
+/* ---- exchange ---- */
+
+/* Returns the capacity of a link, or infinity if there is none. */
+static double capacity_of(const mca_coll_mrail_unplanned_t *model,
+                          mrail_plan_link_kind_t kind, uint32_t a,
+                          uint32_t rail)
+{
+    uint32_t link = *link_at(model, kind, a, rail);
+
+    return (link != NONE) ? model->capacity[link] : INFINITY;
+}
+
+static void add(mca_coll_mrail_unplanned_t *model, mrail_plan_link_kind_t kind,
+                uint32_t a, uint32_t rail, double bytes)
+{
+    uint32_t link = *link_at(model, kind, a, rail);
+
+    if (link != NONE) {
+        model->bytes[link] += bytes;
+    }
+}
+
+/* Returns what a rank can send (is_out) or receive on a rail by itself. */
+static double rate_of(const mca_coll_mrail_unplanned_t *model, uint32_t rank,
+                      uint32_t rail, int is_out)
+{
+    const mca_coll_mrail_topology_t *topology = model->topology;
+    double port, reach;
+
+    if ((topology->rails_of[rank] >> rail & 1) == 0) {
+        return 0;
+    }
+    port = capacity_of(model, is_out ? MRAIL_PLAN_RAIL_OUT : MRAIL_PLAN_RAIL_IN,
+                       topology->node_of[rank], rail);
+    reach = capacity_of(
+        model, is_out ? MRAIL_PLAN_REACH_OUT : MRAIL_PLAN_REACH_IN, rank, rail);
+    return isinf(port) ? 0 : MRAIL_MIN(port, reach);
+}
+
+/* Adds bytes to the links between a rank and the core of the network. */
+static void add_end(mca_coll_mrail_unplanned_t *model, uint32_t rank,
+                    uint32_t rail, int is_out, int is_far, double bytes)
+{
+    uint32_t node = model->topology->node_of[rank];
+
+    add(model, is_out ? MRAIL_PLAN_RAIL_OUT : MRAIL_PLAN_RAIL_IN, node, rail,
+        bytes);
+    add(model, is_out ? MRAIL_PLAN_REACH_OUT : MRAIL_PLAN_REACH_IN, rank, rail,
+        bytes);
+    if (is_far) {
+        add(model, is_out ? MRAIL_PLAN_UPLINK_UP : MRAIL_PLAN_UPLINK_DOWN,
+            model->group_of[node], rail, bytes);
+    }
+}
+
+/* Divides bytes over the rails of one end, in proportion to these rates. */
+static void divide(mca_coll_mrail_unplanned_t *model, uint32_t rank, int is_out,
+                   int is_far, const double *rates, double bytes)
+{
+    unsigned rails = model->topology->num_rails;
+    double sum = 0;
+
+    for (unsigned rail = 0; rail < rails; ++rail) {
+        sum += rates[rail];
+    }
+    if (sum <= 0) {
+        model->is_cut_off = 1;
+        return;
+    }
+    for (unsigned rail = 0; rail < rails; ++rail) {
+        if (rates[rail] > 0) {
+            add_end(model, rank, rail, is_out, is_far,
+                    bytes * (rates[rail] / sum));
+        }
+    }
+}
+
+/* Returns 0 if one of the uplinks between two leaf groups is down. The planner
+ * has no link for it. */
+static int is_connected(const mca_coll_mrail_topology_t *topology,
+                        uint32_t from, uint32_t to, uint32_t rail)
+{
+    return from == to ||
+           (mrail_topo_uplinks(topology->told, from, rail).out != 0 &&
+            mrail_topo_uplinks(topology->told, to, rail).in != 0);
+}
+
+static void add_demand(mca_coll_mrail_unplanned_t *model,
+                       const mrail_plan_demand_t *demand)
+{
+    const mca_coll_mrail_topology_t *topology = model->topology;
+    uint32_t from = model->group_of[topology->node_of[demand->from]];
+    uint32_t to = model->group_of[topology->node_of[demand->to]];
+    double out[UCT_MRAIL_MAX_RAILS], in[UCT_MRAIL_MAX_RAILS],
+        common[UCT_MRAIL_MAX_RAILS], bytes = (double)demand->bytes;
+    int is_common = 0, is_far;
+
+    for (unsigned rail = 0; rail < topology->num_rails; ++rail) {
+        out[rail] = rate_of(model, demand->from, rail, 1);
+        in[rail] = rate_of(model, demand->to, rail, 0);
+        common[rail] = is_connected(topology, from, to, rail)
+                           ? MRAIL_MIN(out[rail], in[rail])
+                           : 0;
+        is_common |= common[rail] > 0;
+    }
+    model->is_cut_off |=
+        !is_common && !mca_coll_mrail_topology_has_cross_rail(topology);
+    /* Through the spine, bytes take the uplinks even within a leaf group. */
+    is_far = from != to || !is_common;
+    divide(model, demand->from, 1, is_far, is_common ? common : out, bytes);
+    divide(model, demand->to, 0, is_far, is_common ? common : in, bytes);
+}
+
+/* Adds a demand to the sums of nodes and leaf groups. */
+static void add_sums(mca_coll_mrail_unplanned_t *model,
+                     const mrail_plan_demand_t *demand)
+{
+    unsigned nodes = model->topology->num_nodes;
+    uint32_t from = model->topology->node_of[demand->from];
+    uint32_t to = model->topology->node_of[demand->to];
+
+    model->out_bytes[from] += (double)demand->bytes;
+    model->in_bytes[to] += (double)demand->bytes;
+    if (model->group_of[from] != model->group_of[to]) {
+        model->out_bytes[nodes + model->group_of[from]] +=
+            (double)demand->bytes;
+        model->in_bytes[nodes + model->group_of[to]] += (double)demand->bytes;
+    }
+}
+
+void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
+                                  const mrail_plan_demand_t *demands,
+                                  size_t num_demands)
+{
+    const mca_coll_mrail_topology_t *topology = model->topology;
+    size_t sums = topology->num_nodes + model->num_groups;
+
+    memset(model->bytes, 0, model->num_links * sizeof(*model->bytes));
+    memset(model->out_bytes, 0, sums * sizeof(*model->out_bytes));
+    memset(model->in_bytes, 0, sums * sizeof(*model->in_bytes));
+    model->is_cut_off = 0;
+    for (size_t i = 0; i < num_demands; ++i) {
+        uint32_t from = demands[i].from, to = demands[i].to;
+
+        if (topology->node_of[from] != topology->node_of[to]) {
+            add_demand(model, &demands[i]);
+            add_sums(model, &demands[i]);
+        } else {
+            add(model, MRAIL_PLAN_SWITCH_UP, from, 0, (double)demands[i].bytes);
+            add(model, MRAIL_PLAN_SWITCH_DOWN, to, 0, (double)demands[i].bytes);
+        }
+    }
+}
+
+void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
+                                  unsigned node, unsigned rail, double out,
+                                  double in)
+{
+    add(model, MRAIL_PLAN_RAIL_OUT, node, rail, out);
+    add(model, MRAIL_PLAN_RAIL_IN, node, rail, in);
+    model->out_bytes[node] += out;
+    model->in_bytes[node] += in;
+}
+
+/* ---- results ---- */
+
+double
+mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model)
+{
+    double congestion = model->is_cut_off ? INFINITY : 0;
+
+    for (unsigned i = 0; i < model->num_links; ++i) {
+        if (model->bytes[i] > 0) {
+            congestion =
+                MRAIL_MAX(congestion, model->bytes[i] / model->capacity[i]);
+        }
+    }
+    return congestion;
+}
+
+/* Returns the time that the links of a node or leaf group need for these
+ * bytes. */
+static double cut(const mca_coll_mrail_unplanned_t *model,
+                  mrail_plan_link_kind_t kind, uint32_t a, double bytes)
+{
+    const mrail_plan_topo_t *told = model->topology->told;
+    int is_uplink =
+        kind == MRAIL_PLAN_UPLINK_UP || kind == MRAIL_PLAN_UPLINK_DOWN;
+    double sum = 0;
+
+    if (bytes <= 0) {
+        return 0;
+    }
+    for (unsigned rail = 0; rail < model->topology->num_rails; ++rail) {
+        uint32_t link = *link_at(model, kind, a, rail);
+
+        if (is_uplink && mrail_topo_uplinks(told, a, rail).out < 0) {
+            return 0; /* the file does not limit this leaf */
+        }
+        sum += (link != NONE) ? model->capacity[link] : 0;
+    }
+    return bytes / sum;
+}
+
+double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model)
+{
+    unsigned nodes = model->topology->num_nodes;
+    double bound = 0;
+
+    for (unsigned i = 0; i < nodes + model->num_groups; ++i) {
+        int is_node = i < nodes;
+        uint32_t a = is_node ? i : i - nodes;
+
+        bound = MRAIL_MAX(
+            bound,
+            cut(model, is_node ? MRAIL_PLAN_RAIL_OUT : MRAIL_PLAN_UPLINK_UP, a,
+                model->out_bytes[i]));
+        bound = MRAIL_MAX(
+            bound,
+            cut(model, is_node ? MRAIL_PLAN_RAIL_IN : MRAIL_PLAN_UPLINK_DOWN, a,
+                model->in_bytes[i]));
+    }
+    return bound;
+}
+
+double mca_coll_mrail_unplanned_bytes(const mca_coll_mrail_unplanned_t *model,
+                                      unsigned i)
+{
+    return model->bytes[i];
+}

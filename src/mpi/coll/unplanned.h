@@ -1,0 +1,71 @@
+/*
+ * The loads of an exchange without a plan on the links of the topology, and the
+ * decision whether a plan is worth its cost. Pure.
+ *
+ * Model: each pair of ranks divides its bytes over its common rails, in
+ * proportion to the rate of each. The rate is the lower of two: at which the
+ * sender can send on the rail, and at which the receiver can receive. The lanes
+ * of the transport do this, because each lane takes the next chunk when it has
+ * room (decision 0003). The lanes know nothing about uplinks. A pair without a
+ * common rail uses all its rails.
+ *
+ * The model ignores that lanes shift bytes away from a rail that other pairs
+ * load. It may thus overestimate the gain of a plan.
+ */
+#ifndef MRAIL_MPI_COLL_UNPLANNED_H
+#define MRAIL_MPI_COLL_UNPLANNED_H
+
+#include "mpi/coll/topology.h"
+#include "orchestrator/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A plan must save this fraction of the time of the exchange without a plan: the
+ * gap of the planner, and the error of rates and model. */
+#define MCA_COLL_MRAIL_LEAST_GAIN 0.03
+/* It must also save this time, which the ranks need to compare their plans and
+ * to start relays. */
+#define MCA_COLL_MRAIL_LEAST_GAIN_S 100e-6
+
+typedef struct mca_coll_mrail_unplanned mca_coll_mrail_unplanned_t;
+
+/* Creates the model for the links of a plan. The caller keeps both arguments.
+ * Returns 0 or -ENOMEM. */
+int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
+                                    const mrail_plan_t *plan,
+                                    mca_coll_mrail_unplanned_t **model_p);
+void mca_coll_mrail_unplanned_destroy(mca_coll_mrail_unplanned_t *model);
+
+/* Sets the exchange. The same arguments give bit-identical results on all
+ * ranks. */
+void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
+                                  const mrail_plan_demand_t *demands,
+                                  size_t num_demands);
+
+/* Adds bytes that leave and enter a node by a rail, and of which nothing else is
+ * known. */
+void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
+                                  unsigned node, unsigned rail, double out,
+                                  double in);
+
+/* Return the congestion without a plan, and a lower bound on that of every plan,
+ * both in seconds. The congestion is infinite if a demand has no path without
+ * relays. */
+double
+mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model);
+double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model);
+
+/* Returns the bytes that link i carries without a plan. */
+double mca_coll_mrail_unplanned_bytes(const mca_coll_mrail_unplanned_t *model,
+                                      unsigned i);
+
+/* Returns 1 if an exchange that takes `planned` instead of `unplanned` seconds
+ * pays for its plan. */
+static inline int mca_coll_mrail_is_gain(double planned, double unplanned)
+{
+    return planned < (1 - MCA_COLL_MRAIL_LEAST_GAIN) * unplanned -
+                         MCA_COLL_MRAIL_LEAST_GAIN_S;
+}
+
+#endif

@@ -1,0 +1,6 @@
+# src/topology: topologies as text, for the planner. Pure: no I/O, no clock.
+noinst_LTLIBRARIES += libmrail-topology.la
+libmrail_topology_la_SOURCES = \
+    src/topology/topo_reader.h \
+    src/topology/topo_text.c src/topology/topo_text.h \
+    src/topology/topo_text_gpu.c src/topology/topo_text_ranks.c

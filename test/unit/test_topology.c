@@ -1,0 +1,773 @@
+/* Tests of topologies with multi-rail ranks: numbers of rails, topology files,
+ * and the decision whether a plan is worth its cost. */
+#include "config.h"
+#include "mpi/coll/schedule.h"
+#include "mpi/coll/topo_file.h"
+#include "mpi/coll/topology.h"
+#include "mpi/coll/unplanned.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#define MAX_RANKS 16u
+#define MAX_RECORD (MCA_COLL_MRAIL_RECORD_MAX_HEAD + MAX_RANKS)
+#define MB 1000000ull
+/* Records round rates. */
+#define ERROR 0.001
+
+/* ---- jobs ---- */
+
+/* All ranks of a job with `nodes` nodes. Each rank reaches the rails of its
+ * mask. */
+typedef struct job {
+    unsigned num_ranks;
+    mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
+    uint32_t world[MAX_RANKS];
+    mca_coll_mrail_topo_file_t file;
+    mca_coll_mrail_topology_t *topologies[MAX_RANKS];
+    mca_coll_mrail_schedule_t *schedules[MAX_RANKS];
+    mca_coll_mrail_rail_rate_t rates[MAX_RANKS][UCT_MRAIL_MAX_RAILS];
+    uint64_t bytes[MAX_RANKS][MAX_RANKS];
+    mca_coll_mrail_records_t records; /* made from them */
+} job_t;
+
+/* Every rank reaches these rails, of 100 MB/s each. */
+static void fill(job_t *job, unsigned nodes, unsigned ranks_per_node,
+                 uint32_t rails)
+{
+    memset(job, 0, sizeof(*job));
+    job->num_ranks = nodes * ranks_per_node;
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        mca_coll_mrail_rank_entry_t *entry = &job->entries[i];
+
+        *entry = (mca_coll_mrail_rank_entry_t){
+            .version = 5,
+            .node = 1000 - i / ranks_per_node,
+            .params = {.relay_threshold = 100000,
+                       .relay_chunk_size = 4096,
+                       .relay_buffers = 4,
+                       .relay_memory = 1u << 30,
+                       .copy_bandwidth = 1000000000000ull,
+                       .cross_rail = 1}};
+        for (uint32_t left = rails; left != 0; left &= left - 1) {
+            entry->rates[entry->num_rails] = 100 * MB;
+            entry->leaf[entry->num_rails++] =
+                10 + (unsigned)__builtin_ctz(left);
+        }
+        job->world[i] = i;
+    }
+}
+
+static void set_rails(job_t *job, unsigned rank, uint32_t rails)
+{
+    job_t other;
+
+    fill(&other, 1, 1, rails);
+    job->entries[rank].num_rails = other.entries[0].num_rails;
+    memcpy(job->entries[rank].leaf, other.entries[0].leaf,
+           sizeof(other.entries[0].leaf));
+    memcpy(job->entries[rank].rates, other.entries[0].rates,
+           sizeof(other.entries[0].rates));
+}
+
+/* Gives all ranks a topology file with this text. */
+static void tell(job_t *job, const char *text)
+{
+    char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
+
+    strcpy(job->file.name, "topo");
+    if (mrail_topo_text_read("topo", text, strlen(text), &job->file.text, why,
+                             sizeof(why)) != 0) {
+        fail_msg("%s", why);
+    }
+    job->file.hash = 77;
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        job->entries[i].topo_file = 77;
+    }
+}
+
+static int create(job_t *job, unsigned self, const char **why_p)
+{
+    return mca_coll_mrail_topology_create(job->entries, job->num_ranks, self,
+                                          job->file.text.topo, job->world,
+                                          &job->topologies[self], why_p);
+}
+
+/* Returns the reason why plans cannot help, or "". */
+static const char *refusal(job_t *job)
+{
+    const char *why = "";
+
+    if (create(job, 0, &why) == 0) {
+        mca_coll_mrail_topology_destroy(job->topologies[0]);
+        job->topologies[0] = NULL;
+        return "";
+    }
+    return why;
+}
+
+static void set_demand(job_t *job, unsigned from, unsigned to, uint64_t bytes)
+{
+    job->bytes[from][to] = bytes;
+}
+
+/* Returns the records of all ranks. */
+static const mca_coll_mrail_records_t *records_of(job_t *job)
+{
+    uint64_t words[MCA_COLL_MRAIL_RECORD_MAX_HEAD + MAX_RANKS];
+    const uint32_t *node_of = job->topologies[0]->node_of;
+    mca_coll_mrail_record_rule_t rule =
+        mca_coll_mrail_schedule_rule(job->topologies[0]);
+    mca_coll_mrail_record_writer_t writer;
+
+    for (uint32_t self = 0; self < job->num_ranks; ++self) {
+        size_t length;
+
+        mca_coll_mrail_record_begin(&writer, &rule, self, job->rates[self],
+                                    (unsigned)job->entries[self].num_rails,
+                                    words);
+        for (uint32_t i = 0; i < job->num_ranks; ++i) {
+            int is_near = node_of[i] == node_of[self];
+
+            if (i != self) {
+                mca_coll_mrail_record_send(&writer, i, job->bytes[self][i],
+                                           is_near);
+                mca_coll_mrail_record_recv(&writer, i, job->bytes[i][self],
+                                           is_near);
+            }
+        }
+        length = mca_coll_mrail_record_end(&writer, 0);
+        assert_true(
+            mca_coll_mrail_record_check(words, length, self, job->num_ranks));
+        memcpy(mca_coll_mrail_records_add(&job->records, self, length), words,
+               length * sizeof(*words));
+    }
+    return &job->records;
+}
+
+static void begin(job_t *job)
+{
+    const char *why = "";
+
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        if (create(job, i, &why) != 0) {
+            fail_msg("%s", why);
+        }
+        assert_int_equal(mca_coll_mrail_schedule_create(job->topologies[i],
+                                                        &job->schedules[i]),
+                         0);
+    }
+    assert_int_equal(mca_coll_mrail_records_init(&job->records, job->num_ranks),
+                     0);
+    assert_int_equal(mca_coll_mrail_records_reserve(
+                         &job->records, job->num_ranks * MAX_RECORD),
+                     0);
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        for (unsigned k = 0; k < job->entries[i].num_rails; ++k) {
+            job->rates[i][k].port = job->entries[i].rates[k];
+        }
+    }
+}
+
+static void end(job_t *job)
+{
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        mca_coll_mrail_schedule_destroy(job->schedules[i]);
+        mca_coll_mrail_topology_destroy(job->topologies[i]);
+    }
+    mca_coll_mrail_topo_file_cleanup(&job->file);
+    mca_coll_mrail_records_cleanup(&job->records);
+}
+
+/* Makes the schedules of all ranks, and returns the forecast, on which they
+ * agree. */
+static const mca_coll_mrail_forecast_t *make(job_t *job)
+{
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        assert_int_equal(
+            mca_coll_mrail_schedule_make(job->schedules[i], records_of(job)),
+            0);
+        assert_int_equal(job->schedules[i]->hash, job->schedules[0]->hash);
+        assert_memory_equal(&job->schedules[i]->forecast,
+                            &job->schedules[0]->forecast,
+                            sizeof(job->schedules[0]->forecast));
+    }
+    return &job->schedules[0]->forecast;
+}
+
+static const mca_coll_mrail_schedule_entry_t *
+send_to(const job_t *job, unsigned from, unsigned to)
+{
+    const mca_coll_mrail_schedule_t *schedule = job->schedules[from];
+
+    for (size_t i = 0; i < schedule->num_sends; ++i) {
+        if (schedule->sends[i].peer == to) {
+            return &schedule->sends[i];
+        }
+    }
+    return NULL;
+}
+
+static uint64_t quota_sum(const mca_coll_mrail_schedule_entry_t *entry)
+{
+    uint64_t sum = 0;
+
+    for (unsigned rail = 0; rail < UCT_MRAIL_MAX_RAILS; ++rail) {
+        sum += entry->quota[rail];
+    }
+    return sum;
+}
+
+/* ---- rails of ranks ---- */
+
+static void test_rails_have_numbers(void **state)
+{
+    job_t job;
+    const char *why;
+
+    fill(&job, 2, 2, 0x7);
+    set_rails(&job, 1, 0x2);
+    set_rails(&job, 2, 0x5);
+    assert_int_equal(create(&job, 0, &why), 0);
+    assert_int_equal(job.topologies[0]->num_rails, 3);
+    assert_int_equal(job.topologies[0]->max_rails, 3);
+    assert_int_equal(job.topologies[0]->rails_of[0], 0x7);
+    assert_int_equal(job.topologies[0]->rails_of[1], 0x2);
+    assert_int_equal(job.topologies[0]->rails_of[2], 0x5);
+    assert_int_equal(mca_coll_mrail_topology_rail(job.topologies[0], 2, 1), 2);
+    mca_coll_mrail_topology_destroy(job.topologies[0]);
+}
+
+/* Two ports of a rank on one leaf are two rails. */
+static void test_rails_of_one_leaf(void **state)
+{
+    job_t job;
+    const char *why;
+
+    fill(&job, 2, 2, 0x3);
+    for (unsigned i = 0; i < 4; ++i) {
+        job.entries[i].leaf[1] = job.entries[i].leaf[0];
+    }
+    job.entries[3].num_rails = 1;
+    assert_int_equal(create(&job, 0, &why), 0);
+    assert_int_equal(job.topologies[0]->num_rails, 2);
+    assert_int_equal(job.topologies[0]->rails_of[0], 0x3);
+    assert_int_equal(job.topologies[0]->rails_of[3], 0x1);
+    mca_coll_mrail_topology_destroy(job.topologies[0]);
+}
+
+static void test_too_many_rails(void **state)
+{
+    job_t job;
+
+    fill(&job, 2, 2, 0xffff);
+    set_rails(&job, 1, 0xff);
+    assert_string_equal(refusal(&job), "");
+    for (unsigned k = 0; k < 8; ++k) {
+        job.entries[1].leaf[k] = 100 + k;
+    }
+    assert_non_null(strstr(refusal(&job), "more rails"));
+}
+
+/* Where the lanes of the transport are as good as any plan, a communicator never
+ * has an agreement round. */
+static void test_balanced_rails_need_no_plan(void **state)
+{
+    job_t job;
+
+    fill(&job, 2, 4, 0xf);
+    assert_non_null(strstr(refusal(&job), "several rails"));
+    /* all rails of one node are half as fast */
+    for (unsigned k = 0; k < 4; ++k) {
+        for (unsigned i = 4; i < 8; ++i) {
+            job.entries[i].rates[k] /= 2;
+        }
+    }
+    assert_non_null(strstr(refusal(&job), "several rails"));
+    /* one rail of all nodes is slower */
+    for (unsigned i = 0; i < 8; ++i) {
+        job.entries[i].rates[2] /= 4;
+    }
+    assert_non_null(strstr(refusal(&job), "several rails"));
+    job.entries[5].rates[2] *= 2;
+    assert_string_equal(refusal(&job), "");
+    job.entries[5].rates[2] /= 2;
+    set_rails(&job, 5, 0xe);
+    assert_string_equal(refusal(&job), "");
+    fill(&job, 1, 8, 0xf);
+    set_rails(&job, 5, 0xe);
+    assert_non_null(strstr(refusal(&job), "one node"));
+}
+
+/* ---- forecast ---- */
+
+/* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate of
+ * rail 0. A pair divides its bytes 2 : 1. */
+static void test_forecast_without_a_plan(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    job.entries[2].rates[1] = job.entries[3].rates[1] = 50 * MB;
+    begin(&job);
+    set_demand(&job, 0, 2, 30 * MB);
+    set_demand(&job, 3, 1, 15 * MB);
+    forecast = make(&job);
+    assert_true(fabs(forecast->unplanned - 0.2) < ERROR);
+    assert_true(fabs(forecast->planned - 0.2) < ERROR);
+    assert_false(forecast->is_planned);
+    assert_false(forecast->is_gain);
+    assert_int_equal(job.schedules[0]->num_sends, 0);
+    assert_true(
+        mca_coll_mrail_schedule_fit(job.schedules[0], records_of(&job)));
+    end(&job);
+}
+
+/* Rail 1 of node 1 and rail 0 of node 2 carry 20 MB/s. Ranks 1 and 2 have no
+ * rail that is fast at both ends. The bytes from rank 0 to rank 1 should leave
+ * rail 1 of node 1 to those from rank 2, which the lanes do not know. */
+static void test_a_plan_is_made_where_it_gains(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    const mca_coll_mrail_schedule_entry_t *entry;
+    job_t job;
+
+    fill(&job, 3, 1, 0x3);
+    job.entries[1].rates[1] = 20 * MB;
+    job.entries[2].rates[0] = 20 * MB;
+    begin(&job);
+    set_demand(&job, 0, 1, 60 * MB);
+    set_demand(&job, 0, 2, 30 * MB);
+    set_demand(&job, 2, 1, 40 * MB);
+    forecast = make(&job);
+    /* rail 1 of node 1: 1/6 of 60 MB and 1/2 of 40 MB */
+    assert_true(fabs(forecast->unplanned - 1.5) < ERROR);
+    assert_in_range((int)(forecast->planned * 1000), 998, 1012);
+    assert_true(forecast->is_gain);
+    for (unsigned from = 0; from < 3; ++from) {
+        for (unsigned to = 0; to < 3; ++to) {
+            entry = send_to(&job, from, to);
+            if (entry != NULL) {
+                assert_int_equal(quota_sum(entry), entry->bytes);
+            }
+        }
+    }
+    end(&job);
+}
+
+/* Rank 1 of each node reaches only rail 1. Rank 0 has most of the bytes, so a
+ * plan keeps it off rail 1. */
+static void test_masks_that_differ(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    const mca_coll_mrail_schedule_entry_t *entry;
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    set_rails(&job, 1, 0x2);
+    set_rails(&job, 3, 0x2);
+    begin(&job);
+    set_demand(&job, 0, 2, 60 * MB);
+    set_demand(&job, 1, 3, 60 * MB);
+    forecast = make(&job);
+    assert_true(fabs(forecast->unplanned - 0.9) < ERROR);
+    assert_in_range((int)(forecast->planned * 1000), 599, 608);
+    assert_true(forecast->is_gain);
+    assert_int_equal(job.schedules[0]->num_flows, 0);
+    entry = send_to(&job, 0, 2);
+    assert_non_null(entry);
+    assert_true(entry->is_whole);
+    assert_in_range(entry->quota[0], 59 * MB, 60 * MB);
+    assert_int_equal(quota_sum(entry), 60 * MB);
+    entry = send_to(&job, 1, 3);
+    assert_non_null(entry);
+    assert_int_equal(entry->quota[1], 60 * MB);
+    /* A rank with one rail and most of the bytes needs relays. */
+    set_demand(&job, 0, 2, 0);
+    forecast = make(&job);
+    assert_true(forecast->is_gain);
+    assert_in_range((int)(forecast->planned * 1000), 299, 307);
+    assert_true(job.schedules[0]->num_flows > 0);
+    end(&job);
+}
+
+/* Without an exchange that is longer than the cost of a plan, there is none. */
+static void test_short_exchanges_have_no_plan(void **state)
+{
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    set_rails(&job, 1, 0x2);
+    set_rails(&job, 3, 0x2);
+    for (unsigned i = 0; i < 4; ++i) {
+        job.entries[i].rates[0] = job.entries[i].rates[1] = 100000 * MB;
+    }
+    begin(&job);
+    set_demand(&job, 0, 2, 6 * MB);
+    set_demand(&job, 1, 3, 6 * MB);
+    assert_false(make(&job)->is_gain);
+    assert_false(job.schedules[0]->forecast.is_planned);
+    end(&job);
+}
+
+/* ---- schedules ---- */
+
+/* The direct part and the flows of a pair carry each byte once, and both ends
+ * agree. */
+static void check_pair(const job_t *job, unsigned from, unsigned to,
+                       uint64_t bytes)
+{
+    const mca_coll_mrail_schedule_t *sender = job->schedules[from];
+    const mca_coll_mrail_schedule_entry_t *send = send_to(job, from, to);
+    uint64_t at = 0, covered = 0;
+
+    for (size_t i = 0; i < job->schedules[to]->num_recvs; ++i) {
+        if (job->schedules[to]->recvs[i].peer == from) {
+            assert_non_null(send);
+            assert_int_equal(job->schedules[to]->recvs[i].offset, send->offset);
+            assert_memory_equal(job->schedules[to]->recvs[i].quota, send->quota,
+                                sizeof(send->quota));
+        }
+    }
+    if (send != NULL) {
+        covered = send->bytes;
+        assert_int_equal(quota_sum(send), send->bytes);
+        for (unsigned rail = 0; rail < UCT_MRAIL_MAX_RAILS; ++rail) {
+            assert_true(send->quota[rail] == 0 ||
+                        (job->topologies[0]->rails_of[to] >> rail & 1) != 0);
+        }
+    }
+    for (size_t i = 0; i < sender->num_flows; ++i) {
+        if (sender->flows[i].from == from && sender->flows[i].to == to) {
+            at += (send != NULL && at == send->offset) ? send->bytes : 0;
+            assert_int_equal(sender->flows[i].offset, at);
+            at += sender->flows[i].bytes;
+            covered += sender->flows[i].bytes;
+        }
+    }
+    assert_int_equal(covered, bytes);
+}
+
+static uint32_t draw_rails(mrail_rng_t *rng, unsigned rails)
+{
+    uint32_t mask = 0;
+
+    while (mask == 0) {
+        mask = mrail_rng_below(rng, 1u << rails);
+    }
+    return mask;
+}
+
+static unsigned run_seed(uint64_t seed)
+{
+    mrail_rng_t rng;
+    unsigned nodes, ranks, rails, planned;
+    job_t job;
+
+    mrail_rng_init(&rng, seed);
+    nodes = 2 + mrail_rng_below(&rng, 3);
+    ranks = 1 + mrail_rng_below(&rng, 4);
+    rails = 2 + mrail_rng_below(&rng, 3);
+    fill(&job, nodes, ranks, (1u << rails) - 1);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        if (i > 1 && mrail_rng_hit(&rng, 600000)) {
+            set_rails(&job, i, draw_rails(&rng, rails));
+        }
+        job.entries[i].rates[0] = MB * (50 + mrail_rng_below(&rng, 100));
+    }
+    if (refusal(&job)[0] != '\0') {
+        return 0;
+    }
+    begin(&job);
+    for (unsigned from = 0; from < job.num_ranks; ++from) {
+        for (unsigned to = 0; to < job.num_ranks; ++to) {
+            if (from != to && mrail_rng_hit(&rng, 700000)) {
+                set_demand(&job, from, to, mrail_rng_below(&rng, 9000000));
+            }
+        }
+    }
+    planned = make(&job)->is_planned;
+    for (unsigned from = 0; planned && from < job.num_ranks; ++from) {
+        for (unsigned to = 0; to < job.num_ranks; ++to) {
+            uint64_t bytes = job.bytes[from][to];
+
+            if (from / ranks != to / ranks) {
+                check_pair(&job, from, to, (bytes > 100000) ? bytes : 0);
+            }
+        }
+    }
+    end(&job);
+    return planned;
+}
+
+static void test_all_bytes_have_a_path(void **state)
+{
+    unsigned planned = 0;
+
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        planned += run_seed(seed);
+    }
+    assert_true(planned > 50);
+}
+
+/* ---- topology files ---- */
+
+#define HEAD "nodes 4\nrails 2\nrail * * 100MB\n"
+#define RANKS "ranks * 2 multi-rail\n"
+#define GROUPS "leaf_group 2-3 1\n"
+
+/* Two pods of two nodes. The uplinks of rail 1 carry a quarter of those of rail
+ * 0, which the lanes do not know. */
+static void test_uplinks(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    const mca_coll_mrail_schedule_entry_t *entry;
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
+    begin(&job);
+    set_demand(&job, 0, 4, 50 * MB);
+    set_demand(&job, 2, 6, 50 * MB);
+    forecast = make(&job);
+    assert_true(fabs(forecast->unplanned - 2.5) < ERROR);
+    assert_in_range((int)(forecast->planned * 1000), 998, 1012);
+    assert_true(forecast->is_gain);
+    assert_int_equal(job.schedules[0]->num_flows, 0);
+    entry = send_to(&job, 0, 4);
+    assert_non_null(entry);
+    assert_in_range(entry->quota[0] + send_to(&job, 2, 6)->quota[0], 79 * MB,
+                    81 * MB);
+    end(&job);
+}
+
+/* Uplinks do not matter to a communicator within one pod. */
+static void test_uplinks_of_others(void **state)
+{
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    tell(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
+    assert_non_null(strstr(refusal(&job), "several rails"));
+    mca_coll_mrail_topo_file_cleanup(&job.file);
+}
+
+/* Rank 0 of each node is near rail 0, and rank 1 is near rail 1. */
+static void test_limits_of_ranks(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    tell(&job, "nodes 2\nrails 2\nrail * * 100MB\nranks * 2 multi-rail\n"
+               "reach 0,2 1 50MB\nreach 1,3 0 50MB\n");
+    begin(&job);
+    set_demand(&job, 0, 2, 150 * MB);
+    set_demand(&job, 1, 3, 15 * MB);
+    forecast = make(&job);
+    assert_true(forecast->unplanned > 0.99);
+    assert_true(forecast->is_planned);
+    end(&job);
+}
+
+/* Checks the sentence about the file. */
+static void check_says(job_t *job, const char *part)
+{
+    char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
+    unsigned rank = 99;
+    int ret = mca_coll_mrail_topo_file_check(
+        (job->file.text.topo != NULL || job->file.why[0] != '\0') ? &job->file
+                                                                  : NULL,
+        job->entries, job->world, job->num_ranks, &rank, why, sizeof(why));
+
+    if (ret != ((part != NULL) ? 1 : 0) ||
+        (part != NULL && strstr(why, part) == NULL)) {
+        fail_msg("%d, '%s', not '%s'", ret, why, (part != NULL) ? part : "");
+    }
+    assert_true(rank < job->num_ranks);
+    mca_coll_mrail_topo_file_cleanup(&job->file);
+}
+
+static void test_files_that_match(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    check_says(&job, NULL);
+    tell(&job, HEAD RANKS);
+    check_says(&job, NULL);
+    tell(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
+    check_says(&job, NULL);
+    /* ranks in another order, on some of the nodes */
+    tell(&job, "nodes 9\nrails 2\nrail * * 100MB\nranks 8 1 multi-rail\n"
+               "ranks 0-3,8 2 multi-rail\n");
+    for (unsigned i = 0; i < 8; ++i) {
+        job.world[i] = 1 + i;
+    }
+    check_says(&job, NULL);
+}
+
+static void test_files_that_differ(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD RANKS);
+    job.entries[3].topo_file = 78;
+    check_says(&job, "rank 3 has another topology file than rank 0");
+    tell(&job, HEAD RANKS);
+    job.entries[5].topo_file = MCA_COLL_MRAIL_NO_FILE;
+    check_says(&job, "rank 5 has another topology file than rank 0");
+    job.entries[4].topo_file = MCA_COLL_MRAIL_BAD_FILE;
+    strcpy(job.file.why, "topo:4: the reason");
+    check_says(&job, "rank 4: topo:4: the reason");
+}
+
+static void test_ranks_that_differ(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD "ranks 0-2 2 multi-rail\n");
+    check_says(&job, "topo:4: the ranks end here, with rank 5, but the job has "
+                     "a rank 6");
+    tell(&job, HEAD "ranks 0-2 2 multi-rail\nranks 3 2 single-rail\n");
+    check_says(&job, "topo:5: rank 6 reaches 1 rails, but its process has 2");
+    tell(&job, HEAD RANKS "reach 3 0 none\n");
+    check_says(&job, "topo:5: rank 3 reaches 1 rails, but its process has 2");
+    /* a rank without any rail */
+    tell(&job, HEAD RANKS);
+    job.entries[2].num_rails = 0;
+    check_says(&job, "topo:4: rank 2 reaches 2 rails, but its process has 0");
+    job.entries[2].num_rails = 2;
+    tell(&job, HEAD "ranks 0 3 multi-rail\nranks 1 1 multi-rail\n"
+                    "ranks 2-3 2 multi-rail\n");
+    check_says(&job, "topo:4: rank 2 is on node 0, like rank 0, but the "
+                     "processes are on different nodes");
+    tell(&job, HEAD "ranks 0 1 multi-rail\nranks 1 1 multi-rail\n"
+                    "ranks 2-3 3 multi-rail\n");
+    job.entries[2].node = job.entries[3].node = job.entries[4].node;
+    for (unsigned i = 5; i < 8; ++i) {
+        job.entries[i].node = 1;
+    }
+    check_says(&job, "topo:5: ranks 0 and 1 are on nodes 0 and 1, but the "
+                     "processes are on one node");
+}
+
+static void test_rails_that_differ(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, "nodes 4\nrails 2\nrail * * 100MB\nrail 2 1 120MB\n" RANKS);
+    check_says(&job, "topo:4: rail 1 of node 2 carries 120.0 MB/s, but the "
+                     "port of rank 4 has 100.0 MB/s");
+    tell(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
+    check_says(&job, "topo:5: rail 1 of node 3 carries 0.0 MB/s, but the port "
+                     "of rank 6 has 100.0 MB/s");
+    job.entries[6].rates[1] = 0; /* unknown */
+    job.entries[7].rates[1] = 0;
+    tell(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
+    check_says(&job, NULL);
+}
+
+static void test_pods_that_differ(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    for (unsigned i = 4; i < 8; ++i) {
+        job.entries[i].leaf[0] += 100;
+        job.entries[i].leaf[1] += 100;
+    }
+    tell(&job, HEAD RANKS GROUPS);
+    check_says(&job, NULL);
+    tell(&job, HEAD RANKS);
+    check_says(&job, "topo:4: rail 0 of rank 4 is in leaf group 0, like that "
+                     "of rank 0, but the two are in different subnets");
+    tell(&job, HEAD RANKS "leaf_group 1 1\nleaf_group 2-3 1\n");
+    check_says(&job, "topo:6: rail 0 of rank 4 is in leaf group 1, like that "
+                     "of rank 2");
+}
+
+static void test_pods_without_uplinks(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\n");
+    check_says(&job, "topo:5: leaf group 1, that of rank 4, has no uplink for "
+                     "rail 0, but others have uplinks, as on line 6");
+    tell(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
+    check_says(&job,
+               "topo:7: all uplinks of leaf group 1, that of rank 4, are dead");
+}
+
+/* Errors of the file itself, which the process of the file finds. */
+static void test_bad_files(void **state)
+{
+    mca_coll_mrail_topo_file_t file;
+    char path[] = "/tmp/mrail-test-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *stream;
+
+    assert_true(fd >= 0);
+    stream = fdopen(fd, "w");
+    assert_non_null(stream);
+    fputs("nodes 4\nrails 17\n", stream);
+    assert_int_equal(fclose(stream), 0);
+    mca_coll_mrail_topo_file_read(&file, path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(file.hash, MCA_COLL_MRAIL_BAD_FILE);
+    assert_non_null(strstr(file.why, ":2: "));
+    assert_non_null(strstr(file.why, "16"));
+    mca_coll_mrail_topo_file_cleanup(&file);
+    mca_coll_mrail_topo_file_read(&file, path);
+    assert_int_equal(file.hash, MCA_COLL_MRAIL_BAD_FILE);
+    assert_non_null(strstr(file.why, "No such file"));
+    assert_non_null(strstr(file.why, path));
+    mca_coll_mrail_topo_file_cleanup(&file);
+    mca_coll_mrail_topo_file_read(&file, "");
+    assert_int_equal(file.hash, MCA_COLL_MRAIL_NO_FILE);
+    assert_string_equal(file.why, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rails_have_numbers),
+        cmocka_unit_test(test_rails_of_one_leaf),
+        cmocka_unit_test(test_too_many_rails),
+        cmocka_unit_test(test_balanced_rails_need_no_plan),
+        cmocka_unit_test(test_forecast_without_a_plan),
+        cmocka_unit_test(test_a_plan_is_made_where_it_gains),
+        cmocka_unit_test(test_masks_that_differ),
+        cmocka_unit_test(test_short_exchanges_have_no_plan),
+        cmocka_unit_test(test_all_bytes_have_a_path),
+        cmocka_unit_test(test_uplinks),
+        cmocka_unit_test(test_uplinks_of_others),
+        cmocka_unit_test(test_limits_of_ranks),
+        cmocka_unit_test(test_files_that_match),
+        cmocka_unit_test(test_files_that_differ),
+        cmocka_unit_test(test_ranks_that_differ),
+        cmocka_unit_test(test_rails_that_differ),
+        cmocka_unit_test(test_pods_that_differ),
+        cmocka_unit_test(test_pods_without_uplinks),
+        cmocka_unit_test(test_bad_files),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
