@@ -37,6 +37,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0028-small-puts-complete-by-position.md \
     docs/decisions/0029-two-levels-stay.md \
     docs/decisions/0030-sparse-agreement-records.md \
+    docs/decisions/0031-direct-messages-are-reads.md \
     docs/decisions/0032-plans-where-they-can-gain.md \
     docs/decisions/0033-order-in-time.md \
     docs/deployment.md \
