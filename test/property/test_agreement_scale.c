@@ -66,9 +66,9 @@ static mca_coll_mrail_topology_t *topology_of(uint32_t num_ranks)
                        .copy_bandwidth = 450000000000ull,
                        .cross_rail = 1}};
     }
-    assert_int_equal(
-        mca_coll_mrail_topology_create(entries, num_ranks, 0, &topology, &why),
-        0);
+    assert_int_equal(mca_coll_mrail_topology_create(entries, num_ranks, 0, NULL,
+                                                    NULL, &topology, &why),
+                     0);
     free(entries);
     return topology;
 }
