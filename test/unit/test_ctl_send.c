@@ -500,6 +500,13 @@ static void start_without_rules(void)
     }
 }
 
+static void move_tick(void)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_move_tick(peer_of(0), fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
 /* READs are equally slow on both lanes of one pair of rails. */
 static void slow_window(void)
 {
@@ -511,19 +518,27 @@ static void slow_window(void)
         lane->rail->work[MRAIL_OP_GET] += 1 << 20;
     }
     fake_now_ns += WINDOW;
-    pthread_mutex_lock(&engine->ctl_lock);
-    mrail_move_tick(peer_of(0), fake_now_ns);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    move_tick();
+}
+
+/* Returns 1 if a lane is held for a request to the peer. */
+static int is_request_due(void)
+{
+    for (unsigned slot = 0; slot < LANES; ++slot) {
+        if (peer_of(0)->lanes[slot]->held) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Runs until a request to the peer is due: a lane tries another path. */
 static void slow_reads(void)
 {
-    mrail_peer_t *peer = peer_of(0);
     unsigned windows = 0;
 
     run_control(0);
-    while (mrail_list_empty(&peer->work)) {
+    while (!is_request_due()) {
         assert_true(++windows < 20);
         slow_window();
     }
@@ -542,7 +557,7 @@ static void test_move_waits_for_a_buffer(void **state)
     slow_reads();
     assert_int_equal(count_sent(MRAIL_CTL_MOVE), 0);
     send_all();
-    run_control(0);
+    move_tick();
     assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
     move = last(MRAIL_CTL_MOVE);
     assert_int_equal(move->move.like, MRAIL_MOVE_RANDOM);
@@ -558,7 +573,7 @@ static void test_move_waits_for_a_buffer(void **state)
     slow_reads();
     assert_int_equal(count_sent(MRAIL_CTL_MOVE_BACK), 0);
     send_all();
-    run_control(0);
+    move_tick();
     assert_int_equal(count_sent(MRAIL_CTL_MOVE_BACK), 1);
     assert_int_equal(last(MRAIL_CTL_MOVE_BACK)->path.slot, move->move.slot);
     assert_int_equal(last(MRAIL_CTL_MOVE_BACK)->seq, move->seq);
