@@ -34,6 +34,15 @@ static void try_ports(const mrail_rail_attr_t *attr,
         ports->num, &ports->control);
 }
 
+/* Returns a warning about a driver, or NULL. */
+static const char *driver_warning(const char *driver)
+{
+    return (strcmp(driver, "rdma_rxe") == 0)
+               ? "rdma_rxe may complete a READ whose data is missing: use it "
+                 "for tests only (docs/troubleshooting.md)"
+               : NULL;
+}
+
 static void ports_json(mrail_json_t *json, const char *key,
                        const uint16_t *sports, unsigned num)
 {
@@ -47,6 +56,7 @@ static void ports_json(mrail_json_t *json, const char *key,
 void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
                            const mrail_config_t *config)
 {
+    const char *warning;
     lane_ports_t ports;
 
     try_ports(attr, config, &ports);
@@ -64,6 +74,10 @@ void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     if (ports.control.lag_port != 0) {
         mrail_json_uint(json, "lag_port", ports.control.lag_port);
     }
+    warning = driver_warning(ports.control.driver);
+    if (warning != NULL) {
+        mrail_json_string(json, "warning", warning);
+    }
 }
 
 static void print_list(const char *label, const uint16_t *sports, unsigned num)
@@ -78,6 +92,7 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config)
 {
     const mrail_port_control_t *control;
+    const char *warning;
     lane_ports_t ports;
 
     try_ports(attr, config, &ports);
@@ -100,4 +115,8 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
                control->lag_port);
     }
     printf("\n");
+    warning = driver_warning(control->driver);
+    if (warning != NULL) {
+        printf("    warning: %s\n", warning);
+    }
 }

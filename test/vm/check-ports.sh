@@ -9,6 +9,12 @@ set -u
 # shellcheck source=test/vm/mpi-lib.sh
 . "${top:?}/test/vm/mpi-lib.sh"
 
+mrail_info()
+{
+    "$mrail" info >"$log/info" 2>&1 &&
+        [ "$(grep -c 'warning: rdma_rxe may complete' "$log/info")" = 4 ]
+}
+
 watch()
 {
     ip netns exec "leaf$1" "$build/vm_wire" "$2" "$3" >"$log/wire$1" \
@@ -18,6 +24,7 @@ watch()
         not_ok 'capture' "$(last "$log/wire$1.err")"
 }
 
+result 'mrail info warns about rdma_rxe' "$(last "$log/info")" mrail_info
 watch 1 h1 h2
 watch 2 h3 h4
 "$vm/fabric.sh" uplinks 1 >"$log/before1"
