@@ -9,8 +9,9 @@
 typedef struct plan {
     const mrail_run_options_t *options;
     char *(*getenv_func)(const char *name);
-    int is_prrte;                 /* 1: mpirun belongs to Open MPI 5.0 */
-    mrail_tool_args_t *variables; /* environment variables for mpirun itself */
+    int is_prrte; /* 1: mpirun belongs to Open MPI 5.0 */
+    /* environment variables for mpirun itself, or for the rank */
+    mrail_tool_args_t *variables;
     mrail_tool_args_t *args;
 } plan_t;
 
@@ -153,6 +154,10 @@ static void add_mca(plan_t *plan, const char *key, const char *value)
     if (user_has_mca(plan, key)) {
         return;
     }
+    if (plan->options->is_rank) {
+        mrail_tool_args_addf(plan->variables, "OMPI_MCA_%s=%s", key, value);
+        return;
+    }
     mrail_tool_args_add(plan->args, "--mca");
     mrail_tool_args_add(plan->args, key);
     mrail_tool_args_add(plan->args, value);
@@ -168,6 +173,12 @@ static void add_env(plan_t *plan, const char *name, const char *value)
     if (user_has(plan, "x", name)) {
         return;
     }
+    if (plan->options->is_rank) {
+        if (plan->getenv_func(name) == NULL) {
+            mrail_tool_args_addf(plan->variables, "%s=%s", name, value);
+        }
+        return;
+    }
     mrail_tool_args_add(plan->args, "-x");
     if (plan->getenv_func(name) != NULL) {
         mrail_tool_args_add(plan->args, name);
@@ -181,6 +192,9 @@ static void add_env(plan_t *plan, const char *name, const char *value)
 
 static void plan_common(plan_t *plan)
 {
+    if (plan->options->nodes > 0) {
+        add_mca(plan, "mpi_yield_when_idle", "1");
+    }
     /* Debian's parameter file sets pml = ^ucx, and pml/ucx disables itself on
      * devices whose names it does not know. */
     add_mca(plan, "pml", "ucx");
@@ -208,6 +222,11 @@ static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
     add_mca(plan, COMPONENT_PATH, path);
     if (plan->is_prrte && !user_has(plan, "pmixmca", COMPONENT_PATH) &&
         plan->getenv_func("PMIX_MCA_" COMPONENT_PATH) == NULL) {
+        if (plan->options->is_rank) {
+            mrail_tool_args_addf(plan->variables, "PMIX_MCA_%s=%s",
+                                 COMPONENT_PATH, paths->no_components);
+            return;
+        }
         mrail_tool_args_add(plan->args, "--pmixmca");
         mrail_tool_args_add(plan->args, COMPONENT_PATH);
         mrail_tool_args_add(plan->args, paths->no_components);
@@ -277,7 +296,44 @@ static void plan_ranks(plan_t *plan)
         mrail_tool_args_add(plan->args, "--bind-to");
         mrail_tool_args_add(plan->args, "none");
     }
-    add_mca(plan, "mpi_yield_when_idle", "1");
+}
+
+const char *mrail_run_not_for_rank(const mrail_run_options_t *options)
+{
+    const char *const *word = options->user;
+    const char *const *end = word + options->num_user;
+
+    while (word < end) {
+        int values = mrail_run_num_values(*word);
+        int is_setting = is_option(*word, "mca") ||
+                         (is_option(*word, "x") && (word + 1 < end) &&
+                          strchr(word[1], '=') != NULL);
+
+        if (!is_setting) {
+            return *word;
+        }
+        word += 1 + values;
+    }
+    return NULL;
+}
+
+/* Turns -x NAME=VALUE and --mca KEY VALUE into variables of this rank. */
+static void plan_settings(plan_t *plan)
+{
+    const mrail_run_options_t *options = plan->options;
+
+    for (unsigned i = 0; i + 1 < options->num_user; ++i) {
+        const char *const *word = options->user + i;
+
+        if (is_option(word[0], "x")) {
+            mrail_tool_args_add(plan->variables, word[1]);
+            i += 1;
+        } else if ((i + 2 < options->num_user) && is_option(word[0], "mca")) {
+            mrail_tool_args_addf(plan->variables, "OMPI_MCA_%s=%s", word[1],
+                                 word[2]);
+            i += 2;
+        }
+    }
 }
 
 static void plan_gpus(mrail_tool_args_t *args, const mrail_gpus_options_t *gpus)
@@ -356,15 +412,19 @@ void mrail_run_plan(const mrail_run_options_t *options,
                    .variables = args_p,
                    .args = &words};
 
-    mrail_tool_args_add(&words, "mpirun");
-    plan_ranks(&plan);
+    if (options->is_rank) {
+        plan_settings(&plan);
+    } else {
+        mrail_tool_args_add(&words, "mpirun");
+        plan_ranks(&plan);
+    }
     plan_common(&plan);
     if (options->stock == MRAIL_RUN_STOCK_NO) {
         plan_mrail(&plan, paths);
     } else {
         plan_stock(&plan);
     }
-    for (unsigned i = 0; i < options->num_user; ++i) {
+    for (unsigned i = 0; !options->is_rank && i < options->num_user; ++i) {
         mrail_tool_args_add(&words, options->user[i]);
     }
     plan_wrappers(&plan, paths);

@@ -1,5 +1,6 @@
 /*
- * Builds the mpirun command of `mrail run`. This is a pure function of the
+ * Builds the mpirun command of `mrail run`, or, if another launcher has already
+ * started the ranks, the command of one rank. This is a pure function of the
  * options, so that tests can compare its result word by word. run.c executes
  * the command.
  */
@@ -35,6 +36,7 @@ typedef struct mrail_run_options {
      * rails */
     const char *devices;
     mrail_run_stock_t stock;
+    int is_rank; /* this process is a rank, for example of srun */
 } mrail_run_options_t;
 
 /* Installation paths. */
@@ -51,8 +53,12 @@ typedef struct mrail_run_paths {
  * option is unknown. */
 int mrail_run_num_values(const char *word);
 
+/* Returns the first of the user's mpirun options that has no meaning once the
+ * ranks run, or NULL. Such ranks can still use -x NAME=VALUE and --mca. */
+const char *mrail_run_not_for_rank(const mrail_run_options_t *options);
+
 /* Builds the command. Its first words may have the form NAME=VALUE, as in a
- * shell: these are environment variables for mpirun itself. The user's settings
+ * shell: these are environment variables for mpirun itself, or for the rank. The user's settings
  * take precedence: options (--mca KEY, -x NAME, --bind-to) and variables that
  * getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,

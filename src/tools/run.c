@@ -1,16 +1,19 @@
 /*
- * mrail run: parses the options, lets mpirun_cmd.c build the mpirun command,
- * and executes it.
+ * mrail run: parses the options, lets mpirun_cmd.c build the command, and
+ * executes it. The command is that of mpirun; or, if another launcher has
+ * started this process as a rank, that of the rank.
  */
 #include "config.h"
 #include "rail/mrail.h"
 #include "tools/mpirun_cmd.h"
+#include "base/launch.h"
 #include "base/number.h"
 #include "tools/options.h"
 #include "tools/rates.h"
 #include "tools/soft_file.h"
 #include "tools/tool.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,8 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
+/* with "run-", what fits into the name of a session */
+#define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
 
@@ -157,12 +162,13 @@ static const mrail_option_t run_options[] = {
      "stock UCX instead of mrail, on all rails with its best settings "
      "(default) or on one rail",
      MRAIL_OPTION_CALL, 0, 0, 0, take_stock},
-    {"--print", NULL, "show the mpirun command without running it",
-     MRAIL_OPTION_FLAG, FIELD(print), 0, 0, NULL},
+    {"--print", NULL, "show the command without running it", MRAIL_OPTION_FLAG,
+     FIELD(print), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "[-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]", NULL};
+    "[-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]",
+    "[OPTION...] [--] CMD [ARG...]   under srun --mpi=pmix", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -172,10 +178,12 @@ static const mrail_command_t command = {
         "CMD begins at the first word that is neither an option nor the value\n"
         "of one, or after --, and is passed on unchanged. Other options go to\n"
         "mpirun; if an unknown one has a value, the -- is required. Your own\n"
-        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n",
+        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n"
+        "If srun or another launcher has started this command as a rank, CMD is\n"
+        "executed with the same settings, without mpirun.\n",
     .options = run_options,
     .epilog =
-        "Exit status: that of mpirun; 1 if it could not start, 2 usage.\n",
+        "Exit status: that of mpirun or CMD; 1 if it could not start, 2 usage.\n",
     .other = take_for_mpirun,
     .operands = 1};
 
@@ -240,12 +248,65 @@ static void check_soft(const mrail_run_options_t *options)
     }
 }
 
+/* Finds out whether a launcher has started this process as a rank. */
+static void check_rank(run_t *run, const mrail_launch_t *launch)
+{
+    mrail_run_options_t *options = &run->options;
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    const char *word;
+
+    options->is_rank = launch->is_mpi;
+    if (!launch->is_mpi && (tasks != NULL) && (strcmp(tasks, "1") != 0)) {
+        mrail_tool_fail(
+            COMMAND,
+            "srun has started %s tasks without PMIx, and each would "
+            "start a job of its own: add --mpi=pmix to srun",
+            tasks);
+    }
+    if (!options->is_rank) {
+        return;
+    }
+    if (options->np != 0) {
+        mrail_tool_usage(COMMAND, "-np: the launcher has already started the "
+                                  "ranks");
+    }
+    word = mrail_run_not_for_rank(options);
+    if (word != NULL) {
+        mrail_tool_usage(COMMAND,
+                         "%s: only mpirun understands this option, and another "
+                         "launcher has already started the ranks",
+                         word);
+    }
+}
+
+/* Chooses the name of a session that all ranks of the job share. */
+static void name_session(run_t *run, const mrail_launch_t *launch)
+{
+    char *c = run->session;
+    size_t length;
+
+    if (!run->options.is_rank || (launch->job == NULL)) {
+        snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
+        return;
+    }
+    /* Names of jobs differ at their ends. */
+    length = strlen(launch->job);
+    snprintf(run->session, sizeof(run->session), "run-%s",
+             launch->job +
+                 ((length > JOB_NAME_MAX) ? length - JOB_NAME_MAX : 0));
+    for (; *c != '\0'; ++c) {
+        *c = isalnum((unsigned char)*c) ? *c : '-';
+    }
+}
+
 /* Checks options that depend on each other, and fills in default names. */
 static void complete_options(run_t *run)
 {
+    mrail_launch_t launch = mrail_launch_read(getenv);
     mrail_run_options_t *options = &run->options;
     size_t used = 0;
 
+    check_rank(run, &launch);
     if (options->nodes == 0) {
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL || options->gpus.num != 0 ||
@@ -270,7 +331,7 @@ static void complete_options(run_t *run)
         options->session = MRAIL_LAB_SESSION;
     }
     if (options->session == NULL) {
-        snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
+        name_session(run, &launch);
         options->session = run->session;
     }
     if (run->bind && options->devices == NULL) {
@@ -285,14 +346,16 @@ static void complete_options(run_t *run)
 
 /* Executes the command. Its first words are environment variables (see
  * mpirun_cmd.h). */
-static _Noreturn void exec_mpirun(char **argv)
+static _Noreturn void execute(char **argv)
 {
     for (; strchr(argv[0], '=') != NULL; ++argv) {
         (void)putenv(argv[0]);
     }
     execvp(argv[0], argv);
     mrail_tool_fail(COMMAND, "%s: %s%s", argv[0], strerror(errno),
-                    (errno == ENOENT) ? " (is openmpi-bin installed?)" : "");
+                    (errno == ENOENT && strcmp(argv[0], "mpirun") == 0)
+                        ? " (is openmpi-bin installed?)"
+                        : "");
 }
 
 static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
@@ -307,6 +370,7 @@ static void warn_without_rail(const mrail_run_options_t *options)
     mrail_config_t config;
 
     if (options->stock != MRAIL_RUN_STOCK_NO || options->nodes != 0 ||
+        mrail_launch_read(getenv).local_rank > 0 ||
         mrail_config_from_env(&config) != 0) {
         return;
     }
@@ -350,5 +414,5 @@ int main(int argc, char **argv)
                         components);
     }
     warn_without_rail(&run.options);
-    exec_mpirun(args.items);
+    execute(args.items);
 }

@@ -62,6 +62,48 @@ static void check_plan(const mrail_run_options_t *options, const char *expect)
 
 static const char *const app[] = {"app", "-np", "7", NULL};
 
+#define RANK_UCX                                                               \
+    " OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any"  \
+    " OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any"   \
+    " OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT:/p/components:"          \
+    "USER_DEFAULT"
+
+/* A rank of srun gets variables instead of mpirun's options. */
+static void test_run_as_rank(void **state)
+{
+    static const char *const user[] = {"-x", "A=1", "--mca", "coll_x", "2"};
+    mrail_run_options_t options = {.command = app, .is_rank = 1};
+
+    check_plan(&options, RANK_UCX " UCX_TLS=mrail,self,sm app -np 7");
+    options.user = user;
+    options.num_user = 5;
+    options.nodes = 2;
+    options.rails = 4;
+    options.session = "s";
+    options.devices = "soft0,soft1";
+    check_plan(&options,
+               " A=1 OMPI_MCA_coll_x=2 OMPI_MCA_mpi_yield_when_idle=1" RANK_UCX
+               " UCX_TLS=mrail,self /p/mrail soft --nodes 2 --rails 4"
+               " --session s -- /p/rank-rail mrail 2 soft0,soft1 -- app -np 7");
+}
+
+static void test_run_not_for_rank(void **state)
+{
+    static const char *const good[] = {"--mca", "pml", "ob1", "-x", "A=1"};
+    static const char *const bad[][2] = {{"--bind-to", "core"},
+                                         {"-x", "A"},
+                                         {"--hostfile", "f"},
+                                         {"--what", ""}};
+    mrail_run_options_t options = {.user = good, .num_user = 5};
+
+    assert_null(mrail_run_not_for_rank(&options));
+    options.num_user = 2;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
+        options.user = bad[i];
+        assert_ptr_equal(mrail_run_not_for_rank(&options), bad[i][0]);
+    }
+}
+
 static void test_run_on_nics(void **state)
 {
     mrail_run_options_t options = {.command = app, .np = 16};
@@ -230,6 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_on_nics),
+        cmocka_unit_test(test_run_as_rank),
+        cmocka_unit_test(test_run_not_for_rank),
         cmocka_unit_test(test_run_on_software_rails),
         cmocka_unit_test(test_run_on_prrte),
         cmocka_unit_test(test_run_leaves_the_users_own),
