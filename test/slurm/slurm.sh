@@ -158,8 +158,8 @@ expect 'srun --overlap runs mrail top on each node' "$tmp/out" '^1: .*slurm\.pmi
 step=$(squeue -h -s -o %i | grep -E '\.0$')
 check 'the step is killed' scancel -s KILL "$step"
 check 'no process and no session is left' await 20 is_gone
-is 'no file of the step is left' '' "$(ls "$tmp/node0/tmp" "$tmp/node1/tmp" |
-    grep -v : | grep .)"
+is 'no file of the step is left' '' \
+    "$(find "$tmp/node0/tmp" "$tmp/node1/tmp" ! -type d)"
 "$mrail" top --clean >"$tmp/out" 2>&1
 is 'mrail top --clean removes the telemetry of the step' '' "$(ls "$tap_pages")"
 
