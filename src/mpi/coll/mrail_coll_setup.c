@@ -2,7 +2,6 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/device.h"
 #include "mpi/coll/direct.h"
 
 #include "base/util.h"
