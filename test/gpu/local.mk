@@ -2,8 +2,8 @@
 # in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
 # cuda.h is needed.
 GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/find.gpu \
-    test/gpu/ipc.gpu test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rdma.gpu \
-    test/gpu/stream.gpu test/gpu/vmm.gpu
+    test/gpu/ipc.gpu test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rail.gpu \
+    test/gpu/rdma.gpu test/gpu/stream.gpu test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
 GPU_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gpu
 GPU_TEST_LIBS = src/softgpu/libcuda.la
@@ -23,6 +23,9 @@ test_gpu_memory_gpu_LDADD = libmrail-cuda.la libmrail-base.la $(GPU_TEST_LIBS) -
 test_gpu_ipc_gpu_SOURCES = test/gpu/gpu_ipc.c
 test_gpu_ipc_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_rail_gpu_SOURCES = test/gpu/gpu_rail.c
+test_gpu_rail_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_rail_gpu_LDADD = libtest-job.la $(GPU_TEST_LIBS)
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
