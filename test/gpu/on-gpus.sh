@@ -34,6 +34,7 @@ rail)
     export MRAIL_TEST_SOFT="$soft"
     run '' --nodes 2 --rails 4 --node 0
     ;;
+relay) run '' --gpu-link mesh:50M --gpu-memory 64M ;;
 *) run '' ;;
 esac
 finish
