@@ -38,7 +38,6 @@ mca_hook_mrail_la_LIBADD = -ldl
 if HAVE_OMPI_COLL
 ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
-    src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/direct.c src/mpi/coll/direct.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/modex.c src/mpi/coll/modex.h \
@@ -58,7 +57,7 @@ mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
-mca_coll_mrail_la_LIBADD = libmrail-coll.la -ldl
+mca_coll_mrail_la_LIBADD = libmrail-coll.la libmrail-cuda.la -ldl
 endif
 endif
 

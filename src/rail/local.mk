@@ -146,5 +146,5 @@ libmrail_rail_la_SOURCES = \
     src/rail/engine/wakeup.c \
     src/rail/engine/wakeup.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
-    libmrail-base.la \
+    libmrail-cuda.la libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread -ldl

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "cuda/device.h"
 #include "rail/params.h"
 
 #include <stddef.h>
@@ -68,6 +69,7 @@ typedef struct mrail_rail_attr {
     unsigned nic_index;   /* used to choose source ports */
     int numa_node;        /* -1: unknown */
     unsigned max_inline;
+    int has_dmabuf; /* the device accepts dma-bufs */
 } mrail_rail_attr_t;
 
 /* Writes "192.0.2.1" for a mapped IPv4 address, otherwise the IPv6 form. size:
@@ -149,11 +151,29 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
 
 /* ---- memory ---- */
 
-/* Registers memory on every rail and allows remote reads and writes. Returns 0,
- * or the -errno of ibv_reg_mr(3), with nothing left registered. */
+/*
+ * Registers host memory or device memory on every rail, and allows remote reads
+ * and writes. Device memory belongs to PUTs and GETs without a copy: other
+ * operations read or write their buffers with the CPU. Up to 63 bytes behind an
+ * allocation of device memory are ignored, because registration caches align
+ * ranges.
+ *
+ * Returns 0, or with nothing left registered:
+ *   -EFAULT, -ERANGE  see mrail_cuda_recognise()
+ *   -EOPNOTSUPP       managed memory, or device memory without a way for NICs
+ *   other             -errno of ibv_reg_mr(3)
+ */
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p);
 int mrail_mem_dereg(mrail_mem_t *mem);
+
+/* Returns the buffer id of registered device memory, or 0 for host memory. */
+uint64_t mrail_mem_buffer_id(const mrail_mem_t *mem);
+
+/* Returns how all rails can access the memory of all devices. Returns
+ * MRAIL_CUDA_ACCESS_NONE also if the process has not loaded the driver, which
+ * is otherwise initialised. */
+mrail_cuda_access_t mrail_engine_device_access(const mrail_engine_t *engine);
 
 /* Writes attr.rkey_size bytes. */
 void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer);

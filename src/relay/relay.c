@@ -11,7 +11,7 @@
 /* The steps that free slots come first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
-    mrail_relay_step_post,     mrail_relay_step_fill,
+    mrail_relay_step_copied,   mrail_relay_step_post, mrail_relay_step_fill,
 };
 
 static int relay_is_possible(const mrail_relay_shm_pool_t *shm_pool,
@@ -34,32 +34,27 @@ static int relay_alloc(mrail_relay_t *relay)
     size_t num_local = relay->shape.num_local;
 
     relay->locals = calloc(num_local, sizeof(*relay->locals));
-    relay->sends =
-        calloc(num_local * relay->shape.out_slots, sizeof(*relay->sends));
-    relay->receives = calloc(relay->shape.in_slots, sizeof(*relay->receives));
+    relay->slots =
+        calloc(num_local * relay->layout.slots, sizeof(*relay->slots));
     relay->ins = calloc(relay->shape.in_slots, sizeof(*relay->ins));
     relay->budget_of_slot =
         calloc(relay->shape.out_slots, sizeof(*relay->budget_of_slot));
     relay->local_of = calloc(relay->num_ranks, sizeof(*relay->local_of));
     relay->out_of = calloc(relay->num_ranks, sizeof(*relay->out_of));
     relay->in_of = calloc(relay->num_ranks, sizeof(*relay->in_of));
-    return (relay->locals != NULL) && (relay->sends != NULL) &&
-           (relay->receives != NULL) && (relay->ins != NULL) &&
-           (relay->budget_of_slot != NULL) && (relay->local_of != NULL) &&
-           (relay->out_of != NULL) && (relay->in_of != NULL);
+    return (relay->locals != NULL) && (relay->slots != NULL) &&
+           (relay->ins != NULL) && (relay->budget_of_slot != NULL) &&
+           (relay->local_of != NULL) && (relay->out_of != NULL) &&
+           (relay->in_of != NULL);
 }
 
-static void relay_init_requests(mrail_relay_t *relay)
+static void relay_init_slots(mrail_relay_t *relay)
 {
-    uint32_t out_slots = relay->shape.out_slots;
+    uint32_t slots = relay->layout.slots;
 
-    for (uint32_t i = 0; i < relay->shape.num_local * out_slots; ++i) {
-        relay->sends[i].owner = i / out_slots;
-        relay->sends[i].slot = i % out_slots;
-    }
-    for (uint32_t i = 0; i < relay->shape.in_slots; ++i) {
-        relay->receives[i].owner = relay->me;
-        relay->receives[i].slot = out_slots + i;
+    for (uint32_t i = 0; i < relay->shape.num_local * slots; ++i) {
+        relay->slots[i].owner = i / slots;
+        relay->slots[i].slot = i % slots;
     }
 }
 
@@ -82,11 +77,12 @@ static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
     return 0;
 }
 
-int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
-                       uint32_t num_ranks, const uint32_t *local, uint32_t self,
+int mrail_relay_create(mrail_relay_memory_t *memory, uint32_t num_ranks,
+                       const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p)
 {
+    const mrail_relay_shm_pool_t *shm_pool = &memory->shm_pool;
     mrail_relay_layout_t layout;
     mrail_relay_t *relay;
     int ret = mrail_relay_layout(&shm_pool->shape, &layout);
@@ -101,7 +97,9 @@ int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
     }
     relay->ops = *ops;
     relay->arg = arg;
+    relay->memory = memory;
     relay->shape = shm_pool->shape;
+    relay->num_messages = relay->shape.is_external ? 2 : 1;
     relay->layout = layout;
     relay->base = shm_pool->base;
     relay->num_ranks = num_ranks;
@@ -110,12 +108,13 @@ int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
     mrail_list_init(&relay->sending);
     mrail_list_init(&relay->receiving);
     mrail_list_init(&relay->popping);
+    mrail_list_init(&relay->copying);
     ret = relay_alloc(relay) ? relay_init_ranks(relay, local) : -ENOMEM;
     if (ret != 0) {
         mrail_relay_destroy(relay);
         return ret;
     }
-    relay_init_requests(relay);
+    relay_init_slots(relay);
     *relay_p = relay;
     return 0;
 }
@@ -132,8 +131,7 @@ void mrail_relay_destroy(mrail_relay_t *relay)
         free(relay->out_of);
         free(relay->local_of);
         free(relay->ins);
-        free(relay->receives);
-        free(relay->sends);
+        free(relay->slots);
         free(relay->locals);
         free(relay);
     }
@@ -172,7 +170,7 @@ int mrail_relay_done(const mrail_relay_t *relay)
 {
     return (relay->error == 0) && (relay->num_to_fill == 0) &&
            (relay->num_to_pop == 0) && (relay->num_to_receive == 0) &&
-           (relay->num_sending == 0);
+           (relay->num_sending == 0) && (relay->num_copying == 0);
 }
 
 void mrail_relay_stats(const mrail_relay_t *relay, mrail_relay_stats_t *stats_p)

@@ -9,6 +9,11 @@
  * out the network hop (mrail_relay_ops_t), over one ordered channel per pair of
  * ranks. Sources: [NIMBLE] IV-C, IV-D.
  *
+ * Payloads lie in memory of one kind (relay/memory.h), in the area of the rank
+ * that passes them on: relay_out, relay_in, or an end of the flow. A relay
+ * within a node lends its area and does nothing else: the sender copies over
+ * its link to the relay, and the receiver over the relay's link.
+ *
  * Slots and credits, hop by hop: the sender copies its bytes once, into one of
  * its own out-slots. The slot becomes free when its network send is complete.
  * Bytes from the network arrive in an in-slot of the rank that receives them
@@ -35,14 +40,12 @@
 #ifndef MRAIL_RELAY_RELAY_H
 #define MRAIL_RELAY_RELAY_H
 
-#include "relay/shm_pool.h"
+#include "relay/memory.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define MRAIL_RELAY_NONE UINT32_MAX
-/* Bytes in front of each payload on the network. */
-#define MRAIL_RELAY_HEADER 64u
 
 typedef struct mrail_relay mrail_relay_t;
 
@@ -52,14 +55,17 @@ typedef struct mrail_relay mrail_relay_t;
 typedef struct mrail_relay_ops {
     /* These copy bytes [offset, offset + length) of the demand to rank `to`
      * (fill) or from rank `from` (drain). The ranges come in any order, each
-     * exactly once. */
+     * exactly once. A copy that completes later is one of the memory's
+     * copy_start(), and *copy_p, which is NULL before the call, names it. */
     int (*fill)(void *arg, uint32_t to, uint64_t offset, void *slot,
-                size_t length);
+                size_t length, void **copy_p);
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
-                 size_t length);
+                 size_t length, void **copy_p);
     /* These start a transfer. The buffer must not change until test() returns
      * 1. Messages between a pair of ranks arrive in order. A receive may get
-     * fewer bytes than its length. */
+     * fewer bytes than its length. A chunk is one message if its header and its
+     * payload are contiguous. Otherwise the header is a message before that of
+     * the payload. */
     int (*send)(void *arg, uint32_t to, const void *buffer, size_t length,
                 void **request_p);
     int (*recv)(void *arg, uint32_t from, void *buffer, size_t length,
@@ -70,12 +76,13 @@ typedef struct mrail_relay_ops {
 } mrail_relay_ops_t;
 
 /* Creates the relay of rank `self`. local[0..shape.num_local) are the ranks of
- * the node in the order of the pool, including `self`. The caller keeps the
- * pool mapped until it destroys the relay. A pool serves only one relay per
- * rank, because rings and relays keep their positions. All ranks must be below
- * num_ranks. Returns 0, -ENOMEM or -EINVAL. */
-int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
-                       uint32_t num_ranks, const uint32_t *local, uint32_t self,
+ * the node in the order of the pool, including `self`. The memory has been
+ * imported. The caller releases it after it has destroyed the relay. A memory
+ * serves only one relay per rank, because rings and relays keep their
+ * positions. All ranks must be below num_ranks. Returns 0, -ENOMEM or
+ * -EINVAL. */
+int mrail_relay_create(mrail_relay_memory_t *memory, uint32_t num_ranks,
+                       const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p);
 void mrail_relay_destroy(mrail_relay_t *relay); /* NULL is allowed */
@@ -85,7 +92,8 @@ typedef struct mrail_relay_flow {
     uint32_t from, to;  /* equal: a copy within a rank */
     uint32_t relay_out; /* on the node of `from`, but not `from`; or NONE */
     /* On the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node
-     * both relays are MRAIL_RELAY_NONE. */
+     * relay_in is MRAIL_RELAY_NONE. So is relay_out if payloads lie in the
+     * pool. Otherwise relay_out may be a rank other than `to`. */
     uint32_t relay_in;
     uint64_t offset, bytes; /* offset in the demand */
 } mrail_relay_flow_t;
@@ -126,7 +134,7 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
  * number of steps taken; 0 means that nothing is possible now. -errno means
  * that the exchange and the relay have failed. Later calls of this function and
  * of mrail_relay_begin() return the same error. The caller must still end the
- * network requests in flight before it unmaps the pool. */
+ * network requests in flight before it releases the memory. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* Returns 1 if this rank's part is complete or no exchange has begun. Other

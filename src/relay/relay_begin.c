@@ -11,14 +11,27 @@
 
 #define MAX_PATH 4u
 
-/* Lists the ranks on the path of a flow. */
-static unsigned flow_path(const mrail_relay_flow_t *flow,
+static int is_local(const mrail_relay_t *relay, uint32_t rank)
+{
+    return relay->local_of[rank] != MRAIL_RELAY_NONE;
+}
+
+static int is_within_node(const mrail_relay_t *relay,
+                          const mrail_relay_flow_t *flow)
+{
+    return is_local(relay, flow->from) && is_local(relay, flow->to);
+}
+
+/* Lists the ranks on the path of a flow. A relay within the node only lends its
+ * area. */
+static unsigned flow_path(const mrail_relay_t *relay,
+                          const mrail_relay_flow_t *flow,
                           uint32_t path[MAX_PATH])
 {
     unsigned length = 0;
 
     path[length++] = flow->from;
-    if (flow->relay_out != MRAIL_RELAY_NONE) {
+    if ((flow->relay_out != MRAIL_RELAY_NONE) && !is_within_node(relay, flow)) {
         path[length++] = flow->relay_out;
     }
     if (flow->relay_in != MRAIL_RELAY_NONE) {
@@ -26,11 +39,6 @@ static unsigned flow_path(const mrail_relay_flow_t *flow,
     }
     path[length++] = flow->to;
     return length;
-}
-
-static int is_local(const mrail_relay_t *relay, uint32_t rank)
-{
-    return relay->local_of[rank] != MRAIL_RELAY_NONE;
 }
 
 static int is_rank_or_none(const mrail_relay_t *relay, uint32_t rank)
@@ -54,8 +62,11 @@ static int flow_is_possible(const mrail_relay_t *relay,
     if (flow->bytes > UINT64_MAX - flow->offset) {
         return 0;
     }
-    if (is_local(relay, flow->from) && is_local(relay, flow->to)) {
-        return (flow->relay_out == MRAIL_RELAY_NONE) &&
+    if (is_within_node(relay, flow)) {
+        return ((flow->relay_out == MRAIL_RELAY_NONE) ||
+                relay->shape.is_external) &&
+               relay_is_valid(relay, flow->relay_out, flow->from) &&
+               (flow->relay_out != flow->to) &&
                (flow->relay_in == MRAIL_RELAY_NONE);
     }
     return (is_local(relay, flow->from) || is_local(relay, flow->to)) &&
@@ -76,7 +87,8 @@ static int flow_is_mine(const mrail_relay_t *relay,
 {
     return (flow->bytes > 0) &&
            ((flow->from == relay->self) || (flow->to == relay->self) ||
-            (flow->relay_out == relay->self) ||
+            ((flow->relay_out == relay->self) &&
+             !is_within_node(relay, flow)) ||
             (flow->relay_in == relay->self));
 }
 
@@ -129,7 +141,8 @@ static void hop_init(const mrail_relay_t *relay, mrail_relay_hop_t *hop,
                      const mrail_relay_flow_t *flow)
 {
     uint32_t path[MAX_PATH];
-    unsigned length = flow_path(flow, path);
+    unsigned length = flow_path(relay, flow, path);
+    uint32_t holder;
 
     *hop = (mrail_relay_hop_t){
         .flow = *flow,
@@ -141,6 +154,10 @@ static void hop_init(const mrail_relay_t *relay, mrail_relay_hop_t *hop,
         .ingress =
             (flow->relay_in != MRAIL_RELAY_NONE) ? flow->relay_in : flow->to,
     };
+    holder = !is_local(relay, flow->from) ? hop->ingress
+             : relay->shape.is_external   ? hop->egress
+                                          : flow->from;
+    hop->holder = relay->local_of[holder];
     for (unsigned i = 0; i + 1 < length; ++i) {
         if (path[i] == relay->self) {
             hop->next = path[i + 1];

@@ -1,13 +1,14 @@
 /*
  * Internals of a relay, for src/relay and its tests.
  *
- * A rank's work in an exchange consists of five kinds of step
+ * A rank's work in an exchange consists of six kinds of step
  * (mrail_relay_steps). A step never waits: it does one thing, or reports that
  * nothing is possible. When mrail_relay_begin() returns, all memory is
  * allocated.
  *
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
+ *   copied    completes a copy that fill or drain has started
  *   pop       takes a slot that another rank pushed, and sends or drains it
  *   sent      completes a send and frees its slot
  *   post      posts a receive into a free in-slot
@@ -27,6 +28,9 @@
  *
  * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.
+ *
+ * Invariant 5: the chunks of a flow leave the sender in order, even if their
+ * copies complete in another order.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H
@@ -37,7 +41,7 @@
 
 #define MRAIL_RELAY_MAGIC 0x6d52456cu
 
-/* Header in front of each payload. All nodes use the same byte order, which the
+/* Header of each payload. All nodes use the same byte order, which the
  * magic number verifies. */
 typedef struct mrail_relay_header {
     uint32_t magic;
@@ -57,7 +61,8 @@ _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
 typedef struct mrail_relay_hop {
     mrail_list_t node; /* on relay->senders while chunks are left to fill */
     mrail_relay_flow_t flow;
-    uint64_t num_filled; /* number of chunks filled */
+    uint64_t num_filled; /* number of chunks whose copies have started */
+    uint64_t num_passed; /* number of chunks filled and passed on */
     uint64_t num_seen;   /* number of chunks received or popped */
     /* ranks before and after this one; NONE: there is none */
     uint32_t prev, next;
@@ -66,6 +71,9 @@ typedef struct mrail_relay_hop {
      * path within the node, and the index of the pair in budgets */
     uint32_t egress, ingress;
     uint32_t budget;
+    /* rank within the node in whose area the payloads lie that this rank fills
+     * or pops */
+    uint32_t holder;
 } mrail_relay_hop_t;
 
 /* The slot budget of the flows that leave this rank over the same channel. */
@@ -101,19 +109,35 @@ typedef struct mrail_relay_local {
     uint32_t rank;
 } mrail_relay_local_t;
 
-/* A send from a slot of any rank on the node, or a receive into one of this
- * rank's slots. */
-typedef struct mrail_relay_request {
-    mrail_list_t node;
-    void *request;
-    uint32_t owner, slot; /* constant */
-    uint32_t length;      /* for a send: payload bytes */
-    int is_busy;
-} mrail_relay_request_t;
+/* What this rank does with a slot. Sends and drains may be of any rank's slot
+ * on the node. */
+typedef enum mrail_relay_activity {
+    MRAIL_RELAY_IDLE,
+    MRAIL_RELAY_FILLING,
+    MRAIL_RELAY_SENDING,
+    MRAIL_RELAY_RECEIVING,
+    MRAIL_RELAY_DRAINING,
+} mrail_relay_activity_t;
+
+#define MRAIL_RELAY_MAX_MESSAGES 2u
+
+typedef struct mrail_relay_slot {
+    mrail_list_t node; /* on a channel's list or relay->copying */
+    void *requests[MRAIL_RELAY_MAX_MESSAGES]; /* of the network */
+    uint32_t received[MRAIL_RELAY_MAX_MESSAGES];
+    void *copy;             /* FILLING: NULL if complete */
+    mrail_relay_hop_t *hop; /* FILLING */
+    uint64_t num;           /* FILLING: number of the chunk in its flow */
+    uint32_t owner, slot;   /* constant */
+    uint32_t length;        /* payload bytes, except while RECEIVING */
+    uint16_t num_tested;    /* complete requests */
+    uint16_t activity;
+} mrail_relay_slot_t;
 
 struct mrail_relay {
     mrail_relay_ops_t ops;
     void *arg;
+    mrail_relay_memory_t *memory;
     mrail_relay_shape_t shape;
     mrail_relay_layout_t layout;
     void *base;
@@ -121,8 +145,8 @@ struct mrail_relay {
     uint32_t self; /* rank in the communicator */
     uint32_t me;   /* rank within the node */
     mrail_relay_local_t *locals;
-    mrail_relay_request_t *sends;    /* [local][out-slot] */
-    mrail_relay_request_t *receives; /* [in-slot] */
+    mrail_relay_slot_t *slots; /* [local][slot] */
+    unsigned num_messages;     /* per chunk */
     /* by rank: rank within the node; NONE: another node */
     uint32_t *local_of;
     uint32_t *out_of; /* by rank; used during begin */
@@ -146,10 +170,12 @@ struct mrail_relay {
     mrail_relay_in_t *ins; /* in_slots entries */
     uint32_t num_ins;
     mrail_list_t senders, sending, receiving, popping;
+    mrail_list_t copying; /* oldest first */
     uint64_t num_to_fill; /* number of chunks */
     uint64_t num_to_pop;
     uint64_t num_to_receive;
     uint64_t num_sending;
+    uint64_t num_copying;
     uint64_t num_to_post; /* chunks of all channels */
     uint32_t num_posted;  /* receives of all channels */
     int is_short_out,
@@ -162,35 +188,45 @@ struct mrail_relay {
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);
+int mrail_relay_step_copied(mrail_relay_t *relay);
 int mrail_relay_step_pop(mrail_relay_t *relay);
 int mrail_relay_step_sent(mrail_relay_t *relay);
 int mrail_relay_step_post(mrail_relay_t *relay);
 int mrail_relay_step_received(mrail_relay_t *relay);
 
-#define MRAIL_RELAY_NUM_STEPS 5u
+#define MRAIL_RELAY_NUM_STEPS 6u
 extern const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS];
 
 /* Runs a step of kind `kind`. An error of the step ends the exchange. */
 int mrail_relay_step(mrail_relay_t *relay, unsigned kind);
 
-/* Sends slot `slot` of local rank `owner` to outs[out]. */
-int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
-                     uint32_t slot, uint32_t length);
+/* Sends a payload of `length` bytes in a slot to the next rank of a flow. */
+int mrail_relay_send(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
+                     mrail_relay_slot_t *slot, uint32_t length);
 
 /* Pushes one of this rank's slots to local rank `consumer`. */
 void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
                            uint32_t slot);
 
-/* Copies the chunk in slot `slot` of local rank `owner` to the user's memory
- * and frees the slot. */
+/* Passes on a chunk that has been filled. */
+int mrail_relay_pass_on(mrail_relay_t *relay, mrail_relay_hop_t *hop,
+                        mrail_relay_slot_t *slot, uint32_t length);
+
+/* Copies the chunk in a slot, whose payload lies in the area of local rank
+ * `holder`, to the user's memory. Then the slot is free. */
 int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
-                      uint32_t owner, uint32_t slot);
+                      uint32_t holder, mrail_relay_slot_t *slot);
+
+/* Lists a copy that completes later. */
+void mrail_relay_copy_later(mrail_relay_t *relay, mrail_relay_slot_t *slot,
+                            mrail_relay_activity_t activity, void *copy,
+                            uint32_t length);
 
 /* Copies the header of a chunk that came from rank `prev`, and checks that the
  * chunk is the next one of its flow. Returns 0 and counts the chunk, or
  * -EPROTO. Callers must use only the copy, because the writer of the slot could
  * change the original. */
-int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
+int mrail_relay_accept(mrail_relay_t *relay, const void *header, uint32_t prev,
                        mrail_relay_header_t *header_p,
                        mrail_relay_hop_t **hop_p);
 
@@ -218,16 +254,45 @@ mrail_relay_slot_state(const mrail_relay_t *relay, uint32_t owner,
     return mrail_relay_state(&relay->layout, relay->base, owner, slot);
 }
 
-static inline char *mrail_relay_slot_payload(const mrail_relay_t *relay,
-                                             uint32_t owner, uint32_t slot)
+static inline void *mrail_relay_header_of(const mrail_relay_t *relay,
+                                          const mrail_relay_slot_t *slot)
 {
-    return mrail_relay_payload(&relay->layout, relay->base, owner, slot);
+    return mrail_relay_slot_header(&relay->layout, relay->base, slot->owner,
+                                   slot->slot);
 }
 
-static inline mrail_relay_request_t *
-mrail_relay_send_of(const mrail_relay_t *relay, uint32_t owner, uint32_t slot)
+/* Returns the payload of a slot in the area of local rank `holder`. */
+static inline void *mrail_relay_payload_of(const mrail_relay_t *relay,
+                                           const mrail_relay_slot_t *slot,
+                                           uint32_t holder)
 {
-    return &relay->sends[(size_t)owner * relay->shape.out_slots + slot];
+    return mrail_relay_payload(&relay->layout, relay->memory->areas[holder],
+                               slot->owner, slot->slot);
+}
+
+static inline mrail_relay_slot_t *
+mrail_relay_slot(const mrail_relay_t *relay, uint32_t owner, uint32_t slot)
+{
+    return &relay->slots[(size_t)owner * relay->layout.slots + slot];
+}
+
+/* Tests the network requests of a slot. Returns 1 if all are complete. Requests
+ * complete in order, so it is enough to test the first one that is left. */
+static inline int mrail_relay_test(mrail_relay_t *relay,
+                                   mrail_relay_slot_t *slot)
+{
+    size_t length = 0;
+    int ret;
+
+    do {
+        ret = relay->ops.test(relay->arg, slot->requests[slot->num_tested],
+                              &length);
+        if (ret <= 0) {
+            return ret;
+        }
+        slot->received[slot->num_tested++] = (uint32_t)length;
+    } while (slot->num_tested < relay->num_messages);
+    return 1;
 }
 
 #endif

@@ -55,14 +55,13 @@ static int is_next_of_hop(const mrail_relay_t *relay,
            (header->length == mrail_relay_length(relay, flow, num));
 }
 
-int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
+int mrail_relay_accept(mrail_relay_t *relay, const void *header, uint32_t prev,
                        mrail_relay_header_t *header_p,
                        mrail_relay_hop_t **hop_p)
 {
     mrail_relay_hop_t *hop;
 
-    memcpy(header_p, (const char *)payload - sizeof(*header_p),
-           sizeof(*header_p));
+    memcpy(header_p, header, sizeof(*header_p));
     if (!is_of_exchange(relay, header_p)) {
         return -EPROTO;
     }
@@ -76,31 +75,17 @@ int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
     return 0;
 }
 
-int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
-                      uint32_t owner, uint32_t slot)
-{
-    int ret = relay->ops.drain(relay->arg, header->from, header->offset,
-                               mrail_relay_slot_payload(relay, owner, slot),
-                               header->length);
-
-    if (ret == 0) {
-        relay->stats.drained += header->length;
-        mrail_relay_state_free(mrail_relay_slot_state(relay, owner, slot));
-    }
-    return ret;
-}
-
 /* ---- over the network ---- */
 
-static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
+static mrail_relay_slot_t *free_in_slot(const mrail_relay_t *relay)
 {
-    for (uint32_t i = 0; i < relay->shape.in_slots; ++i) {
-        mrail_relay_request_t *receive = &relay->receives[i];
+    for (uint32_t i = relay->shape.out_slots; i < relay->layout.slots; ++i) {
+        mrail_relay_slot_t *slot = mrail_relay_slot(relay, relay->me, i);
 
-        if (!receive->is_busy &&
+        if ((slot->activity == MRAIL_RELAY_IDLE) &&
             mrail_relay_state_is_free(
-                mrail_relay_slot_state(relay, relay->me, receive->slot))) {
-            return receive;
+                mrail_relay_slot_state(relay, relay->me, i))) {
+            return slot;
         }
     }
     return NULL;
@@ -124,20 +109,26 @@ static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
 }
 
 static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
-                mrail_relay_request_t *receive)
+                mrail_relay_slot_t *slot)
 {
-    char *payload = mrail_relay_slot_payload(relay, relay->me, receive->slot);
-    int ret = relay->ops.recv(
-        relay->arg, channel->rank, payload - MRAIL_RELAY_HEADER,
-        MRAIL_RELAY_HEADER + relay->shape.chunk, &receive->request);
+    int is_split = relay->shape.is_external, ret;
 
+    ret = relay->ops.recv(
+        relay->arg, channel->rank, mrail_relay_header_of(relay, slot),
+        MRAIL_RELAY_HEADER + (is_split ? 0 : relay->shape.chunk),
+        &slot->requests[0]);
+    if ((ret == 0) && is_split) {
+        ret = relay->ops.recv(relay->arg, channel->rank,
+                              mrail_relay_payload_of(relay, slot, relay->me),
+                              relay->shape.chunk, &slot->requests[1]);
+    }
     if (ret != 0) {
         return ret;
     }
-    mrail_relay_state_use(
-        mrail_relay_slot_state(relay, relay->me, receive->slot));
-    receive->is_busy = 1;
-    mrail_list_add_tail(&channel->receives, &receive->node);
+    mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot->slot));
+    slot->num_tested = 0;
+    slot->activity = MRAIL_RELAY_RECEIVING;
+    mrail_list_add_tail(&channel->receives, &slot->node);
     ++channel->num_posted;
     --channel->num_to_post;
     ++relay->num_posted;
@@ -147,29 +138,28 @@ static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
 
 int mrail_relay_step_post(mrail_relay_t *relay)
 {
-    mrail_relay_request_t *receive;
+    mrail_relay_slot_t *slot;
 
     if ((relay->num_to_post == 0) ||
         (relay->num_posted == relay->shape.in_slots)) {
         return 0;
     }
-    receive = free_in_slot(relay);
-    if (receive == NULL) {
+    slot = free_in_slot(relay);
+    if (slot == NULL) {
         relay->stats.waits += !relay->is_short_in;
         relay->is_short_in = 1;
         return 0;
     }
     relay->is_short_in = 0;
-    return post(relay, next_to_post(relay), receive);
+    return post(relay, next_to_post(relay), slot);
 }
 
 static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
-                        mrail_relay_request_t *receive)
+                        mrail_relay_slot_t *slot)
 {
-    mrail_list_del(&receive->node);
+    mrail_list_del(&slot->node);
     mrail_list_del(&channel->node);
-    receive->is_busy = 0;
-    receive->request = NULL;
+    slot->activity = MRAIL_RELAY_IDLE;
     --relay->num_posted;
     --channel->num_posted;
     --relay->num_to_receive;
@@ -180,30 +170,31 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
 
 /* Takes the chunk that was received into a slot. The slot remains in use until
  * its receiver, this rank or another one, has drained it. */
-static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
-                         size_t length)
+static int take_received(mrail_relay_t *relay, uint32_t prev,
+                         mrail_relay_slot_t *slot)
 {
-    const char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
+    uint64_t length = slot->received[0] + (uint64_t)slot->received[1];
     mrail_relay_header_t header;
     mrail_relay_hop_t *hop;
     int ret;
 
     /* After a shorter message, the slot would still contain an old header. */
-    if (length < MRAIL_RELAY_HEADER) {
+    if (slot->received[0] < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
-    ret = mrail_relay_accept(relay, payload, prev, &header, &hop);
+    ret = mrail_relay_accept(relay, mrail_relay_header_of(relay, slot), prev,
+                             &header, &hop);
     if (ret != 0) {
         return ret;
     }
-    if (length != MRAIL_RELAY_HEADER + (size_t)header.length) {
+    if (length != MRAIL_RELAY_HEADER + (uint64_t)header.length) {
         return -EPROTO;
     }
     relay->stats.received += header.length;
     if (hop->flow.to == relay->self) {
         return mrail_relay_drain(relay, &header, relay->me, slot);
     }
-    mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
+    mrail_relay_push_slot(relay, relay->local_of[hop->next], slot->slot);
     return 0;
 }
 
@@ -211,24 +202,22 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
  * receive. */
 int mrail_relay_step_received(mrail_relay_t *relay)
 {
-    mrail_relay_request_t *receive;
     mrail_relay_in_t *channel;
-    size_t length;
+    mrail_relay_slot_t *slot;
     int ret;
 
     mrail_list_for_each(channel, &relay->receiving, mrail_relay_in_t, node) {
         if (mrail_list_empty(&channel->receives)) {
             continue;
         }
-        receive =
-            mrail_list_head(&channel->receives, mrail_relay_request_t, node);
-        ret = relay->ops.test(relay->arg, receive->request, &length);
+        slot = mrail_list_head(&channel->receives, mrail_relay_slot_t, node);
+        ret = mrail_relay_test(relay, slot);
         if (ret < 0) {
             return ret;
         }
         if (ret > 0) {
-            end_receive(relay, channel, receive);
-            ret = take_received(relay, channel->rank, receive->slot, length);
+            end_receive(relay, channel, slot);
+            ret = take_received(relay, channel->rank, slot);
             return (ret == 0) ? 1 : ret;
         }
     }
@@ -237,37 +226,33 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* ---- from ranks of the node ---- */
 
-/* Acts as relay_out and sends another local rank's slot. A busy slot is an
- * error, because a correct rank never pushes a slot that is being sent. */
-static int forward(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
-                   uint32_t owner, uint32_t slot, uint32_t length)
-{
-    if ((slot >= relay->shape.out_slots) ||
-        mrail_relay_send_of(relay, owner, slot)->is_busy) {
-        return -EPROTO;
-    }
-    return mrail_relay_send(relay, hop->out, owner, slot, length);
-}
-
-static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
+static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t number)
 {
     mrail_relay_header_t header;
+    mrail_relay_slot_t *slot;
     mrail_relay_hop_t *hop;
     int ret;
 
-    if (slot >= relay->layout.slots) {
+    if (number >= relay->layout.slots) {
         return -EPROTO;
     }
-    ret =
-        mrail_relay_accept(relay, mrail_relay_slot_payload(relay, owner, slot),
-                           relay->locals[owner].rank, &header, &hop);
+    slot = mrail_relay_slot(relay, owner, number);
+    ret = mrail_relay_accept(relay, mrail_relay_header_of(relay, slot),
+                             relay->locals[owner].rank, &header, &hop);
     if (ret != 0) {
         return ret;
     }
-    if (hop->flow.to == relay->self) {
-        return mrail_relay_drain(relay, &header, owner, slot);
+    /* A correct rank never pushes a slot that is being copied or sent. */
+    if (slot->activity != MRAIL_RELAY_IDLE) {
+        return -EPROTO;
     }
-    return forward(relay, hop, owner, slot, header.length);
+    if (hop->flow.to == relay->self) {
+        return mrail_relay_drain(relay, &header, hop->holder, slot);
+    }
+    if (number >= relay->shape.out_slots) {
+        return -EPROTO; /* relay_out sends only out-slots */
+    }
+    return mrail_relay_send(relay, hop, slot, header.length);
 }
 
 int mrail_relay_step_pop(mrail_relay_t *relay)

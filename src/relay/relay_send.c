@@ -6,11 +6,12 @@
 #include <errno.h>
 #include <string.h>
 
-/* Shared memory is not trusted here, so a busy send blocks the slot even if its
- * state says that it is free. */
+/* Shared memory is not trusted here, so a copy or a send in flight blocks the
+ * slot even if its state says that it is free. */
 static int out_slot_is_free(const mrail_relay_t *relay, uint32_t slot)
 {
-    return !mrail_relay_send_of(relay, relay->me, slot)->is_busy &&
+    return (mrail_relay_slot(relay, relay->me, slot)->activity ==
+            MRAIL_RELAY_IDLE) &&
            mrail_relay_state_is_free(
                mrail_relay_slot_state(relay, relay->me, slot));
 }
@@ -27,8 +28,7 @@ static uint32_t free_out_slot(const mrail_relay_t *relay)
 }
 
 static void write_header(const mrail_relay_t *relay,
-                         const mrail_relay_flow_t *flow, uint64_t num,
-                         char *payload)
+                         const mrail_relay_flow_t *flow, uint64_t num, void *to)
 {
     mrail_relay_header_t header = {
         .magic = MRAIL_RELAY_MAGIC,
@@ -42,7 +42,7 @@ static void write_header(const mrail_relay_t *relay,
         .relay_in = flow->relay_in,
     };
 
-    memcpy(payload - sizeof(header), &header, sizeof(header));
+    memcpy(to, &header, sizeof(header));
 }
 
 /* ---- budgets ---- */
@@ -69,6 +69,9 @@ static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
     uint32_t most = (relay->shape.out_slots - 1) / relay->num_unfilled + 1;
     mrail_relay_hop_t *hop;
 
+    if (relay->num_unfilled == 1) {
+        return mrail_list_head(&relay->senders, mrail_relay_hop_t, node);
+    }
     count_held(relay);
     mrail_list_for_each(hop, &relay->senders, mrail_relay_hop_t, node) {
         if (relay->budgets[hop->budget].num_held < most) {
@@ -97,32 +100,42 @@ static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
     relay->stats.filled += length;
 }
 
-static int fill_slot(mrail_relay_t *relay, mrail_relay_hop_t *hop,
-                     uint32_t slot)
+int mrail_relay_pass_on(mrail_relay_t *relay, mrail_relay_hop_t *hop,
+                        mrail_relay_slot_t *slot, uint32_t length)
 {
-    char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
+    ++hop->num_passed;
+    if (hop->out != MRAIL_RELAY_NONE) {
+        return mrail_relay_send(relay, hop, slot, length);
+    }
+    mrail_relay_push_slot(relay, relay->local_of[hop->next], slot->slot);
+    return 0;
+}
+
+static int fill_slot(mrail_relay_t *relay, mrail_relay_hop_t *hop,
+                     mrail_relay_slot_t *slot)
+{
     uint64_t num = hop->num_filled;
     uint32_t length = mrail_relay_length(relay, &hop->flow, num);
+    void *copy = NULL;
     int ret;
 
-    write_header(relay, &hop->flow, num, payload);
-    ret = relay->ops.fill(relay->arg, hop->flow.to,
-                          hop->flow.offset + num * relay->shape.chunk, payload,
-                          length);
+    write_header(relay, &hop->flow, num, mrail_relay_header_of(relay, slot));
+    ret = relay->ops.fill(
+        relay->arg, hop->flow.to, hop->flow.offset + num * relay->shape.chunk,
+        mrail_relay_payload_of(relay, slot, hop->holder), length, &copy);
     if (ret != 0) {
         return ret;
     }
-    mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
-    relay->budget_of_slot[slot] = hop->budget;
-    if (hop->out == MRAIL_RELAY_NONE) {
-        mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
-    } else {
-        ret = mrail_relay_send(relay, hop->out, relay->me, slot, length);
+    mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot->slot));
+    relay->budget_of_slot[slot->slot] = hop->budget;
+    count_filled(relay, hop, length);
+    if ((copy == NULL) && (hop->num_passed == num)) {
+        return mrail_relay_pass_on(relay, hop, slot, length);
     }
-    if (ret == 0) {
-        count_filled(relay, hop, length);
-    }
-    return ret;
+    slot->hop = hop;
+    slot->num = num;
+    mrail_relay_copy_later(relay, slot, MRAIL_RELAY_FILLING, copy, length);
+    return 0;
 }
 
 int mrail_relay_step_fill(mrail_relay_t *relay)
@@ -145,7 +158,7 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
     if (hop == NULL) {
         return 0;
     }
-    ret = fill_slot(relay, hop, slot);
+    ret = fill_slot(relay, hop, mrail_relay_slot(relay, relay->me, slot));
     return (ret == 0) ? 1 : ret;
 }
 
@@ -158,44 +171,48 @@ void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
         relay->layout.ring_size, relay->locals[consumer].num_pushed++, slot);
 }
 
-int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
-                     uint32_t slot, uint32_t length)
+int mrail_relay_send(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
+                     mrail_relay_slot_t *slot, uint32_t length)
 {
-    mrail_relay_out_t *channel = &relay->outs[out];
-    mrail_relay_request_t *send = mrail_relay_send_of(relay, owner, slot);
-    char *payload = mrail_relay_slot_payload(relay, owner, slot);
-    int ret;
+    mrail_relay_out_t *channel = &relay->outs[hop->out];
+    int is_split = relay->shape.is_external, ret;
 
-    ret =
-        relay->ops.send(relay->arg, channel->rank, payload - MRAIL_RELAY_HEADER,
-                        MRAIL_RELAY_HEADER + (size_t)length, &send->request);
+    ret = relay->ops.send(relay->arg, channel->rank,
+                          mrail_relay_header_of(relay, slot),
+                          MRAIL_RELAY_HEADER + (is_split ? 0 : (size_t)length),
+                          &slot->requests[0]);
+    if ((ret == 0) && is_split) {
+        ret = relay->ops.send(relay->arg, channel->rank,
+                              mrail_relay_payload_of(relay, slot, hop->holder),
+                              length, &slot->requests[1]);
+    }
     if (ret != 0) {
         return ret;
     }
     if (mrail_list_empty(&channel->sends)) {
         mrail_list_add_tail(&relay->sending, &channel->node);
     }
-    mrail_list_add_tail(&channel->sends, &send->node);
-    send->length = length;
-    send->is_busy = 1;
+    mrail_list_add_tail(&channel->sends, &slot->node);
+    slot->length = length;
+    slot->num_tested = 0;
+    slot->activity = MRAIL_RELAY_SENDING;
     ++relay->num_sending;
     return 0;
 }
 
 static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
-                     mrail_relay_request_t *send)
+                     mrail_relay_slot_t *slot)
 {
-    mrail_list_del(&send->node);
+    mrail_list_del(&slot->node);
     mrail_list_del(&channel->node);
     if (!mrail_list_empty(&channel->sends)) {
         mrail_list_add_tail(&relay->sending, &channel->node);
     }
-    send->is_busy = 0;
-    send->request = NULL;
+    slot->activity = MRAIL_RELAY_IDLE;
     --relay->num_sending;
-    relay->stats.sent += send->length;
+    relay->stats.sent += slot->length;
     mrail_relay_state_free(
-        mrail_relay_slot_state(relay, send->owner, send->slot));
+        mrail_relay_slot_state(relay, slot->owner, slot->slot));
 }
 
 /* Messages of a channel are matched in order, so it is enough to test the
@@ -203,19 +220,17 @@ static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
 int mrail_relay_step_sent(mrail_relay_t *relay)
 {
     mrail_relay_out_t *channel;
-    mrail_relay_request_t *send;
-    size_t length;
+    mrail_relay_slot_t *slot;
     int ret;
 
     mrail_list_for_each(channel, &relay->sending, mrail_relay_out_t, node) {
-        send = mrail_list_head(&channel->sends, mrail_relay_request_t, node);
-        ret = relay->ops.test(relay->arg, send->request, &length);
-        if (ret < 0) {
-            return ret;
-        }
+        slot = mrail_list_head(&channel->sends, mrail_relay_slot_t, node);
+        ret = mrail_relay_test(relay, slot);
         if (ret > 0) {
-            end_send(relay, channel, send);
-            return 1;
+            end_send(relay, channel, slot);
+        }
+        if (ret != 0) {
+            return ret;
         }
     }
     return 0;

@@ -20,13 +20,13 @@
 #define SHM_POOL_DIGITS 32u
 #define SHM_POOL_MAGIC 0x6d7261696c72656cull
 #define SHM_POOL_VERSION                                                       \
-    1u /* covers the layout in slot.h and ring.h, and the header */
+    2u /* covers the layout in slot.h and ring.h, and the header */
 
 /* Start of the file. */
 typedef struct shm_pool_head {
     uint64_t magic;
     uint32_t version;
-    uint32_t num_local, out_slots, in_slots;
+    uint32_t num_local, out_slots, in_slots, is_external, zero;
     uint64_t chunk, size;
 } shm_pool_head_t;
 
@@ -47,6 +47,7 @@ static shm_pool_head_t shm_pool_head(const mrail_relay_shape_t *shape)
         .num_local = shape->num_local,
         .out_slots = shape->out_slots,
         .in_slots = shape->in_slots,
+        .is_external = shape->is_external != 0,
         .chunk = shape->chunk,
         .size = mrail_relay_shm_pool_size(shape),
     };

@@ -5,7 +5,8 @@
  * before that, the next creator of the same user removes its file.
  *
  * The pool holds slots for each rank (relay/slot.h), and a ring for each
- * ordered pair of ranks (relay/ring.h).
+ * ordered pair of ranks (relay/ring.h). Payloads of another kind of memory lie
+ * elsewhere (relay/memory.h). The pool then holds only their headers.
  */
 #ifndef MRAIL_RELAY_SHM_POOL_H
 #define MRAIL_RELAY_SHM_POOL_H
@@ -17,6 +18,7 @@
 #define MRAIL_RELAY_MAX_SLOTS 1024u
 #define MRAIL_RELAY_MAX_CHUNK (64u << 20)
 #define MRAIL_RELAY_NAME_SIZE 48u
+#define MRAIL_RELAY_HEADER 64u /* bytes of the header of each payload */
 #define MRAIL_RELAY_DIR "/dev/shm"
 
 /* Dimensions, equal on all ranks of the node. */
@@ -25,6 +27,7 @@ typedef struct mrail_relay_shape {
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
     unsigned in_slots;  /* per rank, for bytes from the network; >= 1 */
     size_t chunk;       /* payload bytes of a slot, a multiple of 4096, > 0 */
+    int is_external;    /* payloads lie in other memory (relay/memory.h) */
 } mrail_relay_shape_t;
 
 typedef struct mrail_relay_shm_pool {

@@ -30,7 +30,7 @@ static int shape_is_valid(const mrail_relay_shape_t *shape)
 int mrail_relay_layout(const mrail_relay_shape_t *shape,
                        mrail_relay_layout_t *layout_p)
 {
-    uint64_t states, rings, pages, size, all;
+    uint64_t states, rings, pages, stride, size, all, area;
     uint32_t slots, ring_size = MRAIL_RELAY_LINE / sizeof(mrail_relay_entry_t);
 
     if (!shape_is_valid(shape)) {
@@ -46,8 +46,14 @@ int mrail_relay_layout(const mrail_relay_shape_t *shape,
     pages = round_up(rings + (uint64_t)shape->num_local * shape->num_local *
                                  ring_size * sizeof(mrail_relay_entry_t),
                      MRAIL_RELAY_PAGE);
-    size = pages + all * (MRAIL_RELAY_PAGE + shape->chunk);
-    if (size > PTRDIFF_MAX) {
+    stride = shape->is_external ? MRAIL_RELAY_HEADER
+                                : MRAIL_RELAY_PAGE + shape->chunk;
+    size = pages + all * stride;
+    area = shape->is_external ? ((uint64_t)shape->num_local * shape->out_slots +
+                                 shape->in_slots) *
+                                    shape->chunk
+                              : 0;
+    if ((size > PTRDIFF_MAX) || (area > PTRDIFF_MAX)) {
         return -EINVAL;
     }
     *layout_p = (mrail_relay_layout_t){
@@ -55,9 +61,19 @@ int mrail_relay_layout(const mrail_relay_shape_t *shape,
         .ring_size = ring_size,
         .states = (size_t)states,
         .rings = (size_t)rings,
-        .pages = (size_t)pages,
-        .stride = MRAIL_RELAY_PAGE + shape->chunk,
+        /* The header ends where the payload's page begins. */
+        .headers =
+            (size_t)(pages + (shape->is_external
+                                  ? 0
+                                  : MRAIL_RELAY_PAGE - MRAIL_RELAY_HEADER)),
+        .header_stride = (size_t)stride,
         .size = (size_t)size,
+        .area_size = (size_t)area,
+        .payload_stride = shape->is_external ? shape->chunk : (size_t)stride,
+        .owner_stride =
+            shape->is_external ? shape->out_slots * shape->chunk : 0,
+        .out_slots = shape->out_slots,
+        .last_owner = shape->num_local - 1,
     };
     return 0;
 }

@@ -8,8 +8,14 @@
  * free. The consumer marks it free, once, and does not touch it again. Zeroed
  * memory is a valid pool with free slots and empty rings.
  *
- * A slot's header lies directly before its payload, so that one message carries
- * both. The payload starts on a page boundary.
+ * In the pool, a slot's header lies directly before its payload, so that one
+ * message carries both. The payload starts on a page boundary.
+ *
+ * Payloads in other memory lie in areas, one for each rank. Each rank's area has
+ * room for the out-slots of all ranks, because a payload lies in the memory of
+ * the rank that passes it on. The pool then has only the headers.
+ *
+ *   area: out-slots: ranks x out-slots | in-slots
  */
 #ifndef MRAIL_RELAY_SLOT_H
 #define MRAIL_RELAY_SLOT_H
@@ -36,11 +42,15 @@ typedef struct mrail_relay_layout {
     uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
-    /* position of the slots; each has one page before its payload, for the
-     * header */
-    size_t pages;
-    size_t stride; /* distance between slots */
-    size_t size;   /* size of the whole pool */
+    size_t headers;       /* position of the first slot's header */
+    size_t header_stride; /* distance between headers */
+    size_t size;          /* size of the whole pool */
+    /* ---- areas ---- */
+    size_t area_size; /* outside the pool; 0: areas lie in the pool */
+    size_t payload_stride;
+    size_t owner_stride; /* distance between owners; 0: one owner */
+    uint32_t out_slots;  /* per owner */
+    uint32_t last_owner; /* the in-slots follow its out-slots */
 } mrail_relay_layout_t;
 
 /* Returns 0, or -EINVAL if the shape is out of range or too large for a
@@ -58,12 +68,31 @@ mrail_relay_state(const mrail_relay_layout_t *layout, void *base,
     return &states[(size_t)owner * layout->slots + slot];
 }
 
+static inline void *mrail_relay_slot_header(const mrail_relay_layout_t *layout,
+                                            void *base, uint32_t owner,
+                                            uint32_t slot)
+{
+    return (char *)base + layout->headers +
+           ((size_t)owner * layout->slots + slot) * layout->header_stride;
+}
+
+/* Returns the area of a rank that lies in the pool. */
+static inline void *mrail_relay_pool_area(const mrail_relay_layout_t *layout,
+                                          void *base, uint32_t rank)
+{
+    return (char *)mrail_relay_slot_header(layout, base, rank, 0) +
+           MRAIL_RELAY_HEADER;
+}
+
+/* Returns the payload of a slot that lies in `area`. */
 static inline void *mrail_relay_payload(const mrail_relay_layout_t *layout,
-                                        void *base, uint32_t owner,
+                                        void *area, uint32_t owner,
                                         uint32_t slot)
 {
-    return (char *)base + layout->pages + MRAIL_RELAY_PAGE +
-           ((size_t)owner * layout->slots + slot) * layout->stride;
+    size_t first = (slot < layout->out_slots) ? owner : layout->last_owner;
+
+    return (char *)area + first * layout->owner_stride +
+           slot * layout->payload_stride;
 }
 
 /* Returns 1 if the consumer has finished with the slot. Called by the owner. */

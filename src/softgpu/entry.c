@@ -4,7 +4,7 @@
  */
 #include "config.h"
 /* This file needs the plain names for symbols of their own. */
-#define SGPU_ABI_NO_PLAIN_NAMES
+#define CUDA_ABI_NO_PLAIN_NAMES
 #include "softgpu/not_served.h"
 #include "softgpu/served.h"
 #include "softgpu/state.h"

@@ -1,23 +1,23 @@
 /* Names and texts of results. */
 #include "config.h"
-#include "softgpu/abi.h"
+#include "cuda/abi.h"
 
 #include "base/util.h"
 
 /* The layouts that abi_values.h promises. */
 #define ERRORS_SIZE(_type, _size)                                              \
     _Static_assert(sizeof(_type) == (_size), #_type);
-SGPU_ABI_SIZES(ERRORS_SIZE)
+CUDA_ABI_SIZES(ERRORS_SIZE)
 #define ERRORS_OFFSET(_type, _member, _offset)                                 \
     _Static_assert(offsetof(_type, _member) == (_offset), #_type);
-SGPU_ABI_OFFSETS(ERRORS_OFFSET)
+CUDA_ABI_OFFSETS(ERRORS_OFFSET)
 
 static const struct {
     CUresult result;
     const char *name, *text;
 } results[] = {
 #define ERRORS_ROW(_name, _value, _text) {_name, #_name, _text},
-    SGPU_ABI_RESULTS(ERRORS_ROW)
+    CUDA_ABI_RESULTS(ERRORS_ROW)
 #undef ERRORS_ROW
 };
 

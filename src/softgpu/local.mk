@@ -3,7 +3,6 @@
 softgpudir = $(pkglibdir)/softgpu
 softgpu_LTLIBRARIES = src/softgpu/libcuda.la
 src_softgpu_libcuda_la_SOURCES = \
-    src/softgpu/abi.h src/softgpu/abi_calls.h src/softgpu/abi_values.h \
     src/softgpu/copy.c src/softgpu/copy.h \
     src/softgpu/ctx.c \
     src/softgpu/ctx_query.c \

@@ -6,7 +6,7 @@
 #ifndef MRAIL_SGPU_STATE_H
 #define MRAIL_SGPU_STATE_H
 
-#include "softgpu/abi.h"
+#include "cuda/abi.h"
 #include "softgpu/handle.h"
 #include "softgpu/path.h"
 #include "softgpu/session.h"

@@ -216,8 +216,15 @@ static int direct_mem_get(void *address, size_t length,
     }
     status = uct_mrail_memh_get(first_md, address, length,
                                 UCT_MD_MEM_FLAG_HIDE_ERRORS, &memh);
-    if (status != UCS_OK) {
-        return (status == UCS_ERR_NO_MEMORY) ? -ENOMEM : -EIO;
+    switch (status) {
+    case UCS_OK:
+        break;
+    case UCS_ERR_NO_MEMORY:
+        return -ENOMEM;
+    case UCS_ERR_UNSUPPORTED:
+        return -EOPNOTSUPP;
+    default:
+        return -EIO;
     }
     *mem_p = memh;
     return 0;

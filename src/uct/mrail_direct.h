@@ -63,8 +63,9 @@ typedef struct uct_mrail_direct_ops {
     int (*ep_create)(const void *address, size_t length,
                      uct_mrail_direct_ep_t **ep_p);
 
-    /* Registers host memory for READs, or takes a reference to a cached
-     * registration. Logs no error. */
+    /* Registers host memory or device memory for READs, or takes a reference to
+     * a cached registration. Logs no error. Returns -EOPNOTSUPP for device
+     * memory that no rail can access, and for managed memory. */
     int (*mem_get)(void *address, size_t length,
                    uct_mrail_direct_mem_t **mem_p);
     void (*mem_put)(uct_mrail_direct_mem_t *mem);

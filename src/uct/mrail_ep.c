@@ -141,6 +141,18 @@ static size_t pack_zcopy(void *dest, void *arg)
     return (size_t)(p - (char *)dest);
 }
 
+/* Returns 1 if some bytes are in device memory, which the CPU cannot copy. */
+static int any_device(const zcopy_pack_t *pack)
+{
+    for (int i = 0; i < pack->iov_count; ++i) {
+        if (pack->iov[i].mem != NULL &&
+            mrail_mem_buffer_id(pack->iov[i].mem) != 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Copies the data and completes at once (see docs/decisions/0007). */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
@@ -158,6 +170,9 @@ ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
     pack.iov_count = convert_iov(iov, iovcnt, pack.iov);
     if (pack.iov_count < 0) {
         return uct_mrail_status(pack.iov_count);
+    }
+    if (any_device(&pack)) {
+        return UCS_ERR_UNSUPPORTED;
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;

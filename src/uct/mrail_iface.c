@@ -69,6 +69,11 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->ep_addr_len = 0;
     attr->max_conn_priv = 0;
     attr->cap.flags = CAP_FLAGS | CAP_FLAGS_INTER_NODE;
+    if (md->reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) {
+        /* The CPU cannot copy device memory. am_bcopy serves UCP as well, and
+         * copies device memory by the pack function of UCP. */
+        attr->cap.flags &= ~UCT_IFACE_FLAG_AM_ZCOPY;
+    }
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
                             UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
 

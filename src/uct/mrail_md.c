@@ -35,9 +35,9 @@ static ucs_status_t md_query(uct_md_h tl_md, uct_md_attr_v2_t *attr)
 #endif
     attr->flags =
         UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY;
-    attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->reg_mem_types = md->reg_mem_types;
 #if UCT_MRAIL_HAVE_UCP_RCACHE
-    attr->cache_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cache_mem_types = md->reg_mem_types;
 #endif
     attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->max_reg = ULONG_MAX;
@@ -52,7 +52,7 @@ static ucs_status_t md_query(uct_md_h tl_md, uct_md_attr_t *attr)
 
     attr->cap.flags =
         UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY;
-    attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.reg_mem_types = md->reg_mem_types;
     attr->cap.alloc_mem_types = 0;
     attr->cap.detect_mem_types = 0;
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
@@ -112,6 +112,12 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
         goto err_free;
     }
     mrail_engine_query(md->engine, &md->attr);
+    /* Only a process that has loaded the CUDA driver by now, as UCX's own CUDA
+     * modules do, can detect device memory. */
+    md->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    if (mrail_engine_device_access(md->engine) != MRAIL_CUDA_ACCESS_NONE) {
+        md->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA);
+    }
     md->reg_cost =
         ucs_linear_func_make(config->reg_overhead_s * md->attr.num_rails,
                              config->reg_growth_s * md->attr.num_rails);

@@ -19,6 +19,7 @@ typedef struct uct_mrail_md {
     ucs_rcache_t *rcache; /* NULL: memory is registered at each call */
 #endif
     ucs_linear_func_t reg_cost;
+    uint64_t reg_mem_types;    /* bits of ucs_memory_type_t */
     struct uct_mrail_md *next; /* open mds; see mrail_direct.c */
 } uct_mrail_md_t;
 

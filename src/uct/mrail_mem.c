@@ -6,11 +6,17 @@
  * unmapped. If other memory is later mapped at the same address, it is
  * registered again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that
  * cache does the same, and this file registers memory at each call.
+ *
+ * Only a UCX with CUDA support has events of device memory. Each use of a
+ * cached region therefore compares the buffer id, which differs after device
+ * memory was freed and allocated again.
  */
 #include "config.h"
 #include "uct/mrail_mem.h"
 
 #include "uct/mrail_status.h"
+
+#include "cuda/memory.h"
 
 #if UCT_MRAIL_HAVE_MD_RCACHE
 #include <ucm/api/ucm.h>
@@ -84,6 +90,9 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
     params.region_struct_size = sizeof(uct_mrail_rcache_region_t);
     params.max_alignment = ucs_get_page_size();
     params.ucm_events = UCM_EVENT_VM_UNMAPPED;
+    if (md->reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) {
+        params.ucm_events |= UCM_EVENT_MEM_TYPE_FREE;
+    }
     params.context = md;
     params.ops = &rcache_ops;
     status = ucs_rcache_create(&params, UCT_MRAIL_NAME, NULL, &md->rcache);
@@ -108,19 +117,34 @@ void uct_mrail_mem_cleanup(uct_mrail_md_t *md)
     }
 }
 
+static void region_dropped(void *arg)
+{
+}
+
 static ucs_status_t cached_reg(uct_mrail_md_t *md, void *address, size_t length,
                                uint64_t flags, uct_mem_h *memh_p)
 {
     unsigned reg_flags = (unsigned)flags;
     ucs_rcache_region_t *rregion;
+    mrail_cuda_range_t range;
+    uct_mrail_memh_t *memh;
     ucs_status_t status;
 
-    status = ucs_rcache_get(md->rcache, address, length, PROT_READ | PROT_WRITE,
-                            &reg_flags, &rregion);
-    if (status == UCS_OK) {
-        *memh_p = &ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh;
+    (void)mrail_cuda_recognise(address, length, &range);
+    for (;;) {
+        status = ucs_rcache_get(md->rcache, address, length,
+                                PROT_READ | PROT_WRITE, &reg_flags, &rregion);
+        if (status != UCS_OK) {
+            return status;
+        }
+        memh = &ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh;
+        if (ucs_likely(mrail_mem_buffer_id(memh->mem) == range.buffer_id)) {
+            *memh_p = memh;
+            return UCS_OK;
+        }
+        ucs_rcache_region_invalidate(md->rcache, rregion, region_dropped, NULL);
+        ucs_rcache_region_put(md->rcache, rregion);
     }
-    return status;
 }
 #else
 ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
@@ -177,12 +201,29 @@ ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
     return status;
 }
 
+/* If this md does not register device memory, UCX takes the memory for host
+ * memory, and would copy parts of it by the CPU. */
+static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
+                           uint64_t flags, uct_mem_h *memh_p)
+{
+    if (!(md->reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) &&
+        mrail_cuda_is_device(address)) {
+        ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DEBUG
+                                                      : UCS_LOG_LEVEL_ERROR,
+                "mrail: %p is GPU memory, which this UCX takes for host "
+                "memory: it needs CUDA support, and cuda_copy in UCX_TLS",
+                address);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return uct_mrail_memh_get(md, address, length, flags, memh_p);
+}
+
 #if HAVE_UCT_MD_MEM_REG_PARAMS_T
 ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
                                const uct_md_mem_reg_params_t *params,
                                uct_mem_h *memh_p)
 {
-    return uct_mrail_memh_get(
+    return md_reg(
         ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
         UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0), memh_p);
 }
@@ -190,8 +231,8 @@ ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
 ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
                                unsigned flags, uct_mem_h *memh_p)
 {
-    return uct_mrail_memh_get(ucs_derived_of(tl_md, uct_mrail_md_t), address,
-                              length, flags, memh_p);
+    return md_reg(ucs_derived_of(tl_md, uct_mrail_md_t), address, length, flags,
+                  memh_p);
 }
 #endif
 

@@ -6,7 +6,7 @@
 #ifndef MRAIL_TEST_GPU_TEST_H
 #define MRAIL_TEST_GPU_TEST_H
 
-#include "softgpu/abi.h"
+#include "cuda/abi.h"
 
 #include <stdint.h>
 #include <stdio.h>

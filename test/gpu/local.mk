@@ -1,24 +1,40 @@
 # Tests of software GPUs: programs on the driver API. A program whose name ends
 # in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
 # cuda.h is needed.
-GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/ipc.gpu \
-    test/gpu/order.gpu test/gpu/rdma.gpu test/gpu/stream.gpu \
-    test/gpu/vmm.gpu
+GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/find.gpu \
+    test/gpu/ipc.gpu test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rail.gpu \
+    test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/stream.gpu test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
 GPU_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gpu
 GPU_TEST_LIBS = src/softgpu/libcuda.la
+GPU_RELAY_LIBS = libmrail-cuda-relay.la libmrail-relay.la libmrail-cuda.la \
+    libmrail-base.la $(GPU_TEST_LIBS) -ldl -lpthread
 test_gpu_api_gpu_SOURCES = test/gpu/gpu_api.c test/gpu/gpu_test.h
 test_gpu_api_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_api_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_copy_gpu_SOURCES = test/gpu/gpu_copy.c
 test_gpu_copy_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_copy_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
+# Not linked to the driver.
+test_gpu_find_gpu_SOURCES = test/gpu/gpu_find.c
+test_gpu_find_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_find_gpu_LDADD = libmrail-cuda.la libmrail-base.la -ldl -lpthread
+test_gpu_memory_gpu_SOURCES = test/gpu/gpu_memory.c
+test_gpu_memory_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_memory_gpu_LDADD = libmrail-cuda.la libmrail-base.la $(GPU_TEST_LIBS) -ldl -lpthread
 test_gpu_ipc_gpu_SOURCES = test/gpu/gpu_ipc.c
 test_gpu_ipc_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_rail_gpu_SOURCES = test/gpu/gpu_rail.c
+test_gpu_rail_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_rail_gpu_LDADD = libtest-job.la $(GPU_TEST_LIBS)
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
+test_gpu_relay_gpu_SOURCES = test/gpu/gpu_relay.c test/gpu/relay_job.c \
+    test/gpu/relay_job.h
+test_gpu_relay_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_relay_gpu_LDADD = $(GPU_RELAY_LIBS)
 test_gpu_vmm_gpu_SOURCES = test/gpu/gpu_vmm.c
 test_gpu_vmm_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_vmm_gpu_LDADD = $(GPU_TEST_LIBS)

@@ -15,7 +15,7 @@ run()
 {
     prefix=$1
     shift
-    run_program "$prefix" timeout 60 "$soft" --session "$session" --rails 1 \
+    run_program "$prefix" timeout 120 "$soft" --session "$session" --rails 1 \
         --gpus 4 "$@" -- "$program"
 }
 
@@ -30,6 +30,11 @@ order)
     run 'no limit: '
     run 'slow: ' --gpu-link mesh:20M --pcie 20M
     ;;
+rail)
+    export MRAIL_TEST_SOFT="$soft"
+    run '' --nodes 2 --rails 4 --node 0
+    ;;
+relay) run '' --gpu-link mesh:50M --gpu-memory 64M ;;
 *) run '' ;;
 esac
 finish

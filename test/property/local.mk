@@ -121,6 +121,7 @@ test_relay_random_LDADD = libmrail-relay.la $(TEST_LIBS)
 check_PROGRAMS += test_relay_exhaustive
 TESTS += test_relay_exhaustive
 test_relay_exhaustive_SOURCES = test/property/test_relay_exhaustive.c \
+    test/property/relay_cases.c test/property/relay_cases.h \
     $(RELAY_MODEL)
 test_relay_exhaustive_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_exhaustive_LDADD = libmrail-relay.la $(TEST_LIBS)

@@ -72,18 +72,6 @@ static int take_error(int *error)
     return ret;
 }
 
-static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
-                   size_t length)
-{
-    model_rank_t *rank = arg;
-    model_t *topology = rank->topology;
-
-    bytes_each(bytes_key(topology, rank->rank, to,
-                         topology->s.counts[rank->rank].begun - 1),
-               offset, slot, bytes_length(topology, length), 1);
-    return take_error(&rank->fill_error);
-}
-
 /* Marks the bytes [offset, offset + length), which are one chunk of a flow, as
  * arrived. */
 static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
@@ -111,21 +99,107 @@ static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
              (unsigned long long)offset);
 }
 
-static int do_drain(void *arg, uint32_t from, uint64_t offset, const void *slot,
-                    size_t length)
+/* Carries out a copy. */
+static void copy_bytes(model_t *topology, const model_copy_t *copy)
+{
+    int is_fill = (copy->kind == MODEL_FILL);
+    uint32_t from = is_fill ? copy->rank : copy->peer;
+    uint32_t to = is_fill ? copy->peer : copy->rank;
+
+    if (!is_fill) {
+        mark_chunk(topology, from, to, copy->offset, copy->length);
+    }
+    assert_true(bytes_each(
+        bytes_key(topology, from, to, topology->s.counts[copy->rank].begun - 1),
+        copy->offset, copy->slot, bytes_length(topology, copy->length),
+        is_fill));
+}
+
+static void start_copy(model_rank_t *rank, const model_copy_t *copy,
+                       void **copy_p)
+{
+    model_t *topology = rank->topology;
+    model_copy_t *later = topology->s.copies[rank->rank];
+
+    if ((topology->one_later == 0) ||
+        (topology->num_copies++ % topology->one_later != 0)) {
+        copy_bytes(topology, copy);
+        return;
+    }
+    while (later->state != 0) {
+        ++later;
+        assert_true(later < &topology->s.copies[rank->rank][MODEL_COPIES]);
+    }
+    *later = *copy;
+    later->state = 1;
+    *copy_p = later;
+}
+
+static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
+                   size_t length, void **copy_p)
 {
     model_rank_t *rank = arg;
-    model_t *topology = rank->topology;
+    model_copy_t copy = {.slot = slot,
+                         .offset = offset,
+                         .length = (uint32_t)length,
+                         .kind = MODEL_FILL,
+                         .rank = (uint8_t)rank->rank,
+                         .peer = (uint8_t)to};
+    int ret = take_error(&rank->fill_error);
+
+    if (ret == 0) {
+        start_copy(rank, &copy, copy_p);
+    }
+    return ret;
+}
+
+static int do_drain(void *arg, uint32_t from, uint64_t offset, const void *slot,
+                    size_t length, void **copy_p)
+{
+    model_rank_t *rank = arg;
+    model_copy_t copy = {.slot = (void *)slot,
+                         .offset = offset,
+                         .length = (uint32_t)length,
+                         .kind = MODEL_DRAIN,
+                         .rank = (uint8_t)rank->rank,
+                         .peer = (uint8_t)from};
     int ret = take_error(&rank->drain_error);
 
     if (ret == 0) {
-        mark_chunk(topology, from, rank->rank, offset, length);
-        assert_true(bytes_each(
-            bytes_key(topology, from, rank->rank,
-                      topology->s.counts[rank->rank].begun - 1),
-            offset, (char *)slot, bytes_length(topology, length), 0));
+        start_copy(rank, &copy, copy_p);
     }
     return ret;
+}
+
+static int do_copy_test(mrail_relay_memory_t *memory, void *copy)
+{
+    model_rank_t *rank = MRAIL_CONTAINER_OF(memory, model_rank_t, memory);
+    model_copy_t *started = copy;
+    int ret = take_error(&rank->copy_error);
+
+    assert_int_not_equal(started->state, 0);
+    if ((ret == 0) && (started->state == 2)) {
+        memset(started, 0, sizeof(*started));
+        ret = 1;
+    }
+    return ret;
+}
+
+/* The model allocates its memory itself. */
+static const mrail_relay_memory_ops_t memory_ops = {
+    .copy_test = do_copy_test,
+};
+
+int model_complete(model_t *topology, uint32_t rank, unsigned copy)
+{
+    model_copy_t *started = &topology->s.copies[rank][copy];
+
+    if (started->state != 1) {
+        return 0;
+    }
+    copy_bytes(topology, started);
+    started->state = 2;
+    return 1;
 }
 
 static void *add_request(model_rank_t *rank, int kind, uint32_t from,
@@ -235,7 +309,9 @@ int model_deliver(model_t *topology, uint32_t from, uint32_t to)
     send = find_request(topology, from, MODEL_SEND, from, to);
     recv = find_request(topology, to, MODEL_RECV, from, to);
     assert_true(send->length <= recv->length);
-    length = topology->is_header_only ? MRAIL_RELAY_HEADER + 8u : send->length;
+    length = topology->is_header_only
+                 ? MRAIL_MIN(MRAIL_RELAY_HEADER + 8u, send->length)
+                 : send->length;
     memcpy(recv->buffer, send->buffer, length);
     recv->length = send->length;
     send->is_done = recv->is_done = 1;
@@ -269,7 +345,35 @@ static void shm_pool_init(mrail_relay_shm_pool_t *pool,
     pool->size = mrail_relay_shm_pool_size(shape);
     pool->base = aligned_alloc(PAGE, pool->size);
     assert_non_null(pool->base);
-    memset(pool->base, 0, layout.pages);
+    memset(pool->base, 0, layout.headers);
+}
+
+static void area_init(model_t *topology, uint32_t rank)
+{
+    mrail_relay_shm_pool_t *pool = &topology->pools[topology->node_of[rank]];
+    mrail_relay_layout_t layout;
+
+    assert_int_equal(mrail_relay_layout(&pool->shape, &layout), 0);
+    if (topology->is_external) {
+        topology->areas[rank] = aligned_alloc(PAGE, layout.area_size);
+        assert_non_null(topology->areas[rank]);
+        memset(topology->areas[rank], 0, layout.area_size);
+    } else {
+        topology->areas[rank] = mrail_relay_pool_area(&layout, pool->base,
+                                                      topology->local_of[rank]);
+    }
+}
+
+static void memory_init(model_t *topology, uint32_t rank)
+{
+    mrail_relay_memory_t *memory = &topology->ranks[rank].memory;
+    unsigned n = topology->node_of[rank];
+
+    mrail_relay_memory_init(memory, &memory_ops);
+    memory->shm_pool = topology->pools[n];
+    for (uint32_t i = 0; i < memory->shm_pool.shape.num_local; ++i) {
+        memory->areas[i] = topology->areas[topology->locals[n][i]];
+    }
 }
 
 void model_place(model_t *topology, const unsigned *per_node)
@@ -294,17 +398,22 @@ void model_init(model_t *topology, size_t chunk, unsigned out_slots,
             .out_slots = out_slots,
             .in_slots = in_slots,
             .chunk = chunk,
+            .is_external = topology->is_external,
         };
 
         shm_pool_init(&topology->pools[n], &shape);
+    }
+    for (uint32_t r = 0; r < topology->num_ranks; ++r) {
+        area_init(topology, r);
     }
     for (uint32_t r = 0; r < topology->num_ranks; ++r) {
         unsigned n = topology->node_of[r];
 
         topology->ranks[r].topology = topology;
         topology->ranks[r].rank = r;
+        memory_init(topology, r);
         assert_int_equal(
-            mrail_relay_create(&topology->pools[n], topology->num_ranks,
+            mrail_relay_create(&topology->ranks[r].memory, topology->num_ranks,
                                topology->locals[n], r, &model_ops,
                                &topology->ranks[r], &topology->ranks[r].relay),
             0);
@@ -315,6 +424,9 @@ void model_cleanup(model_t *topology)
 {
     for (uint32_t r = 0; r < topology->num_ranks; ++r) {
         mrail_relay_destroy(topology->ranks[r].relay);
+        if (topology->is_external) {
+            free(topology->areas[r]);
+        }
     }
     for (unsigned n = 0; n < topology->num_nodes; ++n) {
         free(topology->pools[n].base);
@@ -370,6 +482,8 @@ void model_check_idle(const model_t *topology)
         for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
             assert_true(mrail_relay_state_is_free(
                 mrail_relay_slot_state(relay, relay->me, slot)));
+            assert_int_equal(mrail_relay_slot(relay, relay->me, slot)->activity,
+                             MRAIL_RELAY_IDLE);
         }
         for (uint32_t i = 0; i < relay->shape.num_local; ++i) {
             mrail_relay_t *other = topology->ranks[relay->locals[i].rank].relay;
@@ -392,6 +506,9 @@ void model_run(model_t *topology, uint32_t num)
                 assert_int_equal(model_begin(topology, r), 0);
             }
             assert_true(mrail_relay_progress(topology->ranks[r].relay) >= 0);
+            for (unsigned i = 0; i < MODEL_COPIES; ++i) {
+                model_complete(topology, r, i);
+            }
             model_end(topology, r);
             num_ready += (topology->s.counts[r].ended >= num);
         }

@@ -4,6 +4,10 @@
  * request. A send completes when the matching receive has been posted and has
  * the bytes.
  *
+ * Payloads lie in the pools or in areas of their own. Copies complete at once,
+ * or later and in any order. A late copy reads and writes when it completes, so
+ * that a slot that is passed on or reused too early has wrong bytes.
+ *
  * The model checks all data. The bytes are a function of sender, receiver and
  * exchange. Each chunk of a flow must arrive exactly once.
  */
@@ -20,10 +24,12 @@
 #define MODEL_PER_NODE 5u
 #define MODEL_RANKS (MODEL_NODES * MODEL_PER_NODE)
 #define MODEL_FLOWS 32u
-#define MODEL_REQUESTS 64u /* in flight per rank */
+#define MODEL_REQUESTS 128u /* in flight per rank */
+#define MODEL_COPIES 64u    /* in flight per rank */
 #define MODEL_EXCHANGES 4u
 
 enum { MODEL_SEND, MODEL_RECV, MODEL_KINDS };
+enum { MODEL_FILL, MODEL_DRAIN };
 
 typedef struct model_request {
     void *buffer;
@@ -33,6 +39,14 @@ typedef struct model_request {
     uint8_t kind, from, to;
     uint8_t is_used, is_done;
 } model_request_t;
+
+typedef struct model_copy {
+    void *slot;
+    uint64_t offset;
+    uint32_t length;
+    uint8_t kind, rank, peer;
+    uint8_t state; /* 0: unused, 1: started, 2: complete */
+} model_copy_t;
 
 /* The flows of one exchange. */
 typedef struct model_exchange {
@@ -46,10 +60,11 @@ struct topology;
 typedef struct model_rank {
     struct topology *topology;
     uint32_t rank;
+    mrail_relay_memory_t memory;
     mrail_relay_t *relay;
     /* If nonzero, the next operation of this kind returns this error instead of
      * being executed. */
-    int fill_error, drain_error, send_error, recv_error, test_error;
+    int fill_error, drain_error, send_error, recv_error, test_error, copy_error;
 } model_rank_t;
 
 /* Numbers of messages on a channel since the start. */
@@ -73,6 +88,7 @@ typedef struct model_state {
     /* Each rank has its own requests, so that the order in which ranks act
      * makes no difference. */
     model_request_t requests[MODEL_RANKS][MODEL_REQUESTS];
+    model_copy_t copies[MODEL_RANKS][MODEL_COPIES];
 } model_state_t;
 
 typedef struct topology {
@@ -80,11 +96,16 @@ typedef struct topology {
     uint32_t node_of[MODEL_RANKS], local_of[MODEL_RANKS];
     uint32_t locals[MODEL_NODES][MODEL_PER_NODE];
     mrail_relay_shm_pool_t pools[MODEL_NODES];
+    void *areas[MODEL_RANKS]; /* external */
     model_rank_t ranks[MODEL_RANKS];
     model_exchange_t exchanges[MODEL_EXCHANGES];
     unsigned num_exchanges; /* starts again after the last one */
     /* Only the first 8 bytes of a chunk are written and checked. */
     int is_header_only;
+    int is_external; /* payloads lie outside the pools */
+    /* One of this many copies completes later. 0: all complete at once. */
+    unsigned one_later;
+    unsigned num_copies; /* started so far, unless all complete at once */
     model_state_t s;
 } model_t;
 
@@ -108,6 +129,9 @@ int model_deliver(model_t *topology, uint32_t from, uint32_t to);
 
 /* Delivers everything that can be delivered. Returns the number of messages. */
 unsigned model_deliver_all(model_t *topology);
+
+/* Completes the copy, and returns 1, or returns 0 if there is none. */
+int model_complete(model_t *topology, uint32_t rank, unsigned copy);
 
 /* Checks that all slots are free and all rings are empty. */
 void model_check_idle(const model_t *topology);

@@ -1,6 +1,6 @@
 /*
  * Tests src/relay with all interleavings of the steps of a few ranks with few
- * slots, and of the network's deliveries. While chunks are left, some step must
+ * slots, of the network's deliveries and of the completion of copies. While chunks are left, some step must
  * be possible. At the end, all chunks must have arrived once with the right
  * bytes, all slots must be free and all rings empty. Every step advances an
  * exchange, so no sequence is endless.
@@ -14,6 +14,7 @@
  * than half an hour.
  */
 #include "config.h"
+#include "relay_cases.h"
 #include "relay_model.h"
 
 #include "base/util.h"
@@ -30,10 +31,11 @@
 #include <cmocka.h>
 
 #define CHUNK 4096u
-#define NONE MRAIL_RELAY_NONE
-#define MAX_BLOCKS 256u
+#define MAX_BLOCKS 512u
+#define MAX_CASES 40u
 #define TAG_BYTES 8u
-#define MAX_REQUESTS 6u /* in flight per rank */
+#define MAX_REQUESTS 8u /* in flight per rank */
+#define MAX_COPIES 4u   /* in flight per rank */
 
 static model_t w;
 
@@ -55,6 +57,22 @@ static void add_block(void *at, size_t size)
     state_size += size;
 }
 
+/* Returns the number of areas in which the payload of a slot may lie. */
+static uint32_t num_holders(const mrail_relay_t *relay, uint32_t slot)
+{
+    return (w.is_external && (slot < relay->shape.out_slots))
+               ? relay->shape.num_local
+               : 1;
+}
+
+/* Numbers these areas from that of the owner. */
+static void *payload_of(const mrail_relay_t *relay,
+                        const mrail_relay_slot_t *slot, uint32_t holder)
+{
+    return mrail_relay_payload_of(
+        relay, slot, (slot->owner + holder) % relay->shape.num_local);
+}
+
 static void add_relay(mrail_relay_t *relay)
 {
     size_t num_local = relay->shape.num_local;
@@ -67,14 +85,15 @@ static void add_relay(mrail_relay_t *relay)
     add_block(relay->outs, relay->max_outs * sizeof(*relay->outs));
     add_block(relay->ins, relay->shape.in_slots * sizeof(*relay->ins));
     add_block(relay->locals, num_local * sizeof(*relay->locals));
-    add_block(relay->sends,
-              num_local * relay->shape.out_slots * sizeof(*relay->sends));
-    add_block(relay->receives,
-              relay->shape.in_slots * sizeof(*relay->receives));
-    for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
-        add_block(mrail_relay_slot_payload(relay, relay->me, slot) -
-                      MRAIL_RELAY_HEADER,
-                  MRAIL_RELAY_HEADER + TAG_BYTES);
+    add_block(relay->slots,
+              num_local * relay->layout.slots * sizeof(*relay->slots));
+    for (uint32_t i = 0; i < relay->layout.slots; ++i) {
+        const mrail_relay_slot_t *slot = mrail_relay_slot(relay, relay->me, i);
+
+        add_block(mrail_relay_header_of(relay, slot), MRAIL_RELAY_HEADER);
+        for (uint32_t holder = 0; holder < num_holders(relay, i); ++holder) {
+            add_block(payload_of(relay, slot, holder), TAG_BYTES);
+        }
     }
     if (relay->me == 0) {
         add_block((char *)relay->base + relay->layout.states,
@@ -93,17 +112,20 @@ static void find_blocks(void)
     }
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         add_block(w.s.requests[r], MAX_REQUESTS * sizeof(model_request_t));
+        add_block(w.s.copies[r], MAX_COPIES * sizeof(model_copy_t));
         add_block(&w.s.counts[r], sizeof(w.s.counts[r]));
         add_block(w.s.channels[r], w.num_ranks * sizeof(*w.s.channels[r]));
         add_relay(w.ranks[r].relay);
     }
 }
 
-/* Checks that all requests are among those that the search covers. */
+/* Checks that all requests and copies are among those that the search
+ * covers. */
 static void check_requests(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         assert_false(w.s.requests[r][MAX_REQUESTS].is_used);
+        assert_int_equal(w.s.copies[r][MAX_COPIES].state, 0);
     }
 }
 
@@ -125,18 +147,56 @@ static void restore(const char *from)
 
 /* ---- normalisation of a state ---- */
 
+/* Clears what the slot's activity does not use. */
+static void reset_slot(mrail_relay_slot_t *slot)
+{
+    mrail_relay_slot_t s = {.node = slot->node,
+                            .owner = slot->owner,
+                            .slot = slot->slot,
+                            .activity = slot->activity};
+
+    switch (slot->activity) {
+    case MRAIL_RELAY_FILLING:
+        s.hop = slot->hop;
+        s.num = slot->num;
+        s.copy = slot->copy;
+        s.length = slot->length;
+        break;
+    case MRAIL_RELAY_DRAINING:
+        s.copy = slot->copy;
+        s.length = slot->length;
+        break;
+    case MRAIL_RELAY_SENDING:
+    case MRAIL_RELAY_RECEIVING:
+        memcpy(s.requests, slot->requests, sizeof(s.requests));
+        memcpy(s.received, slot->received, sizeof(s.received));
+        s.length = slot->length;
+        s.num_tested = slot->num_tested;
+        break;
+    default:
+        break;
+    }
+    *slot = s;
+}
+
+static void reset_content(const mrail_relay_t *relay,
+                          const mrail_relay_slot_t *slot)
+{
+    memset(mrail_relay_header_of(relay, slot), 0, MRAIL_RELAY_HEADER);
+    for (uint32_t i = 0; i < num_holders(relay, slot->slot); ++i) {
+        memset(payload_of(relay, slot, i), 0, TAG_BYTES);
+    }
+}
+
 /* Clears removed entries and the content of free slots, neither of which makes
  * a difference. */
 static void reset_relay(mrail_relay_t *relay)
 {
     memset(&relay->stats, 0, sizeof(relay->stats));
     relay->is_short_out = relay->is_short_in = 0;
-    for (uint32_t i = 0; i < relay->shape.num_local * relay->shape.out_slots;
+    for (uint32_t i = 0; i < relay->shape.num_local * relay->layout.slots;
          ++i) {
-        if (!relay->sends[i].is_busy) {
-            relay->sends[i].length = 0;
-            relay->sends[i].request = NULL;
-        }
+        reset_slot(&relay->slots[i]);
     }
     for (uint32_t i = 0; i < relay->num_budgets; ++i) {
         relay->budgets[i].num_held = 0;
@@ -147,9 +207,7 @@ static void reset_relay(mrail_relay_t *relay)
             if (slot < relay->shape.out_slots) {
                 relay->budget_of_slot[slot] = MRAIL_RELAY_NONE;
             }
-            memset(mrail_relay_slot_payload(relay, relay->me, slot) -
-                       MRAIL_RELAY_HEADER,
-                   0, MRAIL_RELAY_HEADER + TAG_BYTES);
+            reset_content(relay, mrail_relay_slot(relay, relay->me, slot));
         }
     }
 }
@@ -252,7 +310,7 @@ static int seen_add(uint64_t hash)
 
 static unsigned num_actions(void)
 {
-    return w.num_ranks * (NUM_RANK_ACTIONS + w.num_ranks);
+    return w.num_ranks * (NUM_RANK_ACTIONS + w.num_ranks + MAX_COPIES);
 }
 
 static int act_rank(uint32_t rank, unsigned kind)
@@ -286,7 +344,11 @@ static int act(unsigned action)
         return act_rank(action / NUM_RANK_ACTIONS, action % NUM_RANK_ACTIONS);
     }
     action -= of_ranks;
-    return model_deliver(&w, action / w.num_ranks, action % w.num_ranks);
+    if (action < w.num_ranks * w.num_ranks) {
+        return model_deliver(&w, action / w.num_ranks, action % w.num_ranks);
+    }
+    action -= w.num_ranks * w.num_ranks;
+    return model_complete(&w, action / MAX_COPIES, action % MAX_COPIES);
 }
 
 /* ---- the search ---- */
@@ -399,177 +461,18 @@ static void reset_search(void)
 
 /* ---- cases ---- */
 
-typedef struct flow {
-    uint32_t from, relay_out, relay_in, to;
-    unsigned chunks;
-} flow_t;
-
-typedef struct relay_case {
-    const char *name;
-    unsigned per_node[MODEL_NODES + 1];
-    unsigned out_slots, in_slots; /* 0: the minimum */
-    uint32_t exchanges;           /* consecutive exchanges */
-    int is_full;                  /* only with MRAIL_TEST_FULL */
-    flow_t flows[8];              /* a flow of 0 chunks ends the list */
-} relay_case_t;
-
-static const relay_case_t cases[] = {
-    {"a node, in a circle, two exchanges",
-     {3},
-     1,
-     1,
-     2,
-     0,
-     {{0, NONE, NONE, 1, 3}, {1, NONE, NONE, 2, 3}, {2, NONE, NONE, 0, 3}}},
-    {"a node, all to all, two slots",
-     {3},
-     2,
-     1,
-     1,
-     0,
-     {{0, NONE, NONE, 1, 2},
-      {0, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 0, 2},
-      {2, NONE, NONE, 0, 2},
-      {2, NONE, NONE, 1, 2}}},
-    {"two senders relay for each other",
-     {2, 1},
-     1,
-     0,
-     2,
-     0,
-     {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
-    {"the same, two slots",
-     {2, 1},
-     2,
-     2,
-     1,
-     0,
-     {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
-    {"one sender, two receivers that relay",
-     {1, 2},
-     1,
-     0,
-     2,
-     0,
-     {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
-    {"the same, two slots",
-     {1, 2},
-     2,
-     2,
-     1,
-     0,
-     {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
-    {"there and back",
-     {2, 1},
-     1,
-     0,
-     1,
-     0,
-     {{0, 1, NONE, 2, 2},
-      {1, 0, NONE, 2, 1},
-      {2, NONE, 0, 1, 2},
-      {2, NONE, 1, 0, 1}}},
-    {"there and back, two chunks",
-     {2, 1},
-     1,
-     0,
-     1,
-     1,
-     {{0, 1, NONE, 2, 2},
-      {1, 0, NONE, 2, 2},
-      {2, NONE, 0, 1, 2},
-      {2, NONE, 1, 0, 2}}},
-    {"there and back, two exchanges",
-     {2, 1},
-     1,
-     0,
-     2,
-     0,
-     {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
-    {"there and back, two slots",
-     {2, 1},
-     2,
-     2,
-     1,
-     0,
-     {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
-    {"three nodes in a circle",
-     {1, 1, 1},
-     1,
-     0,
-     2,
-     0,
-     {{0, NONE, NONE, 1, 2}, {1, NONE, NONE, 2, 2}, {2, NONE, NONE, 0, 2}}},
-    {"three nodes, all to all",
-     {1, 1, 1},
-     1,
-     2,
-     1,
-     0,
-     {{0, NONE, NONE, 1, 1},
-      {0, NONE, NONE, 2, 1},
-      {1, NONE, NONE, 2, 1},
-      {1, NONE, NONE, 0, 1},
-      {2, NONE, NONE, 0, 1},
-      {2, NONE, NONE, 1, 1}}},
-    {"three nodes, all to all, more",
-     {1, 1, 1},
-     1,
-     2,
-     1,
-     1,
-     {{0, NONE, NONE, 1, 2},
-      {0, NONE, NONE, 2, 1},
-      {1, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 0, 1},
-      {2, NONE, NONE, 0, 2},
-      {2, NONE, NONE, 1, 1}}},
-    /* Each sender starts with the receiver that gets more from the other
-     * sender. If a sender gave both slots to that receiver, it would wait
-     * forever. */
-    {"two senders, two receivers crosswise",
-     {1, 1, 1, 1},
-     1,
-     2,
-     1,
-     0,
-     {{0, NONE, NONE, 1, 2},
-      {0, NONE, NONE, 3, 3},
-      {2, NONE, NONE, 3, 2},
-      {2, NONE, NONE, 1, 3}}},
-    {"relays at both ends", {2, 2}, 1, 0, 2, 0, {{0, 1, 2, 3, 3}}},
-    {"relays at both ends, there and back",
-     {2, 2},
-     1,
-     0,
-     1,
-     0,
-     {{0, 1, 2, 3, 2}, {2, 3, 0, 1, 2}}},
-    {"relays at both ends, two slots",
-     {2, 2},
-     2,
-     2,
-     1,
-     0,
-     {{0, 1, 2, 3, 3}, {2, 3, 0, 1, 2}}},
-    {"all relay for all",
-     {2, 2},
-     1,
-     0,
-     1,
-     0,
-     {{0, 1, 2, 3, 1}, {1, 0, 3, 2, 1}, {2, 3, 0, 1, 1}, {3, 2, 1, 0, 1}}},
-};
-
 static void make_case(const relay_case_t *c)
 {
     memset(&w, 0, sizeof(w));
     w.is_header_only = 1;
+    w.one_later = (c->memory != POOL);
+    w.is_external = (c->memory == EXTERNAL);
     model_place(&w, c->per_node);
     for (const flow_t *f = c->flows; f->chunks > 0; ++f) {
-        model_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, 100,
+        /* The flows of a pair must not overlap. */
+        uint64_t offset = 100 + (uint64_t)(f - c->flows) * 64 * CHUNK;
+
+        model_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, offset,
                   (f->chunks - 1) * CHUNK + 10 + f->from);
     }
     model_init(&w, CHUNK, c->out_slots,
@@ -596,22 +499,23 @@ static void run_case(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[MRAIL_ARRAY_SIZE(cases)];
+    struct CMUnitTest tests[MAX_CASES];
 #ifdef TEST_SANITIZED
     int is_full = 0;
 #else
     int is_full = getenv("MRAIL_TEST_FULL") != NULL;
 #endif
 
+    assert_true(num_relay_cases <= MAX_CASES);
     memset(tests, 0, sizeof(tests)); /* cmocka skips empty entries */
-    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
-        if (cases[i].is_full && !is_full) {
+    for (size_t i = 0; i < num_relay_cases; ++i) {
+        if (relay_cases[i].is_full && !is_full) {
             continue;
         }
         tests[i] = (struct CMUnitTest){
-            .name = cases[i].name,
+            .name = relay_cases[i].name,
             .test_func = run_case,
-            .initial_state = (void *)&cases[i],
+            .initial_state = (void *)&relay_cases[i],
         };
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * Tests src/relay with exchanges between random ranks on random nodes, over
  * random relays and in random order. Ranks arrive late and leave early,
- * receives are posted late, and messages are slow. Every byte must be right,
+ * receives are posted late, and messages and copies are slow. Every byte must be right,
  * and three exchanges must end within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
@@ -35,12 +35,13 @@
 #define MAX_CHUNKS 9u
 #define EXCHANGES 3u
 #define MAX_ACTIONS 4000000u
+#define NONE MRAIL_RELAY_NONE
 
 static model_t w;
 static mrail_rng_t rng;
 /* Probability, in 1/1000, that a rank acts. */
 static uint32_t eager[MODEL_RANKS];
-static uint32_t eager_net;
+static uint32_t eager_net, eager_copy;
 
 static uint32_t below(uint32_t bound)
 {
@@ -53,7 +54,7 @@ static uint32_t random_relay(uint32_t rank)
     uint32_t node = w.node_of[rank];
     uint32_t other = w.locals[node][below(w.pools[node].shape.num_local)];
 
-    return (other == rank) || (below(3) == 0) ? MRAIL_RELAY_NONE : other;
+    return (other == rank) || (below(3) == 0) ? NONE : other;
 }
 
 static uint64_t random_bytes(void)
@@ -80,14 +81,15 @@ static void random_exchange(unsigned num, uint64_t hash)
     w.exchanges[num].hash = hash;
     w.num_exchanges = num + 1;
     for (unsigned i = 0; i < count; ++i) {
-        uint32_t from = below(w.num_ranks), to = below(w.num_ranks);
+        uint32_t from = below(w.num_ranks), to = below(w.num_ranks), relay_out;
         int is_far = (w.node_of[from] != w.node_of[to]);
         uint64_t bytes = random_bytes();
 
         offset[from][to] += (below(3) == 0) ? below(10000) : 0;
-        model_add(&w, num, from, is_far ? random_relay(from) : MRAIL_RELAY_NONE,
-                  is_far ? random_relay(to) : MRAIL_RELAY_NONE, to,
-                  offset[from][to], bytes);
+        relay_out = (is_far || w.is_external) ? random_relay(from) : NONE;
+        model_add(&w, num, from, (relay_out != to) ? relay_out : NONE,
+                  is_far ? random_relay(to) : NONE, to, offset[from][to],
+                  bytes);
         offset[from][to] += bytes;
     }
 }
@@ -99,6 +101,8 @@ static void random_fixture(uint64_t seed)
 
     memset(&w, 0, sizeof(w));
     mrail_rng_init(&rng, seed);
+    w.is_external = below(3) == 0;
+    w.one_later = below(3);
     num_nodes = 1 + below(MODEL_NODES);
     for (unsigned n = 0; n < num_nodes; ++n) {
         per_node[n] = 1 + below(MODEL_PER_NODE);
@@ -115,6 +119,7 @@ static void random_fixture(uint64_t seed)
         eager[r] = below(4) ? 1000 : 10 + below(200);
     }
     eager_net = below(2) ? 1000 : 20 + below(500);
+    eager_copy = below(2) ? 1000 : 20 + below(500);
 }
 
 static void act(uint32_t rank)
@@ -148,6 +153,18 @@ static void deliver(void)
     }
 }
 
+/* Completes a random copy of the rank, if there is one. */
+static void complete(uint32_t rank)
+{
+    unsigned first = below(MODEL_COPIES);
+
+    for (unsigned i = 0; i < MODEL_COPIES; ++i) {
+        if (model_complete(&w, rank, (first + i) % MODEL_COPIES)) {
+            return;
+        }
+    }
+}
+
 static int has_ended(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
@@ -169,6 +186,9 @@ static int run_seed(uint64_t seed)
 
         if (below(1000) < eager[rank]) {
             act(rank);
+        }
+        if (below(1000) < eager_copy) {
+            complete(below(w.num_ranks));
         }
         if (below(1000) < eager_net) {
             deliver();

@@ -14,7 +14,7 @@
 typedef struct job_shared {
     uint8_t device_addr[JOB_MAX][MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface_addr[JOB_MAX][MRAIL_IFACE_ADDR_MAX];
-    unsigned arrived[64];     /* barriers, each used once */
+    unsigned arrived[256];    /* barriers, each used once */
     uint64_t word[JOB_WORDS]; /* free for the test's own use */
 } job_shared_t;
 

@@ -42,7 +42,8 @@ breach 'softroce in rail' src/rail/a.c '#include "softroce/core/qp.h"'
 breach 'softroce in a tool' src/tools/run.c '#include "softroce/host/shm.h"'
 breach 'softgpu in rail' src/rail/a.c '#include "softgpu/session.h"'
 breach 'softgpu in a tool' src/tools/run.c '#include "softgpu/session.h"'
-breach 'softgpu in cuda' src/cuda/a.c '#include "softgpu/abi.h"'
+breach 'softgpu in cuda' src/cuda/a.c '#include "softgpu/mem.h"'
+breach 'cuda in softgpu' src/softgpu/a.c '#include "cuda/memory.h"'
 breach 'edge softgpu to softroce' src/softgpu/a.c \
     '#include "softroce/host/session.h"'
 breach 'edge softroce to softgpu' src/softroce/host/a.c \

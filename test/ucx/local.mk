@@ -33,10 +33,12 @@ endif
 if HAVE_CMOCKA
 check_PROGRAMS += test_uct
 test_uct_SOURCES = test/ucx/test_uct.c test/ucx/test_uct_am.c \
-    test/ucx/test_uct_mem.c test/ucx/test_uct_rma.c test/ucx/uct_tests.h \
+    test/ucx/test_uct_device.c test/ucx/test_uct_mem.c \
+    test/ucx/test_uct_rma.c test/ucx/uct_tests.h \
     test/ucx/uct_side.c test/ucx/uct_side.h
 test_uct_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/test/ucx $(UCX_PREFIX_CPPFLAGS)
 test_uct_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_uct_LDADD = $(UCX_LIBS) $(CMOCKA_LIBS) -ldl
+test_uct_LDADD = libmrail-cuda.la libmrail-base.la $(UCX_LIBS) \
+    $(CMOCKA_LIBS) -ldl -lpthread
 endif
 endif

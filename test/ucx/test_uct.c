@@ -3,6 +3,9 @@
  *
  *     MRAIL_UCT_PATH=.../libuct_mrail.so.0 \
  *         mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
+ *
+ * With MRAIL_TEST_GPUS=early or late and mrail soft --gpus N, tests device
+ * memory. The driver is loaded before or after the md is opened.
  */
 #include "config.h"
 #include "uct_tests.h"
@@ -276,6 +279,23 @@ static void test_peer_killed(void **state)
 
 /* ---- main ---- */
 
+/* The tests of device memory. `gpus` is the variable that side_open() reads. */
+static int run_device_tests(const char *gpus)
+{
+    const struct CMUnitTest known[] = {
+        cmocka_unit_test(test_device_attributes),
+        cmocka_unit_test(test_device_zcopy),
+        cmocka_unit_test(test_device_reused),
+    };
+    const struct CMUnitTest unknown[] = {
+        cmocka_unit_test(test_device_unknown),
+    };
+
+    return (strcmp(gpus, "late") == 0)
+               ? cmocka_run_group_tests(unknown, set_up, tear_down)
+               : cmocka_run_group_tests(known, set_up, tear_down);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +334,9 @@ int main(int argc, char **argv)
         int ret = side_serve(&side);
         side_close(&side);
         return ret;
+    }
+    if (getenv("MRAIL_TEST_GPUS") != NULL) {
+        return run_device_tests(getenv("MRAIL_TEST_GPUS"));
     }
     if (argc == 2) {
         cmocka_set_test_filter(argv[1]);

@@ -42,4 +42,19 @@ run_program '4 rails, one late: ' on_rails 2 4 0 sh -c '
 uct '' 8 test_addresses_fit
 uct '' 16 test_addresses_fit
 uct '' 16 test_zcopy_sizes
+
+# gpus WHEN: the tests of device memory; see test_uct.c.
+gpus()
+{
+    export MRAIL_TEST_GPUS="$1"
+    run_program "GPUs, driver loaded $1: " "$top/test/program.sh" timeout 100 \
+        "$soft" --session "$session-gpus" --nodes 2 --rails 4 --node 0 --gpus 2 \
+        -- "$build/test_uct"
+}
+
+gpus early
+gpus late
+UCX_MRAIL_RCACHE=n
+export UCX_MRAIL_RCACHE
+gpus early
 finish

@@ -83,6 +83,7 @@ static int open_md(side_t *side)
 {
     uct_component_h *components;
     uct_md_config_t *config;
+    const char *gpus;
     unsigned count;
     ucs_status_t status;
 
@@ -91,6 +92,12 @@ static int open_md(side_t *side)
      * may need. */
     if (getenv("MRAIL_UCT_PATH") != NULL &&
         dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return -1;
+    }
+    gpus = getenv("MRAIL_TEST_GPUS");
+    if (gpus != NULL && strcmp(gpus, "early") == 0 &&
+        dlopen("libcuda.so.1", RTLD_NOW) == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return -1;
     }

@@ -100,5 +100,9 @@ DECLARE(test_cache_keeps_registration);
 DECLARE(test_source_remapped);
 DECLARE(test_heap_reused);
 DECLARE(test_target_remapped);
+DECLARE(test_device_attributes);
+DECLARE(test_device_zcopy);
+DECLARE(test_device_reused);
+DECLARE(test_device_unknown);
 
 #endif

@@ -157,6 +157,11 @@ test_shm_pool_SOURCES = test/unit/test_shm_pool.c
 test_shm_pool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_shm_pool_LDADD = libmrail-relay.la $(TEST_LIBS)
 
+check_PROGRAMS += test_relay_memory
+TESTS += test_relay_memory
+test_relay_memory_SOURCES = test/unit/test_relay_memory.c
+test_relay_memory_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_memory_LDADD = libmrail-relay.la $(TEST_LIBS)
 check_PROGRAMS += test_relay
 TESTS += test_relay
 test_relay_SOURCES = test/unit/test_relay.c test/property/relay_model.c \

@@ -231,9 +231,10 @@ static void test_turns(void **state)
     for (uint32_t i = 0; i < MRAIL_ARRAY_SIZE(turns); ++i) {
         mrail_relay_header_t header;
 
-        memcpy(&header,
-               mrail_relay_slot_payload(relay, relay->me, i) - sizeof(header),
-               sizeof(header));
+        memcpy(
+            &header,
+            mrail_relay_header_of(relay, mrail_relay_slot(relay, relay->me, i)),
+            sizeof(header));
         assert_int_equal(header.to, turns[i]);
     }
     model_cleanup(&w);
@@ -403,10 +404,10 @@ static const corruption_t corruptions[] = {
     CORRUPT(length, -5 - (int)MRAIL_RELAY_HEADER),
 };
 
-/* Writes the wrong value into the header of a payload. */
-static void corrupt(char *payload, const corruption_t *corruption)
+/* Writes the wrong value into a header. */
+static void corrupt(char *header, const corruption_t *corruption)
 {
-    char *at = payload - MRAIL_RELAY_HEADER + corruption->at;
+    char *at = header + corruption->at;
     uint64_t value = 0;
 
     memcpy(&value, at, corruption->size);
@@ -430,9 +431,12 @@ static void refuses(uint32_t rank)
     assert_int_equal(stats_of(rank).drained, 0);
 }
 
-static char *out_slot(uint32_t rank, uint32_t slot)
+static char *header_of(uint32_t rank, uint32_t slot)
 {
-    return mrail_relay_slot_payload(relay_of(rank), relay_of(rank)->me, slot);
+    const mrail_relay_t *relay = relay_of(rank);
+
+    return mrail_relay_header_of(relay,
+                                 mrail_relay_slot(relay, relay->me, slot));
 }
 
 static void test_corrupt_header_node(void **state)
@@ -441,7 +445,7 @@ static void test_corrupt_header_node(void **state)
         make_one(NONE, NONE, 1, CHUNK + 5);
         begin_all();
         progress(0);
-        corrupt(out_slot(0, 0), &corruptions[i]);
+        corrupt(header_of(0, 0), &corruptions[i]);
         refuses(1);
         model_cleanup(&w);
     }
@@ -453,7 +457,7 @@ static void test_corrupt_header_relay_out(void **state)
         make_one(1, 4, 3, CHUNK + 5);
         begin_all();
         progress(0);
-        corrupt(out_slot(0, 0), &corruptions[i]);
+        corrupt(header_of(0, 0), &corruptions[i]);
         refuses(1);
         assert_int_equal(w.s.channels[1][4].posted[MODEL_SEND], 0);
         model_cleanup(&w);
@@ -467,7 +471,7 @@ static void test_corrupt_header_network(void **state)
         begin_all();
         progress(0);
         progress(1);
-        corrupt(out_slot(0, 0), &corruptions[i]);
+        corrupt(header_of(0, 0), &corruptions[i]);
         progress((i % 2) ? 4 : 3);
         model_deliver_all(&w);
         refuses((i % 2) ? 4 : 3);
@@ -484,8 +488,7 @@ static void test_corrupt_header_relay_in(void **state)
         progress(4);
         model_deliver_all(&w);
         progress(4);
-        corrupt(mrail_relay_slot_payload(relay_of(4), relay_of(4)->me, 2),
-                &corruptions[i]);
+        corrupt(header_of(4, 2), &corruptions[i]);
         refuses(3);
         model_cleanup(&w);
     }
@@ -500,7 +503,7 @@ static void test_chunk_twice(void **state)
     begin_all();
     progress(0);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
-    corrupt(out_slot(0, 1), &again);
+    corrupt(header_of(0, 1), &again);
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
     model_cleanup(&w);
 }
@@ -518,9 +521,9 @@ static void test_chunk_too_many(void **state)
     begin_all();
     progress(0);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
-    memcpy(&header, out_slot(0, 1) - sizeof(header), sizeof(header));
+    memcpy(&header, header_of(0, 1), sizeof(header));
     header.offset = CHUNK;
-    memcpy(out_slot(0, 1) - sizeof(header), &header, sizeof(header));
+    memcpy(header_of(0, 1), &header, sizeof(header));
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
     assert_int_equal(stats_of(1).drained, 5);
     model_cleanup(&w);
@@ -555,8 +558,8 @@ static void test_wrong_way(void **state)
     begin_all();
     progress(0);
     progress(1);
-    headers[0] = (mrail_relay_header_t *)(out_slot(0, 0) - MRAIL_RELAY_HEADER);
-    headers[1] = (mrail_relay_header_t *)(out_slot(1, 0) - MRAIL_RELAY_HEADER);
+    headers[0] = (mrail_relay_header_t *)header_of(0, 0);
+    headers[1] = (mrail_relay_header_t *)header_of(1, 0);
     memcpy(headers[0], headers[1], sizeof(*headers[0]));
     progress(3);
     model_deliver_all(&w);
@@ -719,35 +722,145 @@ static void test_impossible_relays(void **state)
 {
     static const uint32_t good[] = {0, 1, 2}, twice[] = {0, 1, 1},
                           far[] = {0, 1, 5};
-    mrail_relay_shm_pool_t pool;
+    mrail_relay_memory_t memory;
     mrail_relay_t *relay = NULL;
 
     place();
     model_init(&w, CHUNK, 1, 1);
-    pool = w.pools[0];
+    memory = w.ranks[0].memory;
     assert_int_equal(
-        mrail_relay_create(&pool, 5, good, 3, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 5, good, 3, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&pool, 5, twice, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 5, twice, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&pool, 5, far, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 5, far, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&pool, 0, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 0, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    pool.shape.chunk = 1;
+    memory.shm_pool.shape.chunk = 1;
     assert_int_equal(
-        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    pool = w.pools[0];
-    pool.size -= 1;
+    memory = w.ranks[0].memory;
+    memory.shm_pool.size -= 1;
     assert_int_equal(
-        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&memory, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_null(relay);
     model_cleanup(&w);
+}
+
+/* ---- other memory, and copies that complete later ---- */
+
+static void make_external(uint32_t relay_out, uint32_t relay_in, uint32_t to,
+                          uint64_t bytes)
+{
+    place();
+    w.is_external = 1;
+    w.one_later = 1;
+    model_add(&w, 0, 0, relay_out, relay_in, to, 1000, bytes);
+    model_init(&w, CHUNK, 2, 2);
+    begin_all();
+}
+
+/* A chunk is neither passed on nor freed before its copy is complete. */
+static void test_late_copies(void **state)
+{
+    make_external(NONE, NONE, 1, 2 * CHUNK);
+    progress(0);
+    progress(1);
+    assert_int_equal(num_used(0), 2);
+    assert_int_equal(stats_of(1).chunks, 0);
+    assert_false(mrail_relay_done(relay_of(0)));
+    assert_true(model_complete(&w, 0, 1));
+    progress(0);
+    progress(1);
+    /* The older chunk leaves first. */
+    assert_int_equal(stats_of(1).chunks, 0);
+    assert_true(model_complete(&w, 0, 0));
+    progress(0);
+    assert_true(mrail_relay_done(relay_of(0)));
+    progress(1);
+    assert_int_equal(stats_of(1).chunks, 2);
+    assert_false(mrail_relay_done(relay_of(1)));
+    assert_true(model_complete(&w, 1, 1));
+    progress(1);
+    assert_int_equal(num_used(0), 1);
+    assert_true(model_complete(&w, 1, 0));
+    progress(1);
+    assert_true(model_end(&w, 1));
+    model_check_idle(&w);
+    model_cleanup(&w);
+}
+
+/* Returns 1 if a payload is in the area of a rank. */
+static int is_in_area(const void *slot, uint32_t rank)
+{
+    const mrail_relay_t *relay = relay_of(rank);
+    const char *area = relay->memory->areas[relay->me], *at = slot;
+
+    return (at >= area) && (at < area + relay->layout.area_size);
+}
+
+/* Within a node, the relay lends its area and has nothing to do. */
+static void test_relay_within_node(void **state)
+{
+    make_external(2, NONE, 1, 2 * CHUNK + 5);
+    assert_true(mrail_relay_done(relay_of(2)));
+    progress(0);
+    assert_true(is_in_area(w.s.copies[0][0].slot, 2));
+    assert_true(is_in_area(w.s.copies[0][1].slot, 2));
+    model_run(&w, 1);
+    assert_int_equal(stats_of(1).drained, 2 * CHUNK + 5);
+    assert_int_equal(stats_of(2).chunks, 0);
+    assert_int_equal(begin_flow(0, 0, 1, NONE, 1, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, 0, NONE, 1, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, 3, NONE, 1, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, 2, 1, 0, 1), -EINVAL);
+    model_cleanup(&w);
+}
+
+/* A payload lies in the memory of the rank that sends or receives it. Header
+ * and payload are two messages. */
+static void test_external_relays(void **state)
+{
+    make_external(1, 4, 3, CHUNK + 5);
+    progress(0);
+    assert_true(is_in_area(w.s.copies[0][0].slot, 1));
+    assert_true(model_complete(&w, 0, 0));
+    progress(0);
+    progress(1);
+    progress(4);
+    assert_int_equal(w.s.requests[1][0].length, MRAIL_RELAY_HEADER);
+    assert_int_equal(w.s.requests[1][1].length, CHUNK);
+    assert_true(is_in_area(w.s.requests[1][1].buffer, 1));
+    assert_true(is_in_area(w.s.requests[4][1].buffer, 4));
+    assert_true(model_deliver(&w, 1, 4));
+    progress(4);
+    assert_int_equal(stats_of(4).chunks, 0);
+    assert_true(model_deliver(&w, 1, 4));
+    progress(4);
+    assert_int_equal(stats_of(4).chunks, 1);
+    model_run(&w, 1);
+    model_cleanup(&w);
+}
+
+static void test_external_lengths(void **state)
+{
+    for (unsigned i = 0; i < 2; ++i) {
+        make_external(NONE, NONE, 3, CHUNK + 5);
+        progress(0);
+        assert_true(model_complete(&w, 0, 0));
+        progress(0);
+        progress(3);
+        --w.s.requests[0][i].length;
+        model_deliver_all(&w);
+        refuses(3);
+        model_cleanup(&w);
+    }
 }
 
 /* ---- allocations that fail ---- */
@@ -791,11 +904,11 @@ static void test_no_memory(void **state)
     make_one(1, 4, 3, 2 * CHUNK);
     for (i = 1; ret == -ENOMEM; ++i) {
         fail_at = i;
-        ret = mrail_relay_create(&w.pools[0], 5, w.locals[0], 0, &model_ops,
-                                 NULL, &relay);
+        ret = mrail_relay_create(&w.ranks[0].memory, 5, w.locals[0], 0,
+                                 &model_ops, NULL, &relay);
     }
     assert_int_equal(ret, 0);
-    assert_int_equal(i, 11);
+    assert_int_equal(i, 10);
     mrail_relay_destroy(relay);
     for (i = 1, ret = -ENOMEM; ret == -ENOMEM; ++i) {
         fail_at = i;
@@ -881,6 +994,9 @@ static void test_errors(void **state)
     begin_all();
     w.ranks[3].drain_error = -EFAULT;
     fails_with(3, -EFAULT);
+    make_external(1, 4, 3, 5 * CHUNK);
+    w.ranks[0].copy_error = -EREMOTEIO;
+    fails_with(0, -EREMOTEIO);
 }
 
 /* ---- corrupt shared memory ---- */
@@ -910,8 +1026,7 @@ static void test_hostile_in_slot(void **state)
     make_one(1, NONE, 3, 2 * CHUNK);
     begin_all();
     assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
-    memcpy(out_slot(0, 2) - MRAIL_RELAY_HEADER,
-           out_slot(0, 0) - MRAIL_RELAY_HEADER, MRAIL_RELAY_HEADER);
+    memcpy(header_of(0, 2), header_of(0, 0), MRAIL_RELAY_HEADER);
     relay_of(0)->locals[1].num_pushed = 0;
     hand_over(0, 1, 2);
     refuses(1);
@@ -927,7 +1042,23 @@ static void test_hostile_slot_twice(void **state)
     begin_all();
     assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
-    corrupt(out_slot(0, 0), &next);
+    corrupt(header_of(0, 0), &next);
+    hand_over(0, 1, 0);
+    refuses(1);
+    model_cleanup(&w);
+}
+
+/* A slot is handed over again while it is drained. */
+static void test_hostile_drain_twice(void **state)
+{
+    static const corruption_t next = CORRUPT(offset, CHUNK);
+
+    make_external(NONE, NONE, 1, 3 * CHUNK);
+    assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
+    assert_true(model_complete(&w, 0, 0));
+    assert_int_equal(mrail_relay_step_copied(relay_of(0)), 1);
+    assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
+    corrupt(header_of(0, 0), &next);
     hand_over(0, 1, 0);
     refuses(1);
     model_cleanup(&w);
@@ -964,7 +1095,7 @@ static unsigned num_garbage;
 
 /* Some random bytes may look valid, so only the position is checked. */
 static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
-                size_t length)
+                size_t length, void **copy_p)
 {
     const unsigned char *at = slot;
 
@@ -981,7 +1112,7 @@ static void write_random(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);
     uint32_t where = mrail_rng_below(rng, 3);
-    size_t size = relay->layout.pages - relay->layout.states;
+    size_t size = relay->layout.headers - relay->layout.states;
     char *at = (char *)relay->base + relay->layout.states;
     uint64_t value =
         mrail_rng_below(rng, 2) ? mrail_rng_next(rng) : mrail_rng_below(rng, 8);
@@ -992,9 +1123,9 @@ static void write_random(mrail_rng_t *rng)
         value = (uint64_t)mrail_rng_below(rng, 8) << 32 |
                 (value & (mrail_rng_below(rng, 2) ? 7 : UINT32_MAX));
     } else if (where == 2) {
-        at = mrail_relay_slot_payload(relay, mrail_rng_below(rng, 3),
-                                      mrail_rng_below(rng, 4)) -
-             MRAIL_RELAY_HEADER;
+        at = mrail_relay_header_of(
+            relay, mrail_relay_slot(relay, mrail_rng_below(rng, 3),
+                                    mrail_rng_below(rng, 4)));
         size = MRAIL_RELAY_HEADER;
     }
     memcpy(at + mrail_rng_below(rng, (uint32_t)(size / 8)) * 8, &value, 8);
@@ -1065,11 +1196,16 @@ int main(void)
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_too_many_channels),
         cmocka_unit_test(test_impossible_relays),
+        cmocka_unit_test(test_late_copies),
+        cmocka_unit_test(test_relay_within_node),
+        cmocka_unit_test(test_external_relays),
+        cmocka_unit_test(test_external_lengths),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_hostile_slots),
         cmocka_unit_test(test_hostile_in_slot),
         cmocka_unit_test(test_hostile_slot_twice),
+        cmocka_unit_test(test_hostile_drain_twice),
         cmocka_unit_test(test_hostile_states),
         cmocka_unit_test(test_hostile_random_writes),
     };

@@ -94,30 +94,34 @@ static void refuse_shape(mrail_relay_shape_t shape)
 
 static void test_shapes_out_of_range(void **state)
 {
-    refuse_shape((mrail_relay_shape_t){0, 1, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){MRAIL_RELAY_MAX_LOCAL + 1, 1, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){UINT32_MAX, 1, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){1, 0, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){1, MRAIL_RELAY_MAX_SLOTS + 1, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){1, 1, 0, 4096});
-    refuse_shape((mrail_relay_shape_t){1, 1, MRAIL_RELAY_MAX_SLOTS + 1, 4096});
-    refuse_shape((mrail_relay_shape_t){1, UINT32_MAX, 1, 4096});
-    refuse_shape((mrail_relay_shape_t){1, 1, UINT32_MAX, 4096});
-    refuse_shape((mrail_relay_shape_t){1, 1, 1, 0});
-    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4095});
-    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4097});
-    refuse_shape((mrail_relay_shape_t){1, 1, 1, MRAIL_RELAY_MAX_CHUNK + 4096u});
-    refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095});
+    refuse_shape((mrail_relay_shape_t){0, 1, 1, 4096, 0});
+    refuse_shape(
+        (mrail_relay_shape_t){MRAIL_RELAY_MAX_LOCAL + 1, 1, 1, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){UINT32_MAX, 1, 1, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){1, 0, 1, 4096, 0});
+    refuse_shape(
+        (mrail_relay_shape_t){1, MRAIL_RELAY_MAX_SLOTS + 1, 1, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 0, 4096, 0});
+    refuse_shape(
+        (mrail_relay_shape_t){1, 1, MRAIL_RELAY_MAX_SLOTS + 1, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){1, UINT32_MAX, 1, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, UINT32_MAX, 4096, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 0, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4095, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4097, 0});
+    refuse_shape(
+        (mrail_relay_shape_t){1, 1, 1, MRAIL_RELAY_MAX_CHUNK + 4096u, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095, 0});
 }
 
 /* Each buffer of each rank must be page-aligned, lie within the pool, and
  * overlap no other buffer. Its header must not overlap the preceding buffer. */
 static void test_layout(void **state)
 {
-    mrail_relay_shape_t shape = {3, 5, 7, 12288};
+    mrail_relay_shape_t shape = {3, 5, 7, 12288, 0};
     mrail_relay_layout_t layout;
     size_t end;
-    char *base;
+    char *base, *area;
 
     assert_int_equal(mrail_relay_layout(&shape, &layout), 0);
     base = malloc(layout.size);
@@ -125,15 +129,18 @@ static void test_layout(void **state)
     assert_int_equal(layout.slots, 12);
     assert_int_equal(layout.ring_size, 16);
     assert_int_equal(mrail_relay_shm_pool_size(&shape), layout.size);
-    end = layout.pages;
+    end = layout.headers;
     for (uint32_t owner = 0; owner < 3; ++owner) {
+        area = mrail_relay_pool_area(&layout, base, owner);
         for (uint32_t slot = 0; slot < 12; ++slot) {
-            size_t at = (size_t)((char *)mrail_relay_payload(&layout, base,
-                                                             owner, slot) -
-                                 base);
+            char *payload = mrail_relay_payload(&layout, area, owner, slot);
+            size_t at = (size_t)(payload - base);
 
+            assert_ptr_equal(
+                mrail_relay_slot_header(&layout, base, owner, slot),
+                payload - MRAIL_RELAY_HEADER);
             assert_int_equal(at % 4096, 0);
-            assert_true(at >= end + 64);
+            assert_true(at >= end);
             end = at + shape.chunk;
             assert_true(end <= layout.size);
         }
@@ -142,11 +149,36 @@ static void test_layout(void **state)
     free(base);
 }
 
+/* Payloads in an area outside the pool: out-slots of all owners, then in-slots.
+ */
+static void test_external_layout(void **state)
+{
+    mrail_relay_shape_t shape = {3, 5, 7, 12288, 1};
+    mrail_relay_layout_t layout;
+    char *area = (char *)4096;
+    size_t at = 0;
+
+    assert_int_equal(mrail_relay_layout(&shape, &layout), 0);
+    assert_int_equal(layout.size, layout.headers + 3 * 12 * 64);
+    for (uint32_t owner = 0; owner < 3; ++owner) {
+        for (uint32_t slot = 0; slot < 5; ++slot, at += shape.chunk) {
+            assert_ptr_equal(mrail_relay_payload(&layout, area, owner, slot),
+                             area + at);
+        }
+    }
+    for (uint32_t slot = 5; slot < 12; ++slot, at += shape.chunk) {
+        assert_ptr_equal(mrail_relay_payload(&layout, area, 1, slot),
+                         area + at);
+    }
+    assert_int_equal(layout.area_size, at);
+}
+
 /* The size of the largest shape must be valid in 64 bits. */
 static void test_largest(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
-                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK};
+                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK,
+                                 0};
     uint64_t bytes = 256ull * 2048 * MRAIL_RELAY_MAX_CHUNK;
     size_t size = mrail_relay_shm_pool_size(&shape);
 
@@ -339,7 +371,8 @@ static void test_full(void **state)
 static void test_too_large(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
-                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK};
+                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK,
+                                 0};
 
     struct statvfs fs;
 
@@ -390,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes_out_of_range),
         cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_external_layout),
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_unlinked),

@@ -48,7 +48,7 @@
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
-#include "relay/shm_pool.h"
+#include "relay/memory.h"
 #include "relay/relay.h"
 
 #include "ompi/mca/coll/base/coll_base_util.h"
@@ -183,11 +183,8 @@ typedef struct mca_coll_mrail_module {
      * record; a second round carries the rest. */
     size_t room, block;
     size_t *starts;                 /* of that round; see gather.h */
-    mrail_relay_shape_t pool_shape; /* of shm_pool, or of the one to create */
-    int has_shm_pool;
-    char shm_pool_name
-        [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
-    mrail_relay_shm_pool_t shm_pool;
+    mrail_relay_shape_t pool_shape; /* of memory, or of the one to create */
+    mrail_relay_memory_t memory;    /* relay buffers */
     mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
     mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */
 } mca_coll_mrail_module_t;

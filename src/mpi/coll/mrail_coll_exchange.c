@@ -22,22 +22,35 @@ static mca_coll_mrail_op_t *op_of(void *arg)
     return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
+/* Data with gaps is in host memory. */
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
-                      size_t length)
+                      size_t length, void **copy_p)
 {
     mca_coll_mrail_op_t *op = op_of(arg);
+    const mca_coll_mrail_dt_segment_t *segment = &op->sends[to];
+    mrail_relay_memory_t *memory = &op->module->memory;
 
-    return mca_coll_mrail_dt_segment_pack(&op->sends[to], &op->cursors, offset,
-                                          slot, length);
+    return (segment->first != NULL)
+               ? memory->ops->copy_start(memory, slot, segment->first + offset,
+                                         length, copy_p)
+               : mca_coll_mrail_dt_segment_pack(segment, &op->cursors, offset,
+                                                slot, length);
 }
 
 static int relay_drain(void *arg, uint32_t from, uint64_t offset,
-                       const void *slot, size_t length)
+                       const void *slot, size_t length, void **copy_p)
 {
     mca_coll_mrail_op_t *op = op_of(arg);
+    const mca_coll_mrail_dt_segment_t *segment = &op->recvs[from];
+    mrail_relay_memory_t *memory = &op->module->memory;
 
-    return mca_coll_mrail_dt_segment_unpack(&op->recvs[from], &op->cursors,
-                                            offset, slot, length);
+    /* Bytes beyond the segment are dropped, as when unpacking. */
+    return (segment->first != NULL && offset < segment->bytes)
+               ? memory->ops->copy_start(
+                     memory, segment->first + offset, slot,
+                     MRAIL_MIN(length, segment->bytes - offset), copy_p)
+               : mca_coll_mrail_dt_segment_unpack(segment, &op->cursors, offset,
+                                                  slot, length);
 }
 
 static int relay_send(void *arg, uint32_t to, const void *buffer, size_t length,

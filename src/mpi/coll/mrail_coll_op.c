@@ -13,9 +13,8 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/device.h"
-
 #include "base/util.h"
+#include "cuda/memory.h"
 
 #include "ompi/constants.h"
 #include "opal/runtime/opal_progress.h"
@@ -539,8 +538,8 @@ static int any_device(const mca_coll_mrail_module_t *module,
         const mca_coll_mrail_dt_segment_t *segment = &segments[i];
 
         if (segment->bytes > 0 &&
-            mca_coll_mrail_is_device(segment->buffer +
-                                     segment->type->super.true_lb)) {
+            mrail_cuda_is_device(segment->buffer +
+                                 segment->type->super.true_lb)) {
             return 1;
         }
     }
@@ -551,7 +550,7 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
     int is_in_place = sbuf == MPI_IN_PLACE;
-    int is_device = mca_coll_mrail_has_devices() &&
+    int is_device = (mrail_cuda_find() != NULL) &&
                     (any_device(module, op->recvs) ||
                      (!is_in_place && any_device(module, op->sends)));
     int ret = OMPI_SUCCESS;

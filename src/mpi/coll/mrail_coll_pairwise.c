@@ -2,10 +2,10 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/device.h"
 #include "mpi/coll/request.h"
 
 #include "base/util.h"
+#include "cuda/memory.h"
 
 #include "ompi/mca/coll/base/coll_tags.h"
 #include "ompi/mca/pml/pml.h"
@@ -120,8 +120,8 @@ static void copy_self(stepwise_t *all)
     if (out->counts[self] == 0) {
         return;
     }
-    if (mca_coll_mrail_is_device(place(out, self) + out->type->super.true_lb) ||
-        mca_coll_mrail_is_device(place(in, self) + in->type->super.true_lb)) {
+    if (mrail_cuda_is_device(place(out, self) + out->type->super.true_lb) ||
+        mrail_cuda_is_device(place(in, self) + in->type->super.true_lb)) {
         keep_error(all, ompi_datatype_sndrcv(
                             place(out, self), out->counts[self], out->type,
                             place(in, self), in->counts[self], in->type));
@@ -194,7 +194,7 @@ static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
     module->requests =
         calloc(2 * (size_t)ompi_comm_size(module->comm), sizeof(void *));
     mca_coll_mrail_set_ok(&gather, module->requests != NULL &&
-                                       !mca_coll_mrail_has_devices());
+                                       mrail_cuda_find() == NULL);
     ret = mca_coll_mrail_reduce_start(&gather, MCA_COLL_MRAIL_GATHER_PORTS,
                                       MCA_COLL_BASE_TAG_ALLTOALLV);
     while (ret == OMPI_SUCCESS && !is_done) {

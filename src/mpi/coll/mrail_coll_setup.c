@@ -2,7 +2,6 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/device.h"
 #include "mpi/coll/direct.h"
 
 #include "base/util.h"
@@ -151,23 +150,11 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_gather_init(&module->gather, module->comm);
 }
 
-static void unlink_shm_pool(mca_coll_mrail_module_t *module)
-{
-    if (module->shm_pool_name[0] != '\0') {
-        mrail_relay_shm_pool_unlink(module->shm_pool_name);
-        module->shm_pool_name[0] = '\0';
-    }
-}
-
 static void release_pool(mca_coll_mrail_module_t *module)
 {
-    unlink_shm_pool(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
-    if (module->has_shm_pool) {
-        mrail_relay_shm_pool_detach(&module->shm_pool);
-        module->has_shm_pool = 0;
-    }
+    module->memory.ops->release(&module->memory);
 }
 
 /* Keeps the gather, because steps still read it. */
@@ -291,47 +278,49 @@ mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
 
 static size_t name_size(const mca_coll_mrail_op_t *op)
 {
-    return MRAIL_RELAY_NAME_SIZE;
+    return op->module->memory.ops->handle_size;
 }
 
-/* The first rank of a node creates the pool. Its name is empty if that fails.
- * No rank uses the former pool any more: each of them had ended its part in all
- * exchanges before it agreed on the new schedule. */
+static uint32_t local_self(const mca_coll_mrail_topology_t *topology)
+{
+    uint32_t i = 0;
+
+    while (topology->local[i] != topology->self) {
+        ++i;
+    }
+    return i;
+}
+
+/* If alloc() fails, so does import() on the ranks of the node. No rank uses the
+ * former memory any more: each of them had ended its part in all exchanges
+ * before it agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
 
     release_pool(module);
-    if (module->topology->self == module->topology->local[0]) {
-        module->has_shm_pool = mrail_relay_shm_pool_create(
-                                   &module->pool_shape, module->shm_pool_name,
-                                   &module->shm_pool) == 0;
-        if (!module->has_shm_pool) {
-            module->shm_pool_name[0] = '\0';
-        }
-    }
-    memcpy(mine, module->shm_pool_name, MRAIL_RELAY_NAME_SIZE);
+    (void)module->memory.ops->alloc(&module->memory, &module->pool_shape,
+                                    local_self(module->topology), mine);
 }
 
 static int attach(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
     const mca_coll_mrail_schedule_t *schedule = module->schedule;
-    const char *name =
-        mca_coll_mrail_gather_block(&module->gather, topology->local[0]);
+    const void *handles[MRAIL_RELAY_MAX_LOCAL];
     int ret;
 
-    if (!module->has_shm_pool && name[0] != '\0') {
-        module->has_shm_pool =
-            mrail_relay_shm_pool_attach(&module->pool_shape, name,
-                                        &module->shm_pool) == 0;
+    for (uint32_t i = 0; i < topology->num_local; ++i) {
+        handles[i] =
+            mca_coll_mrail_gather_block(&module->gather, topology->local[i]);
     }
-    if (!module->has_shm_pool) {
-        return -ENOMEM;
+    ret = module->memory.ops->import(&module->memory, &module->pool_shape,
+                                     local_self(topology), handles);
+    if (ret == 0) {
+        ret = mrail_relay_create(
+            &module->memory, topology->num_ranks, topology->local,
+            topology->self, &mca_coll_mrail_relay_ops, module, &module->relay);
     }
-    ret = mrail_relay_create(&module->shm_pool, topology->num_ranks,
-                             topology->local, topology->self,
-                             &mca_coll_mrail_relay_ops, module, &module->relay);
     if (ret < 0) {
         return ret;
     }
@@ -353,7 +342,7 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
 
 static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 {
-    unlink_shm_pool(op->module);
+    mrail_relay_memory_seal(&op->module->memory);
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return mca_coll_mrail_step_back_off(
             op, "the ranks of a node cannot share memory (is /dev/shm full, "

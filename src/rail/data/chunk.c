@@ -59,6 +59,17 @@ static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
     return count;
 }
 
+/* With inline data, the CPU reads the buffer, which must be host memory. */
+static int mrail_op_is_on_host(const mrail_op_t *op)
+{
+    for (unsigned i = 0; i < op->iov_count; ++i) {
+        if ((op->iov[i].mem != NULL) && (op->iov[i].mem->buffer_id != 0)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static mrail_flow_t mrail_chunk_flow(const mrail_chunk_t *chunk)
 {
     return (chunk->op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
@@ -110,7 +121,8 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     wr.opcode =
         (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     wr.send_flags = IBV_SEND_SIGNALED;
-    if ((op->kind == MRAIL_OP_PUT) && (chunk->length <= lane->max_inline)) {
+    if ((op->kind == MRAIL_OP_PUT) && (chunk->length <= lane->max_inline) &&
+        mrail_op_is_on_host(op)) {
         wr.send_flags |= IBV_SEND_INLINE; /* saves the NIC a DMA read */
     }
     wr.wr.rdma.remote_addr = op->remote_address + chunk->offset;

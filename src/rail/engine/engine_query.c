@@ -2,6 +2,7 @@
 #include "config.h"
 #include "rail/engine/engine_query.h"
 
+#include "base/log.h"
 #include "rail/verbs/rail.h"
 
 #include <pthread.h>
@@ -34,6 +35,34 @@ void mrail_engine_query(const mrail_engine_t *engine,
     attr_p->max_put_short = MRAIL_AM_SHORT_MAX;
     attr_p->max_bcopy = attr_p->max_am_bcopy;
     attr_p->rkey_size = 4 + 4 * (size_t)engine->num_rails;
+}
+
+mrail_cuda_access_t mrail_engine_device_access(const mrail_engine_t *engine)
+{
+    mrail_cuda_device_t devices[MRAIL_CUDA_MAX_DEVICES];
+    const mrail_cuda_t *cuda = mrail_cuda_find();
+    mrail_cuda_access_t access = MRAIL_CUDA_ACCESS_NONE, one;
+    int has_dmabuf = 1;
+    const char *reason;
+    unsigned num;
+
+    if ((cuda == NULL) || (cuda->cuInit(0) != CUDA_SUCCESS)) {
+        return MRAIL_CUDA_ACCESS_NONE;
+    }
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        has_dmabuf &= engine->rails[i].attr.has_dmabuf;
+    }
+    num = mrail_cuda_devices(cuda, devices);
+    for (unsigned i = 0; i < num; ++i) {
+        one = mrail_cuda_access(&devices[i], has_dmabuf, &reason);
+        if (one == MRAIL_CUDA_ACCESS_NONE) {
+            mrail_debug("device memory of GPU %d cannot be registered: %s",
+                        devices[i].ordinal, reason);
+            return MRAIL_CUDA_ACCESS_NONE;
+        }
+        access = MRAIL_MAX(access, one);
+    }
+    return access;
 }
 
 void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,

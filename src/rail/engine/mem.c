@@ -3,6 +3,7 @@
 #include "rail/engine/mem.h"
 
 #include "base/codec.h"
+#include "cuda/memory.h"
 #include "rail/state/engine.h"
 #include "rail/state/mem.h"
 #include "rail/verbs/alloc.h"
@@ -10,11 +11,33 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
 
-static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
-                             size_t length, mrail_access_t access,
+/* Registration caches align ranges to this many bytes. */
+#define MRAIL_MEM_ALIGN 64
+
+typedef struct mrail_mem_source {
+    void *address;
+    size_t length;
+    mrail_access_t access;
+    int fd;          /* dma-buf; -1: register the address */
+    uint64_t offset; /* in the dma-buf */
+} mrail_mem_source_t;
+
+static struct ibv_mr *mrail_mem_reg_one(mrail_rail_t *rail,
+                                        const mrail_mem_source_t *source)
+{
+    return (source->fd < 0)
+               ? mrail_rail_reg(rail, source->address, source->length,
+                                source->access)
+               : mrail_rail_reg_dmabuf(rail, source->fd, source->offset,
+                                       source->address, source->length);
+}
+
+static int mrail_mem_reg_all(mrail_engine_t *engine,
+                             const mrail_mem_source_t *source,
                              mrail_mem_t **mem_p)
 {
     mrail_mem_t *mem = calloc(1, sizeof(*mem));
@@ -27,11 +50,12 @@ static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
     mem->generation =
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mem->mr[i] = mrail_rail_reg(&engine->rails[i], address, length, access);
+        mem->mr[i] = mrail_mem_reg_one(&engine->rails[i], source);
         if (mem->mr[i] == NULL) {
             ret = -errno;
-            mrail_debug("%s: registration of %p, %zu bytes failed: %s",
-                        engine->rails[i].attr.device, address, length,
+            mrail_debug("%s: registration of %p, %zu bytes%s failed: %s",
+                        engine->rails[i].attr.device, source->address,
+                        source->length, (source->fd < 0) ? "" : " by dma-buf",
                         strerror(-ret));
             mrail_mem_dereg(mem);
             return ret;
@@ -41,16 +65,73 @@ static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
     return 0;
 }
 
+/* Tries a dma-buf, and then the address, which needs nvidia-peermem. */
+static int mrail_mem_reg_device(mrail_engine_t *engine,
+                                const mrail_cuda_range_t *range,
+                                mrail_mem_source_t *source, mrail_mem_t **mem_p)
+{
+    int ret;
+
+    if (range->memory != MRAIL_CUDA_DEVICE) {
+        mrail_debug("%p is in managed memory, which rails cannot access",
+                    source->address);
+        return -EOPNOTSUPP;
+    }
+    ret = mrail_cuda_export(range, source->address, source->length, &source->fd,
+                            &source->offset);
+    if (ret == 0) {
+        ret = mrail_mem_reg_all(engine, source, mem_p);
+        close(source->fd);
+    }
+    if (ret != 0) {
+        source->fd = -1;
+        ret = mrail_mem_reg_all(engine, source, mem_p);
+    }
+    if (ret != 0) {
+        return (ret == -ENOMEM) ? ret : -EOPNOTSUPP;
+    }
+    mrail_cuda_sync_copies(range);
+    (*mem_p)->buffer_id = range->buffer_id;
+    return 0;
+}
+
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p)
 {
-    return mrail_mem_reg_all(engine, address, length, MRAIL_ACCESS_FULL, mem_p);
+    mrail_mem_source_t source = {.address = address,
+                                 .length = length,
+                                 .access = MRAIL_ACCESS_FULL,
+                                 .fd = -1};
+    mrail_cuda_range_t range;
+    int ret = mrail_cuda_recognise(address, length, &range);
+    size_t room;
+
+    if (range.memory == MRAIL_CUDA_HOST) {
+        return (ret != 0) ? ret : mrail_mem_reg_all(engine, &source, mem_p);
+    }
+    room = range.size - ((uintptr_t)address - range.base);
+    if (length - room < MRAIL_MEM_ALIGN) {
+        source.length = room;
+    } else if (ret != 0) {
+        return ret;
+    }
+    return mrail_mem_reg_device(engine, &range, &source, mem_p);
 }
 
 int mrail_mem_reg_own(mrail_engine_t *engine, void *address, size_t length,
                       mrail_mem_t **mem_p)
 {
-    return mrail_mem_reg_all(engine, address, length, MRAIL_ACCESS_OWN, mem_p);
+    const mrail_mem_source_t source = {.address = address,
+                                       .length = length,
+                                       .access = MRAIL_ACCESS_OWN,
+                                       .fd = -1};
+
+    return mrail_mem_reg_all(engine, &source, mem_p);
+}
+
+uint64_t mrail_mem_buffer_id(const mrail_mem_t *mem)
+{
+    return mem->buffer_id;
 }
 
 int mrail_mem_dereg(mrail_mem_t *mem)

@@ -39,6 +39,15 @@ struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
     }
 }
 
+struct ibv_mr *mrail_rail_reg_dmabuf(mrail_rail_t *rail, int fd,
+                                     uint64_t offset, void *address,
+                                     size_t length)
+{
+    return ibv_reg_dmabuf_mr(rail->pd, offset, length, (uintptr_t)address, fd,
+                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                 IBV_ACCESS_REMOTE_READ);
+}
+
 int mrail_rail_dereg(struct ibv_mr *mr)
 {
     int ret = ibv_dereg_mr(mr);

@@ -262,6 +262,23 @@ static int mrail_discovery_wanted(mrail_discovery_t *discovery,
     return wanted;
 }
 
+/* Only a device that supports dma-bufs looks at the descriptor. */
+static int mrail_has_dmabuf(struct ibv_context *ctx)
+{
+    struct ibv_pd *pd = ibv_alloc_pd(ctx);
+    int has_dmabuf;
+
+    if (pd == NULL) {
+        return 0;
+    }
+    errno = 0;
+    has_dmabuf = (ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1,
+                                    IBV_ACCESS_LOCAL_WRITE) == NULL) &&
+                 (errno == EBADF);
+    ibv_dealloc_pd(pd);
+    return has_dmabuf;
+}
+
 static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                          struct ibv_context *ctx,
                                          mrail_rail_attr_t *attr)
@@ -335,6 +352,7 @@ static void mrail_discovery_port(mrail_discovery_t *discovery,
         snprintf(attr.reason, sizeof(attr.reason), "%s", reason);
     } else {
         attr.selected = 1;
+        attr.has_dmabuf = mrail_has_dmabuf(ctx);
         ++discovery->num_selected;
     }
     discovery->func(discovery->arg, &attr);

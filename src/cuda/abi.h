@@ -1,29 +1,29 @@
 /*
- * The types of the CUDA driver API that software GPUs serve, so that neither
- * the build nor the tests need cuda.h. Programs that include cuda.h see the
- * same binary interface: names, numbers and layouts are those of CUDA 12 and
- * 13. Enumerations are plain integers here.
+ * The types of the CUDA driver API that mrail uses and that software GPUs
+ * serve, so that neither the build nor the tests need cuda.h. Programs that
+ * include cuda.h see the same binary interface: names, numbers and layouts are
+ * those of CUDA 12 and 13. Enumerations are plain integers here.
  *
  * Source: [CUDA] driver API.
  */
-#ifndef MRAIL_SGPU_ABI_H
-#define MRAIL_SGPU_ABI_H
+#ifndef MRAIL_CUDA_ABI_H
+#define MRAIL_CUDA_ABI_H
 
-#include "softgpu/abi_values.h"
+#include "cuda/abi_values.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 typedef enum CUresult {
-#define SGPU_ABI_RESULT(_name, _value, _text) _name = _value,
-    SGPU_ABI_RESULTS(SGPU_ABI_RESULT)
-#undef SGPU_ABI_RESULT
+#define CUDA_ABI_RESULT(_name, _value, _text) _name = _value,
+    CUDA_ABI_RESULTS(CUDA_ABI_RESULT)
+#undef CUDA_ABI_RESULT
 } CUresult;
 
 enum {
-#define SGPU_ABI_CONSTANT(_name, _value) _name = _value,
-    SGPU_ABI_CONSTANTS(SGPU_ABI_CONSTANT) SGPU_ABI_MACROS(SGPU_ABI_CONSTANT)
-#undef SGPU_ABI_CONSTANT
+#define CUDA_ABI_CONSTANT(_name, _value) _name = _value,
+    CUDA_ABI_CONSTANTS(CUDA_ABI_CONSTANT) CUDA_ABI_MACROS(CUDA_ABI_CONSTANT)
+#undef CUDA_ABI_CONSTANT
 };
 
 typedef int CUdevice;
@@ -152,9 +152,9 @@ typedef union CUstreamBatchMemOpParams_union {
     cuuint64_t pad[6];
 } CUstreamBatchMemOpParams;
 
-#include "softgpu/abi_calls.h"
+#include "cuda/abi_calls.h"
 
-#ifndef SGPU_ABI_NO_PLAIN_NAMES
+#ifndef CUDA_ABI_NO_PLAIN_NAMES
 /* Programs use the plain names, as with cuda.h. */
 #define cuGetProcAddress cuGetProcAddress_v2
 #define cuDeviceTotalMem cuDeviceTotalMem_v2

@@ -1,12 +1,13 @@
 /*
- * Prototypes of the driver functions that software GPUs serve, by the names of
- * their symbols. The types come from abi.h or from cuda.h.
+ * Prototypes of the driver functions that mrail calls or that software GPUs
+ * serve, by the names of their symbols. The types come from abi.h or from
+ * cuda.h.
  *
  * A suffix _v2 marks the second version of an interface. Macros of cuda.h and
  * abi.h map the plain name to it.
  */
-#ifndef MRAIL_SGPU_ABI_CALLS_H
-#define MRAIL_SGPU_ABI_CALLS_H
+#ifndef MRAIL_CUDA_ABI_CALLS_H
+#define MRAIL_CUDA_ABI_CALLS_H
 
 #pragma GCC visibility push(default)
 

@@ -1,15 +1,15 @@
 /*
- * The numbers of the CUDA driver API that software GPUs serve: result codes,
- * constants, and the layout of structures. abi.h makes them C names.
+ * The numbers of the CUDA driver API: result codes, constants, and the layout
+ * of structures. abi.h makes them C names.
  * test/gpu/abi_check.c compares them with cuda.h where that is installed.
  *
  * Source: [CUDA] driver API, "Data types used by CUDA driver".
  */
-#ifndef MRAIL_SGPU_ABI_VALUES_H
-#define MRAIL_SGPU_ABI_VALUES_H
+#ifndef MRAIL_CUDA_ABI_VALUES_H
+#define MRAIL_CUDA_ABI_VALUES_H
 
 /* X(name, value, text for cuGetErrorString) */
-#define SGPU_ABI_RESULTS(X)                                                    \
+#define CUDA_ABI_RESULTS(X)                                                    \
     X(CUDA_SUCCESS, 0, "no error")                                             \
     X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument")                         \
     X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory")                            \
@@ -47,7 +47,7 @@
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 /* X(name, value). Enumerators of cuda.h. */
-#define SGPU_ABI_DEVICE_ATTRIBUTES(X)                                          \
+#define CUDA_ABI_DEVICE_ATTRIBUTES(X)                                          \
     X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)                            \
     X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 2)                                  \
     X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 3)                                  \
@@ -97,7 +97,7 @@
     X(CU_DEVICE_ATTRIBUTE_NUMA_ID, 131)                                        \
     X(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 134)
 
-#define SGPU_ABI_POINTER_ATTRIBUTES(X)                                         \
+#define CUDA_ABI_POINTER_ATTRIBUTES(X)                                         \
     X(CU_POINTER_ATTRIBUTE_CONTEXT, 1)                                         \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                     \
     X(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, 3)                                  \
@@ -118,9 +118,9 @@
     X(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, 19)                              \
     X(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, 20)
 
-#define SGPU_ABI_CONSTANTS(X)                                                  \
-    SGPU_ABI_DEVICE_ATTRIBUTES(X)                                              \
-    SGPU_ABI_POINTER_ATTRIBUTES(X)                                             \
+#define CUDA_ABI_CONSTANTS(X)                                                  \
+    CUDA_ABI_DEVICE_ATTRIBUTES(X)                                              \
+    CUDA_ABI_POINTER_ATTRIBUTES(X)                                             \
     X(CU_MEMORYTYPE_HOST, 1)                                                   \
     X(CU_MEMORYTYPE_DEVICE, 2)                                                 \
     X(CU_MEMORYTYPE_ARRAY, 3)                                                  \
@@ -164,7 +164,7 @@
     X(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, 2)
 
 /* X(name, value). Macros of cuda.h. */
-#define SGPU_ABI_MACROS(X)                                                     \
+#define CUDA_ABI_MACROS(X)                                                     \
     X(CU_IPC_HANDLE_SIZE, 64)                                                  \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                             \
     X(CU_MEMHOSTALLOC_DEVICEMAP, 2)                                            \
@@ -174,7 +174,7 @@
     X(CU_MEMHOSTREGISTER_READ_ONLY, 8)
 
 /* X(type, bytes) */
-#define SGPU_ABI_SIZES(X)                                                      \
+#define CUDA_ABI_SIZES(X)                                                      \
     X(CUdeviceptr, 8)                                                          \
     X(CUdevice, 4)                                                             \
     X(CUuuid, 16)                                                              \
@@ -189,7 +189,7 @@
     X(CUstreamBatchMemOpParams, 48)
 
 /* X(type, member, offset) */
-#define SGPU_ABI_OFFSETS(X)                                                    \
+#define CUDA_ABI_OFFSETS(X)                                                    \
     X(CUmemAllocationProp, requestedHandleTypes, 4)                            \
     X(CUmemAllocationProp, location, 8)                                        \
     X(CUmemAllocationProp, allocFlags, 24)                                     \

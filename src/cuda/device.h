@@ -1,0 +1,41 @@
+/* The devices that the driver shows to this process. */
+#ifndef MRAIL_CUDA_DEVICE_H
+#define MRAIL_CUDA_DEVICE_H
+
+#include "cuda/driver.h"
+
+#define MRAIL_CUDA_MAX_DEVICES 32
+
+/* CUDA_VISIBLE_DEVICES may give one device different ordinals in different
+ * processes. Its PCI address and its UUID are the same in all of them. */
+typedef struct mrail_cuda_device {
+    int ordinal;
+    char name[64];
+    char pci[16]; /* "0000:41:00.0", as in /sys/bus/pci/devices */
+    CUuuid uuid;
+    size_t memory;  /* bytes */
+    int has_rdma;   /* NICs may access its memory */
+    int has_dmabuf; /* its memory can be exported as a dma-buf */
+} mrail_cuda_device_t;
+
+/* Describes the devices in the order of their ordinals, at most
+ * MRAIL_CUDA_MAX_DEVICES. Creates no context. Returns their number. */
+unsigned mrail_cuda_devices(const mrail_cuda_t *cuda,
+                            mrail_cuda_device_t *devices);
+
+/* How NICs can access device memory. */
+typedef enum mrail_cuda_access {
+    MRAIL_CUDA_ACCESS_NONE,
+    MRAIL_CUDA_ACCESS_DMABUF, /* ibv_reg_dmabuf_mr(3) */
+    MRAIL_CUDA_ACCESS_PEERMEM /* ibv_reg_mr(3), with the kernel module
+                               * nvidia-peermem */
+} mrail_cuda_access_t;
+
+/* Returns the best way to the memory of a device. nics_have_dmabuf: all NICs
+ * accept dma-bufs. Points *reason_p to the reason why it is not
+ * MRAIL_CUDA_ACCESS_DMABUF, or to "". */
+mrail_cuda_access_t mrail_cuda_access(const mrail_cuda_device_t *device,
+                                      int nics_have_dmabuf,
+                                      const char **reason_p);
+
+#endif

@@ -1,0 +1,13 @@
+# src/cuda: device memory of CUDA. The driver is loaded at run time, so that
+# neither libcuda nor cuda.h is needed. base only, except for relays.
+noinst_LTLIBRARIES += libmrail-cuda.la
+libmrail_cuda_la_SOURCES = \
+    src/cuda/abi.h src/cuda/abi_calls.h src/cuda/abi_values.h \
+    src/cuda/device.c src/cuda/device.h \
+    src/cuda/driver.c src/cuda/driver.h \
+    src/cuda/memory.c src/cuda/memory.h
+
+# Device memory for relays.
+noinst_LTLIBRARIES += libmrail-cuda-relay.la
+libmrail_cuda_relay_la_SOURCES = \
+    src/cuda/relay_copy.c src/cuda/relay_copy.h

@@ -1,0 +1,314 @@
+/*
+ * Relays whose payloads lie in device memory: exchanges of two to four
+ * processes, and what the memory returns if the driver refuses something. The
+ * test environment limits the rates of links, so that copies complete later.
+ */
+#include "config.h"
+#include "gpu_test.h"
+#include "relay_job.h"
+
+#include "base/rng.h"
+#include "cuda/relay_copy.h"
+#include "relay/slot.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NONE MRAIL_RELAY_NONE
+#define CHUNK ((size_t)65536)
+
+static relay_job_result_t results[JOB_RANKS];
+
+static relay_job_t make_job(unsigned num_ranks)
+{
+    return (relay_job_t){.num_ranks = num_ranks,
+                         .out_slots = 3,
+                         .in_slots = 2,
+                         .chunk = CHUNK,
+                         .num_exchanges = 2};
+}
+
+static void add_flow(relay_job_t *job, uint32_t from, uint32_t relay_out,
+                     uint32_t relay_in, uint32_t to, uint64_t offset,
+                     uint64_t bytes)
+{
+    job->flows[job->num_flows++] = (mrail_relay_flow_t){.from = from,
+                                                        .to = to,
+                                                        .relay_out = relay_out,
+                                                        .relay_in = relay_in,
+                                                        .offset = offset,
+                                                        .bytes = bytes};
+}
+
+/* ---- exchanges ---- */
+
+static int test_two(void)
+{
+    relay_job_t job = make_job(2);
+
+    add_flow(&job, 0, NONE, NONE, 1, 0, 10 * CHUNK + 77);
+    add_flow(&job, 1, NONE, NONE, 0, 500, 7 * CHUNK);
+    CHECK(relay_job_run(&job, results) == 0);
+    /* No call waited until a copy was complete. */
+    CHECK((results[0].num_unready > 0) && (results[1].num_unready > 0));
+    return 0;
+}
+
+static int test_third(void)
+{
+    relay_job_t job = make_job(3);
+
+    add_flow(&job, 0, 2, NONE, 1, 0, 12 * CHUNK + 5);
+    add_flow(&job, 0, NONE, NONE, 1, 12 * CHUNK + 5, 12 * CHUNK);
+    add_flow(&job, 1, 2, NONE, 0, 0, 5 * CHUNK);
+    CHECK(relay_job_run(&job, results) == 0);
+    CHECK(results[0].chunks == 2 * (13 + 12 + 5));
+    CHECK(results[2].chunks == 0);
+    return 0;
+}
+
+static int test_two_nodes(void)
+{
+    relay_job_t job = make_job(4);
+
+    job.node_of[2] = job.node_of[3] = 1;
+    add_flow(&job, 0, 1, 2, 3, 0, 9 * CHUNK + 1);
+    add_flow(&job, 3, 2, NONE, 1, 0, 6 * CHUNK);
+    add_flow(&job, 1, NONE, 3, 2, 100, 5 * CHUNK);
+    add_flow(&job, 2, NONE, NONE, 0, 0, 3 * CHUNK + 9);
+    CHECK(relay_job_run(&job, results) == 0);
+    CHECK(results[1].num_unready > 0);
+    return 0;
+}
+
+/* Random flows of a node, also from a rank to itself. */
+static int test_random(void)
+{
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+        relay_job_t job = make_job(3);
+        uint64_t offset[3][3] = {{0}};
+        mrail_rng_t rng;
+
+        mrail_rng_init(&rng, seed);
+        job.out_slots = 1 + mrail_rng_below(&rng, 4);
+        while (job.num_flows < 1 + seed) {
+            uint32_t from = mrail_rng_below(&rng, 3);
+            uint32_t to = mrail_rng_below(&rng, 3);
+            uint32_t relay = mrail_rng_below(&rng, 3);
+            uint64_t bytes = 1 + mrail_rng_below(&rng, 4 * CHUNK);
+
+            add_flow(&job, from,
+                     ((relay == from) || (relay == to)) ? NONE : relay, NONE,
+                     to, offset[from][to], bytes);
+            offset[from][to] += bytes;
+        }
+        if (relay_job_run(&job, results) != 0) {
+            printf("# seed %llu\n", (unsigned long long)seed);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- what the driver refuses ---- */
+
+static const mrail_relay_shape_t shape = {
+    .num_local = 1, .out_slots = 2, .in_slots = 2, .chunk = CHUNK};
+static char handle[MRAIL_RELAY_HANDLE_SIZE];
+static const void *const handles[] = {handle};
+static mrail_cuda_t driver; /* with functions that fail */
+static mrail_relay_memory_t *memory;
+
+/* Runs func in a process, because a parent that uses the driver cannot fork. */
+static int in_process(int (*func)(void))
+{
+    int status;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        gpu_use(0);
+        driver = *mrail_cuda_find();
+        _exit(func() != 0);
+    }
+    CHECK((waitpid(pid, &status, 0) == pid) && (status == 0));
+    return 0;
+}
+
+static int create(void)
+{
+    return mrail_cuda_relay_create(&driver, 0, &memory);
+}
+
+static int alloc(void)
+{
+    return memory->ops->alloc(memory, &shape, 0, handle);
+}
+
+static int import(void)
+{
+    return memory->ops->import(memory, &shape, 0, handles);
+}
+
+static int small_memory(void)
+{
+    CUdeviceptr address;
+    size_t size = (size_t)1 << 30;
+
+    while (size >= 4096) {
+        size /= (cuMemAlloc(&address, size) == CUDA_SUCCESS) ? 1 : 2;
+    }
+    CHECK((create() == 0) && (alloc() == -ENOMEM));
+    CHECK(import() == -EINVAL);
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_out_of_memory(void)
+{
+    return in_process(small_memory);
+}
+
+static CUresult refuse_open(CUdeviceptr *address_p, CUipcMemHandle from,
+                            unsigned int flags)
+{
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+/* Two memories in a process play two ranks. */
+static int no_peer_access(void)
+{
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+
+    two.num_local = 2;
+    driver.cuIpcOpenMemHandle = refuse_open;
+    CHECK((create() == 0) &&
+          (mrail_cuda_relay_create(&driver, 1, &second) == 0));
+    CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
+    CHECK(second->ops->alloc(second, &two, 1, other) == 0);
+    CHECK(second->ops->import(second, &two, 1, both) == -EACCES);
+    CHECK(memory->ops->import(memory, &two, 0, both) == -EACCES);
+    /* The other rank could not allocate. */
+    memory->ops->release(memory);
+    CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
+    memset(other, 0, sizeof(other));
+    CHECK(memory->ops->import(memory, &two, 0, both) == -EINVAL);
+    mrail_cuda_relay_destroy(second);
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_no_peer_access(void)
+{
+    return in_process(no_peer_access);
+}
+
+static CUresult failed_query(CUevent event)
+{
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult failed_copy(CUdeviceptr to, CUdeviceptr from, size_t size,
+                            CUstream stream)
+{
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static int failing_copies(void)
+{
+    static char host[CHUNK];
+    void *copy = NULL;
+    CUdeviceptr user;
+
+    CU(cuMemAlloc(&user, CHUNK));
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    /* Neither end is in an area, or the user's memory is on the host. */
+    CHECK(memory->ops->copy_start(memory, (void *)(uintptr_t)user,
+                                  (void *)(uintptr_t)user, 1,
+                                  &copy) == -EINVAL);
+    CHECK(memory->ops->copy_start(memory, memory->areas[0], host, CHUNK,
+                                  &copy) == -EIO);
+    CHECK(copy == NULL);
+    CHECK(memory->ops->copy_start(memory, memory->areas[0],
+                                  (void *)(uintptr_t)user, CHUNK, &copy) == 0);
+    CHECK(copy != NULL);
+    driver.cuEventQuery = failed_query;
+    CHECK(memory->ops->copy_test(memory, copy) == -EIO);
+    driver.cuMemcpyDtoDAsync = failed_copy;
+    CHECK(memory->ops->copy_start(memory, memory->areas[0],
+                                  (void *)(uintptr_t)user, CHUNK,
+                                  &copy) == -EIO);
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_failing_copies(void)
+{
+    return in_process(failing_copies);
+}
+
+static int destroyed_context(void)
+{
+    CUdeviceptr user;
+    void *copy = NULL;
+    CUdevice device;
+
+    CU(cuMemAlloc(&user, CHUNK));
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CU(cuDeviceGet(&device, 0));
+    CU(cuDevicePrimaryCtxReset_v2(device));
+    CHECK(memory->ops->copy_start(memory, memory->areas[0],
+                                  (void *)(uintptr_t)user, CHUNK,
+                                  &copy) == -EIO);
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_destroyed_context(void)
+{
+    return in_process(destroyed_context);
+}
+
+/* The current context of the thread stays, and so does the primary one. */
+static int current_context(void)
+{
+    CUcontext own, now;
+    unsigned flags;
+    int is_active;
+
+    CU(cuCtxCreate_v2(&own, 0, 1));
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    mrail_cuda_relay_destroy(memory);
+    CU(cuCtxGetCurrent(&now));
+    CHECK(now == own);
+    CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    CHECK(is_active);
+    return 0;
+}
+
+static int test_current_context(void)
+{
+    return in_process(current_context);
+}
+
+int main(void)
+{
+    static const gpu_case_t cases[] = {
+        {"two processes", test_two},
+        {"a relay on a third device", test_third},
+        {"two nodes, relays at both ends", test_two_nodes},
+        {"random flows", test_random},
+        {"a device without free memory", test_out_of_memory},
+        {"no access to the other device", test_no_peer_access},
+        {"copies that fail", test_failing_copies},
+        {"a destroyed context", test_destroyed_context},
+        {"the current context stays", test_current_context}};
+
+    return GPU_RUN(cases);
+}
