@@ -24,6 +24,8 @@
     X(CUDA_ERROR_ALREADY_MAPPED, 208, "already mapped")                        \
     X(CUDA_ERROR_NOT_MAPPED, 211, "not mapped")                                \
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "no peer access")               \
+    X(CUDA_ERROR_INVALID_PTX, 218, "no compiler for this image")               \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "a link between GPUs failed")      \
     X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                        \
     X(CUDA_ERROR_OPERATING_SYSTEM, 304, "operating system call failed")        \
     X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid handle")                        \
@@ -42,6 +44,8 @@
       "host memory is not registered")                                         \
     X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "launch failed")                          \
+    X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720,                            \
+      "too many blocks for a cooperative launch")                              \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "not permitted here")                     \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "not supported")                          \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")

@@ -17,6 +17,13 @@ sgpu_ctx_t *sgpu_ctx_current(void)
     return (depth != 0) ? sgpu_ctx_find(stack[depth - 1]) : NULL;
 }
 
+CUresult sgpu_ctx_error(uint64_t handle)
+{
+    const sgpu_ctx_t *ctx = sgpu_handle_find(SGPU_HANDLE_CTX, handle);
+
+    return (ctx != NULL) ? ctx->error : CUDA_SUCCESS;
+}
+
 static void ctx_unlink_streams(sgpu_ctx_t *ctx)
 {
     while (!mrail_list_empty(&ctx->streams)) {

@@ -170,6 +170,10 @@ CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute,
             *value_p = device_attributes[i].value;
         }
     }
+    if ((attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) &&
+        sgpu_gpu_has(dev->gpu, SGPU_FAULT_NO_DMABUF)) {
+        *value_p = 0;
+    }
     return sgpu_leave(CUDA_SUCCESS);
 }
 
@@ -241,7 +245,8 @@ CUresult cuDeviceGetP2PAttribute(int *value_p, CUdevice_P2PAttribute attribute,
         (attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    has_link = sgpu.session->link_kind != SGPU_LINK_NONE;
+    has_link = sgpu_path_joins((sgpu_link_kind_t)sgpu.session->link_kind,
+                               dev->gpu, sgpu.devs[dest].gpu);
     *value_p = (attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
                 attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED) &&
                has_link;

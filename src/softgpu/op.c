@@ -76,6 +76,10 @@ static sgpu_step_t op_step_copy(sgpu_stream_t *stream, sgpu_op_t *op,
         op_count_copy(op);
         return SGPU_STEP_DONE;
     }
+    if (sgpu_path_is_cut(&op->copy.path)) {
+        sgpu_stream_fail(stream, CUDA_ERROR_NVLINK_UNCORRECTABLE);
+        return SGPU_STEP_DONE;
+    }
     bytes = sgpu_path_chunk(&op->copy.path, total - op->copy.done);
     op->copy.end_ns =
         sgpu_path_reserve(&op->copy.path, bytes, ready_ns, now_ns);
@@ -230,6 +234,14 @@ sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
     };
 
     return steps[op->kind](stream, op, now_ns);
+}
+
+/* The callback thread must finish with a host function, and a callback is told
+ * the error. */
+int sgpu_op_can_drop(const sgpu_op_t *op)
+{
+    return (op->kind != SGPU_OP_FUNC) ||
+           (!op->func.is_started && (op->func.callback == NULL));
 }
 
 static void op_put_mem(sgpu_mem_t *mem)

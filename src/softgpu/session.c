@@ -47,6 +47,7 @@ static void session_fill(sgpu_session_t *session, size_t size,
     session->num_gpus = params->num_gpus;
     session->link_kind = params->link_kind;
     session->memory_bytes = params->memory_bytes;
+    session->first_faults = params->faults;
     session->first_link_rate_bytes_per_s = params->link_rate_bytes_per_s;
     session->first_pcie_rate_bytes_per_s = params->pcie_rate_bytes_per_s;
     for (unsigned i = 0; i < params->num_nodes * params->num_gpus; ++i) {
@@ -54,6 +55,7 @@ static void session_fill(sgpu_session_t *session, size_t size,
 
         gpu->node = i / params->num_gpus;
         gpu->index = i % params->num_gpus;
+        gpu->faults = params->faults;
         gpu->pcie_in.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->pcie_out.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->up.rate_bytes_per_s = params->link_rate_bytes_per_s;

@@ -55,6 +55,7 @@ struct sgpu_ctx {
     unsigned flags;
     unsigned refs; /* primary: number of retains */
     int is_primary;
+    CUresult error;       /* of work that failed; every later call returns it */
     uint32_t peers;       /* bit i: access to the memory of device i */
     mrail_list_t streams; /* of sgpu_stream_t */
     sgpu_stream_t *legacy, *per_thread;
@@ -109,6 +110,7 @@ struct sgpu_stream {
     mrail_list_t busy; /* dev->busy */
     uint64_t handle;   /* 0: legacy or per-thread */
     sgpu_ctx_t *ctx;   /* NULL once destroyed */
+    uint64_t ctx_handle;
     sgpu_dev_t *dev;
     unsigned refs; /* the handle, a queue that is not empty, waiting work */
     unsigned flags;
@@ -167,7 +169,8 @@ void sgpu_session_once(void);
 /* Locks. Returns CUDA_SUCCESS, or an error with the lock released: before
  * cuInit, after fork, or in a host function. */
 CUresult sgpu_enter(void);
-/* Likewise, and returns the current context. */
+/* Likewise, and returns the current context. An error of its work is
+ * returned. */
 CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 /* Likewise, and returns a device. */
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
@@ -182,6 +185,8 @@ void sgpu_count(sgpu_gpu_t *gpu, sgpu_counter_t counter, uint64_t n);
 /* ---- ctx.c; sgpu.lock is held ---- */
 sgpu_ctx_t *sgpu_ctx_current(void);
 sgpu_ctx_t *sgpu_ctx_find(CUcontext ctx);
+/* Returns the error of the context's work, or CUDA_SUCCESS. */
+CUresult sgpu_ctx_error(uint64_t handle);
 /* Waits for all work that is in the streams of the device now. */
 void sgpu_dev_drain(sgpu_dev_t *dev);
 

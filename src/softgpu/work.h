@@ -56,6 +56,7 @@ typedef struct sgpu_op {
             CUhostFn func;
             CUstreamCallback callback; /* NULL: func */
             CUstream stream;           /* as given by the caller */
+            uint64_t ctx_handle;
             void *arg;
             int is_started, is_done;
         } func;
@@ -104,8 +105,13 @@ sgpu_op_t *sgpu_op_create(sgpu_op_kind_t kind);
 /* Appends the operation, after what the rules of the legacy stream demand. On
  * failure the caller keeps it. */
 CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
-/* Waits until the operation is complete. Releases the lock meanwhile. */
-void sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
+/* Waits until the operation is complete. Releases the lock meanwhile. Returns
+ * the error of the context's work. */
+CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
+
+/* Work in the stream has failed. The rest of the context's work is dropped, and
+ * its later calls return the error, until the context is destroyed. */
+void sgpu_stream_fail(const sgpu_stream_t *stream, CUresult error);
 
 /* ---- engine.c ---- */
 /* Starts the threads of the device, unless they run. */
@@ -118,6 +124,8 @@ void sgpu_engine_signal(void);
  * lock meanwhile. */
 sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
                          mrail_ns_t now_ns);
+/* Returns 1 if the operation can be dropped at this point. */
+int sgpu_op_can_drop(const sgpu_op_t *op);
 /* Returns the references that the operation holds, and frees it. */
 void sgpu_op_destroy(sgpu_op_t *op);
 

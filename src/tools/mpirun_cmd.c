@@ -299,6 +299,10 @@ static void plan_gpus(mrail_tool_args_t *args, const mrail_gpus_options_t *gpus)
         mrail_tool_args_add(args, "--gpu-memory");
         mrail_tool_args_addf(args, "%llu", (unsigned long long)gpus->memory);
     }
+    if (gpus->faults != NULL) {
+        mrail_tool_args_add(args, "--gpu-fault");
+        mrail_tool_args_add(args, gpus->faults);
+    }
 }
 
 static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)

@@ -2,8 +2,9 @@
 #include "config.h"
 #include "soft_gpu.h"
 #include "soft.h"
-#include "softgpu/session.h"
+#include "soft_gpu_fault.h"
 #include "tools/rates.h"
+#include "tools/soft_file.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
                                     .memory_bytes =
                                         SGPU_SESSION_DEFAULT_MEMORY};
     mrail_gpus_link_t link = MRAIL_GPUS_MESH;
+    uint32_t settings = 0;
     char why[SOFT_WHY_MAX];
 
     if (options->link != NULL) {
@@ -56,6 +58,11 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
     if (options->memory != 0) {
         params.memory_bytes = options->memory;
     }
+    if (options->faults != NULL) {
+        (void)soft_file_read_faults(options->faults, &settings, why,
+                                    sizeof(why));
+    }
+    params.faults = soft_gpu_fault_bits(settings);
     return params;
 }
 
@@ -106,10 +113,12 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
         ((options->pcie != NULL) &&
          (gpus->first_pcie_rate_bytes_per_s != params.pcie_rate_bytes_per_s)) ||
         ((options->memory != 0) &&
-         (gpus->memory_bytes != params.memory_bytes))) {
+         (gpus->memory_bytes != params.memory_bytes)) ||
+        ((options->faults != NULL) && (gpus->first_faults != params.faults))) {
         snprintf(why, size,
                  "session '%s' was created with %u GPUs per node, or with "
-                 "other links or memory than those given; end its jobs or "
+                 "other links, memory or faults than those given; end its "
+                 "jobs or "
                  "choose another --session",
                  session, gpus->num_gpus);
         ret = -EINVAL;

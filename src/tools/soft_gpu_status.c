@@ -1,8 +1,8 @@
 /* mrail soft status: the software GPUs of a session. */
 #include "config.h"
 #include "soft_gpu.h"
+#include "soft_gpu_fault.h"
 #include "softgpu/not_served.h"
-#include "softgpu/session.h"
 #include "base/util.h"
 
 #include <inttypes.h>
@@ -25,8 +25,7 @@ static uint64_t soft_gpu_sum(const sgpu_gpu_t *gpu, unsigned counter)
     return total;
 }
 
-/* Opens the GPUs. Returns NULL if the session has none. */
-static sgpu_session_t *soft_gpu_open(const char *session, int *fd_p)
+sgpu_session_t *soft_gpu_open(const char *session, int *fd_p)
 {
     sgpu_session_t *gpus;
     char path[128];
@@ -41,6 +40,7 @@ static void soft_gpu_link_json(mrail_json_t *json, const char *name,
     mrail_json_object(json, name);
     mrail_json_uint(json, "bytes_per_s", link->rate_bytes_per_s);
     mrail_json_uint(json, "bytes", link->bytes);
+    mrail_json_bool(json, "down", link->is_down != 0);
     mrail_json_object_end(json);
 }
 
@@ -79,6 +79,14 @@ static void soft_gpu_device_json(mrail_json_t *json, const sgpu_session_t *gpus,
     for (unsigned c = 0; c < SGPU_CNT_NUM; ++c) {
         mrail_json_uint(json, sgpu_counter_names[c], soft_gpu_sum(gpu, c));
     }
+    for (unsigned s = SROCE_FAULT_GPU_IPC_ERROR; s <= SROCE_FAULT_GPU_NO_DEVICE;
+         ++s) {
+        uint32_t settings = SROCE_FAULT_BIT(s);
+
+        mrail_json_bool(json, soft_gpu_fault_name(settings),
+                        (gpu->faults & soft_gpu_fault_bits(settings)) != 0);
+    }
+    mrail_json_uint(json, "copy_error", gpu->copy_errors);
     mrail_json_object(json, "links");
     soft_gpu_links_json(json, gpus, gpu);
     mrail_json_object_end(json);
@@ -140,6 +148,47 @@ static void soft_gpu_row(const sgpu_session_t *gpus, int fd,
            (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_PEER) / 0x1p20);
 }
 
+/* Rates that were changed, and links that are cut. */
+static void soft_gpu_link_row(const sgpu_session_t *gpus, const sgpu_gpu_t *gpu,
+                              const char *name, const sgpu_link_t *link)
+{
+    char rate[24];
+
+    if (link->is_down) {
+        printf("fault: node %u gpu%u: link %s is down\n", gpu->node, gpu->index,
+               name);
+    } else if (link->rate_bytes_per_s != gpus->first_link_rate_bytes_per_s) {
+        soft_gpu_rate(link->rate_bytes_per_s, rate, sizeof(rate));
+        printf("fault: node %u gpu%u: link %s has %s/s\n", gpu->node,
+               gpu->index, name, rate);
+    }
+}
+
+static void soft_gpu_faults(const sgpu_session_t *gpus, const sgpu_gpu_t *gpu)
+{
+    char text[128];
+
+    soft_gpu_fault_names(gpu, text, sizeof(text));
+    if (text[0] != '\0') {
+        printf("fault: node %u gpu%u: %s\n", gpu->node, gpu->index, text);
+    }
+    if (gpu->copy_errors != 0) {
+        printf("fault: node %u gpu%u: the next %u copies fail\n", gpu->node,
+               gpu->index, gpu->copy_errors);
+    }
+    if (gpus->link_kind == SGPU_LINK_SWITCH) {
+        soft_gpu_link_row(gpus, gpu, "to the switch", &gpu->up);
+        soft_gpu_link_row(gpus, gpu, "from the switch", &gpu->down);
+    }
+    for (unsigned i = 0;
+         (gpus->link_kind == SGPU_LINK_MESH) && (i < gpus->num_gpus); ++i) {
+        if (i != gpu->index) {
+            snprintf(text, sizeof(text), "to gpu%u", i);
+            soft_gpu_link_row(gpus, gpu, text, &gpu->mesh[i]);
+        }
+    }
+}
+
 void soft_gpu_table(const char *session)
 {
     int fd = -1;
@@ -158,6 +207,9 @@ void soft_gpu_table(const char *session)
            "in MiB", "out MiB", "local MiB", "peer MiB");
     for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
         soft_gpu_row(gpus, fd, &gpus->gpus[i]);
+    }
+    for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
+        soft_gpu_faults(gpus, &gpus->gpus[i]);
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(not_served_names); ++i) {
         if (gpus->not_served[i] != 0) {

@@ -1,7 +1,8 @@
 # Tests of software GPUs: programs on the driver API. A program whose name ends
 # in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
 # cuda.h is needed.
-GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/ipc.gpu \
+GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/fault.gpu \
+    test/gpu/ipc.gpu \
     test/gpu/order.gpu test/gpu/rdma.gpu test/gpu/stream.gpu \
     test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
@@ -13,6 +14,9 @@ test_gpu_api_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_copy_gpu_SOURCES = test/gpu/gpu_copy.c
 test_gpu_copy_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_copy_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
+test_gpu_fault_gpu_SOURCES = test/gpu/gpu_fault.c src/softgpu/session.c
+test_gpu_fault_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_fault_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
 test_gpu_ipc_gpu_SOURCES = test/gpu/gpu_ipc.c
 test_gpu_ipc_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
