@@ -20,6 +20,7 @@ src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/not_served.h \
     src/softgpu/op.c \
     src/softgpu/path.c src/softgpu/path.h \
+    src/softgpu/peermem.c \
     src/softgpu/phys.c \
     src/softgpu/place.c \
     src/softgpu/pointer.c \

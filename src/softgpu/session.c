@@ -48,6 +48,7 @@ static void session_fill(sgpu_session_t *session, size_t size,
     session->link_kind = params->link_kind;
     session->memory_bytes = params->memory_bytes;
     session->first_faults = params->faults;
+    session->has_peermem = (params->has_peermem != 0);
     session->first_link_rate_bytes_per_s = params->link_rate_bytes_per_s;
     session->first_pcie_rate_bytes_per_s = params->pcie_rate_bytes_per_s;
     for (unsigned i = 0; i < params->num_nodes * params->num_gpus; ++i) {

@@ -100,11 +100,13 @@ typedef struct sgpu_session {
     uint32_t ready;        /* 1: all fields are valid */
     uint64_t size;         /* of the file */
     uint64_t id;           /* random: tells this session from others */
-    uint32_t num_nodes;    /* constant, like the next five */
+    uint32_t num_nodes;    /* constant, like the next seven */
     uint32_t num_gpus;     /* per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */
     uint32_t first_faults; /* of each GPU, at the creation */
     uint64_t memory_bytes; /* of each GPU */
+    uint32_t has_peermem;  /* 1: rails register device memory by its address */
+    uint32_t reserved;
     uint64_t first_link_rate_bytes_per_s;
     uint64_t first_pcie_rate_bytes_per_s;
     _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0: the slot is free */
@@ -122,6 +124,7 @@ typedef struct sgpu_session_params {
     uint64_t pcie_rate_bytes_per_s; /* 0: no limit */
     uint64_t memory_bytes;
     uint32_t faults; /* of each GPU: sgpu_fault_t */
+    int has_peermem;
 } sgpu_session_params_t;
 
 /* Creates the file at `path` with mode 0600. A file that a killed session left

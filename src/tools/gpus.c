@@ -62,10 +62,11 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
 
     if ((options->num == 0) &&
         ((options->link != NULL) || (options->pcie != NULL) ||
-         (options->memory != 0) || (options->faults != NULL))) {
+         (options->memory != 0) || (options->faults != NULL) ||
+         options->peermem)) {
         snprintf(why, size,
-                 "--gpu-link, --pcie, --gpu-memory and --gpu-fault require "
-                 "--gpus");
+                 "--gpu-link, --pcie, --gpu-memory, --gpu-fault and --peermem "
+                 "require --gpus");
         return -EINVAL;
     }
     if (options->link != NULL) {

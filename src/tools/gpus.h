@@ -16,6 +16,7 @@ typedef struct mrail_gpus_options {
     const char *pcie;   /* text of --pcie; NULL: not given */
     uint64_t memory;    /* bytes of each GPU; 0: not given */
     const char *faults; /* text of --gpu-fault; NULL: not given */
+    int peermem;        /* --peermem */
 } mrail_gpus_options_t;
 
 /* The links between the GPUs of a node, in the order of sgpu_link_kind_t. */
@@ -75,11 +76,20 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          0,                                                                    \
          UINT64_C(1) << 40,                                                    \
          NULL},                                                                \
+        {"--gpu-fault",                                                        \
+         "LIST",                                                               \
+         "faults of all GPUs from the beginning, such as no_dmabuf,no_peer; "  \
+         "mrail soft ctl --help lists them",                                   \
+         MRAIL_OPTION_TEXT,                                                    \
+         offsetof(_type, _member.faults),                                      \
+         0,                                                                    \
+         0,                                                                    \
+         NULL},                                                                \
     {                                                                          \
-        "--gpu-fault", "LIST",                                                 \
-            "faults of all GPUs from the beginning, such as "                  \
-            "no_dmabuf,no_peer; mrail soft ctl --help lists them",             \
-            MRAIL_OPTION_TEXT, offsetof(_type, _member.faults), 0, 0, NULL     \
+        "--peermem", NULL,                                                     \
+            "rails register GPU memory by its address, as with the kernel "    \
+            "module nvidia-peermem",                                           \
+            MRAIL_OPTION_FLAG, offsetof(_type, _member.peermem), 0, 0, NULL    \
     }
 
 #endif

@@ -260,7 +260,8 @@ static void complete_options(run_t *run)
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL || options->gpus.num != 0 ||
             options->gpus.link != NULL || options->gpus.pcie != NULL ||
-            options->gpus.memory != 0 || options->gpus.faults != NULL) {
+            options->gpus.memory != 0 || options->gpus.faults != NULL ||
+            options->gpus.peermem) {
             mrail_tool_usage(COMMAND, "--rate, --script, --session and the "
                                       "options of GPUs require --soft");
         }

@@ -63,6 +63,7 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
                                     sizeof(why));
     }
     params.faults = soft_gpu_fault_bits(settings);
+    params.has_peermem = options->peermem;
     return params;
 }
 
@@ -114,7 +115,8 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
          (gpus->first_pcie_rate_bytes_per_s != params.pcie_rate_bytes_per_s)) ||
         ((options->memory != 0) &&
          (gpus->memory_bytes != params.memory_bytes)) ||
-        ((options->faults != NULL) && (gpus->first_faults != params.faults))) {
+        ((options->faults != NULL) && (gpus->first_faults != params.faults)) ||
+        (options->peermem && !gpus->has_peermem)) {
         snprintf(why, size,
                  "session '%s' was created with %u GPUs per node, or with "
                  "other links, memory or faults than those given; end its "
@@ -148,12 +150,18 @@ int soft_gpu_environment(const char *session)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
     char path[128], folder[MRAIL_TOOL_PATH_MAX];
+    sgpu_session_t *gpus = soft_gpu_open(session, NULL);
     char *list;
 
-    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
-    if (access(path, F_OK) != 0) {
+    unsetenv("MRAIL_SOFT_PEERMEM");
+    if (gpus == NULL) {
         return 0;
     }
+    if (gpus->has_peermem) {
+        setenv("MRAIL_SOFT_PEERMEM", "1", 1);
+    }
+    sgpu_session_close(gpus);
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (soft_gpu_folder(folder, sizeof(folder)) != 0) {
         return -ENOENT;
     }

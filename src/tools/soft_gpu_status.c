@@ -102,6 +102,7 @@ void soft_gpu_json(const char *session, mrail_json_t *json)
         return;
     }
     mrail_json_string(json, "gpu_link", sgpu_link_kind_names[gpus->link_kind]);
+    mrail_json_bool(json, "peermem", gpus->has_peermem != 0);
     mrail_json_array(json, "gpus");
     for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
         mrail_json_newline(json);
@@ -200,8 +201,9 @@ void soft_gpu_table(const char *session)
     }
     soft_gpu_rate(gpus->first_link_rate_bytes_per_s, link, sizeof(link));
     soft_gpu_rate(gpus->first_pcie_rate_bytes_per_s, pcie, sizeof(pcie));
-    printf("%u GPUs per node, links %s %s/s, PCIe %s/s\n", gpus->num_gpus,
-           sgpu_link_kind_names[gpus->link_kind], link, pcie);
+    printf("%u GPUs per node, links %s %s/s, PCIe %s/s%s\n", gpus->num_gpus,
+           sgpu_link_kind_names[gpus->link_kind], link, pcie,
+           gpus->has_peermem ? ", peermem" : "");
     printf("%4s %-7s %5s %10s %10s %8s %8s %10s %10s %10s %10s\n", "node",
            "device", "procs", "used MiB", "of MiB", "launches", "copies",
            "in MiB", "out MiB", "local MiB", "peer MiB");

@@ -50,7 +50,7 @@ expect_run 'a session without GPUs has no driver' failure '' \
 # Faults from the beginning.
 expect_run 'refused: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
     gpus --gpus 1 --gpu-fault no_peer,rate -- true
-expect_run 'refused: faults without GPUs' 2 '--gpu-fault require --gpus' \
+expect_run 'refused: faults without GPUs' 2 'require --gpus' \
     gpus --gpu-fault no_peer -- true
 expect_run 'a driver without a device' 0 '^init 100$' \
     gpus --gpus 2 --gpu-fault no_device -- "$tool" count
@@ -70,6 +70,17 @@ expect_run 'refused: GPUs of a session without GPUs' 2 'there are no GPUs' \
 printf 'at 0s gpu 0 peer 1 down\n' >"$tmp/pair"
 expect_run 'refused: a pair at a switch' 2 "'peer' requires --gpu-link mesh" \
     gpus --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
+
+# nvidia-peermem.
+expect_run 'refused: --peermem without GPUs' 2 'require --gpus' \
+    gpus --peermem -- true
+check 'peermem: registration by address' gpus --gpus 1 --peermem -- \
+    sh -c 'test "$MRAIL_SOFT_PEERMEM" = 1'
+expect_run 'another session has none' failure '' env MRAIL_SOFT_PEERMEM=1 \
+    "$soft" --session "$session-none" --rails 1 --gpus 1 -- \
+    sh -c 'test -n "${MRAIL_SOFT_PEERMEM-}"'
+expect_run 'mrail run: passes peermem on' 0 '--peermem ' \
+    "$build/mrail-run" --print --soft 2x2 --gpus 1 --peermem true
 
 # Devices.
 expect_run 'devices' 0 '^devices 0 1 2$' gpus --gpus 3 -- "$tool" count
