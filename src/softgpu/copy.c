@@ -29,14 +29,6 @@ static int copy_is_pageable(const sgpu_place_t *place)
     return (place->gpu == NULL) && (place->mem == NULL);
 }
 
-static int copy_is_reachable(const sgpu_ctx_t *ctx, const sgpu_place_t *place)
-{
-    return (place->gpu == NULL) || (place->gpu == ctx->dev->gpu) ||
-           (place->mem->kind == SGPU_MEM_MAPPED) ||
-           place->mem->peer_is_enabled ||
-           (ctx->peers & (1u << place->mem->dev->ordinal));
-}
-
 /* Returns 1 if a context of the call has access to both ends, so that the copy
  * may take the link between the devices. */
 static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
@@ -51,8 +43,8 @@ static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
     }
     for (unsigned i = 0; i < 3; ++i) {
         if ((contexts[i] != NULL) &&
-            copy_is_reachable(contexts[i], &op->copy.to) &&
-            copy_is_reachable(contexts[i], &op->copy.from)) {
+            sgpu_place_is_reachable(contexts[i], &op->copy.to) &&
+            sgpu_place_is_reachable(contexts[i], &op->copy.from)) {
             return 1;
         }
     }

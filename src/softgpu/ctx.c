@@ -42,6 +42,7 @@ static CUresult ctx_create(sgpu_dev_t *dev, unsigned flags, int is_primary,
         return ret;
     }
     mrail_list_init(&ctx->streams);
+    mrail_list_init(&ctx->modules);
     ctx->dev = dev;
     ctx->id = ++sgpu.next_id;
     ctx->flags = flags;
@@ -85,6 +86,7 @@ static void ctx_destroy(sgpu_ctx_t *ctx)
         ctx->dev->primary = NULL;
     }
     sgpu_dev_drain(ctx->dev);
+    sgpu_modules_unload(ctx);
     ctx_unlink_streams(ctx);
     for (sgpu_mem_t *mem = sgpu_mem_first(), *next; mem != NULL; mem = next) {
         next = sgpu_mem_after(mem);

@@ -30,11 +30,18 @@ static unsigned mem_search(uint64_t address)
     return low;
 }
 
-sgpu_mem_t *sgpu_mem_find(uint64_t address)
+sgpu_mem_t *sgpu_mem_find_any(uint64_t address)
 {
     unsigned i = mem_search(address);
 
     return ((i < num_mems) && (table[i]->base <= address)) ? table[i] : NULL;
+}
+
+sgpu_mem_t *sgpu_mem_find(uint64_t address)
+{
+    sgpu_mem_t *mem = sgpu_mem_find_any(address);
+
+    return ((mem != NULL) && !mem->is_freed) ? mem : NULL;
 }
 
 int sgpu_mem_overlaps(uint64_t address, uint64_t size)

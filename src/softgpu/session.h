@@ -71,6 +71,7 @@ extern const char *const sgpu_counter_names[SGPU_CNT_NUM];
 typedef struct sgpu_slot {
     _Alignas(64) _Atomic uint64_t memory_bytes; /* allocated by the process */
     _Atomic uint64_t counters[SGPU_CNT_NUM];
+    _Atomic uint64_t first[SGPU_CNT_NUM]; /* when its process came */
 } sgpu_slot_t;
 
 /* One direction of a link, which all processes share (base/gcra.h). */
@@ -152,6 +153,9 @@ int sgpu_session_charge(sgpu_session_t *session, int fd, sgpu_gpu_t *gpu,
  * number of these processes, unless procs_p is NULL. */
 uint64_t sgpu_session_usage(const sgpu_session_t *session, int fd,
                             const sgpu_gpu_t *gpu, unsigned *procs_p);
+
+/* Returns the process that owns a slot, or 0. */
+int32_t sgpu_session_pid(const sgpu_session_t *session, int fd, unsigned slot);
 
 /* Returns 1 if the GPU has this fault now. */
 static inline int sgpu_gpu_has(const sgpu_gpu_t *gpu, sgpu_fault_t fault)

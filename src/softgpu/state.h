@@ -28,6 +28,7 @@
 typedef struct sgpu_ctx sgpu_ctx_t;
 typedef struct sgpu_stream sgpu_stream_t;
 typedef struct sgpu_pool sgpu_pool_t;
+typedef struct sgpu_launch sgpu_launch_t;
 
 /* A device that the process sees. The engine is the thread that executes the
  * work in the streams of the device. The callback thread runs host functions,
@@ -58,6 +59,7 @@ struct sgpu_ctx {
     CUresult error;       /* of work that failed; every later call returns it */
     uint32_t peers;       /* bit i: access to the memory of device i */
     mrail_list_t streams; /* of sgpu_stream_t */
+    mrail_list_t modules; /* of sgpu_module_t */
     sgpu_stream_t *legacy, *per_thread;
 };
 
@@ -97,10 +99,11 @@ typedef struct sgpu_mem {
     uint64_t ctx; /* handle of the context that made it */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
-    unsigned flags;      /* host memory: as given */
-    unsigned opened;     /* imported: number of opens */
-    uint32_t readers;    /* mapped: bit i: device i may read; likewise write */
-    uint32_t writers;    /* these are all ones for other kinds */
+    unsigned flags;   /* host memory: as given */
+    unsigned opened;  /* imported: number of opens */
+    uint32_t readers; /* mapped: bit i: device i may read; likewise write */
+    uint32_t writers; /* these are all ones for other kinds */
+    int is_freed;     /* by cuMemFreeAsync, which its stream has not reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     int peer_is_enabled; /* imported with peer access */
 } sgpu_mem_t;
@@ -203,6 +206,8 @@ int sgpu_phys_reopen(const sgpu_phys_t *phys, uint64_t offset);
 /* ---- mem.c; sgpu.lock is held ---- */
 /* Returns the range that contains the address, or NULL. */
 sgpu_mem_t *sgpu_mem_find(uint64_t address);
+/* Likewise, and finds memory that only earlier work in streams may use. */
+sgpu_mem_t *sgpu_mem_find_any(uint64_t address);
 /* Returns 1 if [address, address + size) touches a known range. */
 int sgpu_mem_overlaps(uint64_t address, uint64_t size);
 /* Returns a new range, which the caller fills and inserts, or NULL. */
@@ -225,6 +230,9 @@ static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)
 /* Visit all ranges by address. NULL ends the visit. */
 sgpu_mem_t *sgpu_mem_first(void);
 sgpu_mem_t *sgpu_mem_after(const sgpu_mem_t *mem);
+
+/* ---- module.c; sgpu.lock is held ---- */
+void sgpu_modules_unload(sgpu_ctx_t *ctx);
 
 /* ---- pool.c; sgpu.lock is held ---- */
 void sgpu_pool_return(uint64_t pool, uint64_t size);

@@ -16,6 +16,7 @@ typedef enum sgpu_op_kind {
     SGPU_OP_AFTER_EVENT, /* wait for a record of an interprocess event */
     SGPU_OP_WAIT_VALUE,
     SGPU_OP_WRITE_VALUE,
+    SGPU_OP_KERNEL,
     SGPU_OP_FREE, /* of memory from a pool */
     SGPU_OP_NUM
 } sgpu_op_kind_t;
@@ -81,6 +82,9 @@ typedef struct sgpu_op {
             unsigned polls;
         } value;
         struct {
+            sgpu_launch_t *launch;
+        } kernel;
+        struct {
             sgpu_mem_t *mem;
         } free;
     };
@@ -128,6 +132,13 @@ sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
 int sgpu_op_can_drop(const sgpu_op_t *op);
 /* Returns the references that the operation holds, and frees it. */
 void sgpu_op_destroy(sgpu_op_t *op);
+
+/* ---- launch.c ---- */
+/* Starts the blocks, or sees whether they have ended. Their end wakes the
+ * engine. */
+sgpu_step_t sgpu_launch_step(sgpu_launch_t *launch);
+int sgpu_launch_is_running(const sgpu_launch_t *launch);
+void sgpu_launch_destroy(sgpu_launch_t *launch);
 
 /* ---- event.c ---- */
 void sgpu_event_get(sgpu_event_t *event);

@@ -93,6 +93,78 @@ static void soft_gpu_device_json(mrail_json_t *json, const sgpu_session_t *gpus,
     mrail_json_object_end(json);
 }
 
+/* ---- Processes ---- */
+
+static uint64_t soft_gpu_own(const sgpu_slot_t *slot, unsigned counter)
+{
+    return slot->counters[counter] - slot->first[counter];
+}
+
+/* Calls func for each live process on each GPU that it has used. */
+static void soft_gpu_each(const sgpu_session_t *gpus, int fd,
+                          void (*func)(void *arg, int32_t pid,
+                                       const sgpu_gpu_t *gpu,
+                                       const sgpu_slot_t *slot),
+                          void *arg)
+{
+    for (unsigned i = 0; i < SGPU_SESSION_SLOTS; ++i) {
+        int32_t pid = sgpu_session_pid(gpus, fd, i);
+
+        for (unsigned g = 0;
+             (pid != 0) && (g < gpus->num_nodes * gpus->num_gpus); ++g) {
+            const sgpu_slot_t *slot = &gpus->gpus[g].slots[i];
+            uint64_t used = slot->memory_bytes;
+
+            for (unsigned c = 0; c < SGPU_CNT_NUM; ++c) {
+                used |= soft_gpu_own(slot, c);
+            }
+            if (used != 0) {
+                func(arg, pid, &gpus->gpus[g], slot);
+            }
+        }
+    }
+}
+
+static void soft_gpu_process_json(void *arg, int32_t pid, const sgpu_gpu_t *gpu,
+                                  const sgpu_slot_t *slot)
+{
+    mrail_json_t *json = arg;
+
+    mrail_json_newline(json);
+    mrail_json_object(json, NULL);
+    mrail_json_uint(json, "pid", (uint64_t)pid);
+    mrail_json_uint(json, "node", gpu->node);
+    mrail_json_uint(json, "gpu", gpu->index);
+    mrail_json_uint(json, "own_memory_bytes", slot->memory_bytes);
+    for (unsigned c = 0; c < SGPU_CNT_NUM; ++c) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "own_%s", sgpu_counter_names[c]);
+        mrail_json_uint(json, name, soft_gpu_own(slot, c));
+    }
+    mrail_json_object_end(json);
+}
+
+static void soft_gpu_process_row(void *arg, int32_t pid, const sgpu_gpu_t *gpu,
+                                 const sgpu_slot_t *slot)
+{
+    int *is_first = arg;
+    uint64_t copies = 0;
+
+    for (unsigned c = SGPU_CNT_COPIES_IN; c <= SGPU_CNT_COPIES_PEER; c += 2) {
+        copies += soft_gpu_own(slot, c);
+    }
+    if (*is_first) {
+        printf("%8s %4s %-7s %10s %8s %10s %8s\n", "process", "node", "device",
+               "used MiB", "launches", "SM ms", "copies");
+    }
+    *is_first = 0;
+    printf("%8d %4u gpu%-4u %10.3f %8" PRIu64 " %10.3f %8" PRIu64 "\n", pid,
+           gpu->node, gpu->index, (double)slot->memory_bytes / 0x1p20,
+           soft_gpu_own(slot, SGPU_CNT_LAUNCHES),
+           (double)soft_gpu_own(slot, SGPU_CNT_SM_NS) / 1e6, copies);
+}
+
 void soft_gpu_json(const char *session, mrail_json_t *json)
 {
     int fd = -1;
@@ -108,6 +180,9 @@ void soft_gpu_json(const char *session, mrail_json_t *json)
         mrail_json_newline(json);
         soft_gpu_device_json(json, gpus, fd, &gpus->gpus[i]);
     }
+    mrail_json_array_end(json);
+    mrail_json_array(json, "gpu_processes");
+    soft_gpu_each(gpus, fd, soft_gpu_process_json, json);
     mrail_json_array_end(json);
     mrail_json_object(json, "not_served");
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(not_served_names); ++i) {
@@ -195,6 +270,7 @@ void soft_gpu_table(const char *session)
     int fd = -1;
     sgpu_session_t *gpus = soft_gpu_open(session, &fd);
     char link[24], pcie[24];
+    int is_first = 1;
 
     if (gpus == NULL) {
         return;
@@ -210,6 +286,7 @@ void soft_gpu_table(const char *session)
     for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
         soft_gpu_row(gpus, fd, &gpus->gpus[i]);
     }
+    soft_gpu_each(gpus, fd, soft_gpu_process_row, &is_first);
     for (unsigned i = 0; i < gpus->num_nodes * gpus->num_gpus; ++i) {
         soft_gpu_faults(gpus, &gpus->gpus[i]);
     }

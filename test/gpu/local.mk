@@ -2,7 +2,7 @@
 # in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
 # cuda.h is needed.
 GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/fault.gpu \
-    test/gpu/ipc.gpu \
+    test/gpu/ipc.gpu test/gpu/kernel.gpu \
     test/gpu/order.gpu test/gpu/rdma.gpu test/gpu/stream.gpu \
     test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
@@ -20,6 +20,11 @@ test_gpu_fault_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
 test_gpu_ipc_gpu_SOURCES = test/gpu/gpu_ipc.c
 test_gpu_ipc_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_kernel_gpu_SOURCES = test/gpu/gpu_kernel.c test/gpu/test_kernels.inc \
+    src/softgpu/session.c
+test_gpu_kernel_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_kernel_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la \
+    libmrail-base.la
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
@@ -32,7 +37,7 @@ test_gpu_order_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_stream_gpu_SOURCES = test/gpu/gpu_stream.c
 test_gpu_stream_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_stream_gpu_LDADD = $(GPU_TEST_LIBS) -lpthread
-GPU_SCRIPT_TESTS = test/gpu/abi.sh test/gpu/soft-gpus.sh
+GPU_SCRIPT_TESTS = test/gpu/abi.sh test/gpu/nvcc.sh test/gpu/soft-gpus.sh
 TESTS += $(GPU_JOBS) $(GPU_SCRIPT_TESTS)
 EXTRA_DIST += $(GPU_SCRIPT_TESTS) test/gpu/on-gpus.sh test/gpu/abi_check.c
 
@@ -40,7 +45,7 @@ EXTRA_DIST += $(GPU_SCRIPT_TESTS) test/gpu/on-gpus.sh test/gpu/abi_check.c
 check_PROGRAMS += gpu_rate gpu_tool
 gpu_tool_SOURCES = test/gpu/gpu_tool.c
 gpu_tool_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
-gpu_tool_LDADD = $(GPU_TEST_LIBS)
+gpu_tool_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la
 gpu_rate_SOURCES = test/gpu/gpu_rate.c
 gpu_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 gpu_rate_LDADD = $(GPU_TEST_LIBS) libmrail-base.la

@@ -114,13 +114,19 @@ is 'memory in use' 8388608 "$(json_sum memory_used_bytes "$tmp/json")"
 is 'copies from the host' 2 "$(json_sum copies_in "$tmp/json")"
 is 'bytes to the host' 2097152 "$(json_sum bytes_out "$tmp/json")"
 is 'copies between GPUs' 2 "$(json_sum copies_peer "$tmp/json")"
-is 'kernels' 0 "$(json_sum launches "$tmp/json")"
+is 'kernels' 2 "$(json_sum launches "$tmp/json")"
+is 'kernels by process' 2 "$(json_sum own_launches "$tmp/json")"
+is 'the time of kernels by process' "$(json_sum sm_ns "$tmp/json")" \
+    "$(json_sum own_sm_ns "$tmp/json")"
+is 'copies by process' 2 "$(json_sum own_copies_peer "$tmp/json")"
 is 'calls that are not served' 6 "$(json_sum cuModuleLoad "$tmp/json")"
 expect 'the kind of links' "$tmp/json" '"gpu_link": "switch"'
 check 'the state as a table' "$soft" status --session "$session"
 expect 'a table of GPUs' "$tmp/out" \
     '^2 GPUs per node, links switch 500MB/s, PCIe 300MB/s$'
 expect_count 'a row for each GPU' "$tmp/out" '^ *[01] gpu[01] ' 4
+expect_count 'a row for each process and GPU' "$tmp/out" \
+    '^ *[0-9]+ +1 gpu[01] +2\.000 +[01] +[0-9.]+ +[0-3]$' 4
 expect 'functions that are not served' "$tmp/out" \
     '^not served: cuModuleLoad, 6 calls$'
 expect_run 'the file is private' 0 '^-rw-------' ls -l \
