@@ -36,6 +36,8 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUarray_st *CUarray;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 
@@ -50,6 +52,8 @@ typedef int CUmemLocationType;
 typedef int CUmemAccess_flags;
 typedef int CUmemRangeHandleType;
 typedef int CUmemPool_attribute;
+typedef int CUfunction_attribute;
+typedef int CUjit_option;
 typedef int CUstreamBatchMemOpType;
 typedef int CUstreamCaptureStatus;
 typedef int CUdriverProcAddressQueryResult;

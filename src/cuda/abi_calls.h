@@ -217,6 +217,32 @@ CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime_v2(float *ms_p, CUevent start, CUevent end);
 
+/* Kernels */
+CUresult cuModuleLoadData(CUmodule *module_p, const void *image);
+CUresult cuModuleLoadDataEx(CUmodule *module_p, const void *image,
+                            unsigned int num, CUjit_option *options,
+                            void **values);
+CUresult cuModuleUnload(CUmodule module);
+CUresult cuModuleGetFunction(CUfunction *func_p, CUmodule module,
+                             const char *name);
+CUresult cuFuncGetAttribute(int *value_p, CUfunction_attribute attribute,
+                            CUfunction func);
+CUresult cuFuncGetModule(CUmodule *module_p, CUfunction func);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *num_p,
+                                                     CUfunction func,
+                                                     int threads,
+                                                     size_t shared);
+CUresult cuLaunchKernel(CUfunction func, unsigned int grid_x,
+                        unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y,
+                        unsigned int block_z, unsigned int shared,
+                        CUstream stream, void **params, void **extra);
+CUresult cuLaunchCooperativeKernel(CUfunction func, unsigned int grid_x,
+                                   unsigned int grid_y, unsigned int grid_z,
+                                   unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared,
+                                   CUstream stream, void **params);
+
 #pragma GCC visibility pop
 
 #endif

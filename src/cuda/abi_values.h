@@ -24,6 +24,7 @@
     X(CUDA_ERROR_ALREADY_MAPPED, 208, "already mapped")                        \
     X(CUDA_ERROR_NOT_MAPPED, 211, "not mapped")                                \
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "no peer access")               \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "a link between GPUs failed")      \
     X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                        \
     X(CUDA_ERROR_OPERATING_SYSTEM, 304, "operating system call failed")        \
     X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid handle")                        \
@@ -42,6 +43,8 @@
       "host memory is not registered")                                         \
     X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "launch failed")                          \
+    X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720,                            \
+      "too many blocks for a cooperative launch")                              \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "not permitted here")                     \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "not supported")                          \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
@@ -80,6 +83,7 @@
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91)         \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 92)                       \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 93)                \
+    X(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 95)                              \
     X(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 99)                         \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)            \
     X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103)    \
@@ -157,6 +161,10 @@
     X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)                                    \
     X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5)                                 \
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 7)                                     \
+    X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)                              \
+    X(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1)                                  \
+    X(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                                           \
+    X(CU_FUNC_ATTRIBUTE_BINARY_VERSION, 6)                                     \
     X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                        \
     X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                          \
     X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                 \

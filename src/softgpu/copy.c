@@ -29,14 +29,6 @@ static int copy_is_pageable(const sgpu_place_t *place)
     return (place->gpu == NULL) && (place->mem == NULL);
 }
 
-static int copy_is_reachable(const sgpu_ctx_t *ctx, const sgpu_place_t *place)
-{
-    return (place->gpu == NULL) || (place->gpu == ctx->dev->gpu) ||
-           (place->mem->kind == SGPU_MEM_MAPPED) ||
-           place->mem->peer_is_enabled ||
-           (ctx->peers & (1u << place->mem->dev->ordinal));
-}
-
 /* Returns 1 if a context of the call has access to both ends, so that the copy
  * may take the link between the devices. */
 static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
@@ -51,8 +43,8 @@ static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
     }
     for (unsigned i = 0; i < 3; ++i) {
         if ((contexts[i] != NULL) &&
-            copy_is_reachable(contexts[i], &op->copy.to) &&
-            copy_is_reachable(contexts[i], &op->copy.from)) {
+            sgpu_place_is_reachable(contexts[i], &op->copy.to) &&
+            sgpu_place_is_reachable(contexts[i], &op->copy.from)) {
             return 1;
         }
     }
@@ -127,6 +119,17 @@ static int copy_must_wait(sgpu_op_t *op, int is_async)
            to->mem->is_sync_memops || from->mem->is_sync_memops;
 }
 
+/* Returns 1 if a fault script lets this copy fail. */
+static int copy_must_fail(sgpu_gpu_t *gpu)
+{
+    uint32_t left = gpu->copy_errors;
+
+    while ((left != 0) &&
+           !atomic_compare_exchange_weak(&gpu->copy_errors, &left, left - 1)) {
+    }
+    return left != 0;
+}
+
 static CUresult copy_run(CUstream handle, const copy_args_t *args)
 {
     sgpu_ctx_t *ctx;
@@ -142,6 +145,9 @@ static CUresult copy_run(CUstream handle, const copy_args_t *args)
     if ((ret != CUDA_SUCCESS) || (args->width == 0) || (args->rows == 0)) {
         return sgpu_leave(ret);
     }
+    if (copy_must_fail(ctx->dev->gpu)) {
+        return sgpu_leave(CUDA_ERROR_UNKNOWN);
+    }
     ret = copy_prepare(ctx, args, &op);
     if (ret != CUDA_SUCCESS) {
         return sgpu_leave(ret);
@@ -151,7 +157,7 @@ static CUresult copy_run(CUstream handle, const copy_args_t *args)
     if (ret != CUDA_SUCCESS) {
         sgpu_op_destroy(op);
     } else if (must_wait) {
-        sgpu_stream_wait(stream, op->seq);
+        ret = sgpu_stream_wait(stream, op->seq);
     }
     return sgpu_leave(ret);
 }

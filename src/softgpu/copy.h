@@ -7,6 +7,7 @@
 typedef enum sgpu_place_kind {
     SGPU_PLACE_HOST,   /* an address that the CPU may use */
     SGPU_PLACE_DEVICE, /* an address that the driver knows */
+    SGPU_PLACE_KERNEL, /* likewise, of a kernel that was launched before */
     SGPU_PLACE_ANY
 } sgpu_place_kind_t;
 
@@ -16,6 +17,8 @@ typedef enum sgpu_place_kind {
 CUresult sgpu_place_find(sgpu_ctx_t *ctx, uint64_t address, uint64_t span,
                          sgpu_place_kind_t kind, int is_write,
                          sgpu_place_t *place_p);
+/* Returns 1 if the context has access to the memory of the place. */
+int sgpu_place_is_reachable(const sgpu_ctx_t *ctx, const sgpu_place_t *place);
 void sgpu_place_put(sgpu_place_t *place);
 
 #endif

@@ -17,6 +17,13 @@ sgpu_ctx_t *sgpu_ctx_current(void)
     return (depth != 0) ? sgpu_ctx_find(stack[depth - 1]) : NULL;
 }
 
+CUresult sgpu_ctx_error(uint64_t handle)
+{
+    const sgpu_ctx_t *ctx = sgpu_handle_find(SGPU_HANDLE_CTX, handle);
+
+    return (ctx != NULL) ? ctx->error : CUDA_SUCCESS;
+}
+
 static void ctx_unlink_streams(sgpu_ctx_t *ctx)
 {
     while (!mrail_list_empty(&ctx->streams)) {
@@ -35,6 +42,7 @@ static CUresult ctx_create(sgpu_dev_t *dev, unsigned flags, int is_primary,
         return ret;
     }
     mrail_list_init(&ctx->streams);
+    mrail_list_init(&ctx->modules);
     ctx->dev = dev;
     ctx->id = ++sgpu.next_id;
     ctx->flags = flags;
@@ -78,6 +86,7 @@ static void ctx_destroy(sgpu_ctx_t *ctx)
         ctx->dev->primary = NULL;
     }
     sgpu_dev_drain(ctx->dev);
+    sgpu_modules_unload(ctx);
     ctx_unlink_streams(ctx);
     for (sgpu_mem_t *mem = sgpu_mem_first(), *next; mem != NULL; mem = next) {
         next = sgpu_mem_after(mem);

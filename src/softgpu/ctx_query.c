@@ -112,12 +112,14 @@ CUresult cuCtxSynchronize(void)
 {
     sgpu_ctx_t *ctx;
     CUresult ret = sgpu_enter_ctx(&ctx);
+    uint64_t handle;
 
     if (ret != CUDA_SUCCESS) {
         return ret;
     }
+    handle = ctx->handle;
     sgpu_dev_drain(ctx->dev);
-    return sgpu_leave(CUDA_SUCCESS);
+    return sgpu_leave(sgpu_ctx_error(handle));
 }
 
 static CUresult query_peer(sgpu_ctx_t *ctx, CUcontext handle, uint32_t *bit_p)
@@ -129,9 +131,6 @@ static CUresult query_peer(sgpu_ctx_t *ctx, CUcontext handle, uint32_t *bit_p)
     }
     if (peer->dev == ctx->dev) {
         return CUDA_ERROR_INVALID_DEVICE;
-    }
-    if (sgpu.session->link_kind == SGPU_LINK_NONE) {
-        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
     *bit_p = 1u << peer->dev->ordinal;
     return CUDA_SUCCESS;
@@ -152,6 +151,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     ret = query_peer(ctx, peer, &bit);
     if (ret != CUDA_SUCCESS) {
         return sgpu_leave(ret);
+    }
+    if (!sgpu_path_joins((sgpu_link_kind_t)sgpu.session->link_kind,
+                         ctx->dev->gpu, sgpu_ctx_find(peer)->dev->gpu)) {
+        return sgpu_leave(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     }
     if (ctx->peers & bit) {
         return sgpu_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

@@ -1,6 +1,6 @@
 /* cuDevice*: what programs ask about devices. */
 #include "config.h"
-#include "softgpu/state.h"
+#include "softgpu/launch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -107,14 +107,14 @@ static const struct {
     CUdevice_attribute attribute;
     int value;
 } device_attributes[] = {
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, SGPU_THREADS_PER_BLOCK},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
     {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
     {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
     {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SGPU_SHARED_BYTES},
     {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
     {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
@@ -122,7 +122,7 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SGPU_MULTIPROCESSORS},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
@@ -138,7 +138,9 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR,
+     SGPU_BLOCKS_PER_MULTIPROCESSOR},
     {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1},
@@ -169,6 +171,10 @@ CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute,
         if (device_attributes[i].attribute == attribute) {
             *value_p = device_attributes[i].value;
         }
+    }
+    if ((attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) &&
+        sgpu_gpu_has(dev->gpu, SGPU_FAULT_NO_DMABUF)) {
+        *value_p = 0;
     }
     return sgpu_leave(CUDA_SUCCESS);
 }
@@ -241,7 +247,8 @@ CUresult cuDeviceGetP2PAttribute(int *value_p, CUdevice_P2PAttribute attribute,
         (attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    has_link = sgpu.session->link_kind != SGPU_LINK_NONE;
+    has_link = sgpu_path_joins((sgpu_link_kind_t)sgpu.session->link_kind,
+                               dev->gpu, sgpu.devs[dest].gpu);
     *value_p = (attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
                 attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED) &&
                has_link;

@@ -47,6 +47,11 @@ static mrail_ns_t engine_step(sgpu_stream_t *stream)
         sgpu_op_t *op = mrail_list_head(&stream->ops, sgpu_op_t, list);
 
         op->ready_ns = MRAIL_MAX(op->ready_ns, stream->ideal_ns);
+        if ((sgpu_ctx_error(stream->ctx_handle) != CUDA_SUCCESS) &&
+            sgpu_op_can_drop(op)) {
+            engine_complete(stream, op);
+            continue;
+        }
         if (sgpu_op_step(stream, op, mrail_clock_now()) == SGPU_STEP_AGAIN) {
             return op->wake_ns;
         }
@@ -90,6 +95,7 @@ static void *engine_run_funcs(void *arg)
     sgpu_refuse_calls(1);
     pthread_mutex_lock(&sgpu.lock);
     for (;;) {
+        CUresult error;
         sgpu_op_t *op;
 
         while (mrail_list_empty(&dev->funcs)) {
@@ -97,9 +103,10 @@ static void *engine_run_funcs(void *arg)
         }
         op = MRAIL_CONTAINER_OF(dev->funcs.next, sgpu_op_t, func.due);
         mrail_list_del(&op->func.due);
+        error = sgpu_ctx_error(op->func.ctx_handle);
         pthread_mutex_unlock(&sgpu.lock);
         if (op->func.callback != NULL) {
-            op->func.callback(op->func.stream, CUDA_SUCCESS, op->func.arg);
+            op->func.callback(op->func.stream, error, op->func.arg);
         } else {
             op->func.func(op->func.arg);
         }

@@ -215,6 +215,13 @@ static int event_is_done(const sgpu_event_t *event)
     return (event->stream == NULL) || (event->stream->completed >= event->seq);
 }
 
+/* Returns the error of the context whose stream recorded the event last. */
+static CUresult event_error(const sgpu_event_t *event)
+{
+    return (event->stream != NULL) ? sgpu_ctx_error(event->stream->ctx_handle)
+                                   : CUDA_SUCCESS;
+}
+
 CUresult cuEventQuery(CUevent handle)
 {
     sgpu_event_t *event;
@@ -223,17 +230,22 @@ CUresult cuEventQuery(CUevent handle)
     if (ret != CUDA_SUCCESS) {
         return ret;
     }
-    return sgpu_leave(event_is_done(event) ? CUDA_SUCCESS
-                                           : CUDA_ERROR_NOT_READY);
+    ret = event_error(event);
+    if ((ret == CUDA_SUCCESS) && !event_is_done(event)) {
+        ret = CUDA_ERROR_NOT_READY;
+    }
+    return sgpu_leave(ret);
 }
 
-/* Waits for the last record that any process has made. */
-static void event_await_page(const sgpu_event_page_t *page)
+/* Waits for the last record that any process has made, or for an error. */
+static void event_await_page(const sgpu_event_t *event)
 {
     const struct timespec pause = {.tv_nsec = EVENT_POLL_NS};
+    const sgpu_event_page_t *page = event->page;
     uint64_t number = page->recorded;
 
-    while ((number != 0) && !sgpu_event_page_is_done(page, number)) {
+    while ((number != 0) && !sgpu_event_page_is_done(page, number) &&
+           (event_error(event) == CUDA_SUCCESS)) {
         pthread_mutex_unlock(&sgpu.lock);
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&sgpu.lock);
@@ -250,12 +262,13 @@ CUresult cuEventSynchronize(CUevent handle)
     }
     sgpu_event_get(event);
     if (event->page != NULL) {
-        event_await_page(event->page);
+        event_await_page(event);
     } else if (event->stream != NULL) {
-        sgpu_stream_wait(event->stream, event->seq);
+        (void)sgpu_stream_wait(event->stream, event->seq);
     }
+    ret = event_error(event);
     sgpu_event_put(event);
-    return sgpu_leave(CUDA_SUCCESS);
+    return sgpu_leave(ret);
 }
 
 CUresult cuEventElapsedTime_v2(float *ms_p, CUevent start_handle,

@@ -13,7 +13,9 @@ typedef enum sgpu_handle_type {
     SGPU_HANDLE_STREAM,
     SGPU_HANDLE_EVENT,
     SGPU_HANDLE_PHYS, /* CUmemGenericAllocationHandle */
-    SGPU_HANDLE_POOL
+    SGPU_HANDLE_POOL,
+    SGPU_HANDLE_MODULE,
+    SGPU_HANDLE_FUNC
 } sgpu_handle_type_t;
 
 /* Returns a handle of the object, or 0 if memory runs out. */

@@ -75,22 +75,24 @@ void sgpu_session_once(void)
     pthread_once(&session_once, init_open_session);
 }
 
-static void init_see(unsigned index)
-{
-    sgpu.devs[sgpu.num_devs++].gpu =
-        sgpu_session_gpu(sgpu.session, sgpu.node, index);
-}
-
 /* CUDA_VISIBLE_DEVICES is a list of device numbers, such as "2,0". The first
  * word that is not one ends the list. */
 static void init_see_devices(void)
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    unsigned num = sgpu.session->num_gpus;
+    sgpu_gpu_t *found[SGPU_SESSION_MAX_GPUS];
+    unsigned num = 0;
     uint32_t seen = 0;
 
+    for (unsigned i = 0; i < sgpu.session->num_gpus; ++i) {
+        sgpu_gpu_t *gpu = sgpu_session_gpu(sgpu.session, sgpu.node, i);
+
+        if (!sgpu_gpu_has(gpu, SGPU_FAULT_NO_DEVICE)) {
+            found[num++] = gpu;
+        }
+    }
     for (unsigned i = 0; (text == NULL) && (i < num); ++i) {
-        init_see(i);
+        sgpu.devs[sgpu.num_devs++].gpu = found[i];
     }
     while (text != NULL) {
         char *end;
@@ -101,7 +103,7 @@ static void init_see_devices(void)
             break;
         }
         seen |= 1u << index;
-        init_see((unsigned)index);
+        sgpu.devs[sgpu.num_devs++].gpu = found[index];
         text = (*end == ',') ? end + 1 : NULL;
     }
 }
@@ -168,8 +170,11 @@ CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p)
         return ret;
     }
     *ctx_p = sgpu_ctx_current();
-    return (*ctx_p != NULL) ? CUDA_SUCCESS
-                            : sgpu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (*ctx_p == NULL) {
+        return sgpu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    return ((*ctx_p)->error == CUDA_SUCCESS) ? CUDA_SUCCESS
+                                             : sgpu_leave((*ctx_p)->error);
 }
 
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p)

@@ -48,8 +48,12 @@ static CUresult ipc_fill(ipc_handle_t *handle, uint32_t magic, int fd,
     return CUDA_SUCCESS;
 }
 
-static CUresult ipc_check(const ipc_handle_t *handle, uint32_t magic)
+static CUresult ipc_check(const sgpu_ctx_t *ctx, const ipc_handle_t *handle,
+                          uint32_t magic)
 {
+    if (sgpu_gpu_has(ctx->dev->gpu, SGPU_FAULT_IPC_ERROR)) {
+        return CUDA_ERROR_MAP_FAILED;
+    }
     if ((handle->magic != magic) || (handle->session != sgpu.session->id) ||
         (handle->node != sgpu.node)) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -142,7 +146,8 @@ static CUresult ipc_import(sgpu_ctx_t *ctx, const ipc_handle_t *handle,
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if ((phys->gpu != ctx->dev->gpu) &&
-        (sgpu.session->link_kind == SGPU_LINK_NONE)) {
+        !sgpu_path_joins((sgpu_link_kind_t)sgpu.session->link_kind, phys->gpu,
+                         ctx->dev->gpu)) {
         sgpu_phys_put(phys);
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
@@ -170,7 +175,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address_p, CUipcMemHandle opaque,
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memcpy(&handle, &opaque, sizeof(handle));
-    ret = ipc_check(&handle, IPC_MAGIC_MEM);
+    ret = ipc_check(ctx, &handle, IPC_MAGIC_MEM);
     if (ret != CUDA_SUCCESS) {
         return sgpu_leave(ret);
     }
@@ -245,7 +250,7 @@ CUresult cuIpcOpenEventHandle(CUevent *event_p, CUipcEventHandle opaque)
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memcpy(&handle, &opaque, sizeof(handle));
-    ret = ipc_check(&handle, IPC_MAGIC_EVENT);
+    ret = ipc_check(ctx, &handle, IPC_MAGIC_EVENT);
     if (ret == CUDA_SUCCESS) {
         ret = ipc_open(&handle, &fd);
     }

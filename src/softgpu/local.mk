@@ -15,10 +15,13 @@ src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/host.c \
     src/softgpu/init.c \
     src/softgpu/ipc.c \
+    src/softgpu/launch.c src/softgpu/launch.h \
     src/softgpu/mem.c \
+    src/softgpu/module.c \
     src/softgpu/not_served.h \
     src/softgpu/op.c \
     src/softgpu/path.c src/softgpu/path.h \
+    src/softgpu/peermem.c \
     src/softgpu/phys.c \
     src/softgpu/place.c \
     src/softgpu/pointer.c \

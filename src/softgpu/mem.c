@@ -30,11 +30,18 @@ static unsigned mem_search(uint64_t address)
     return low;
 }
 
-sgpu_mem_t *sgpu_mem_find(uint64_t address)
+sgpu_mem_t *sgpu_mem_find_any(uint64_t address)
 {
     unsigned i = mem_search(address);
 
     return ((i < num_mems) && (table[i]->base <= address)) ? table[i] : NULL;
+}
+
+sgpu_mem_t *sgpu_mem_find(uint64_t address)
+{
+    sgpu_mem_t *mem = sgpu_mem_find_any(address);
+
+    return ((mem != NULL) && !mem->is_freed) ? mem : NULL;
 }
 
 int sgpu_mem_overlaps(uint64_t address, uint64_t size)
@@ -192,7 +199,9 @@ CUresult cuMemGetInfo_v2(size_t *free_p, size_t *total_p)
         return ret;
     }
     total = sgpu.session->memory_bytes;
-    used = sgpu_session_usage(sgpu.session, sgpu.fd, ctx->dev->gpu, NULL);
+    used = sgpu_gpu_has(ctx->dev->gpu, SGPU_FAULT_NO_MEMORY)
+               ? total
+               : sgpu_session_usage(sgpu.session, sgpu.fd, ctx->dev->gpu, NULL);
     if (free_p != NULL) {
         *free_p = total - MRAIL_MIN(used, total);
     }
@@ -259,9 +268,11 @@ CUresult cuMemAllocManaged(CUdeviceptr *address_p, size_t size,
     return sgpu_leave(ret);
 }
 
-/* Waits for the work of the device, as real drivers do. */
+/* Waits for the work of the device, as real drivers do. Returns an error of this
+ * work, after the memory is free. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
+    sgpu_ctx_t *ctx;
     sgpu_mem_t *mem;
     CUresult ret = sgpu_enter();
 
@@ -282,5 +293,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         ret = CUDA_ERROR_INVALID_VALUE;
     }
     sgpu_mem_put(mem);
+    ctx = sgpu_ctx_current();
+    if ((ret == CUDA_SUCCESS) && (ctx != NULL)) {
+        ret = ctx->error;
+    }
     return sgpu_leave(ret);
 }

@@ -18,26 +18,25 @@
     X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute)                     \
     X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute)                  \
     X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) X(cuCtxCreate)              \
-    X(cuCtxDestroy) X(cuCtxDetach) X(cuCtxFromGreenCtx)      \
-    X(cuCtxGetCacheConfig) X(cuCtxGetDevResource) X(cuCtxGetDevice_v2)         \
-    X(cuCtxGetExecAffinity) X(cuCtxGetLimit) X(cuCtxGetSharedMemConfig)        \
-    X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuCtxRecordEvent)                 \
-    X(cuCtxResetPersistingL2Cache) X(cuCtxSetCacheConfig) X(cuCtxSetLimit)     \
-    X(cuCtxSetSharedMemConfig) X(cuCtxSynchronize_v2) X(cuCtxWaitEvent)        \
-    X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore)                   \
-    X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount)                \
-    X(cuDeviceGetDevResource) X(cuDeviceGetExecAffinitySupport)                \
-    X(cuDeviceGetGraphMemAttribute) X(cuDeviceGetHostAtomicCapabilities)       \
-    X(cuDeviceGetLuid) X(cuDeviceGetNvSciSyncAttributes)                       \
-    X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetProperties)               \
-    X(cuDeviceGetTexture1DLinearMaxWidth) X(cuDeviceGraphMemTrim)              \
-    X(cuDeviceRegisterAsyncNotification) X(cuDeviceSetGraphMemAttribute)       \
-    X(cuDeviceTotalMem) X(cuDeviceUnregisterAsyncNotification)                 \
-    X(cuEventDestroy) X(cuEventRecordWithFlags_ptsz) X(cuEventRecord_ptsz)     \
+    X(cuCtxDestroy) X(cuCtxDetach) X(cuCtxFromGreenCtx) X(cuCtxGetCacheConfig) \
+    X(cuCtxGetDevResource) X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity)        \
+    X(cuCtxGetLimit) X(cuCtxGetSharedMemConfig) X(cuCtxPopCurrent)             \
+    X(cuCtxPushCurrent) X(cuCtxRecordEvent) X(cuCtxResetPersistingL2Cache)     \
+    X(cuCtxSetCacheConfig) X(cuCtxSetLimit) X(cuCtxSetSharedMemConfig)         \
+    X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) X(cuDestroyExternalMemory)        \
+    X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc)                 \
+    X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource)                   \
+    X(cuDeviceGetExecAffinitySupport) X(cuDeviceGetGraphMemAttribute)          \
+    X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid)                    \
+    X(cuDeviceGetNvSciSyncAttributes) X(cuDeviceGetP2PAtomicCapabilities)      \
+    X(cuDeviceGetProperties) X(cuDeviceGetTexture1DLinearMaxWidth)             \
+    X(cuDeviceGraphMemTrim) X(cuDeviceRegisterAsyncNotification)               \
+    X(cuDeviceSetGraphMemAttribute) X(cuDeviceTotalMem)                        \
+    X(cuDeviceUnregisterAsyncNotification) X(cuEventDestroy)                   \
+    X(cuEventRecordWithFlags_ptsz) X(cuEventRecord_ptsz)                       \
     X(cuExternalMemoryGetMappedBuffer)                                         \
     X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites)   \
-    X(cuFuncGetAttribute) X(cuFuncGetModule) X(cuFuncGetName)                  \
-    X(cuFuncGetParamInfo) X(cuFuncIsLoaded) X(cuFuncLoad)                      \
+    X(cuFuncGetName) X(cuFuncGetParamInfo) X(cuFuncIsLoaded) X(cuFuncLoad)     \
     X(cuFuncSetAttribute) X(cuFuncSetBlockShape) X(cuFuncSetCacheConfig)       \
     X(cuFuncSetSharedMemConfig) X(cuFuncSetSharedSize) X(cuGetExportTable)     \
     X(cuGraphAddBatchMemOpNode) X(cuGraphAddChildGraphNode)                    \
@@ -96,10 +95,9 @@
     X(cuImportExternalSemaphore) X(cuKernelGetAttribute)                       \
     X(cuKernelGetFunction) X(cuKernelGetLibrary) X(cuKernelGetName)            \
     X(cuKernelGetParamInfo) X(cuKernelSetAttribute) X(cuKernelSetCacheConfig)  \
-    X(cuLaunch) X(cuLaunchCooperativeKernel)                                   \
-    X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchCooperativeKernel_ptsz)  \
-    X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLaunchHostFunc_ptsz)              \
-    X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz)             \
+    X(cuLaunch) X(cuLaunchCooperativeKernelMultiDevice)                        \
+    X(cuLaunchCooperativeKernel_ptsz) X(cuLaunchGrid) X(cuLaunchGridAsync)     \
+    X(cuLaunchHostFunc_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz)      \
     X(cuLaunchKernel_ptsz) X(cuLibraryEnumerateKernels) X(cuLibraryGetGlobal)  \
     X(cuLibraryGetKernel) X(cuLibraryGetKernelCount) X(cuLibraryGetManaged)    \
     X(cuLibraryGetModule) X(cuLibraryGetUnifiedFunction) X(cuLibraryLoadData)  \
@@ -154,14 +152,12 @@
     X(cuMemsetD8_v2_ptds) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
     X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements)       \
     X(cuMipmappedArrayGetSparseProperties) X(cuModuleEnumerateFunctions)       \
-    X(cuModuleGetFunction) X(cuModuleGetFunctionCount) X(cuModuleGetGlobal)    \
-    X(cuModuleGetGlobal_v2) X(cuModuleGetLoadingMode) X(cuModuleGetSurfRef)    \
-    X(cuModuleGetTexRef) X(cuModuleLoad) X(cuModuleLoadData)                   \
-    X(cuModuleLoadDataEx) X(cuModuleLoadFatBinary) X(cuModuleUnload)           \
-    X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem)       \
-    X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind)     \
+    X(cuModuleGetFunctionCount) X(cuModuleGetGlobal) X(cuModuleGetGlobal_v2)   \
+    X(cuModuleGetLoadingMode) X(cuModuleGetSurfRef) X(cuModuleGetTexRef)       \
+    X(cuModuleLoad) X(cuModuleLoadFatBinary) X(cuMulticastAddDevice)           \
+    X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate)          \
+    X(cuMulticastGetGranularity) X(cuMulticastUnbind)                          \
     X(cuOccupancyAvailableDynamicSMemPerBlock)                                 \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                             \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)                    \
     X(cuOccupancyMaxActiveClusters) X(cuOccupancyMaxPotentialBlockSize)        \
     X(cuOccupancyMaxPotentialBlockSizeWithFlags)                               \
@@ -215,6 +211,5 @@
     X(cuTexRefSetMipmappedArray) X(cuThreadExchangeStreamCaptureMode)          \
     X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain)         \
     X(cuWaitExternalSemaphoresAsync) X(cuWaitExternalSemaphoresAsync_ptsz)
-/* clang-format on */
 
 #endif

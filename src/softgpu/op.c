@@ -76,6 +76,10 @@ static sgpu_step_t op_step_copy(sgpu_stream_t *stream, sgpu_op_t *op,
         op_count_copy(op);
         return SGPU_STEP_DONE;
     }
+    if (sgpu_path_is_cut(&op->copy.path)) {
+        sgpu_stream_fail(stream, CUDA_ERROR_NVLINK_UNCORRECTABLE);
+        return SGPU_STEP_DONE;
+    }
     bytes = sgpu_path_chunk(&op->copy.path, total - op->copy.done);
     op->copy.end_ns =
         sgpu_path_reserve(&op->copy.path, bytes, ready_ns, now_ns);
@@ -206,6 +210,16 @@ static sgpu_step_t op_step_write_value(sgpu_stream_t *stream, sgpu_op_t *op,
     return SGPU_STEP_DONE;
 }
 
+static sgpu_step_t op_step_kernel(sgpu_stream_t *stream, sgpu_op_t *op,
+                                  mrail_ns_t now_ns)
+{
+    if (sgpu_launch_step(op->kernel.launch) == SGPU_STEP_AGAIN) {
+        return op_wait(op, MRAIL_NS_NEVER);
+    }
+    stream->ideal_ns = now_ns;
+    return SGPU_STEP_DONE;
+}
+
 /* The memory is released with the operation. */
 static sgpu_step_t op_step_free(sgpu_stream_t *stream, sgpu_op_t *op,
                                 mrail_ns_t now_ns)
@@ -226,10 +240,25 @@ sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
         [SGPU_OP_AFTER_EVENT] = op_step_after_event,
         [SGPU_OP_WAIT_VALUE] = op_step_wait_value,
         [SGPU_OP_WRITE_VALUE] = op_step_write_value,
+        [SGPU_OP_KERNEL] = op_step_kernel,
         [SGPU_OP_FREE] = op_step_free,
     };
 
     return steps[op->kind](stream, op, now_ns);
+}
+
+/* Threads must finish with a host function or a kernel, and a callback gets the
+ * error. */
+int sgpu_op_can_drop(const sgpu_op_t *op)
+{
+    switch (op->kind) {
+    case SGPU_OP_FUNC:
+        return !op->func.is_started && (op->func.callback == NULL);
+    case SGPU_OP_KERNEL:
+        return !sgpu_launch_is_running(op->kernel.launch);
+    default:
+        return 1;
+    }
 }
 
 static void op_put_mem(sgpu_mem_t *mem)
@@ -263,8 +292,13 @@ void sgpu_op_destroy(sgpu_op_t *op)
     case SGPU_OP_WRITE_VALUE:
         op_put_mem(op->value.mem);
         break;
+    case SGPU_OP_KERNEL:
+        sgpu_launch_destroy(op->kernel.launch);
+        break;
     case SGPU_OP_FREE:
-        op_put_mem(op->free.mem);
+        if (op->free.mem->is_freed) {
+            sgpu_mem_remove(op->free.mem);
+        }
         break;
     case SGPU_OP_FUNC:
     case SGPU_OP_NUM:

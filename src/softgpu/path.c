@@ -35,6 +35,25 @@ sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
     return path;
 }
 
+int sgpu_path_is_cut(const sgpu_path_t *path)
+{
+    for (unsigned i = 0; i < path->num; ++i) {
+        if (path->links[i]->is_down) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int sgpu_path_joins(sgpu_link_kind_t kind, sgpu_gpu_t *a, sgpu_gpu_t *b)
+{
+    sgpu_path_t path = sgpu_path_find(kind, a, b, 1);
+
+    return (kind != SGPU_LINK_NONE) && !sgpu_path_is_cut(&path) &&
+           !sgpu_gpu_has(a, SGPU_FAULT_NO_PEER) &&
+           !sgpu_gpu_has(b, SGPU_FAULT_NO_PEER);
+}
+
 uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left)
 {
     uint64_t chunk = SGPU_PATH_CHUNK_BYTES;

@@ -29,6 +29,12 @@ typedef struct sgpu_path {
 sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
                            sgpu_gpu_t *to, int direct);
 
+/* Returns 1 if a link of the path is cut. */
+int sgpu_path_is_cut(const sgpu_path_t *path);
+
+/* Returns 1 if the GPUs, which differ, can access the memory of each other. */
+int sgpu_path_joins(sgpu_link_kind_t kind, sgpu_gpu_t *a, sgpu_gpu_t *b);
+
 /* Returns the number of bytes to copy next, 1 to `left`. */
 uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left);
 

@@ -84,7 +84,8 @@ CUresult sgpu_phys_create(sgpu_dev_t *dev, uint64_t size, sgpu_phys_t **phys_p)
     CUresult ret;
     int fd;
 
-    if (size > sgpu.session->memory_bytes) {
+    if ((size > sgpu.session->memory_bytes) ||
+        sgpu_gpu_has(dev->gpu, SGPU_FAULT_NO_MEMORY)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     size = MRAIL_DIV_ROUND_UP(size, SGPU_PAGE) * SGPU_PAGE;

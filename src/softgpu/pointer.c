@@ -197,7 +197,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
          MRAIL_DIV_ROUND_UP(mem->size, page) * page)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (flags > 1) {
+    if ((flags > 1) || sgpu_gpu_has(mem->phys->gpu, SGPU_FAULT_NO_DMABUF)) {
         return sgpu_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     fd = sgpu_phys_reopen(mem->phys, mem->offset + (address - mem->base));

@@ -272,8 +272,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address_p, size_t size,
                           : pool_alloc(address_p, size, pool, stream);
 }
 
-/* The address is unknown from now on, and the memory is freed when the stream
- * gets there. */
+/* Only kernels that are in streams already find the address from now on. The
+ * memory is freed when the stream gets there. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     sgpu_stream_t *stream;
@@ -297,12 +297,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         return sgpu_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     op->free.mem = mem;
-    sgpu_mem_get(mem);
     ret = sgpu_stream_append(stream, op);
     if (ret != CUDA_SUCCESS) {
         sgpu_op_destroy(op);
     } else {
-        sgpu_mem_remove(mem);
+        mem->is_freed = 1;
     }
     return sgpu_leave(ret);
 }

@@ -137,6 +137,15 @@
     X(cuEventQuery, 2000)                                                      \
     X(cuEventSynchronize, 2000)                                                \
     X(cuEventElapsedTime_v2, 12080)                                            \
+    X(cuModuleLoadData, 2000)                                                  \
+    X(cuModuleLoadDataEx, 2010)                                                \
+    X(cuModuleUnload, 2000)                                                    \
+    X(cuModuleGetFunction, 2000)                                               \
+    X(cuFuncGetAttribute, 2020)                                                \
+    X(cuFuncGetModule, 11000)                                                  \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                       \
+    X(cuLaunchKernel, 4000)                                                    \
+    X(cuLaunchCooperativeKernel, 9000)                                         \
     X(cuIpcOpenMemHandle, 4010)                                                \
     X(cuDevicePrimaryCtxRelease, 7000)                                         \
     X(cuDevicePrimaryCtxReset, 7000)                                           \

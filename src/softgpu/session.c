@@ -47,6 +47,8 @@ static void session_fill(sgpu_session_t *session, size_t size,
     session->num_gpus = params->num_gpus;
     session->link_kind = params->link_kind;
     session->memory_bytes = params->memory_bytes;
+    session->first_faults = params->faults;
+    session->has_peermem = (params->has_peermem != 0);
     session->first_link_rate_bytes_per_s = params->link_rate_bytes_per_s;
     session->first_pcie_rate_bytes_per_s = params->pcie_rate_bytes_per_s;
     for (unsigned i = 0; i < params->num_nodes * params->num_gpus; ++i) {
@@ -54,6 +56,7 @@ static void session_fill(sgpu_session_t *session, size_t size,
 
         gpu->node = i / params->num_gpus;
         gpu->index = i % params->num_gpus;
+        gpu->faults = params->faults;
         gpu->pcie_in.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->pcie_out.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->up.rate_bytes_per_s = params->link_rate_bytes_per_s;
@@ -193,7 +196,12 @@ static int session_is_dead(int fd, unsigned slot)
 static void session_clear_slot(sgpu_session_t *session, unsigned slot)
 {
     for (unsigned i = 0; i < session->num_nodes * session->num_gpus; ++i) {
-        session->gpus[i].slots[slot].memory_bytes = 0;
+        sgpu_slot_t *old = &session->gpus[i].slots[slot];
+
+        old->memory_bytes = 0;
+        for (unsigned c = 0; c < SGPU_CNT_NUM; ++c) {
+            old->first[c] = old->counters[c];
+        }
     }
 }
 
@@ -211,6 +219,15 @@ int sgpu_session_take_slot(sgpu_session_t *session, int fd)
     return -EAGAIN;
 }
 
+int32_t sgpu_session_pid(const sgpu_session_t *session, int fd, unsigned slot)
+{
+    int32_t pid = session->pids[slot];
+
+    /* The next owner of the slot replaces the number of a dead one. */
+    return ((pid != 0) && (pid != getpid()) && session_is_dead(fd, slot)) ? 0
+                                                                          : pid;
+}
+
 uint64_t sgpu_session_usage(const sgpu_session_t *session, int fd,
                             const sgpu_gpu_t *gpu, unsigned *procs_p)
 {
@@ -218,13 +235,8 @@ uint64_t sgpu_session_usage(const sgpu_session_t *session, int fd,
     unsigned procs = 0;
 
     for (unsigned slot = 0; slot < SGPU_SESSION_SLOTS; ++slot) {
-        int32_t pid = session->pids[slot];
-
-        if (pid == 0) {
+        if (sgpu_session_pid(session, fd, slot) == 0) {
             continue;
-        }
-        if ((pid != getpid()) && session_is_dead(fd, slot)) {
-            continue; /* its next owner clears the slot */
         }
         procs += (gpu->slots[slot].memory_bytes != 0);
         total += gpu->slots[slot].memory_bytes;

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
-#define SGPU_SESSION_VERSION 1u
+#define SGPU_SESSION_VERSION 2u
 #define SGPU_SESSION_MAX_GPUS 16  /* of a node */
 #define SGPU_SESSION_MAX_DEVS 256 /* of a session */
 #define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
@@ -37,6 +37,15 @@ typedef enum sgpu_link_kind {
 } sgpu_link_kind_t;
 
 extern const char *const sgpu_link_kind_names[3];
+
+/* Faults of a GPU, which any process of the session may set (mrail-script(5)). */
+typedef enum sgpu_fault {
+    SGPU_FAULT_IPC_ERROR = 1 << 0, /* contexts of this GPU open no handles */
+    SGPU_FAULT_NO_MEMORY = 1 << 1, /* allocations fail */
+    SGPU_FAULT_NO_DMABUF = 1 << 2, /* as with a driver without dma-buf */
+    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between it and other GPUs */
+    SGPU_FAULT_NO_DEVICE = 1 << 4  /* cuInit does not find it */
+} sgpu_fault_t;
 
 /* Only processes that own a slot increment its counters. They are never reset,
  * so a sum over slots never decreases. */
@@ -62,6 +71,7 @@ extern const char *const sgpu_counter_names[SGPU_CNT_NUM];
 typedef struct sgpu_slot {
     _Alignas(64) _Atomic uint64_t memory_bytes; /* allocated by the process */
     _Atomic uint64_t counters[SGPU_CNT_NUM];
+    _Atomic uint64_t first[SGPU_CNT_NUM]; /* when its process came */
 } sgpu_slot_t;
 
 /* One direction of a link, which all processes share (base/gcra.h). */
@@ -69,11 +79,14 @@ typedef struct sgpu_link {
     _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
     _Atomic uint64_t tat;                           /* as in base/gcra.h */
     _Atomic uint64_t bytes;                         /* carried so far */
+    _Atomic uint32_t is_down;                       /* 1: cut */
 } sgpu_link_t;
 
 typedef struct sgpu_gpu {
     uint32_t node;                           /* constant */
     uint32_t index;                          /* in the node; constant */
+    _Atomic uint32_t faults;                 /* of sgpu_fault_t */
+    _Atomic uint32_t copy_errors;            /* copies that will fail */
     sgpu_link_t pcie_in;                     /* from host memory */
     sgpu_link_t pcie_out;                    /* to host memory */
     sgpu_link_t up;                          /* switch: out of this GPU */
@@ -85,14 +98,16 @@ typedef struct sgpu_gpu {
 typedef struct sgpu_session {
     uint64_t magic;
     uint32_t version;
-    uint32_t ready;     /* 1: all fields are valid */
-    uint64_t size;      /* of the file */
-    uint64_t id;        /* random: tells this session from others */
-    uint32_t num_nodes; /* constant, like the next five */
-    uint32_t num_gpus;  /* per node */
-    uint32_t link_kind; /* sgpu_link_kind_t */
-    uint32_t reserved;
+    uint32_t ready;        /* 1: all fields are valid */
+    uint64_t size;         /* of the file */
+    uint64_t id;           /* random: tells this session from others */
+    uint32_t num_nodes;    /* constant, like the next seven */
+    uint32_t num_gpus;     /* per node */
+    uint32_t link_kind;    /* sgpu_link_kind_t */
+    uint32_t first_faults; /* of each GPU, at the creation */
     uint64_t memory_bytes; /* of each GPU */
+    uint32_t has_peermem;  /* 1: rails register device memory by its address */
+    uint32_t reserved;
     uint64_t first_link_rate_bytes_per_s;
     uint64_t first_pcie_rate_bytes_per_s;
     _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0: the slot is free */
@@ -109,6 +124,8 @@ typedef struct sgpu_session_params {
     uint64_t link_rate_bytes_per_s; /* 0: no limit */
     uint64_t pcie_rate_bytes_per_s; /* 0: no limit */
     uint64_t memory_bytes;
+    uint32_t faults; /* of each GPU: sgpu_fault_t */
+    int has_peermem;
 } sgpu_session_params_t;
 
 /* Creates the file at `path` with mode 0600. A file that a killed session left
@@ -136,6 +153,16 @@ int sgpu_session_charge(sgpu_session_t *session, int fd, sgpu_gpu_t *gpu,
  * number of these processes, unless procs_p is NULL. */
 uint64_t sgpu_session_usage(const sgpu_session_t *session, int fd,
                             const sgpu_gpu_t *gpu, unsigned *procs_p);
+
+/* Returns the process that owns a slot, or 0. */
+int32_t sgpu_session_pid(const sgpu_session_t *session, int fd, unsigned slot);
+
+/* Returns 1 if the GPU has this fault now. */
+static inline int sgpu_gpu_has(const sgpu_gpu_t *gpu, sgpu_fault_t fault)
+{
+    return (atomic_load_explicit(&gpu->faults, memory_order_relaxed) & fault) !=
+           0;
+}
 
 static inline sgpu_gpu_t *sgpu_session_gpu(sgpu_session_t *session,
                                            unsigned node, unsigned index)

@@ -28,6 +28,7 @@
 typedef struct sgpu_ctx sgpu_ctx_t;
 typedef struct sgpu_stream sgpu_stream_t;
 typedef struct sgpu_pool sgpu_pool_t;
+typedef struct sgpu_launch sgpu_launch_t;
 
 /* A device that the process sees. The engine is the thread that executes the
  * work in the streams of the device. The callback thread runs host functions,
@@ -55,8 +56,10 @@ struct sgpu_ctx {
     unsigned flags;
     unsigned refs; /* primary: number of retains */
     int is_primary;
+    CUresult error;       /* of work that failed; every later call returns it */
     uint32_t peers;       /* bit i: access to the memory of device i */
     mrail_list_t streams; /* of sgpu_stream_t */
+    mrail_list_t modules; /* of sgpu_module_t */
     sgpu_stream_t *legacy, *per_thread;
 };
 
@@ -96,10 +99,11 @@ typedef struct sgpu_mem {
     uint64_t ctx; /* handle of the context that made it */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
-    unsigned flags;      /* host memory: as given */
-    unsigned opened;     /* imported: number of opens */
-    uint32_t readers;    /* mapped: bit i: device i may read; likewise write */
-    uint32_t writers;    /* these are all ones for other kinds */
+    unsigned flags;   /* host memory: as given */
+    unsigned opened;  /* imported: number of opens */
+    uint32_t readers; /* mapped: bit i: device i may read; likewise write */
+    uint32_t writers; /* these are all ones for other kinds */
+    int is_freed;     /* by cuMemFreeAsync, which its stream has not reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     int peer_is_enabled; /* imported with peer access */
 } sgpu_mem_t;
@@ -109,6 +113,7 @@ struct sgpu_stream {
     mrail_list_t busy; /* dev->busy */
     uint64_t handle;   /* 0: legacy or per-thread */
     sgpu_ctx_t *ctx;   /* NULL once destroyed */
+    uint64_t ctx_handle;
     sgpu_dev_t *dev;
     unsigned refs; /* the handle, a queue that is not empty, waiting work */
     unsigned flags;
@@ -167,7 +172,8 @@ void sgpu_session_once(void);
 /* Locks. Returns CUDA_SUCCESS, or an error with the lock released: before
  * cuInit, after fork, or in a host function. */
 CUresult sgpu_enter(void);
-/* Likewise, and returns the current context. */
+/* Likewise, and returns the current context. An error of its work is
+ * returned. */
 CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 /* Likewise, and returns a device. */
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
@@ -182,6 +188,8 @@ void sgpu_count(sgpu_gpu_t *gpu, sgpu_counter_t counter, uint64_t n);
 /* ---- ctx.c; sgpu.lock is held ---- */
 sgpu_ctx_t *sgpu_ctx_current(void);
 sgpu_ctx_t *sgpu_ctx_find(CUcontext ctx);
+/* Returns the error of the context's work, or CUDA_SUCCESS. */
+CUresult sgpu_ctx_error(uint64_t handle);
 /* Waits for all work that is in the streams of the device now. */
 void sgpu_dev_drain(sgpu_dev_t *dev);
 
@@ -198,6 +206,8 @@ int sgpu_phys_reopen(const sgpu_phys_t *phys, uint64_t offset);
 /* ---- mem.c; sgpu.lock is held ---- */
 /* Returns the range that contains the address, or NULL. */
 sgpu_mem_t *sgpu_mem_find(uint64_t address);
+/* Likewise, and finds memory that only earlier work in streams may use. */
+sgpu_mem_t *sgpu_mem_find_any(uint64_t address);
 /* Returns 1 if [address, address + size) touches a known range. */
 int sgpu_mem_overlaps(uint64_t address, uint64_t size);
 /* Returns a new range, which the caller fills and inserts, or NULL. */
@@ -220,6 +230,9 @@ static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)
 /* Visit all ranges by address. NULL ends the visit. */
 sgpu_mem_t *sgpu_mem_first(void);
 sgpu_mem_t *sgpu_mem_after(const sgpu_mem_t *mem);
+
+/* ---- module.c; sgpu.lock is held ---- */
+void sgpu_modules_unload(sgpu_ctx_t *ctx);
 
 /* ---- pool.c; sgpu.lock is held ---- */
 void sgpu_pool_return(uint64_t pool, uint64_t size);

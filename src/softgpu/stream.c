@@ -26,6 +26,7 @@ CUresult sgpu_stream_create(sgpu_ctx_t *ctx, unsigned flags, int has_handle,
     mrail_list_init(&stream->busy);
     mrail_list_init(&stream->ops);
     stream->ctx = ctx;
+    stream->ctx_handle = ctx->handle;
     stream->dev = ctx->dev;
     stream->refs = 1;
     stream->flags = flags;
@@ -149,13 +150,25 @@ CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op)
     return CUDA_SUCCESS;
 }
 
-void sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq)
+CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq)
 {
+    uint64_t ctx = stream->ctx_handle;
+
     sgpu_stream_get(stream);
     while (stream->completed < seq) {
         pthread_cond_wait(&sgpu.done, &sgpu.lock);
     }
     sgpu_stream_put(stream);
+    return sgpu_ctx_error(ctx);
+}
+
+void sgpu_stream_fail(const sgpu_stream_t *stream, CUresult error)
+{
+    sgpu_ctx_t *ctx = sgpu_handle_find(SGPU_HANDLE_CTX, stream->ctx_handle);
+
+    if ((ctx != NULL) && (ctx->error == CUDA_SUCCESS)) {
+        ctx->error = error;
+    }
 }
 
 /* ---- The driver's functions ---- */
@@ -239,7 +252,9 @@ CUresult cuStreamSynchronize(CUstream handle)
         ret = stream_wait_for_all(stream);
         sgpu_engine_signal();
     }
-    sgpu_stream_wait(stream, stream->enqueued);
+    if (ret == CUDA_SUCCESS) {
+        ret = sgpu_stream_wait(stream, stream->enqueued);
+    }
     return sgpu_leave(ret);
 }
 

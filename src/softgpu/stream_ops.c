@@ -43,7 +43,7 @@ static CUresult set_run(CUdeviceptr to, unsigned unit, uint32_t value,
     if (ret != CUDA_SUCCESS) {
         sgpu_op_destroy(op);
     } else if (must_wait) {
-        sgpu_stream_wait(stream, op->seq);
+        ret = sgpu_stream_wait(stream, op->seq);
     }
     return sgpu_leave(ret);
 }
@@ -106,6 +106,7 @@ static CUresult func_run(CUstream handle, CUhostFn func,
     op->func.func = func;
     op->func.callback = callback;
     op->func.stream = handle;
+    op->func.ctx_handle = ctx->handle;
     op->func.arg = arg;
     ret = sgpu_stream_append(stream, op);
     if (ret != CUDA_SUCCESS) {

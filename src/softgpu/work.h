@@ -16,6 +16,7 @@ typedef enum sgpu_op_kind {
     SGPU_OP_AFTER_EVENT, /* wait for a record of an interprocess event */
     SGPU_OP_WAIT_VALUE,
     SGPU_OP_WRITE_VALUE,
+    SGPU_OP_KERNEL,
     SGPU_OP_FREE, /* of memory from a pool */
     SGPU_OP_NUM
 } sgpu_op_kind_t;
@@ -56,6 +57,7 @@ typedef struct sgpu_op {
             CUhostFn func;
             CUstreamCallback callback; /* NULL: func */
             CUstream stream;           /* as given by the caller */
+            uint64_t ctx_handle;
             void *arg;
             int is_started, is_done;
         } func;
@@ -79,6 +81,9 @@ typedef struct sgpu_op {
             unsigned flags;
             unsigned polls;
         } value;
+        struct {
+            sgpu_launch_t *launch;
+        } kernel;
         struct {
             sgpu_mem_t *mem;
         } free;
@@ -104,8 +109,13 @@ sgpu_op_t *sgpu_op_create(sgpu_op_kind_t kind);
 /* Appends the operation, after what the rules of the legacy stream demand. On
  * failure the caller keeps it. */
 CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
-/* Waits until the operation is complete. Releases the lock meanwhile. */
-void sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
+/* Waits until the operation is complete. Releases the lock meanwhile. Returns
+ * the error of the context's work. */
+CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
+
+/* Work in the stream has failed. The rest of the context's work is dropped, and
+ * its later calls return the error, until the context is destroyed. */
+void sgpu_stream_fail(const sgpu_stream_t *stream, CUresult error);
 
 /* ---- engine.c ---- */
 /* Starts the threads of the device, unless they run. */
@@ -118,8 +128,17 @@ void sgpu_engine_signal(void);
  * lock meanwhile. */
 sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
                          mrail_ns_t now_ns);
+/* Returns 1 if the operation can be dropped at this point. */
+int sgpu_op_can_drop(const sgpu_op_t *op);
 /* Returns the references that the operation holds, and frees it. */
 void sgpu_op_destroy(sgpu_op_t *op);
+
+/* ---- launch.c ---- */
+/* Starts the blocks, or sees whether they have ended. Their end wakes the
+ * engine. */
+sgpu_step_t sgpu_launch_step(sgpu_launch_t *launch);
+int sgpu_launch_is_running(const sgpu_launch_t *launch);
+void sgpu_launch_destroy(sgpu_launch_t *launch);
 
 /* ---- event.c ---- */
 void sgpu_event_get(sgpu_event_t *event);

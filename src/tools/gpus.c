@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 #include "tools/rates.h"
+#include "tools/soft_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,18 +39,34 @@ int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
     return -EINVAL;
 }
 
+int mrail_gpus_have_pairs(const mrail_gpus_options_t *options)
+{
+    mrail_gpus_link_t link = MRAIL_GPUS_MESH;
+    uint64_t bytes_per_s;
+    char why[128];
+
+    if (options->link != NULL) {
+        (void)mrail_gpus_parse_link(options->link, &link, &bytes_per_s, why,
+                                    sizeof(why));
+    }
+    return link == MRAIL_GPUS_MESH;
+}
+
 int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
                      size_t size)
 {
     mrail_gpus_link_t link;
     uint64_t bytes_per_s;
+    uint32_t settings;
     int ret = 0;
 
     if ((options->num == 0) &&
         ((options->link != NULL) || (options->pcie != NULL) ||
-         (options->memory != 0))) {
+         (options->memory != 0) || (options->faults != NULL) ||
+         options->peermem)) {
         snprintf(why, size,
-                 "--gpu-link, --pcie and --gpu-memory require --gpus");
+                 "--gpu-link, --pcie, --gpu-memory, --gpu-fault and --peermem "
+                 "require --gpus");
         return -EINVAL;
     }
     if (options->link != NULL) {
@@ -58,6 +75,9 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
     }
     if ((ret == 0) && (options->pcie != NULL)) {
         ret = mrail_rate_parse(options->pcie, &bytes_per_s, why, size);
+    }
+    if ((ret == 0) && (options->faults != NULL)) {
+        ret = soft_file_read_faults(options->faults, &settings, why, size);
     }
     return (ret == 0) ? 0 : -EINVAL;
 }

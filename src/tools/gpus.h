@@ -11,10 +11,12 @@
 #define MRAIL_GPUS_MAX 16 /* of a node */
 
 typedef struct mrail_gpus_options {
-    unsigned num;     /* per node; 0: not given */
-    const char *link; /* text of --gpu-link; NULL: not given */
-    const char *pcie; /* text of --pcie; NULL: not given */
-    uint64_t memory;  /* bytes of each GPU; 0: not given */
+    unsigned num;       /* per node; 0: not given */
+    const char *link;   /* text of --gpu-link; NULL: not given */
+    const char *pcie;   /* text of --pcie; NULL: not given */
+    uint64_t memory;    /* bytes of each GPU; 0: not given */
+    const char *faults; /* text of --gpu-fault; NULL: not given */
+    int peermem;        /* --peermem */
 } mrail_gpus_options_t;
 
 /* The links between the GPUs of a node, in the order of sgpu_link_kind_t. */
@@ -28,6 +30,9 @@ typedef enum mrail_gpus_link {
  * means no limit. Returns 0, or -EINVAL with the reason in `why`. */
 int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
                           uint64_t *bytes_per_s_p, char *why, size_t size);
+
+/* Returns 1 if the options ask for links between pairs of GPUs. */
+int mrail_gpus_have_pairs(const mrail_gpus_options_t *options);
 
 /* Checks the options, which need num > 0. Returns 0, or -EINVAL with the
  * reason. */
@@ -63,9 +68,28 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          0,                                                                    \
          0,                                                                    \
          NULL},                                                                \
+        {"--gpu-memory",                                                       \
+         "SIZE",                                                               \
+         "memory of each GPU (1G)",                                            \
+         MRAIL_OPTION_SIZE,                                                    \
+         offsetof(_type, _member.memory),                                      \
+         0,                                                                    \
+         UINT64_C(1) << 40,                                                    \
+         NULL},                                                                \
+        {"--gpu-fault",                                                        \
+         "LIST",                                                               \
+         "faults of all GPUs from the beginning, such as no_dmabuf,no_peer; "  \
+         "mrail soft ctl --help lists them",                                   \
+         MRAIL_OPTION_TEXT,                                                    \
+         offsetof(_type, _member.faults),                                      \
+         0,                                                                    \
+         0,                                                                    \
+         NULL},                                                                \
     {                                                                          \
-        "--gpu-memory", "SIZE", "memory of each GPU (1G)", MRAIL_OPTION_SIZE,  \
-            offsetof(_type, _member.memory), 0, UINT64_C(1) << 40, NULL        \
+        "--peermem", NULL,                                                     \
+            "rails register GPU memory by its address, as with the kernel "    \
+            "module nvidia-peermem",                                           \
+            MRAIL_OPTION_FLAG, offsetof(_type, _member.peermem), 0, 0, NULL    \
     }
 
 #endif

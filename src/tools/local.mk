@@ -58,6 +58,7 @@ mrail_soft_SOURCES = \
     src/tools/soft_addrs.c src/tools/soft_addrs.h \
     src/tools/soft_ctl.c \
     src/tools/soft_gpu.c src/tools/soft_gpu.h \
+    src/tools/soft_gpu_fault.c src/tools/soft_gpu_fault.h \
     src/tools/soft_gpu_status.c \
     src/tools/soft_status.c \
     src/tools/soft_run.c \

@@ -355,6 +355,13 @@ static void plan_gpus(mrail_tool_args_t *args, const mrail_gpus_options_t *gpus)
         mrail_tool_args_add(args, "--gpu-memory");
         mrail_tool_args_addf(args, "%llu", (unsigned long long)gpus->memory);
     }
+    if (gpus->faults != NULL) {
+        mrail_tool_args_add(args, "--gpu-fault");
+        mrail_tool_args_add(args, gpus->faults);
+    }
+    if (gpus->peermem) {
+        mrail_tool_args_add(args, "--peermem");
+    }
 }
 
 static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)

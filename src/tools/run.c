@@ -202,6 +202,11 @@ static void parse_args(run_t *run, char **argv)
 /* The script must be a regular file, because rank 0 reads it again. */
 static void check_script(const mrail_run_options_t *options)
 {
+    soft_file_session_t session = {.num_nodes = options->nodes,
+                                   .num_rails = options->rails,
+                                   .num_gpus = options->gpus.num,
+                                   .has_pairs =
+                                       mrail_gpus_have_pairs(&options->gpus)};
     char why[SOFT_FILE_WHY_MAX];
     struct stat st;
 
@@ -212,10 +217,15 @@ static void check_script(const mrail_run_options_t *options)
     if (!S_ISREG(st.st_mode)) {
         mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
     }
-    /* A session with this name may already exist and have checksums enabled,
-     * although this command does not enable them. */
-    if (soft_file_check(options->script, options->nodes, options->rails,
-                        options->session != NULL, why, sizeof(why)) != 0) {
+    /* A session with this name may already exist and have checksums and GPUs,
+     * although this command does not ask for them. */
+    if (options->session != NULL) {
+        session.has_icrc = 1;
+        if (options->gpus.num == 0) {
+            session.num_gpus = MRAIL_GPUS_MAX;
+        }
+    }
+    if (soft_file_check(options->script, &session, why, sizeof(why)) != 0) {
         mrail_tool_usage(COMMAND, "%s", why);
     }
 }
@@ -311,7 +321,8 @@ static void complete_options(run_t *run)
         if (options->rate != NULL || options->session != NULL ||
             options->script != NULL || options->gpus.num != 0 ||
             options->gpus.link != NULL || options->gpus.pcie != NULL ||
-            options->gpus.memory != 0) {
+            options->gpus.memory != 0 || options->gpus.faults != NULL ||
+            options->gpus.peermem) {
             mrail_tool_usage(COMMAND, "--rate, --script, --session and the "
                                       "options of GPUs require --soft");
         }

@@ -1,6 +1,8 @@
-/* mrail soft ctl: changes the rails of a running session. */
+/* mrail soft ctl: changes the rails and the GPUs of a running session. */
 #include "config.h"
 #include "soft.h"
+#include "soft_gpu.h"
+#include "soft_gpu_fault.h"
 #include "soft_script.h"
 #include "softroce/host/daemon.h"
 #include "softroce/host/faults.h"
@@ -17,21 +19,25 @@
 #include <unistd.h>
 
 #define CTL_COMMAND "soft ctl"
-#define ALL UINT_MAX /* all nodes or all rails */
+#define ALL UINT_MAX        /* all nodes, rails or GPUs */
+#define NONE (UINT_MAX - 1) /* no GPU: the actions are on rails */
 
 typedef struct soft_ctl {
     const char *name;
     unsigned node, rail;
+    unsigned gpu;
+    unsigned peer;      /* ALL: the GPU and all its links */
     const char *script; /* file name; NULL: none */
     mrail_tool_args_t actions;
 } soft_ctl_t;
 
-/* Applies an action of fault scripts: NAME or NAME=VALUE[,VALUE]. */
-static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
-                          const char *action)
+/* Reads an action of fault scripts: NAME or NAME=VALUE[,VALUE]. `more` names
+ * actions that are not in the table. */
+static int soft_ctl_read(const sroce_fault_action_def_t *defs,
+                         const char *action, const char *more,
+                         sroce_fault_action_t *fault_p)
 {
     char text[128], why[SROCE_FAULT_WHY_MAX], *words[8], *save = NULL;
-    sroce_fault_action_t fault;
     unsigned num = 0;
     int ret;
 
@@ -46,11 +52,22 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
          p = strtok_r(NULL, "=,", &save)) {
         words[num++] = p;
     }
-    ret = sroce_fault_action_read(words, MRAIL_MAX(num, 1u), &fault, why,
+    ret = sroce_fault_action_read(defs, words, MRAIL_MAX(num, 1u), fault_p, why,
                                   sizeof(why));
     if (ret != 0) {
-        soft_error("%s%s", why,
-                   (ret == -ENOENT) ? "; also egress, ingress, loss" : "");
+        soft_error("%s%s", why, (ret == -ENOENT) ? more : "");
+    }
+    return ret;
+}
+
+static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
+                          const char *action)
+{
+    sroce_fault_action_t fault;
+    int ret = soft_ctl_read(sroce_fault_action_defs, action,
+                            "; also egress, ingress, loss", &fault);
+
+    if (ret != 0) {
         return ret;
     }
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
@@ -135,6 +152,17 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
     return soft_ctl_fault(dev, flags, action);
 }
 
+static void soft_ctl_help_actions(FILE *stream,
+                                  const sroce_fault_action_def_t *defs)
+{
+    char name[32];
+
+    for (const sroce_fault_action_def_t *a = defs; a->name != NULL; ++a) {
+        snprintf(name, sizeof(name), "%s %s", a->name, a->syntax);
+        mrail_options_row(stream, name, a->help);
+    }
+}
+
 static void soft_ctl_help(FILE *stream)
 {
     static const char words[] =
@@ -151,16 +179,14 @@ static void soft_ctl_help(FILE *stream)
         "  seed N              seed of the random numbers; must come first\n"
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
+        "  at WHEN [...] [node LIST] gpu LIST [peer LIST] ACTION\n"
         "WHEN is a time from the start (10ms), 'packet N' or 'byte N' (64k) that\n"
         "the rail has sent; LIST is * or 0,2,3; 'for' undoes the action. Actions:\n";
-    char name[32];
 
     fputs(words, stream);
-    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
-         a->name != NULL; ++a) {
-        snprintf(name, sizeof(name), "%s %s", a->name, a->syntax);
-        mrail_options_row(stream, name, a->help);
-    }
+    soft_ctl_help_actions(stream, sroce_fault_action_defs);
+    fputs("\nActions on GPUs and their links:\n", stream);
+    soft_ctl_help_actions(stream, sroce_fault_gpu_action_defs);
 }
 
 /* Wakes the session's processes, so that they see the change at once. */
@@ -206,6 +232,73 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
     return 0;
 }
 
+static int soft_ctl_hits_gpu(const soft_ctl_t *ctl, soft_gpu_target_t target)
+{
+    if ((ctl->node != ALL) && (target.node != ctl->node)) {
+        return 0;
+    }
+    if (ctl->peer != ALL) {
+        return (target.gpu == ctl->gpu) && (target.peer == ctl->peer);
+    }
+    return (ctl->gpu == ALL) || (target.gpu == ctl->gpu);
+}
+
+static void soft_ctl_do_gpus(sgpu_session_t *gpus, const soft_ctl_t *ctl,
+                             const sroce_fault_action_t *fault)
+{
+    unsigned num = gpus->num_gpus;
+
+    for (unsigned i = 0; i < gpus->num_nodes * num * num; ++i) {
+        soft_gpu_target_t target = {i / num / num, i / num % num, i % num};
+
+        if (soft_ctl_hits_gpu(ctl, target)) {
+            soft_gpu_fault_do(gpus, target, fault);
+        }
+    }
+}
+
+/* Either all actions are applied or none. */
+static int soft_ctl_gpus(const soft_ctl_t *ctl, char **actions)
+{
+    sgpu_session_t *gpus = soft_gpu_open(ctl->name, NULL);
+    int ret = SOFT_EXIT_USAGE;
+
+    if (gpus == NULL) {
+        soft_error("session '%s' has no GPUs", ctl->name);
+        return SOFT_EXIT_FAILED;
+    }
+    if (((ctl->gpu != ALL) && (ctl->gpu >= gpus->num_gpus)) ||
+        ((ctl->peer != ALL) && (ctl->peer >= gpus->num_gpus))) {
+        soft_error("session '%s' has GPUs 0 to %u", ctl->name,
+                   gpus->num_gpus - 1);
+        goto out;
+    }
+    if ((ctl->peer != ALL) && (gpus->link_kind != SGPU_LINK_MESH)) {
+        soft_error("--peer requires links of kind mesh, which session '%s' "
+                   "does not have",
+                   ctl->name);
+        goto out;
+    }
+    for (unsigned pass = 0; pass < 2; ++pass) {
+        for (char **action = actions; *action != NULL; ++action) {
+            sroce_fault_action_t fault;
+
+            if (soft_ctl_read(sroce_fault_gpu_action_defs, *action, "",
+                              &fault) != 0) {
+                goto out;
+            }
+            if (pass == 1) {
+                soft_ctl_do_gpus(gpus, ctl, &fault);
+            }
+        }
+    }
+    ret = 0;
+
+out:
+    sgpu_session_close(gpus);
+    return ret;
+}
+
 static int soft_ctl_script(sroce_session_t *session,
                            const sroce_fault_script_t *script)
 {
@@ -217,6 +310,22 @@ static int soft_ctl_script(sroce_session_t *session,
 
 #define FIELD(_name) offsetof(soft_ctl_t, _name)
 
+static void soft_ctl_take_gpu(void *target, const char *text)
+{
+    uint64_t gpu;
+
+    if (strcmp(text, "all") == 0) {
+        ((soft_ctl_t *)target)->gpu = ALL;
+        return;
+    }
+    if (mrail_number_uint(text, 0, SGPU_SESSION_MAX_GPUS - 1, &gpu) != 0) {
+        mrail_tool_usage(CTL_COMMAND,
+                         "--gpu %s: expected all or a number from 0 to %d",
+                         text, SGPU_SESSION_MAX_GPUS - 1);
+    }
+    ((soft_ctl_t *)target)->gpu = (unsigned)gpu;
+}
+
 static const mrail_option_t soft_ctl_options[] = {
     {"--session", "NAME", "the session (MRAIL_SOFT, or default)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
@@ -224,6 +333,10 @@ static const mrail_option_t soft_ctl_options[] = {
      SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rail", "R", "only this rail", MRAIL_OPTION_UNSIGNED, FIELD(rail), 0,
      SROCE_SESSION_MAX_RAILS - 1, NULL},
+    {"--gpu", "G|all", "this GPU, or all, instead of rails", MRAIL_OPTION_CALL,
+     0, 0, 0, soft_ctl_take_gpu},
+    {"--peer", "P", "only the link between GPU G and GPU P",
+     MRAIL_OPTION_UNSIGNED, FIELD(peer), 0, SGPU_SESSION_MAX_GPUS - 1, NULL},
     {"--script", "FILE",
      "runs a script to its end and prints each step (- is standard input); "
      "Ctrl-C leaves the rails as they are",
@@ -232,6 +345,7 @@ static const mrail_option_t soft_ctl_options[] = {
 
 static const char *const synopsis[] = {
     "[--session NAME] [--node K] [--rail R] ACTION ...",
+    "[--session NAME] [--node K] --gpu G [--peer P] ACTION ...",
     "[--session NAME] --script FILE", NULL};
 
 /* Collects the actions. Options may follow them. */
@@ -248,7 +362,8 @@ static const mrail_command_t command = {
     .name = CTL_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Changes rails while jobs run: all of them, unless --node or --rail is given.\n",
+        "Changes rails while jobs run: all of them, unless --node or --rail is given.\n"
+        "With --gpu, changes software GPUs instead.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
     .epilog = "Exit status: 0 done, 1 failure or not finished, 2 usage.\n",
@@ -262,10 +377,17 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
             mrail_tool_usage(CTL_COMMAND, "no action: give one, such as down");
         }
     } else if ((ctl->actions.count != 0) || (ctl->node != ALL) ||
-               (ctl->rail != ALL)) {
+               (ctl->rail != ALL) || (ctl->gpu != NONE)) {
         mrail_tool_usage(CTL_COMMAND,
-                         "with --script, nodes, rails and actions are "
+                         "with --script, nodes, rails, GPUs and actions are "
                          "in the script, not on the command line");
+    }
+    if (((ctl->rail != ALL) && (ctl->gpu != NONE)) ||
+        ((ctl->peer != ALL) && ((ctl->gpu == NONE) || (ctl->gpu == ALL) ||
+                                (ctl->gpu == ctl->peer)))) {
+        mrail_tool_usage(CTL_COMMAND,
+                         "--gpu excludes --rail, and --peer requires another "
+                         "--gpu");
     }
     soft_take_session(CTL_COMMAND, ctl->name);
 }
@@ -280,6 +402,9 @@ static int soft_ctl_actions(sroce_session_t *session, const soft_ctl_t *ctl)
                    ctl->name, session->num_nodes - 1, session->num_rails - 1);
         return SOFT_EXIT_USAGE;
     }
+    if (ctl->gpu != NONE) {
+        return soft_ctl_gpus(ctl, ctl->actions.items);
+    }
     ret = soft_ctl_all(session, ctl, ctl->actions.items);
     if (ret == 0) {
         soft_ctl_notify(ctl->name);
@@ -289,7 +414,11 @@ static int soft_ctl_actions(sroce_session_t *session, const soft_ctl_t *ctl)
 
 int soft_main_ctl(char **argv)
 {
-    soft_ctl_t ctl = {.name = getenv("MRAIL_SOFT"), .node = ALL, .rail = ALL};
+    soft_ctl_t ctl = {.name = getenv("MRAIL_SOFT"),
+                      .node = ALL,
+                      .rail = ALL,
+                      .gpu = NONE,
+                      .peer = ALL};
     sroce_fault_script_t *script = NULL;
     sroce_session_t *session;
     int ret;

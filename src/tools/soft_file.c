@@ -48,31 +48,94 @@ int soft_file_read(const char *path, sroce_fault_script_t **script_p, char *why,
     return ret;
 }
 
-int soft_file_fit(const sroce_fault_script_t *script, unsigned num_nodes,
-                  unsigned num_rails, int has_icrc, char *why, size_t size)
+static int fit_pairs(const sroce_fault_script_t *script,
+                     const soft_file_session_t *session, char *why, size_t size)
+{
+    for (unsigned i = 0; i < script->num_steps; ++i) {
+        if (script->steps[i].is_pair && !session->has_pairs) {
+            snprintf(why, size,
+                     "%s:%u: 'peer' requires --gpu-link mesh: without it, GPUs "
+                     "have no links to each other",
+                     script->name, script->steps[i].line);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+int soft_file_fit(const sroce_fault_script_t *script,
+                  const soft_file_session_t *session, char *why, size_t size)
 {
     const sroce_fault_step_t *corrupts =
         sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT));
+    int ret;
 
-    if ((corrupts != NULL) && !has_icrc) {
+    if ((corrupts != NULL) && !session->has_icrc) {
         snprintf(why, size,
                  "%s:%u: 'corrupt' requires a session with --icrc on: without "
                  "checksums, damaged data would reach memory",
                  script->name, corrupts->line);
         return -EINVAL;
     }
-    return sroce_fault_script_check(script, num_nodes, num_rails, why, size);
+    ret =
+        sroce_fault_script_check(script, session->num_nodes, session->num_rails,
+                                 session->num_gpus, why, size);
+    return (ret == 0) ? fit_pairs(script, session, why, size) : ret;
 }
 
-int soft_file_check(const char *path, unsigned num_nodes, unsigned num_rails,
-                    int has_icrc, char *why, size_t size)
+int soft_file_check(const char *path, const soft_file_session_t *session,
+                    char *why, size_t size)
 {
     sroce_fault_script_t *script;
     int ret = soft_file_read(path, &script, why, size);
 
     if (ret == 0) {
-        ret = soft_file_fit(script, num_nodes, num_rails, has_icrc, why, size);
+        ret = soft_file_fit(script, session, why, size);
         sroce_fault_script_destroy(script);
     }
     return ret;
+}
+
+/* ---- Faults in an option ---- */
+
+/* Only faults of a GPU can be given: `--gpu-link none` is a GPU without links,
+ * and a count of failing copies would end early. */
+static int read_fault(char *word, uint32_t *settings_p, char *why, size_t size)
+{
+    const uint32_t known =
+        SROCE_FAULT_GPU_STATES & ~SROCE_FAULT_GPU_LINK_STATES;
+    sroce_fault_action_t fault;
+
+    if ((sroce_fault_action_read(sroce_fault_gpu_action_defs, &word, 1, &fault,
+                                 why, size) != 0) ||
+        !(fault.settings & known)) {
+        snprintf(why, size,
+                 "--gpu-fault: '%.40s' is not one of ipc_error, no_memory, "
+                 "no_dmabuf, no_peer, no_device",
+                 word);
+        return -EINVAL;
+    }
+    *settings_p |= fault.settings;
+    return 0;
+}
+
+int soft_file_read_faults(const char *text, uint32_t *settings_p, char *why,
+                          size_t size)
+{
+    char copy[128], *save = NULL;
+    uint32_t settings = 0;
+
+    if (strlen(text) >= sizeof(copy)) {
+        snprintf(why, size, "--gpu-fault: the list is too long");
+        return -EINVAL;
+    }
+    strcpy(copy, text);
+    for (char *p = strtok_r(copy, ",", &save); p != NULL;
+         p = strtok_r(NULL, ",", &save)) {
+        if (read_fault(p, &settings, why, size) != 0) {
+            return -EINVAL;
+        }
+    }
+    *settings_p = settings;
+    return 0;
 }

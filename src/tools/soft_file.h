@@ -7,8 +7,17 @@
 #define MRAIL_TOOLS_SOFT_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sroce_fault_script;
+
+/* The devices of a session, which a script may name. */
+typedef struct soft_file_session {
+    unsigned num_nodes, num_rails; /* rails of a node */
+    unsigned num_gpus;             /* of a node */
+    int has_pairs;                 /* 1: GPUs have links to each other */
+    int has_icrc;
+} soft_file_session_t;
 
 #define SOFT_FILE_WHY_MAX 512 /* bytes of a message */
 
@@ -17,14 +26,20 @@ struct sroce_fault_script;
 int soft_file_read(const char *path, struct sroce_fault_script **script_p,
                    char *why, size_t size);
 
-/* Checks that software rails of this size have all devices that the script
+/* Checks that a session of this size has all devices that the script
  * names. Returns the same values as soft_file_read(). */
-int soft_file_fit(const struct sroce_fault_script *script, unsigned num_nodes,
-                  unsigned num_rails, int has_icrc, char *why, size_t size);
+int soft_file_fit(const struct sroce_fault_script *script,
+                  const soft_file_session_t *session, char *why, size_t size);
 
 /* Reads a file and checks it with soft_file_fit(). Returns the same values as
  * soft_file_read(). */
-int soft_file_check(const char *path, unsigned num_nodes, unsigned num_rails,
-                    int has_icrc, char *why, size_t size);
+int soft_file_check(const char *path, const soft_file_session_t *session,
+                    char *why, size_t size);
+
+/* Reads the faults that all GPUs have from the beginning: actions of fault
+ * scripts, such as "no_dmabuf,no_peer". *settings_p is a set of
+ * SROCE_FAULT_BIT(). Returns 0, or -EINVAL with the reason in `why`. */
+int soft_file_read_faults(const char *text, uint32_t *settings_p, char *why,
+                          size_t size);
 
 #endif

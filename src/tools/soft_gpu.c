@@ -2,8 +2,9 @@
 #include "config.h"
 #include "soft_gpu.h"
 #include "soft.h"
-#include "softgpu/session.h"
+#include "soft_gpu_fault.h"
 #include "tools/rates.h"
+#include "tools/soft_file.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
                                     .memory_bytes =
                                         SGPU_SESSION_DEFAULT_MEMORY};
     mrail_gpus_link_t link = MRAIL_GPUS_MESH;
+    uint32_t settings = 0;
     char why[SOFT_WHY_MAX];
 
     if (options->link != NULL) {
@@ -56,6 +58,12 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
     if (options->memory != 0) {
         params.memory_bytes = options->memory;
     }
+    if (options->faults != NULL) {
+        (void)soft_file_read_faults(options->faults, &settings, why,
+                                    sizeof(why));
+    }
+    params.faults = soft_gpu_fault_bits(settings);
+    params.has_peermem = options->peermem;
     return params;
 }
 
@@ -106,10 +114,13 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
         ((options->pcie != NULL) &&
          (gpus->first_pcie_rate_bytes_per_s != params.pcie_rate_bytes_per_s)) ||
         ((options->memory != 0) &&
-         (gpus->memory_bytes != params.memory_bytes))) {
+         (gpus->memory_bytes != params.memory_bytes)) ||
+        ((options->faults != NULL) && (gpus->first_faults != params.faults)) ||
+        (options->peermem && !gpus->has_peermem)) {
         snprintf(why, size,
                  "session '%s' was created with %u GPUs per node, or with "
-                 "other links or memory than those given; end its jobs or "
+                 "other links, memory or faults than those given; end its "
+                 "jobs or "
                  "choose another --session",
                  session, gpus->num_gpus);
         ret = -EINVAL;
@@ -139,12 +150,18 @@ int soft_gpu_environment(const char *session)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
     char path[128], folder[MRAIL_TOOL_PATH_MAX];
+    sgpu_session_t *gpus = soft_gpu_open(session, NULL);
     char *list;
 
-    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
-    if (access(path, F_OK) != 0) {
+    unsetenv("MRAIL_SOFT_PEERMEM");
+    if (gpus == NULL) {
         return 0;
     }
+    if (gpus->has_peermem) {
+        setenv("MRAIL_SOFT_PEERMEM", "1", 1);
+    }
+    sgpu_session_close(gpus);
+    sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (soft_gpu_folder(folder, sizeof(folder)) != 0) {
         return -ENOENT;
     }

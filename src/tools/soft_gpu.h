@@ -3,6 +3,7 @@
 #ifndef MRAIL_TOOLS_SOFT_GPU_H
 #define MRAIL_TOOLS_SOFT_GPU_H
 
+#include "softgpu/session.h"
 #include "softroce/host/session.h"
 #include "base/json.h"
 #include "tools/gpus.h"
@@ -22,6 +23,10 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
 /* Lets the programs that this process starts find the GPUs of the session. A
  * session without GPUs changes nothing. Returns 0 or -errno. */
 int soft_gpu_environment(const char *session);
+
+/* Opens the GPUs. Returns NULL if the session has none. fd_p as in
+ * sgpu_session_open(). */
+sgpu_session_t *soft_gpu_open(const char *session, int *fd_p);
 
 /* Status of the GPUs: as members of a JSON object, or as a table. A session
  * without GPUs has no table. */

@@ -1,6 +1,8 @@
 #include "config.h"
 #include "soft_script.h"
 #include "soft.h"
+#include "soft_gpu.h"
+#include "soft_gpu_fault.h"
 
 #include "softroce/fault/timeline.h"
 #include "softroce/host/faults.h"
@@ -29,6 +31,7 @@
 
 typedef struct script_run {
     sroce_session_t *session;
+    sgpu_session_t *gpus; /* NULL: the session has none */
     const sroce_fault_script_t *script;
     sroce_fault_timeline_t *tl;
     FILE *out;
@@ -42,6 +45,7 @@ typedef struct script_run {
         uint64_t packets;
         uint64_t bytes;
     } before[SROCE_SESSION_MAX_DEVS]; /* sent before the start of the script */
+    uint64_t *gpu_before;             /* bytes on links, by target */
 } script_run_t;
 
 static volatile sig_atomic_t script_stop;
@@ -67,10 +71,20 @@ int soft_script_read(const char *path, sroce_fault_script_t **script_p)
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session)
 {
+    sgpu_session_t *gpus = soft_gpu_open(session->name, NULL);
+    soft_file_session_t shape = {
+        .num_nodes = session->num_nodes,
+        .num_rails = session->num_rails,
+        .has_icrc = (session->flags & SROCE_SESSION_F_ICRC) != 0};
     char why[SOFT_FILE_WHY_MAX];
-    int ret = soft_file_fit(script, session->num_nodes, session->num_rails,
-                            (session->flags & SROCE_SESSION_F_ICRC) != 0, why,
-                            sizeof(why));
+    int ret;
+
+    if (gpus != NULL) {
+        shape.num_gpus = gpus->num_gpus;
+        shape.has_pairs = (gpus->link_kind == SGPU_LINK_MESH);
+        sgpu_session_close(gpus);
+    }
+    ret = soft_file_fit(script, &shape, why, sizeof(why));
 
     if (ret != 0) {
         soft_error("%s", why);
@@ -80,12 +94,38 @@ int soft_script_fit(const sroce_fault_script_t *script,
 
 /* ---- Ops of the timeline ---- */
 
+/* Returns 1 if the device is a GPU or a link between GPUs. */
+static int script_is_gpu(const script_run_t *run, unsigned dev)
+{
+    return dev >= sroce_session_num_devs(run->session);
+}
+
+static unsigned script_num_targets(const script_run_t *run)
+{
+    return (run->gpus != NULL) ? run->gpus->num_nodes * run->gpus->num_gpus *
+                                     run->gpus->num_gpus
+                               : 0;
+}
+
+static soft_gpu_target_t script_target(const script_run_t *run, unsigned dev)
+{
+    unsigned index = dev - sroce_session_num_devs(run->session);
+    unsigned num = run->gpus->num_gpus;
+
+    return (soft_gpu_target_t){index / num / num, index / num % num,
+                               index % num};
+}
+
 static uint64_t script_get(void *arg, unsigned dev,
                            sroce_fault_setting_t setting, int healthy)
 {
     const script_run_t *run = arg;
 
-    return sroce_rail_fault_get(&run->session->devs[dev], setting, healthy);
+    return script_is_gpu(run, dev)
+               ? soft_gpu_fault_get(run->gpus, script_target(run, dev), setting,
+                                    healthy)
+               : sroce_rail_fault_get(&run->session->devs[dev], setting,
+                                      healthy);
 }
 
 static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
@@ -93,8 +133,32 @@ static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 {
     script_run_t *run = arg;
 
+    if (script_is_gpu(run, dev)) {
+        soft_gpu_fault_set(run->gpus, script_target(run, dev), setting, value);
+        return;
+    }
     sroce_rail_fault_set(&run->session->devs[dev], setting, value);
     run->changed = 1;
+}
+
+/* Writes which device a step is on. */
+static void script_where(const script_run_t *run, unsigned dev, char *text,
+                         size_t size)
+{
+    soft_gpu_target_t target;
+
+    if (!script_is_gpu(run, dev)) {
+        snprintf(text, size, " (node %u rail %u)",
+                 dev / run->session->num_rails, dev % run->session->num_rails);
+        return;
+    }
+    target = script_target(run, dev);
+    if (target.gpu == target.peer) {
+        snprintf(text, size, " (node %u gpu %u)", target.node, target.gpu);
+    } else {
+        snprintf(text, size, " (node %u gpu %u peer %u)", target.node,
+                 target.gpu, target.peer);
+    }
 }
 
 static void script_note(void *arg, mrail_ns_t at_ns,
@@ -103,11 +167,10 @@ static void script_note(void *arg, mrail_ns_t at_ns,
 {
     script_run_t *run = arg;
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
-    char where[40] = "";
+    char where[48] = "";
 
     if (dev != SROCE_FAULT_ALL_DEVS) {
-        snprintf(where, sizeof(where), " (node %u rail %u)",
-                 dev / run->session->num_rails, dev % run->session->num_rails);
+        script_where(run, dev, where, sizeof(where));
     }
     fprintf(run->out, "%12.3f ms  %s:%u: %s%s%s\n", (double)now_ns / 1e6,
             run->script->name, step->line,
@@ -161,6 +224,41 @@ static void script_count(script_run_t *run, mrail_ns_t now_ns)
         sroce_fault_timeline_sent(run->tl, i, packets - run->before[i].packets,
                                   bytes - run->before[i].bytes, now_ns);
     }
+    for (unsigned i = 0; i < script_num_targets(run); ++i) {
+        unsigned dev = sroce_session_num_devs(run->session) + i;
+        uint64_t bytes =
+            soft_gpu_fault_bytes(run->gpus, script_target(run, dev));
+
+        sroce_fault_timeline_sent(run->tl, dev, 0, bytes - run->gpu_before[i],
+                                  now_ns);
+    }
+}
+
+/* Opens the GPUs, if there are any, and remembers what their links have
+ * carried. */
+static int script_open_gpus(script_run_t *run)
+{
+    unsigned num, first = sroce_session_num_devs(run->session);
+
+    run->gpus = soft_gpu_open(run->session->name, NULL);
+    num = script_num_targets(run);
+    run->gpu_before = calloc(MRAIL_MAX(num, 1u), sizeof(*run->gpu_before));
+    if (run->gpu_before == NULL) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        run->gpu_before[i] =
+            soft_gpu_fault_bytes(run->gpus, script_target(run, first + i));
+    }
+    return 0;
+}
+
+static void script_close_gpus(script_run_t *run)
+{
+    free(run->gpu_before);
+    if (run->gpus != NULL) {
+        sgpu_session_close(run->gpus);
+    }
 }
 
 static int script_start(script_run_t *run)
@@ -177,10 +275,14 @@ static int script_start(script_run_t *run)
         close(run->conn);
         return -EBUSY;
     }
-    run->tl = sroce_fault_timeline_create(run->script, session->num_nodes,
-                                          session->num_rails, &ops);
+    if (script_open_gpus(run) == 0) {
+        run->tl = sroce_fault_timeline_create(
+            run->script, session->num_nodes, session->num_rails,
+            (run->gpus != NULL) ? run->gpus->num_gpus : 0, &ops);
+    }
     if (run->tl == NULL) {
         soft_error("out of memory");
+        script_close_gpus(run);
         script_release(session);
         close(run->conn);
         return -ENOMEM;
@@ -205,6 +307,7 @@ static int script_start(script_run_t *run)
 static void script_finish(script_run_t *run)
 {
     sroce_fault_timeline_destroy(run->tl);
+    script_close_gpus(run);
     script_release(run->session);
     close(run->conn);
 }
@@ -326,6 +429,12 @@ static void script_undo(script_run_t *run)
     sroce_fault_timeline_restore(run->tl);
     for (unsigned i = 0; i < sroce_session_num_devs(run->session); ++i) {
         sroce_rail_fault_seed(&run->session->devs[i], 0);
+    }
+    for (unsigned i = 0; i < script_num_targets(run); ++i) {
+        soft_gpu_target_t target =
+            script_target(run, sroce_session_num_devs(run->session) + i);
+
+        soft_gpu_fault_set(run->gpus, target, SROCE_FAULT_GPU_COPY_ERROR, 0);
     }
     run->changed = 1;
     script_notify(run);

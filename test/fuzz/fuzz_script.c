@@ -1,6 +1,6 @@
 /*
  * Fault scripts from users: random bytes. An accepted script runs on two nodes
- * with two rails each. The end of the input provides times and counters.
+ * with two rails and two GPUs each. The end of the input provides times and counters.
  *
  * Invariants: an error gives the file and the line, and nothing is returned.
  * Accepted input is in range, and is unchanged after writing and reading it
@@ -15,7 +15,8 @@
 
 #define NODES 2
 #define RAILS 2
-#define DEVS (NODES * RAILS)
+#define GPUS 2
+#define DEVS (NODES * (RAILS + GPUS * GPUS))
 #define NUM_CHECKS 24
 #define HEALTHY 3
 #define BEFORE 5
@@ -78,7 +79,15 @@ static void check_step(const sroce_fault_step_t *step)
         [SROCE_FAULT_INGRESS] = 1000000000000ull,
         [SROCE_FAULT_DROP_ACKS] = 1,
         [SROCE_FAULT_WRITE_DELAY] = SROCE_FAULT_MAX_US,
-        [SROCE_FAULT_ERROR_QP] = UINT32_MAX};
+        [SROCE_FAULT_GPU_LINK_DOWN] = 1,
+        [SROCE_FAULT_GPU_LINK_RATE] = 1000000000000ull,
+        [SROCE_FAULT_GPU_IPC_ERROR] = 1,
+        [SROCE_FAULT_GPU_NO_MEMORY] = 1,
+        [SROCE_FAULT_GPU_NO_DMABUF] = 1,
+        [SROCE_FAULT_GPU_NO_PEER] = 1,
+        [SROCE_FAULT_GPU_NO_DEVICE] = 1,
+        [SROCE_FAULT_ERROR_QP] = UINT32_MAX,
+        [SROCE_FAULT_GPU_COPY_ERROR] = UINT32_MAX};
 
     for (unsigned s = 0; s < SROCE_FAULT_NUM; ++s) {
         FUZZ_CHECK(!(step->fault.settings & SROCE_FAULT_BIT(s)) ||
@@ -129,7 +138,7 @@ static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
             rails.now[d][s] = BEFORE;
         }
     }
-    tl = sroce_fault_timeline_create(script, NODES, RAILS, &ops);
+    tl = sroce_fault_timeline_create(script, NODES, RAILS, GPUS, &ops);
     FUZZ_CHECK(tl != NULL, "no memory");
     for (unsigned i = 0; i < NUM_CHECKS; ++i) {
         unsigned dev = fuzz_u8(in) % DEVS;
@@ -173,7 +182,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_step(&script->steps[i]);
         check_same(&script->steps[i]);
     }
-    if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) == 0) {
+    if (sroce_fault_script_check(script, NODES, RAILS, GPUS, why,
+                                 sizeof(why)) == 0) {
         run_script(script, &in);
     } else {
         FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);

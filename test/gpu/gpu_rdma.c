@@ -1,6 +1,7 @@
 /*
  * RDMA between device buffers of two processes, over a software rail: the memory
- * of a GPU is registered by its dma-buf descriptor, and not by its address.
+ * of a GPU is registered by its dma-buf descriptor. In a session with --peermem,
+ * it is registered by its address as well.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -32,6 +33,11 @@ static struct ibv_cq *cq;
 static struct ibv_qp *qp;
 static int to_peer;
 static uint8_t bytes[SIZE];
+
+static int has_peermem(void)
+{
+    return access("/sys/module/nvidia_peermem/version", F_OK) == 0;
+}
 
 static int open_rail(void)
 {
@@ -87,12 +93,17 @@ static int connect_to(const address_t *peer)
     return 0;
 }
 
-/* Registers the last SIZE - MIB bytes of a buffer by their descriptor. */
+/* Registers the last SIZE - MIB bytes of a buffer: by their address if this is
+ * possible, otherwise by their descriptor. */
 static struct ibv_mr *register_tail(CUdeviceptr buffer)
 {
     struct ibv_mr *mr;
     int fd;
 
+    if (has_peermem()) {
+        return ibv_reg_mr(pd, (void *)(uintptr_t)(buffer + MIB), SIZE - MIB,
+                          ACCESS);
+    }
     if (cuMemGetHandleForAddressRange(&fd, buffer + MIB, SIZE - MIB,
                                       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
                                       0) != CUDA_SUCCESS) {
@@ -224,18 +235,29 @@ static int test_write(void)
     return ret;
 }
 
-/* Without a descriptor, the rail has no way to the memory. */
+/* Without a descriptor or nvidia-peermem, the rail has no way to the memory. A
+ * range that is not wholly in an allocation is never registered. */
 static int test_address(void)
 {
     CUdeviceptr buffer, managed;
+    int by_address = has_peermem();
     struct ibv_mr *mr;
 
     gpu_use(0);
     CHECK(open_rail() == 0);
     CU(cuMemAlloc(&buffer, SIZE));
     errno = 0;
-    CHECK((ibv_reg_mr(pd, (void *)(uintptr_t)buffer, SIZE, ACCESS) == NULL) &&
-          (errno == EFAULT));
+    mr = ibv_reg_mr(pd, (void *)(uintptr_t)buffer, SIZE, ACCESS);
+    if (by_address) {
+        CHECK((mr != NULL) && (mr->addr == (void *)(uintptr_t)buffer));
+        CHECK(ibv_dereg_mr(mr) == 0);
+    } else {
+        CHECK((mr == NULL) && (errno == EFAULT));
+    }
+    errno = 0;
+    CHECK(
+        (ibv_reg_mr(pd, (void *)(uintptr_t)buffer, SIZE + 1, ACCESS) == NULL) &&
+        (errno == EFAULT));
     CHECK((ibv_reg_dmabuf_mr(pd, 0, SIZE, buffer, -1, ACCESS) == NULL) &&
           (errno == EBADF));
     CHECK((ibv_reg_dmabuf_mr(pd, 0, SIZE, buffer, to_peer, ACCESS) == NULL));
@@ -251,7 +273,7 @@ int main(void)
 {
     static const gpu_case_t cases[] = {
         {"RDMA between device buffers of two processes", test_write},
-        {"registration by address is refused", test_address}};
+        {"registration by address", test_address}};
 
     return GPU_RUN(cases);
 }

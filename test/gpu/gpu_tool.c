@@ -3,12 +3,14 @@
  *
  * gpu_tool count: prints the numbers of the devices in the node, in the order
  * of this process, or the error of cuInit.
- * gpu_tool work DEVICE: allocates 4 MiB, and copies 1 MiB in, to the other
- * device and out. Calls a function that is not served three times. Prints "ready" and
+ * gpu_tool work DEVICE: allocates 4 MiB, fills 1 MiB by a kernel, and copies
+ * 1 MiB in, to the other device and out. Calls a function that is not served three times. Prints "ready" and
  * waits for the end of its input.
  */
 #include "config.h"
 #include "gpu_test.h"
+#include "kernels/args.h"
+#include "kernels/image.h"
 
 CUresult cuModuleLoad(void **module_p, const char *name);
 
@@ -33,6 +35,20 @@ static int count(void)
     return 0;
 }
 
+static int run_kernel(CUdeviceptr buffer)
+{
+    mrail_kernel_pattern_t args = {.address = buffer, .bytes = MIB};
+    void *params[] = {&args};
+    CUfunction func;
+    CUmodule kernels;
+
+    CU(cuModuleLoadData(&kernels, &mrail_kernel_image));
+    CU(cuModuleGetFunction(&func, kernels, "mrail_kernel_fill"));
+    CU(cuLaunchKernel(func, 2, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+    CU(cuCtxSynchronize());
+    return 0;
+}
+
 static int work(int dev)
 {
     static uint8_t bytes[MIB];
@@ -45,6 +61,7 @@ static int work(int dev)
     CU(cuMemAlloc(&b, 2 * MIB));
     CU(cuCtxSetCurrent(own));
     CU(cuCtxEnablePeerAccess(other, 0));
+    CHECK(run_kernel(a) == 0);
     CU(cuMemcpyHtoD(a, bytes, MIB));
     CU(cuMemcpyDtoD(b, a, MIB));
     CU(cuMemcpyDtoH(bytes, b, MIB));

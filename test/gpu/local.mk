@@ -1,9 +1,11 @@
 # Tests of software GPUs: programs on the driver API. A program whose name ends
 # in ".gpu" is a test. on-gpus.sh has a table of the sessions. Neither a GPU nor
 # cuda.h is needed.
-GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/find.gpu \
-    test/gpu/ipc.gpu test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rail.gpu \
-    test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/stream.gpu test/gpu/vmm.gpu
+GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/fault.gpu \
+    test/gpu/find.gpu test/gpu/ipc.gpu test/gpu/kernel.gpu \
+    test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rail.gpu \
+    test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/stream.gpu \
+    test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
 GPU_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gpu
 GPU_TEST_LIBS = src/softgpu/libcuda.la
@@ -28,6 +30,14 @@ test_gpu_ipc_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_rail_gpu_SOURCES = test/gpu/gpu_rail.c
 test_gpu_rail_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rail_gpu_LDADD = libtest-job.la $(GPU_TEST_LIBS)
+test_gpu_fault_gpu_SOURCES = test/gpu/gpu_fault.c src/softgpu/session.c
+test_gpu_fault_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_fault_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
+test_gpu_kernel_gpu_SOURCES = test/gpu/gpu_kernel.c test/gpu/test_kernels.inc \
+    src/softgpu/session.c
+test_gpu_kernel_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_kernel_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la \
+    libmrail-base.la
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
@@ -44,7 +54,7 @@ test_gpu_order_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_stream_gpu_SOURCES = test/gpu/gpu_stream.c
 test_gpu_stream_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_stream_gpu_LDADD = $(GPU_TEST_LIBS) -lpthread
-GPU_SCRIPT_TESTS = test/gpu/abi.sh test/gpu/soft-gpus.sh
+GPU_SCRIPT_TESTS = test/gpu/abi.sh test/gpu/nvcc.sh test/gpu/soft-gpus.sh
 TESTS += $(GPU_JOBS) $(GPU_SCRIPT_TESTS)
 EXTRA_DIST += $(GPU_SCRIPT_TESTS) test/gpu/on-gpus.sh test/gpu/abi_check.c
 
@@ -52,7 +62,7 @@ EXTRA_DIST += $(GPU_SCRIPT_TESTS) test/gpu/on-gpus.sh test/gpu/abi_check.c
 check_PROGRAMS += gpu_rate gpu_tool
 gpu_tool_SOURCES = test/gpu/gpu_tool.c
 gpu_tool_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
-gpu_tool_LDADD = $(GPU_TEST_LIBS)
+gpu_tool_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la
 gpu_rate_SOURCES = test/gpu/gpu_rate.c
 gpu_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 gpu_rate_LDADD = $(GPU_TEST_LIBS) libmrail-base.la

@@ -26,6 +26,10 @@ copy)
     run 'mesh: ' --gpu-link mesh:50M --pcie 50M
     run 'switch: ' --gpu-link switch:50M --pcie 50M
     ;;
+rdma)
+    run 'dma-buf: '
+    run 'peermem: ' --peermem --gpu-fault no_dmabuf
+    ;;
 order)
     run 'no limit: '
     run 'slow: ' --gpu-link mesh:20M --pcie 20M

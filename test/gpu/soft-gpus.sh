@@ -47,6 +47,41 @@ unset LD_LIBRARY_PATH
 expect_run 'a session without GPUs has no driver' failure '' \
     gpus -- sh -c 'test -n "${MRAIL_SOFT_GPUS-}"'
 
+# Faults from the beginning.
+expect_run 'refused: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
+    gpus --gpus 1 --gpu-fault no_peer,rate -- true
+expect_run 'refused: faults without GPUs' 2 'require --gpus' \
+    gpus --gpu-fault no_peer -- true
+expect_run 'a driver without a device' 0 '^init 100$' \
+    gpus --gpus 2 --gpu-fault no_device -- "$tool" count
+expect_run 'mrail run: passes faults on' 0 '--gpu-fault no_dmabuf,no_peer ' \
+    "$build/mrail-run" --print --soft 2x2 --gpus 4 \
+    --gpu-fault no_dmabuf,no_peer true
+
+# Faults of scripts.
+printf 'at 0s gpu 0,2 no_device\n' >"$tmp/missing"
+expect_run 'a script hides GPUs' 0 '^devices 1$' \
+    gpus --gpus 3 --script "$tmp/missing" -- "$tool" count
+printf 'at 0s gpu 3 down\n' >"$tmp/wrong"
+expect_run 'refused: a GPU that does not exist' 2 'there is no gpu 3' \
+    gpus --gpus 3 --script "$tmp/wrong" -- true
+expect_run 'refused: GPUs of a session without GPUs' 2 'there are no GPUs' \
+    "$soft" --session "$session-none" --rails 1 --script "$tmp/wrong" -- true
+printf 'at 0s gpu 0 peer 1 down\n' >"$tmp/pair"
+expect_run 'refused: a pair at a switch' 2 "'peer' requires --gpu-link mesh" \
+    gpus --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
+
+# nvidia-peermem.
+expect_run 'refused: --peermem without GPUs' 2 'require --gpus' \
+    gpus --peermem -- true
+check 'peermem: registration by address' gpus --gpus 1 --peermem -- \
+    sh -c 'test "$MRAIL_SOFT_PEERMEM" = 1'
+expect_run 'another session has none' failure '' env MRAIL_SOFT_PEERMEM=1 \
+    "$soft" --session "$session-none" --rails 1 --gpus 1 -- \
+    sh -c 'test -n "${MRAIL_SOFT_PEERMEM-}"'
+expect_run 'mrail run: passes peermem on' 0 '--peermem ' \
+    "$build/mrail-run" --print --soft 2x2 --gpus 1 --peermem true
+
 # Devices.
 expect_run 'devices' 0 '^devices 0 1 2$' gpus --gpus 3 -- "$tool" count
 expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
@@ -79,22 +114,56 @@ is 'memory in use' 8388608 "$(json_sum memory_used_bytes "$tmp/json")"
 is 'copies from the host' 2 "$(json_sum copies_in "$tmp/json")"
 is 'bytes to the host' 2097152 "$(json_sum bytes_out "$tmp/json")"
 is 'copies between GPUs' 2 "$(json_sum copies_peer "$tmp/json")"
-is 'kernels' 0 "$(json_sum launches "$tmp/json")"
+is 'kernels' 2 "$(json_sum launches "$tmp/json")"
+is 'kernels by process' 2 "$(json_sum own_launches "$tmp/json")"
+is 'the time of kernels by process' "$(json_sum sm_ns "$tmp/json")" \
+    "$(json_sum own_sm_ns "$tmp/json")"
+is 'copies by process' 2 "$(json_sum own_copies_peer "$tmp/json")"
 is 'calls that are not served' 6 "$(json_sum cuModuleLoad "$tmp/json")"
 expect 'the kind of links' "$tmp/json" '"gpu_link": "switch"'
 check 'the state as a table' "$soft" status --session "$session"
 expect 'a table of GPUs' "$tmp/out" \
     '^2 GPUs per node, links switch 500MB/s, PCIe 300MB/s$'
 expect_count 'a row for each GPU' "$tmp/out" '^ *[01] gpu[01] ' 4
+expect_count 'a row for each process and GPU' "$tmp/out" \
+    '^ *[0-9]+ +1 gpu[01] +2\.000 +[01] +[0-9.]+ +[0-3]$' 4
 expect 'functions that are not served' "$tmp/out" \
     '^not served: cuModuleLoad, 6 calls$'
 expect_run 'the file is private' 0 '^-rw-------' ls -l \
     "/dev/shm/mrail-soft.$(id -u).$session+gpu"
 
+# Faults of a running session.
+ctl() { "$soft" ctl --session "$session" "$@"; }
+check 'ctl: a GPU' ctl --node 1 --gpu 0 no_memory copy_error=3
+check 'ctl: links' ctl --gpu all rate=5M
+check 'ctl: a cut link' ctl --node 0 --gpu 1 down
+expect_run 'ctl: refused: an action on rails' 2 "'drop' is not an action" \
+    ctl --gpu 0 no_peer drop=1%
+expect_run 'ctl: refused: no such GPU' 2 'has GPUs 0 to 1$' ctl --gpu 2 down
+expect_run 'ctl: refused: a pair at a switch' 2 'links of kind mesh' \
+    ctl --gpu 0 --peer 1 down
+expect_run 'ctl: refused: a peer of itself' 2 'requires another' \
+    ctl --gpu 1 --peer 1 down
+check 'faults in the table' "$soft" status --session "$session"
+expect 'a fault of a GPU' "$tmp/out" '^fault: node 1 gpu0: no_memory$'
+expect 'copies that will fail' "$tmp/out" \
+    '^fault: node 1 gpu0: the next 3 copies fail$'
+expect 'a slow link' "$tmp/out" \
+    '^fault: node 0 gpu0: link to the switch has 5MB/s$'
+expect 'a cut link' "$tmp/out" \
+    '^fault: node 0 gpu1: link from the switch is down$'
+check 'faults as JSON' "$soft" status --session "$session" --json
+expect 'a fault as JSON' "$tmp/out" '"no_memory": true'
+is 'copies that will fail, as JSON' 3 "$(json_sum copy_error "$tmp/out")"
+expect_count 'cut links as JSON' "$tmp/out" '"down": true' 1
+check 'ctl: clear' ctl --gpu all clear
+"$soft" status --session "$session" >"$tmp/out"
+expect_count 'no fault is left but the copies' "$tmp/out" '^fault: ' 1
+
 # Other options than those of the session.
 expect_run 'another number of GPUs' 1 'was created with 2 GPUs per node' \
     gpus --nodes 2 --gpus 3 -- true
-expect_run 'another rate' 1 'other links or memory' \
+expect_run 'another rate' 1 'other links, memory or faults' \
     gpus --nodes 2 --gpus 2 --pcie 100M -- true
 expect_run 'the same options join' 0 '^devices 0 1$' \
     gpus --nodes 2 --gpus 2 --gpu-link switch:500MB/s -- "$tool" count

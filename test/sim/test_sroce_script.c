@@ -29,7 +29,8 @@ static void fault_run_start(fault_run_t *run, const net_params_t *params,
     run->next_id = 0;
     if ((sroce_fault_script_parse("t", text, strlen(text), &run->script, why,
                                   sizeof(why)) != 0) ||
-        (sroce_fault_script_check(run->script, 2, 1, why, sizeof(why)) != 0)) {
+        (sroce_fault_script_check(run->script, 2, 1, 0, why, sizeof(why)) !=
+         0)) {
         fail_msg("%s", why);
     }
     run->start = sroce_sim_now(run->w.sim);

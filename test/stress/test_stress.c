@@ -230,8 +230,8 @@ static void open_fixture(void)
     s.sim = sim_verbs_open(s.seed, 2, s.num_rails);
     if ((sroce_fault_script_parse("script", s.text, strlen(s.text), &s.script,
                                   why, sizeof(why)) != 0) ||
-        (sroce_fault_script_check(s.script, 2, s.num_rails, why, sizeof(why)) !=
-         0)) {
+        (sroce_fault_script_check(s.script, 2, s.num_rails, 0, why,
+                                  sizeof(why)) != 0)) {
         fail(why);
     }
     open_process(0);

@@ -157,7 +157,7 @@ takes_demand()
 takes_script()
 {
     timeout 30 "$build/mrail-soft" --session "test-man-$$-${1##*/}" --nodes 2 --rails 4 \
-        --script "$1" -- true
+        --gpus 2 --script "$1" -- true
 }
 
 samples mrail-plan.1

@@ -70,7 +70,18 @@ static void test_actions(void **state)
         {"write_delay 30ms", SROCE_FAULT_BIT(SROCE_FAULT_WRITE_DELAY), 30000},
         {"qp_error", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 1},
         {"qp_error 3", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 3},
-        {"clear", 0, 0}};
+        {"clear", 0, 0},
+        {"gpu 0 down", SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_DOWN), 1},
+        {"gpu 0 peer 1 up", SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_DOWN), 0},
+        {"gpu * rate 240M", SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_RATE),
+         240000000},
+        {"gpu * copy_error 3", SROCE_FAULT_BIT(SROCE_FAULT_GPU_COPY_ERROR), 3},
+        {"gpu * ipc_error", SROCE_FAULT_BIT(SROCE_FAULT_GPU_IPC_ERROR), 1},
+        {"gpu * no_memory", SROCE_FAULT_BIT(SROCE_FAULT_GPU_NO_MEMORY), 1},
+        {"gpu * no_dmabuf", SROCE_FAULT_BIT(SROCE_FAULT_GPU_NO_DMABUF), 1},
+        {"gpu * no_peer", SROCE_FAULT_BIT(SROCE_FAULT_GPU_NO_PEER), 1},
+        {"gpu * no_device", SROCE_FAULT_BIT(SROCE_FAULT_GPU_NO_DEVICE), 1},
+        {"gpu * clear", 0, 0}};
     uint32_t seen = 0;
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
@@ -204,6 +215,14 @@ static const struct {
     {"at 1ms rate 999", "t:1: '999' is not a rate from 1k"},
     {"at 1ms rate 1001G", "t:1: '1001G' is too large for a rate"},
     {"at 1ms qp_error 0", "t:1: '0' is not a number from 1"},
+    {"at 1ms peer 1 down", "t:1: 'peer' requires 'gpu'"},
+    {"at 1ms gpu 0 rail 1 down", "t:1: 'rail' and 'gpu' exclude each other"},
+    {"at packet 1 gpu 0 down", "t:1: 'packet' counts what rails send"},
+    {"at 1ms gpu 0 peer 1 no_peer", "t:1: 'no_peer' is not for a link"},
+    {"at 1ms gpu 0 drop 1%", "t:1: 'drop' is not an action: down, up"},
+    {"at 1ms gpu 0 copy_error", "t:1: 'copy_error' requires a value"},
+    {"at 1ms for 1ms gpu 0 copy_error 1", "t:1: 'copy_error' cannot be undone"},
+    {"at 1ms no_memory", "t:1: 'no_memory' is not an action"},
     {"seed", "t:1: the line ends where a number after 'seed'"},
     {"seed x", "t:1: 'x' is not a number"},
     {"seed 18446744073709551616", "t:1: '18446744073709551616' is too large"},
@@ -285,14 +304,14 @@ static void test_targets_exist(void **state)
         parse("at 1ms down\nat 2ms node 1,0 rail 3,1 down");
     char why[SROCE_FAULT_WHY_MAX];
 
-    assert_int_equal(sroce_fault_script_check(script, 2, 4, why, sizeof(why)),
-                     0);
-    assert_int_equal(sroce_fault_script_check(script, 1, 4, why, sizeof(why)),
-                     -EINVAL);
+    assert_int_equal(
+        sroce_fault_script_check(script, 2, 4, 0, why, sizeof(why)), 0);
+    assert_int_equal(
+        sroce_fault_script_check(script, 1, 4, 0, why, sizeof(why)), -EINVAL);
     assert_string_equal(why,
                         "t:2: there is no node 1: valid numbers are 0 to 0");
-    assert_int_equal(sroce_fault_script_check(script, 2, 3, why, sizeof(why)),
-                     -EINVAL);
+    assert_int_equal(
+        sroce_fault_script_check(script, 2, 3, 0, why, sizeof(why)), -EINVAL);
     assert_string_equal(why,
                         "t:2: there is no rail 3: valid numbers are 0 to 2");
     assert_null(
@@ -357,8 +376,8 @@ static void rails_start(rails_t *r, const char *text)
 
     r->script = parse(text);
     assert_int_equal(
-        sroce_fault_script_check(r->script, 2, 2, why, sizeof(why)), 0);
-    r->tl = sroce_fault_timeline_create(r->script, 2, 2, &ops);
+        sroce_fault_script_check(r->script, 2, 2, 0, why, sizeof(why)), 0);
+    r->tl = sroce_fault_timeline_create(r->script, 2, 2, 0, &ops);
     assert_non_null(r->tl);
 }
 
@@ -605,7 +624,7 @@ static void test_no_memory(void **state)
         sroce_fault_timeline_t *tl;
 
         allocations_left = n;
-        tl = sroce_fault_timeline_create(script, 2, 2, &ops);
+        tl = sroce_fault_timeline_create(script, 2, 2, 0, &ops);
         allocations_left = 0;
         assert_int_equal(r.changes, 0);
         if (tl != NULL) {
@@ -640,15 +659,15 @@ static void add_words(char *out, size_t size, const char *line, size_t length)
 
 /* The manual page lists all actions with their values, in the order of the
  * table. */
-static void test_man_page(void **state)
+static void check_man_page(const char *section,
+                           const sroce_fault_action_def_t *defs)
 {
     static char page[1 << 16];
     char want[1024] = "", have[1024] = "", path[1024];
     const char *srcdir = getenv("srcdir"), *line, *end;
     FILE *file;
 
-    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
-         a->name != NULL; ++a) {
+    for (const sroce_fault_action_def_t *a = defs; a->name != NULL; ++a) {
         add_words(want, sizeof(want), a->name, strlen(a->name));
         add_words(want, sizeof(want), a->syntax, strlen(a->syntax));
     }
@@ -658,7 +677,7 @@ static void test_man_page(void **state)
     assert_non_null(file);
     page[fread(page, 1, sizeof(page) - 1, file)] = '\0';
     fclose(file);
-    line = strstr(page, ".Ss Actions\n");
+    line = strstr(page, section);
     assert_non_null(line);
     end = strstr(line, "\n.El\n");
     assert_non_null(end);
@@ -667,6 +686,136 @@ static void test_man_page(void **state)
         add_words(have, sizeof(have), line, strcspn(line, "\n"));
     }
     assert_string_equal(have, want);
+}
+
+static void test_man_page(void **state)
+{
+    check_man_page(".Ss Actions\n", sroce_fault_action_defs);
+    check_man_page(".Ss Actions on GPUs\n", sroce_fault_gpu_action_defs);
+}
+
+/* ---- GPUs ---- */
+
+#define GPUS 3
+#define GPU_DEVS (1 + GPUS * GPUS) /* one rail, then GPUs and pairs */
+
+typedef struct gpu_log {
+    uint64_t now[GPU_DEVS][SROCE_FAULT_NUM_STATES];
+    unsigned errors[GPU_DEVS];
+} gpu_log_t;
+
+static uint64_t gpu_get(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                        int healthy)
+{
+    return healthy ? 0 : ((gpu_log_t *)arg)->now[dev][setting];
+}
+
+static void gpu_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                      uint64_t value)
+{
+    gpu_log_t *log = arg;
+
+    if (setting == SROCE_FAULT_GPU_COPY_ERROR) {
+        log->errors[dev] += (unsigned)value;
+    } else {
+        log->now[dev][setting] = value;
+    }
+}
+
+/* Runs a script on one node with GPUs until a time. */
+static void gpu_run(gpu_log_t *log, const char *text, mrail_ns_t until_ns)
+{
+    sroce_fault_ops_t ops = {gpu_get, gpu_apply, NULL, log};
+    sroce_fault_script_t *script = parse(text);
+    sroce_fault_timeline_t *tl;
+
+    tl = sroce_fault_timeline_create(script, 1, 1, GPUS, &ops);
+    assert_non_null(tl);
+    sroce_fault_timeline_run(tl, until_ns);
+    sroce_fault_timeline_destroy(tl);
+    sroce_fault_script_destroy(script);
+}
+
+/* Returns a bit for each device whose setting has the value. */
+static unsigned gpu_who(const gpu_log_t *log, unsigned setting, uint64_t value)
+{
+    unsigned who = 0;
+
+    for (unsigned d = 0; d < GPU_DEVS; ++d) {
+        who |= (unsigned)(log->now[d][setting] == value) << d;
+    }
+    return who;
+}
+
+#define GPU_AT(_gpu, _peer) (1u << (1 + (_gpu)*GPUS + (_peer)))
+
+static void test_gpu_targets(void **state)
+{
+    static const struct {
+        const char *text;
+        unsigned who;
+    } cases[] = {{"gpu 1 down", GPU_AT(1, 1) | GPU_AT(0, 1) | GPU_AT(1, 2)},
+                 {"gpu 2 peer 0 down", GPU_AT(0, 2)},
+                 {"gpu 0,1 peer 0,1 down", GPU_AT(0, 1)},
+                 {"gpu * peer 1 down", GPU_AT(0, 1) | GPU_AT(1, 2)},
+                 {"node 0 gpu * down", GPU_AT(0, 0) | GPU_AT(1, 1) |
+                                           GPU_AT(2, 2) | GPU_AT(0, 1) |
+                                           GPU_AT(0, 2) | GPU_AT(1, 2)}};
+    char text[64];
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        gpu_log_t log = {0};
+
+        snprintf(text, sizeof(text), "at 0s %s", cases[i].text);
+        gpu_run(&log, text, 0);
+        assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_LINK_DOWN, 1),
+                         cases[i].who);
+        assert_int_equal(gpu_who(&log, SROCE_FAULT_DOWN, 1), 0);
+    }
+}
+
+static void test_gpu_settings(void **state)
+{
+    gpu_log_t log = {0};
+
+    /* A fault of a GPU does not reach its links, and rails are others. */
+    gpu_run(&log, "at 0s gpu 1 no_peer\nat 0s gpu 2 copy_error 4\nat 0s down",
+            0);
+    assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_NO_PEER, 1), GPU_AT(1, 1));
+    assert_int_equal(gpu_who(&log, SROCE_FAULT_DOWN, 1), 1);
+    assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_LINK_DOWN, 1), 0);
+    assert_int_equal(log.errors[1 + 2 * GPUS + 2], 4);
+    /* `for` ends, and `clear` reaches the links of its GPU. */
+    memset(&log, 0, sizeof(log));
+    gpu_run(&log,
+            "at 0s gpu * rate 5k\nat 1ms for 1ms gpu 0 peer 1 down\n"
+            "at 3ms gpu 2 clear",
+            2 * MRAIL_NS_PER_MS);
+    assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_LINK_DOWN, 1), 0);
+    assert_true(gpu_who(&log, SROCE_FAULT_GPU_LINK_RATE, 5000) & GPU_AT(1, 2));
+    memset(&log, 0, sizeof(log));
+    gpu_run(&log, "at 0s gpu * rate 5k\nat 3ms gpu 2 clear",
+            3 * MRAIL_NS_PER_MS);
+    assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_LINK_RATE, 5000),
+                     GPU_AT(0, 0) | GPU_AT(1, 1) | GPU_AT(0, 1));
+}
+
+static void test_gpus_exist(void **state)
+{
+    sroce_fault_script_t *script =
+        parse("at 1ms gpu 1 down\nat 2ms gpu 1 peer 3 down");
+    char why[SROCE_FAULT_WHY_MAX];
+
+    assert_int_equal(
+        sroce_fault_script_check(script, 1, 1, 4, why, sizeof(why)), 0);
+    assert_int_equal(
+        sroce_fault_script_check(script, 1, 1, 3, why, sizeof(why)), -EINVAL);
+    assert_string_equal(why,
+                        "t:2: there is no gpu 3: valid numbers are 0 to 2");
+    assert_int_equal(
+        sroce_fault_script_check(script, 1, 1, 0, why, sizeof(why)), -EINVAL);
+    assert_string_equal(why, "t:1: there are no GPUs: see --gpus");
+    sroce_fault_script_destroy(script);
 }
 
 int main(void)
@@ -684,6 +833,9 @@ int main(void)
                                        cmocka_unit_test(test_clear),
                                        cmocka_unit_test(test_same_instant),
                                        cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_gpu_targets),
+                                       cmocka_unit_test(test_gpu_settings),
+                                       cmocka_unit_test(test_gpus_exist),
                                        cmocka_unit_test(test_man_page)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

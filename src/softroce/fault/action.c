@@ -45,6 +45,29 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
      "restores the state in which the rail was created"},
     {NULL, NULL, SROCE_FAULT_KIND_FIXED, 0, 0, NULL}};
 
+const sroce_fault_action_def_t sroce_fault_gpu_action_defs[] = {
+    {"down", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_LINK_DOWN), 1,
+     "the links are cut; copies over them fail"},
+    {"up", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_LINK_DOWN), 0,
+     "the links work again"},
+    {"rate", "B", SROCE_FAULT_KIND_RATE, BIT(SROCE_FAULT_GPU_LINK_RATE), 0,
+     "limit of the links, bytes per second, such as 100M, or max"},
+    {"copy_error", "N", SROCE_FAULT_KIND_COUNT, BIT(SROCE_FAULT_GPU_COPY_ERROR),
+     0, "the next N copies of this GPU's contexts fail"},
+    {"ipc_error", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_IPC_ERROR), 1,
+     "contexts of this GPU cannot open IPC handles"},
+    {"no_memory", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_MEMORY), 1,
+     "the GPU has no memory left"},
+    {"no_dmabuf", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_DMABUF), 1,
+     "the driver is too old for dma-buf descriptors"},
+    {"no_peer", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_PEER), 1,
+     "access between this GPU and others is refused"},
+    {"no_device", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_DEVICE), 1,
+     "processes that call cuInit do not find the GPU"},
+    {"clear", "", SROCE_FAULT_KIND_FIXED, 0, 0,
+     "restores the state in which the GPU was created"},
+    {NULL, NULL, SROCE_FAULT_KIND_FIXED, 0, 0, NULL}};
+
 /* ---- Numbers ---- */
 
 typedef struct fault_unit {
@@ -273,24 +296,27 @@ static const struct {
     [SROCE_FAULT_KIND_TIME] = {1, 1, read_time},
     [SROCE_FAULT_KIND_REORDER] = {1, 2, read_reorder},
     [SROCE_FAULT_KIND_RATE] = {1, 1, read_rate},
-    [SROCE_FAULT_KIND_NTH] = {0, 1, read_nth}};
+    [SROCE_FAULT_KIND_NTH] = {0, 1, read_nth},
+    [SROCE_FAULT_KIND_COUNT] = {1, 1, read_nth}};
 
-static void report_unknown(const char *word, char *why, size_t size)
+static void report_unknown(const sroce_fault_action_def_t *defs,
+                           const char *word, char *why, size_t size)
 {
     int used = snprintf(why, size, "'%.40s' is not an action:", word);
 
-    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
+    for (const sroce_fault_action_def_t *a = defs;
          (a->name != NULL) && ((size_t)used < size); ++a) {
         used += snprintf(why + used, size - (size_t)used, " %s%s", a->name,
                          (a[1].name != NULL) ? "," : "");
     }
 }
 
-int sroce_fault_action_read(char *const *words, unsigned num_words,
+int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
+                            char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,
                             size_t size)
 {
-    const sroce_fault_action_def_t *action = sroce_fault_action_defs;
+    const sroce_fault_action_def_t *action = defs;
     sroce_fault_action_t fault;
     unsigned num = num_words - 1;
 
@@ -298,7 +324,7 @@ int sroce_fault_action_read(char *const *words, unsigned num_words,
         ++action;
     }
     if (action->name == NULL) {
-        report_unknown(words[0], why, size);
+        report_unknown(defs, words[0], why, size);
         return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {

@@ -1,8 +1,9 @@
 /*
- * The table of fault actions on a rail. The parser (script.c) and the help text
- * are driven by this table; mrail-script(5) has the same list. The
- * implementations (the simulator and live software rails) do not see actions.
- * They have one function or field for each sroce_fault_setting_t.
+ * The tables of fault actions on rails and on software GPUs. The parser
+ * (script.c) and the help text are driven by these tables; mrail-script(5) has
+ * the same lists. The implementations (the simulator, live software rails and
+ * GPUs) do not see actions. They have one function or field for each
+ * sroce_fault_setting_t.
  *
  * Pure: text in, numbers out.
  */
@@ -12,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail. Each has a value at any time, except for the last one,
- * which is an event. */
+/* Settings of a rail, then those of a GPU. Each has a value at any time, except
+ * for the last two, which are events. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */
@@ -29,13 +30,30 @@ typedef enum sroce_fault_setting {
     SROCE_FAULT_INGRESS,
     SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
+    SROCE_FAULT_NUM_RAIL_STATES,
+    /* Of a link between GPUs, in both directions. */
+    SROCE_FAULT_GPU_LINK_DOWN = SROCE_FAULT_NUM_RAIL_STATES, /* 1: cut */
+    SROCE_FAULT_GPU_LINK_RATE, /* bytes per second, 0: no limit */
+    SROCE_FAULT_GPU_IPC_ERROR, /* 1: handles cannot be opened */
+    SROCE_FAULT_GPU_NO_MEMORY, /* 1: allocations fail */
+    SROCE_FAULT_GPU_NO_DMABUF, /* 1: a driver without dma-buf */
+    SROCE_FAULT_GPU_NO_PEER,   /* 1: no access between this GPU and others */
+    SROCE_FAULT_GPU_NO_DEVICE, /* 1: cuInit does not find the GPU */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
+    SROCE_FAULT_GPU_COPY_ERROR,                    /* the next n copies */
     SROCE_FAULT_NUM
 } sroce_fault_setting_t;
 
 #define SROCE_FAULT_BIT(_setting) (1u << (_setting))
 #define SROCE_FAULT_ALL_STATES (SROCE_FAULT_BIT(SROCE_FAULT_NUM_STATES) - 1)
+#define SROCE_FAULT_RAIL_STATES                                                \
+    (SROCE_FAULT_BIT(SROCE_FAULT_NUM_RAIL_STATES) - 1)
+#define SROCE_FAULT_GPU_STATES                                                 \
+    (SROCE_FAULT_ALL_STATES & ~SROCE_FAULT_RAIL_STATES)
+#define SROCE_FAULT_GPU_LINK_STATES                                            \
+    (SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_DOWN) |                              \
+     SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_RATE))
 #define SROCE_FAULT_MAX_US 10000000u /* maximum of a delay or a span */
 
 /* Returns a value of SROCE_FAULT_REORDER: probability and maximum delay. */
@@ -62,6 +80,7 @@ typedef enum sroce_fault_kind {
     SROCE_FAULT_KIND_REORDER, /* 1% [100us] */
     SROCE_FAULT_KIND_RATE,    /* 100M, max */
     SROCE_FAULT_KIND_NTH,     /* [3] */
+    SROCE_FAULT_KIND_COUNT,   /* 3 */
     SROCE_FAULT_KIND_NUM
 } sroce_fault_kind_t;
 
@@ -74,8 +93,9 @@ typedef struct sroce_fault_action_def {
     const char *help;
 } sroce_fault_action_def_t;
 
-/* The last entry has the name NULL. */
+/* Actions on rails and on GPUs. The last entry has the name NULL. */
 extern const sroce_fault_action_def_t sroce_fault_action_defs[];
+extern const sroce_fault_action_def_t sroce_fault_gpu_action_defs[];
 
 /* An action with its value. */
 typedef struct sroce_fault_action {
@@ -84,10 +104,11 @@ typedef struct sroce_fault_action {
     uint64_t value;
 } sroce_fault_action_t;
 
-/* Reads an action's name from words[0] and its values from the words after it.
- * Returns 0, -ENOENT if there is no such action, or -EINVAL with a message in
- * `why` and fault_p untouched. */
-int sroce_fault_action_read(char *const *words, unsigned num_words,
+/* Reads the name of an action of the table from words[0] and its values from the
+ * words after it. Returns 0, -ENOENT if there is no such action, or -EINVAL with
+ * a message in `why` and fault_p untouched. */
+int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
+                            char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,
                             size_t size);
 
@@ -98,7 +119,7 @@ static inline int sroce_fault_is_clear(const sroce_fault_action_t *fault)
 
 static inline int sroce_fault_is_once(const sroce_fault_action_t *fault)
 {
-    return fault->settings == SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP);
+    return fault->settings > SROCE_FAULT_ALL_STATES;
 }
 
 /* ---- Numbers as a user writes them ---- */

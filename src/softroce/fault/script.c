@@ -153,15 +153,27 @@ static int clause_rail(line_t *line)
                      &line->step->rails);
 }
 
+static int clause_gpu(line_t *line)
+{
+    line->step->is_gpu = 1;
+    return read_list(line, "a GPU, a list such as 0,2 or *", &line->step->gpus);
+}
+
+static int clause_peer(line_t *line)
+{
+    line->step->is_pair = 1;
+    return read_list(line, "a GPU, a list such as 0,2 or *",
+                     &line->step->peers);
+}
+
 /* Clauses between the time and the action. Each may occur only once. */
 static const struct {
     const char *name;
     int (*read)(line_t *line);
-} clauses[] = {{"for", clause_for},
-               {"every", clause_every},
-               {"times", clause_times},
-               {"node", clause_node},
-               {"rail", clause_rail}};
+} clauses[] = {{"for", clause_for},     {"every", clause_every},
+               {"times", clause_times}, {"node", clause_node},
+               {"rail", clause_rail},   {"gpu", clause_gpu},
+               {"peer", clause_peer}};
 
 /* Returns 1 if a clause was read, 0 if the next word is not a clause, or
  * -EINVAL. */
@@ -184,11 +196,46 @@ static int read_clause(line_t *line)
 
 /* ---- Lines ---- */
 
+static int has_clause(const line_t *line, const char *name)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(clauses); ++i) {
+        if (strcmp(clauses[i].name, name) == 0) {
+            return (line->seen >> i) & 1;
+        }
+    }
+    return 0;
+}
+
+static int check_gpu(line_t *line)
+{
+    const sroce_fault_step_t *step = line->step;
+
+    if (!step->is_gpu) {
+        return step->is_pair ? fail(line, "'peer' requires 'gpu'") : 0;
+    }
+    if (has_clause(line, "rail")) {
+        return fail(line, "'rail' and 'gpu' exclude each other");
+    }
+    if (step->when == SROCE_FAULT_AT_PACKET) {
+        return fail(line, "'packet' counts what rails send: use 'byte' or a "
+                          "time with 'gpu'");
+    }
+    if (step->is_pair && !sroce_fault_is_clear(&step->fault) &&
+        !(step->fault.settings & SROCE_FAULT_GPU_LINK_STATES)) {
+        return fail(line, "'%s' is not for a link: it does not take 'peer'",
+                    step->fault.action->name);
+    }
+    return 0;
+}
+
 /* Checks rules that involve several clauses. */
 static int check_step(line_t *line)
 {
     const sroce_fault_step_t *step = line->step;
 
+    if (check_gpu(line) != 0) {
+        return -EINVAL;
+    }
     if ((step->times != 0) && (step->every == 0)) {
         return fail(line, "'times' requires 'every'");
     }
@@ -227,14 +274,16 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
     sroce_fault_step_t *step = line->step;
     int ret;
 
-    step->nodes.all = step->rails.all = 1;
+    step->nodes.all = step->rails.all = step->gpus.all = step->peers.all = 1;
     if (clause_at(line) != 0) {
         return -EINVAL;
     }
     while ((ret = read_clause(line)) == 1) {
     }
     if ((ret != 0) || (next_word(line, "an action, such as 'down',") == NULL) ||
-        (sroce_fault_action_read(line->words + line->at - 1,
+        (sroce_fault_action_read(step->is_gpu ? sroce_fault_gpu_action_defs
+                                              : sroce_fault_action_defs,
+                                 line->words + line->at - 1,
                                  line->num - line->at + 1, &step->fault,
                                  line->why, sizeof(line->why)) != 0) ||
         (check_step(line) != 0) || (check_order(line, script) != 0)) {
@@ -434,11 +483,11 @@ err:
     return ret;
 }
 
-/* ---- Check against a set of rails ---- */
+/* ---- Check against the devices of a session ---- */
 
 int sroce_fault_script_check(const sroce_fault_script_t *script,
-                             unsigned num_nodes, unsigned num_rails, char *why,
-                             size_t size)
+                             unsigned num_nodes, unsigned num_rails,
+                             unsigned num_gpus, char *why, size_t size)
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
         const sroce_fault_step_t *step = &script->steps[i];
@@ -447,10 +496,17 @@ int sroce_fault_script_check(const sroce_fault_script_t *script,
             const sroce_fault_list_t *list;
             unsigned num;
         } sides[] = {{"node", &step->nodes, num_nodes},
-                     {"rail", &step->rails, num_rails}};
+                     {"rail", &step->rails, num_rails},
+                     {"gpu", &step->gpus, num_gpus},
+                     {"gpu", &step->peers, num_gpus}};
 
+        if (step->is_gpu && (num_gpus == 0)) {
+            snprintf(why, size, "%s:%u: there are no GPUs: see --gpus",
+                     script->name, step->line);
+            return -EINVAL;
+        }
         for (unsigned s = 0; s < MRAIL_ARRAY_SIZE(sides); ++s) {
-            if (!sides[s].list->all &&
+            if (!sides[s].list->all && (sides[s].num != 0) &&
                 (sides[s].list->largest >= sides[s].num)) {
                 snprintf(why, size,
                          "%s:%u: there is no %s %u: valid numbers are 0 to %u",

@@ -7,10 +7,13 @@
  *   seed N
  *   at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST]
  *           ACTION [VALUE]
+ *   at WHEN [for TIME] [every PERIOD [times N]] [node LIST] gpu LIST
+ *           [peer LIST] ACTION [VALUE]
  *
  * WHEN is a time since the start, `packet N` or `byte N`. Packets and bytes are
- * those that a target rail has sent; each rail is counted separately. PERIOD is
- * in the unit of WHEN. LIST is * or 0,2,3. ACTION is described in action.h.
+ * those that a target rail has sent; each rail is counted separately. For GPUs,
+ * bytes are those that a link has carried. PERIOD is in the unit of WHEN. LIST
+ * is * or 0,2,3. ACTION is described in action.h.
  *
  * Pure: no file, no clock. A script that contains an error yields no steps.
  */
@@ -52,6 +55,10 @@ typedef struct sroce_fault_step {
                         * it */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
+    int is_gpu; /* 1: the action is on GPUs, not on rails */
+    sroce_fault_list_t gpus;
+    int is_pair; /* 1: only on links from gpus to peers */
+    sroce_fault_list_t peers;
     sroce_fault_action_t fault;
 } sroce_fault_step_t;
 
@@ -78,11 +85,11 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
                              size_t size);
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
-/* Checks that the script's nodes and rails exist. Returns 0, or -EINVAL and a
- * message. */
+/* Checks that the script's nodes, rails and GPUs exist. num_rails and num_gpus
+ * are those of a node. Returns 0, or -EINVAL and a message. */
 int sroce_fault_script_check(const sroce_fault_script_t *script,
-                             unsigned num_nodes, unsigned num_rails, char *why,
-                             size_t size);
+                             unsigned num_nodes, unsigned num_rails,
+                             unsigned num_gpus, char *why, size_t size);
 
 /* Returns the first step that sets one of these settings, or NULL. */
 const sroce_fault_step_t *

@@ -14,7 +14,7 @@ typedef struct fault_base {
     uint64_t current; /* value last applied */
 } fault_base_t;
 
-/* The state of a step on one rail. */
+/* The state of a step on one device. */
 typedef struct fault_cell {
     uint64_t next;     /* packets or bytes; UINT64_MAX: never */
     uint64_t left;     /* repetitions left; 0: no limit */
@@ -26,6 +26,8 @@ struct sroce_fault_timeline {
     const sroce_fault_script_t *script;
     sroce_fault_ops_t ops;
     unsigned num_rails;
+    unsigned num_gpus;
+    unsigned first_gpu; /* devices from here on are GPUs and their links */
     unsigned num_devs;
     uint64_t seq;
     mrail_ns_t next_ns;  /* minimum of all at_ns and end_ns */
@@ -48,11 +50,53 @@ static fault_base_t *base_of(const sroce_fault_timeline_t *tl, unsigned dev,
     return &tl->bases[(size_t)dev * SROCE_FAULT_NUM_STATES + setting];
 }
 
+/* Returns 1 if the step is on this GPU, or on this link between GPUs. */
+static int hits_gpu(const sroce_fault_timeline_t *tl,
+                    const sroce_fault_step_t *step, unsigned index)
+{
+    unsigned gpus = tl->num_gpus;
+    unsigned a = index / gpus % gpus, b = index % gpus;
+    int has_a = sroce_fault_list_has(&step->gpus, a);
+    int has_b = sroce_fault_list_has(&step->gpus, b);
+
+    if (!step->is_gpu ||
+        !sroce_fault_list_has(&step->nodes, index / (gpus * gpus)) || (a > b)) {
+        return 0;
+    }
+    if (a == b) {
+        return has_a && !step->is_pair;
+    }
+    if (step->is_pair) {
+        return (has_a && sroce_fault_list_has(&step->peers, b)) ||
+               (has_b && sroce_fault_list_has(&step->peers, a));
+    }
+    return (has_a || has_b) &&
+           (sroce_fault_is_clear(&step->fault) ||
+            (step->fault.settings & SROCE_FAULT_GPU_LINK_STATES));
+}
+
 static int hits(const sroce_fault_timeline_t *tl,
                 const sroce_fault_step_t *step, unsigned dev)
 {
-    return sroce_fault_list_has(&step->nodes, dev / tl->num_rails) &&
+    if (dev >= tl->first_gpu) {
+        return hits_gpu(tl, step, dev - tl->first_gpu);
+    }
+    return !step->is_gpu &&
+           sroce_fault_list_has(&step->nodes, dev / tl->num_rails) &&
            sroce_fault_list_has(&step->rails, dev % tl->num_rails);
+}
+
+uint32_t sroce_fault_timeline_settings(const sroce_fault_timeline_t *tl,
+                                       unsigned dev)
+{
+    unsigned index = dev - tl->first_gpu;
+
+    if (dev < tl->first_gpu) {
+        return SROCE_FAULT_RAIL_STATES;
+    }
+    return (index / tl->num_gpus % tl->num_gpus == index % tl->num_gpus)
+               ? SROCE_FAULT_GPU_STATES
+               : SROCE_FAULT_GPU_LINK_STATES;
 }
 
 /* ---- Active values ---- */
@@ -94,16 +138,18 @@ static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
 
 static void clear(sroce_fault_timeline_t *tl, unsigned dev)
 {
+    uint32_t settings = sroce_fault_timeline_settings(tl, dev);
+
     for (unsigned i = 0; i < tl->script->num_steps; ++i) {
         cell_of(tl, i, dev)->end_ns = MRAIL_NS_NEVER;
     }
     for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
-        fault_base_t *base = base_of(tl, dev, s);
-
-        base->value =
-            tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s, 1);
+        if (settings & SROCE_FAULT_BIT(s)) {
+            base_of(tl, dev, s)->value =
+                tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s, 1);
+        }
     }
-    refresh(tl, dev, SROCE_FAULT_ALL_STATES);
+    refresh(tl, dev, settings);
 }
 
 static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
@@ -115,7 +161,9 @@ static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
 
     ++tl->seq;
     if (sroce_fault_is_once(fault)) {
-        tl->ops.apply(tl->ops.arg, dev, SROCE_FAULT_ERROR_QP, fault->value);
+        tl->ops.apply(tl->ops.arg, dev,
+                      (sroce_fault_setting_t)__builtin_ctz(fault->settings),
+                      fault->value);
         return;
     }
     if (sroce_fault_is_clear(fault)) {
@@ -157,7 +205,7 @@ static void find_next(sroce_fault_timeline_t *tl)
     }
 }
 
-/* Ends the step on every rail where its `for` ends now. */
+/* Ends the step on every device where its `for` ends now. */
 static void end_step(sroce_fault_timeline_t *tl, unsigned index,
                      mrail_ns_t at_ns)
 {
@@ -328,10 +376,12 @@ static void init_bases(sroce_fault_timeline_t *tl)
 {
     for (unsigned d = 0; d < tl->num_devs; ++d) {
         for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
-            uint64_t now =
-                tl->ops.get(tl->ops.arg, d, (sroce_fault_setting_t)s, 0);
+            uint64_t now;
 
-            *base_of(tl, d, s) = (fault_base_t){now, now, 0, now};
+            if (sroce_fault_timeline_settings(tl, d) & SROCE_FAULT_BIT(s)) {
+                now = tl->ops.get(tl->ops.arg, d, (sroce_fault_setting_t)s, 0);
+                *base_of(tl, d, s) = (fault_base_t){now, now, 0, now};
+            }
         }
     }
 }
@@ -339,7 +389,7 @@ static void init_bases(sroce_fault_timeline_t *tl)
 sroce_fault_timeline_t *
 sroce_fault_timeline_create(const sroce_fault_script_t *script,
                             unsigned num_nodes, unsigned num_rails,
-                            const sroce_fault_ops_t *ops)
+                            unsigned num_gpus, const sroce_fault_ops_t *ops)
 {
     sroce_fault_timeline_t *tl = calloc(1, sizeof(*tl));
     size_t num_steps = MRAIL_MAX(script->num_steps, 1u);
@@ -350,7 +400,9 @@ sroce_fault_timeline_create(const sroce_fault_script_t *script,
     tl->script = script;
     tl->ops = *ops;
     tl->num_rails = num_rails;
-    tl->num_devs = num_nodes * num_rails;
+    tl->num_gpus = num_gpus;
+    tl->first_gpu = num_nodes * num_rails;
+    tl->num_devs = tl->first_gpu + num_nodes * num_gpus * num_gpus;
     tl->at_ns = calloc(num_steps, sizeof(*tl->at_ns));
     tl->left = calloc(num_steps, sizeof(*tl->left));
     tl->cells = calloc(num_steps * tl->num_devs, sizeof(*tl->cells));

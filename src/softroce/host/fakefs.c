@@ -5,7 +5,7 @@
  * RoCE version 1.
  *
  * This file serves only these names, and only in a session. All others go to
- * libc.
+ * libc. Another name is the version of nvidia-peermem, which UCX looks for.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -164,9 +165,21 @@ MRAIL_EXPORT int __xstat64(int version, const char *path, struct stat64 *st)
                                                          (struct stat *)st);
 }
 
+int sroce_host_has_peermem(void)
+{
+    return sroce_host_enabled() && (getenv("MRAIL_SOFT_PEERMEM") != NULL);
+}
+
+static int fakefs_is_peermem(const char *path)
+{
+    return (path != NULL) &&
+           (strcmp(path, "/sys/module/nvidia_peermem/version") == 0) &&
+           sroce_host_has_peermem();
+}
+
 MRAIL_EXPORT int access(const char *path, int mode)
 {
-    if (fakefs_device(path) >= 0) {
+    if ((fakefs_device(path) >= 0) || fakefs_is_peermem(path)) {
         return 0;
     }
     return FAKEFS_REAL(fakefs_access_func_t, "access")(path, mode);

@@ -12,7 +12,7 @@ static const struct {
     size_t span_us;
     size_t rate_bytes_per_s;
     uint32_t bit;
-} places[SROCE_FAULT_NUM_STATES] = {
+} places[SROCE_FAULT_NUM_RAIL_STATES] = {
     [SROCE_FAULT_DOWN] = {.number = FIELD(down)},
     [SROCE_FAULT_DROP] = {.number = FIELD(loss_ppm)},
     [SROCE_FAULT_BLACKHOLE_TX] = {.bit = SROCE_RAIL_BLACKHOLE_TX},
@@ -117,7 +117,7 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
         sroce_rail_fault_set(dev, SROCE_FAULT_ERROR_QP, fault->value);
         return;
     }
-    for (int s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+    for (int s = 0; s < SROCE_FAULT_NUM_RAIL_STATES; ++s) {
         sroce_fault_setting_t setting = (sroce_fault_setting_t)s;
 
         if (is_clear || (fault->settings & SROCE_FAULT_BIT(s))) {

@@ -297,6 +297,8 @@ static inline void sroce_host_count(sroce_host_ctx_t *ctx,
 /* Opens the session on the first call. Returns 1 if the program sees only
  * software devices, or 0 if the library is inert. */
 int sroce_host_enabled(void);
+/* Returns 1 if rails act as if nvidia-peermem were loaded (fakefs.c). */
+int sroce_host_has_peermem(void);
 /* Acquires a slot on the device. Returns 0 with the slot's number and its bound
  * receive socket, or -errno after a message on stderr. */
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p);

@@ -3,6 +3,7 @@
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,32 +206,11 @@ static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return &mr->ibv;
 }
 
-MRAIL_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
-                                       size_t length, int access)
-{
-    SROCE_PASS(ibv_reg_mr, pd, addr, length, access);
-    return obj_reg_mr(pd, addr, length, (uintptr_t)addr, access);
-}
-
-MRAIL_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
-                                            size_t length, uint64_t iova,
-                                            int access)
-{
-    SROCE_PASS(ibv_reg_mr_iova, pd, addr, length, iova, access);
-    return obj_reg_mr(pd, addr, length, iova, access);
-}
-
-MRAIL_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
-                                             size_t length, uint64_t iova,
-                                             unsigned int access)
-{
-    SROCE_PASS(ibv_reg_mr_iova2, pd, addr, length, iova, access);
-    return obj_reg_mr(pd, addr, length, iova, (int)access);
-}
-
-MRAIL_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd,
-                                              uint64_t offset, size_t length,
-                                              uint64_t iova, int fd, int access)
+/* Registers the memory of a file. The range begins `offset` bytes behind the
+ * current position in the file. */
+static struct ibv_mr *obj_reg_file(struct ibv_pd *pd, uint64_t offset,
+                                   size_t length, uint64_t iova, int fd,
+                                   int access)
 {
     uint64_t page = (uint64_t)getpagesize();
     struct ibv_mr *mr;
@@ -239,9 +219,6 @@ MRAIL_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd,
     size_t skip;
     char *map;
 
-    SROCE_PASS(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
-    /* A dma-buf of a software GPU is a memory file. Its file offset is the
-     * beginning of the buffer (src/softgpu/pointer.c). */
     first = lseek(fd, 0, SEEK_CUR);
     if ((first < 0) || (fstat(fd, &st) != 0) || !S_ISREG(st.st_mode) ||
         (length == 0) || (offset > (uint64_t)st.st_size) ||
@@ -261,9 +238,90 @@ MRAIL_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd,
         munmap(map, length + skip);
         return NULL;
     }
-    mr->addr = (void *)(uintptr_t)offset; /* as libibverbs does */
     MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv)->map = map;
     MRAIL_CONTAINER_OF(mr, sroce_host_mr_t, ibv)->map_length = length + skip;
+    return mr;
+}
+
+/* Returns a descriptor of GPU memory as for obj_reg_file(), or -1. The driver
+ * library of software GPUs (src/softgpu/peermem.c) may have been loaded out of
+ * sight of this library's own scope. */
+static int obj_open_gpu_memory(void *addr, size_t length)
+{
+    int (*open_memory)(uint64_t address, uint64_t size) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int fd = -1;
+
+    if (driver != NULL) {
+        *(void **)&open_memory = dlsym(driver, "mrail_softgpu_open_memory");
+        if (open_memory != NULL) {
+            fd = open_memory((uintptr_t)addr, length);
+        }
+        dlclose(driver);
+    }
+    return fd;
+}
+
+/* Registers memory by its address. With nvidia-peermem, it may be the memory of
+ * a GPU. */
+static struct ibv_mr *obj_reg_address(struct ibv_pd *pd, void *addr,
+                                      size_t length, uint64_t iova, int access)
+{
+    struct ibv_mr *mr = obj_reg_mr(pd, addr, length, iova, access);
+    int fd;
+
+    if ((mr != NULL) || (errno != EFAULT) || !sroce_host_has_peermem()) {
+        return mr;
+    }
+    fd = obj_open_gpu_memory(addr, length);
+    if (fd < 0) {
+        errno = EFAULT;
+        return NULL;
+    }
+    mr = obj_reg_file(pd, 0, length, iova, fd, access);
+    close(fd);
+    if (mr != NULL) {
+        mr->addr = addr;
+    }
+    return mr;
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
+                                       size_t length, int access)
+{
+    SROCE_PASS(ibv_reg_mr, pd, addr, length, access);
+    return obj_reg_address(pd, addr, length, (uintptr_t)addr, access);
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
+                                            size_t length, uint64_t iova,
+                                            int access)
+{
+    SROCE_PASS(ibv_reg_mr_iova, pd, addr, length, iova, access);
+    return obj_reg_address(pd, addr, length, iova, access);
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+                                             size_t length, uint64_t iova,
+                                             unsigned int access)
+{
+    SROCE_PASS(ibv_reg_mr_iova2, pd, addr, length, iova, access);
+    return obj_reg_address(pd, addr, length, iova, (int)access);
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd,
+                                              uint64_t offset, size_t length,
+                                              uint64_t iova, int fd, int access)
+{
+    struct ibv_mr *mr;
+
+    SROCE_PASS(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
+    /* A dma-buf of a software GPU is a memory file. Its file offset is the
+     * beginning of the buffer (src/softgpu/pointer.c). */
+    mr = obj_reg_file(pd, offset, length, iova, fd, access);
+    if (mr != NULL) {
+        mr->addr = (void *)(uintptr_t)offset; /* as libibverbs does */
+    }
     return mr;
 }
 

@@ -9,8 +9,8 @@
 #define WIRE_BYTES 28 /* IPv4 and UDP headers, which link rates include */
 
 typedef struct fault_node {
-    uint64_t now[SROCE_FAULT_NUM_STATES]; /* by setting */
-    uint64_t packets;                     /* sent since the start */
+    uint64_t now[SROCE_FAULT_NUM_RAIL_STATES]; /* by setting */
+    uint64_t packets;                          /* sent since the start */
     uint64_t bytes;
     mrail_ns_t egress_free_ns;
     mrail_ns_t ingress_free_ns;
@@ -194,7 +194,7 @@ sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
     faults->start_ns = now_ns;
     mrail_rng_init(&faults->rng, mrail_mix64(script->seed + 1));
     faults->tl =
-        sroce_fault_timeline_create(script, num_nodes, num_rails, &tl_ops);
+        sroce_fault_timeline_create(script, num_nodes, num_rails, 0, &tl_ops);
     if (faults->tl == NULL) {
         free(faults);
         return NULL;

@@ -1,0 +1,6 @@
+/* The kernels of this folder for GPUs: nvcc --ptx -I src src/kernels/kernels.cu */
+#include "kernels/args.h"
+#include "kernels/kernel.h"
+
+#include "kernels/copy.inc"
+#include "kernels/pattern.inc"
