@@ -53,7 +53,7 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) ||
-            !peer->lanes[slot]->am_lane) {
+            (peer->lanes[slot]->am.window == 0)) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {

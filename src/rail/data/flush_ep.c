@@ -104,7 +104,7 @@ int mrail_iface_fence(mrail_iface_t *iface)
 
 static int mrail_peer_is_flushed(mrail_peer_t *peer)
 {
-    return mrail_rma_idle(peer) && mrail_list_empty(&peer->unacked) &&
+    return mrail_rma_idle(peer) && mrail_list_empty(&peer->am.unacked) &&
            mrail_list_empty(&peer->flushes_pending);
 }
 
@@ -124,7 +124,7 @@ static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
     }
     ++group->count;
     ++peer->engine->counters.flushes;
-    if (mrail_seq32_before(peer->tx_acked, flush->am_seq)) {
+    if (mrail_seq32_before(peer->am.tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
     }
     /* If all bytes are posted, the READs can follow them at once, which saves a
@@ -181,7 +181,7 @@ static int mrail_peer_is_flushing(const mrail_peer_t *peer)
     }
     last = mrail_list_entry(peer->flushes_pending.prev, mrail_flush_t, list);
     return (last->kind == MRAIL_FLUSH_KIND_FLUSH) &&
-           (last->am_seq == peer->tx_next) &&
+           (last->am_seq == peer->am.tx_next) &&
            (last->op_id + 1 == peer->op_next);
 }
 

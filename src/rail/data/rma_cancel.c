@@ -80,7 +80,7 @@ void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx, const char *cause)
 {
     tx->put.ep_id = 0;
     mrail_rma_report(peer, mrail_iface_find(peer->engine, tx->put.iface),
-                     tx->put.id, "PUT", tx->length, cause);
+                     tx->put.id, "PUT", tx->am.length, cause);
 }
 
 /* Drops chunks of the endpoint that no device holds. */

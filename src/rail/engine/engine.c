@@ -64,8 +64,8 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
         tx->mem = mem;
         tx->pool = pool;
         tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
-        mrail_list_init(&tx->list);
-        mrail_list_init(&tx->replay);
+        mrail_list_init(&tx->am.list);
+        mrail_list_init(&tx->am.replay);
     }
     *priv_p = mem;
     return 0;

@@ -117,7 +117,7 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->peer = lane->peer->id;
     to->bytes = bytes;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
-    to->outstanding = lane->sched.inflight + lane->am_inflight;
+    to->outstanding = lane->sched.inflight + lane->am.inflight;
     to->stalled_ns = lane->stalled_ns;
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;

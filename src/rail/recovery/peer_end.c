@@ -173,7 +173,8 @@ static MRAIL_DATA void mrail_peer_disown(const mrail_peer_t *peer)
         if (engine->ifaces[i] == NULL) {
             continue;
         }
-        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t, list) {
+        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t,
+                            am.list) {
             if ((rx->lane != NULL) && (rx->lane->peer == peer)) {
                 rx->lane = NULL;
             }
@@ -185,8 +186,9 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
 
-    assert(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->unacked) &&
-           mrail_list_empty(&peer->hold) &&
+    assert(mrail_list_empty(&peer->ops) &&
+           mrail_list_empty(&peer->am.unacked) &&
+           mrail_list_empty(&peer->am.hold) &&
            mrail_list_empty(&peer->lost_puts) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
     mrail_peer_disown(peer);

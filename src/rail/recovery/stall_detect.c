@@ -69,21 +69,21 @@
  * 1 if there were any that no READ had followed. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    int is_unchanged = (lane->stall_am == lane->am_sent);
+    int is_unchanged = (lane->stall_am == lane->am.sent);
 
-    lane->stall_am = lane->am_sent;
+    lane->stall_am = lane->am.sent;
     if (!mrail_list_empty(&lane->puts)) {
         if (!lane->last_read) {
             (void)mrail_rma_post_read(lane, NULL, now_ns);
         }
         return 1;
     }
-    if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
+    if ((lane->am.inflight == 0) || (lane->pinged_am == lane->am.sent)) {
         return 0;
     }
     if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
-        lane->pinged_am = lane->am_sent;
+        lane->pinged_am = lane->am.sent;
         /* The receiver acknowledges on its own only when half a window is free.
          * Without this request, the last messages of a burst to each peer would
          * keep their send buffers while the peer is idle. */
@@ -97,7 +97,7 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
-    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0) &&
+    if ((lane->sched.inflight == 0) && (lane->am.inflight == 0) &&
         mrail_list_empty(&lane->puts)) {
         lane->idle_ns += elapsed_ns;
     } else if ((lane->sched.inflight != 0) && !moved) {
