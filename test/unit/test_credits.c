@@ -323,6 +323,25 @@ static void test_held_messages_leave_the_queue(void **state)
     check_pool(12);
 }
 
+/* The sender has only its reserved credit left, and a message is missing whose
+ * lane may have failed. It may use this credit for the replay only if it knows
+ * that all earlier messages have arrived. */
+static void test_reserved_credit_is_enough_to_learn(void **state)
+{
+    start_with_queue(512);
+    connect_peers(1);
+    assert_int_equal(lane_of(0)->am.window, 16);
+    early_message(0, 0);
+    for (unsigned i = 1; i < 15; ++i) {
+        last_qp = NULL;
+        early_message(0, i);
+    }
+    assert_ptr_equal(last_qp, lane_of(0)->qp);
+    assert_int_equal(last_hdr.type, MRAIL_DATA_ACK);
+    assert_int_equal(be32toh(last_hdr.ack), 1);
+    assert_int_equal(be16toh(last_hdr.credit), 17);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -335,6 +354,7 @@ int main(int argc, char **argv)
         TEST(test_wrong_return),
         TEST(test_more_lanes_than_buffers),
         TEST(test_held_messages_leave_the_queue),
+        TEST(test_reserved_credit_is_enough_to_learn),
     };
 
     if (argc > 1) {

@@ -60,6 +60,9 @@ static MRAIL_DATA void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
     rx->am.seq = seq;
     if (mrail_am_stream_hold(&peer->am, &rx->am)) {
         ++engine->counters.am_held;
+        if (mrail_am_lane_update_due(&rx->lane->am)) {
+            mrail_am_add_pending_ack(engine, rx->lane);
+        }
     } else {
         ++engine->counters.am_duplicate;
         mrail_rx_release(engine, rx);

@@ -11,7 +11,8 @@
  * end that returns credits counts them as used: its peer counts them as
  * received.
  *
- * Pure: no I/O, no clock, no lock.
+ * Pure: no I/O, no clock, no lock. test/property/test_am_streams.c runs both
+ * ends.
  */
 #ifndef MRAIL_RAIL_PROTO_AM_LANE_H
 #define MRAIL_RAIL_PROTO_AM_LANE_H
@@ -113,15 +114,17 @@ static inline int mrail_am_lane_receive(mrail_am_lane_t *am, uint32_t length)
 
 /* Returns 1 if a credit update is due. It is due when half a window, rounded
  * up, is free, so that at most two updates are unread. It is due at once if the
- * peer has no credit left. The peer may need the credit to replay a missing
- * message, and all other credits may be occupied by messages that wait for
- * it. */
+ * peer has only its reserved credits left. The peer may need them to replay a
+ * missing message, while messages that wait for it occupy all other credits. It
+ * may use them only when it knows that all earlier messages have arrived, which
+ * the update says. */
 static inline int mrail_am_lane_update_due(const mrail_am_lane_t *am)
 {
     unsigned unadvertised = (uint16_t)(am->granted - am->advertised);
+    unsigned left = (uint16_t)(am->advertised - am->received);
 
     return (unadvertised >= (am->window + 1) / 2) ||
-           ((unadvertised != 0) && (am->received == am->advertised));
+           ((unadvertised != 0) && (left <= MRAIL_REPLAY_CREDITS));
 }
 
 /* Grants the peer one more message. Returns 1 if an update is due. */

@@ -15,7 +15,8 @@
  * - Standalone acknowledgements take no credit; MRAIL_ACK_RESERVE limits their
  *   number.
  *
- * Pure: no I/O, no clock, no lock.
+ * Pure: no I/O, no clock, no lock. test/property/test_am_streams.c runs both
+ * ends.
  */
 #ifndef MRAIL_RAIL_PROTO_AM_STREAM_H
 #define MRAIL_RAIL_PROTO_AM_STREAM_H
