@@ -61,8 +61,8 @@ typedef struct mrail_am_stream {
     mrail_list_t hold;    /* mrail_am_arrival_t ahead of rx_next */
 } mrail_am_stream_t;
 
-/* What a standalone acknowledgement says besides the counts that each message
- * carries. */
+/* The content of a standalone acknowledgement, besides the counts that each
+ * message carries. */
 typedef struct mrail_am_reply {
     uint8_t flags;     /* of mrail_data_hdr_t */
     uint16_t returned; /* for RETURN */
