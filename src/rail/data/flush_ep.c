@@ -18,12 +18,10 @@ static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-        uint64_t bit = 1ull << slot;
+    mrail_for_each_lane(lane, peer) {
+        uint64_t bit = 1ull << lane->slot;
 
-        if ((lane != NULL) &&
-            ((peer->dirty_mask & bit) || (lane->sched.inflight != 0))) {
+        if ((peer->dirty_mask & bit) || (lane->sched.inflight != 0)) {
             if ((only != NULL) || !(peer->seen_mask & bit)) {
                 return NULL;
             }

@@ -41,10 +41,8 @@ int mrail_put_is_lost(const mrail_peer_t *peer)
     if (!mrail_list_empty(&peer->lost_puts)) {
         return 1;
     }
-    for (unsigned slot = 0;
-         (peer->broken_mask != 0) && (slot < peer->slot_limit); ++slot) {
-        if ((peer->broken_mask & (1ull << slot)) &&
-            !mrail_list_empty(&mrail_peer_lane(peer, slot)->puts)) {
+    mrail_for_each_slot(slot, peer->broken_mask) {
+        if (!mrail_list_empty(&mrail_peer_lane(peer, slot)->puts)) {
             return 1;
         }
     }
@@ -81,25 +79,17 @@ void mrail_put_cancel(mrail_peer_t *peer, uint64_t ep_id)
             mrail_put_discard(tx);
         }
     }
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_list_for_each(tx, &lane->puts, mrail_tx_t, am.list) {
-                tx->put.ep_id = (tx->put.ep_id == ep_id) ? 0 : tx->put.ep_id;
-            }
+    mrail_for_each_lane(lane, peer) {
+        mrail_list_for_each(tx, &lane->puts, mrail_tx_t, am.list) {
+            tx->put.ep_id = (tx->put.ep_id == ep_id) ? 0 : tx->put.ep_id;
         }
     }
 }
 
 void mrail_put_drop(mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_list_move_all(&peer->lost_puts, &lane->puts);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_list_move_all(&peer->lost_puts, &lane->puts);
     }
     while (!mrail_list_empty(&peer->lost_puts)) {
         mrail_put_discard(

@@ -123,12 +123,8 @@ void mrail_rma_cancel(mrail_ep_t *ep)
     mrail_peer_t *peer = ep->peer;
     mrail_op_t *op, *tmp;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_rma_drop_of(peer->engine, &lane->lost, ep->id);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_rma_drop_of(peer->engine, &lane->lost, ep->id);
     }
     mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);
     mrail_rma_drop_of(peer->engine, &peer->arrived, ep->id);

@@ -151,13 +151,9 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
 {
     peer->uncut_bytes = 0;
     peer->dirty_mask = peer->reading_mask = 0;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_rma_drop(peer->engine, &lane->flying);
-            mrail_rma_drop(peer->engine, &lane->lost);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_rma_drop(peer->engine, &lane->flying);
+        mrail_rma_drop(peer->engine, &lane->lost);
     }
     mrail_rma_drop(peer->engine, &peer->replay_rma);
     mrail_rma_drop(peer->engine, &peer->arrived);

@@ -180,10 +180,8 @@ static void mrail_engine_each_lane(mrail_engine_t *engine,
     mrail_peer_t *peer;
 
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-            if (peer->lanes[slot] != NULL) {
-                func(engine, peer->lanes[slot]);
-            }
+        mrail_for_each_lane(lane, peer) {
+            func(engine, lane);
         }
     }
 }

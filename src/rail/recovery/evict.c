@@ -235,10 +235,8 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE);
 
     mrail_data_ctl_lock(peer->engine);
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (mask & (1ull << slot)) {
-            mrail_evict_step(peer, slot, now_ns);
-        }
+    mrail_for_each_slot(slot, mask) {
+        mrail_evict_step(peer, slot, now_ns);
     }
     mrail_data_ctl_unlock(peer->engine);
 }

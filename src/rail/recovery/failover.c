@@ -139,8 +139,8 @@ void mrail_failover_start(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_exchange_n(&peer->fail_mask, 0, __ATOMIC_ACQUIRE);
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if ((mask & (1ull << slot)) && (peer->lanes[slot] != NULL)) {
+    mrail_for_each_slot(slot, mask) {
+        if (peer->lanes[slot] != NULL) {
             mrail_failover_close(peer->lanes[slot]);
         }
     }
@@ -266,10 +266,8 @@ void mrail_failover_end(mrail_peer_t *peer)
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_data_ctl_lock(peer->engine);
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->broken_mask & (1ull << slot)) {
-            mrail_failover_step(peer->lanes[slot], now_ns);
-        }
+    mrail_for_each_slot(slot, peer->broken_mask) {
+        mrail_failover_step(peer->lanes[slot], now_ns);
     }
     mrail_data_ctl_unlock(peer->engine);
     mrail_rma_finish_arrived(peer);

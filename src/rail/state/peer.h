@@ -17,6 +17,18 @@
 #include "rail/proto/pairing.h"
 #include "rail/state/mem.h"
 
+/* Visits the lanes of the peer, as `_lane`. `break` does not end it. */
+#define mrail_for_each_lane(_lane, _peer)                                      \
+    for (unsigned _i = 0; _i < (_peer)->slot_limit; ++_i)                      \
+        for (mrail_lane_t *_lane = mrail_peer_lane(_peer, _i); _lane != NULL;  \
+             _lane = NULL)
+
+/* Visits the slots of the mask, as `_slot`. `break` does not end it. */
+#define mrail_for_each_slot(_slot, _mask)                                      \
+    for (uint64_t _left = (_mask); _left != 0; _left &= _left - 1)             \
+        for (unsigned _slot = (unsigned)__builtin_ctzll(_left), _go = 1; _go;  \
+             _go = 0)
+
 typedef enum mrail_peer_state {
     MRAIL_PEER_NEW,   /* nothing was sent yet */
     MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
