@@ -2,6 +2,10 @@
 noinst_LTLIBRARIES += libmrail-rail.la
 libmrail_rail_la_SOURCES = \
     src/rail/locks.h src/rail/mrail.h src/rail/params.c src/rail/params.h \
+    src/rail/proto/am_lane.c \
+    src/rail/proto/am_lane.h \
+    src/rail/proto/am_stream.c \
+    src/rail/proto/am_stream.h \
     src/rail/proto/fair_share.c \
     src/rail/proto/fair_share.h \
     src/rail/proto/health.c \
@@ -83,7 +87,6 @@ libmrail_rail_la_SOURCES = \
     src/rail/conn/rail_error.h \
     src/rail/data/am_ack.c \
     src/rail/data/am_ack.h \
-    src/rail/data/am_post.h \
     src/rail/data/am_recv.c \
     src/rail/data/am_recv.h \
     src/rail/data/am_replay.c \
@@ -114,6 +117,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/data/rx.h \
     src/rail/data/throttle.c \
     src/rail/data/throttle.h \
+    src/rail/data/tx_post.h \
     src/rail/data/visible.c \
     src/rail/data/visible.h \
     src/rail/recovery/evict.c \

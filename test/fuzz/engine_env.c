@@ -118,7 +118,7 @@ static void check_lane(const mrail_lane_t *lane)
     const mrail_engine_t *engine = env.engine;
 
     FUZZ_CHECK(lane->index < engine->config.max_qps, "index");
-    FUZZ_CHECK(lane->credits <= MRAIL_AM_CREDITS_MAX, "credits");
+    FUZZ_CHECK(lane->am.window <= MRAIL_AM_CREDITS_MAX, "credits");
     FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth,
                "lane %u: %u posted, %u done, depth %u", lane->index,
                lane->sq_posted, lane->sq_done, lane->sq_depth);
@@ -139,7 +139,8 @@ static void check_peer(mrail_peer_t *peer)
     mrail_rx_t *rx;
     unsigned held = 0, granted = 0;
 
-    FUZZ_CHECK(!mrail_seq32_before(peer->tx_next, peer->tx_acked), "acked");
+    FUZZ_CHECK(!mrail_seq32_before(peer->am.tx_next, peer->am.tx_acked),
+               "acked");
     FUZZ_CHECK((peer->num_pairs <= MRAIL_MAX_PAIRS) &&
                    (peer->num_slots <= MRAIL_MAX_SLOTS) &&
                    (peer->num_rails <= MRAIL_MAX_RAILS),
@@ -147,13 +148,13 @@ static void check_peer(mrail_peer_t *peer)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->lanes[slot] != NULL) {
             check_lane(peer->lanes[slot]);
-            granted += peer->lanes[slot]->credits;
+            granted += peer->lanes[slot]->am.window;
         }
         FUZZ_CHECK(!(peer->up_mask & (1ull << slot)) ||
                        (peer->lanes[slot]->qp != NULL),
                    "up without a QP");
     }
-    mrail_list_for_each(rx, &peer->hold, mrail_rx_t, list) {
+    mrail_list_for_each(rx, &peer->am.hold, mrail_rx_t, am.list) {
         held += (rx->lane != NULL); /* the others came over failed lanes */
     }
     FUZZ_CHECK(held <= granted, "%u held, %u granted", held, granted);
@@ -197,12 +198,12 @@ static void peer_drop(mrail_peer_t *peer)
 {
     FUZZ_CHECK(mrail_list_empty(&peer->ops) &&
                    mrail_list_empty(&peer->flushes_pending) &&
-                   mrail_list_empty(&peer->unacked),
+                   mrail_list_empty(&peer->am.unacked),
                "a failed peer has work");
     mrail_list_del(&peer->work);
     mrail_heap_del(&env.engine->timers, &peer->timer);
     mrail_list_del(&peer->active);
-    mrail_list_init(&peer->hold); /* the rails free its buffers */
+    mrail_list_init(&peer->am.hold); /* the rails free its buffers */
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
@@ -422,10 +423,10 @@ void env_am_message(void)
     msg.hdr.am_id = which;
     msg.hdr.lane = htobe16((how == 0x24) ? fuzz_u16(in) : other->index);
     msg.hdr.epoch = htobe16(other->epoch);
-    msg.hdr.seq = htobe32(peer->rx_next + ((how & 0x10) ? fuzz_u8(in) : 0u));
-    msg.hdr.ack = htobe32((how & 0x40) ? peer->tx_acked + fuzz_u8(in) - 2u
-                                       : peer->tx_next);
-    msg.hdr.credit = htobe16((uint16_t)(lane->am_limit + (which >> 6)));
+    msg.hdr.seq = htobe32(peer->am.rx_next + ((how & 0x10) ? fuzz_u8(in) : 0u));
+    msg.hdr.ack = htobe32((how & 0x40) ? peer->am.tx_acked + fuzz_u8(in) - 2u
+                                       : peer->am.tx_next);
+    msg.hdr.credit = htobe16((uint16_t)(lane->am.limit + (which >> 6)));
     if (which == 0xff) { /* random bytes */
         length = (uint32_t)fuzz_bytes(in, &msg, fuzz_u8(in));
     }

@@ -88,6 +88,13 @@ test_fair_share_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fair_share_random_LDADD = libmrail-rail.la $(TEST_LIBS)
 endif
 
+# The streams of active messages between two ends, without engines.
+check_PROGRAMS += test_am_streams
+TESTS += test_am_streams
+test_am_streams_SOURCES = test/property/test_am_streams.c \
+    test/property/am_pair.c test/property/am_pair.h test/sim/sanitized.h
+test_am_streams_LDADD = libmrail-rail.la
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes

@@ -41,9 +41,7 @@
 #define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* steps of 0 to 4 ms each */
-#define RESERVE                                                                \
-    (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
-#define SMALL_PUTS 20 /* maximum number of small PUTs in a row */
+#define SMALL_PUTS 20     /* maximum number of small PUTs in a row */
 #define AGAIN_STEPS 300
 /* After the failure of a lane, a sender repeats its requests even to a peer
  * that computes and does not poll. The peer has few buffers for them, so the
@@ -134,8 +132,7 @@ static void recall(side_t *side)
     mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(2)];
 
     if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE) &&
-        !(lane->was_recalled && (lane->am_received == lane->recall_received))) {
-        lane->recall_received = lane->am_received;
+        mrail_am_lane_is_idle(&lane->am)) {
         mrail_am_recall_lane(side->engine, lane);
         ++num_recalls;
     }
@@ -375,22 +372,22 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
 {
     const mrail_engine_t *engine = lane->peer->engine;
     unsigned rail = lane->rail->index;
-    uint16_t granted = lane->am_granted;
-    unsigned unadvertised = (uint16_t)(granted - lane->am_advertised);
+    uint16_t granted = lane->am.granted;
+    unsigned unadvertised = (uint16_t)(granted - lane->am.advertised);
 
     for (unsigned i = 0; i < engine->num_repost[rail]; ++i) {
         granted += (engine->repost[rail][i]->lane == lane);
     }
-    CHECK((uint16_t)(granted - lane->am_received) == lane->credits,
+    CHECK((uint16_t)(granted - lane->am.received) == lane->am.window,
           "lane %u: the peer has %u credits of %u", lane->slot,
-          (uint16_t)(granted - lane->am_received), lane->credits);
-    CHECK((lane->am_received == other->am_sent) &&
-              (lane->am_advertised == other->am_limit),
+          (uint16_t)(granted - lane->am.received), lane->am.window);
+    CHECK((lane->am.received == other->am.sent) &&
+              (lane->am.advertised == other->am.limit),
           "lane %u: %u messages of %u, may send %u of %u", lane->slot,
-          lane->am_received, other->am_sent, other->am_limit,
-          lane->am_advertised);
-    CHECK((unadvertised == 0) || ((unadvertised < (lane->credits + 1) / 2) &&
-                                  (lane->am_received != lane->am_advertised)),
+          lane->am.received, other->am.sent, other->am.limit,
+          lane->am.advertised);
+    CHECK((unadvertised == 0) || ((unadvertised < (lane->am.window + 1) / 2) &&
+                                  (lane->am.received != lane->am.advertised)),
           "lane %u: %u credits are not advertised", lane->slot, unadvertised);
 }
 
@@ -406,9 +403,11 @@ static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
 
         if ((lane != NULL) && (lane->rail == rail)) {
             CHECK(lane->buffers ==
-                      (lane->am_lane ? lane->credits + RESERVE : 0),
+                      ((lane->am.window != 0)
+                           ? lane->am.window + MRAIL_AM_LANE_RESERVE
+                           : 0),
                   "lane %u has %u buffers for %u credits", lane->slot,
-                  lane->buffers, lane->credits);
+                  lane->buffers, lane->am.window);
             counted += lane->buffers;
         }
     }

@@ -630,7 +630,7 @@ static size_t pack(void *dest, void *arg)
  * the next number of that stream. */
 int script_send(script_peer_t *peer, size_t length)
 {
-    pack_arg_t arg = {.payload = {peer->index, peer->ep->peer->tx_next},
+    pack_arg_t arg = {.payload = {peer->index, peer->ep->peer->am.tx_next},
                       .length = MRAIL_MAX(length, sizeof(payload_t))};
 
     return mrail_ep_am_bcopy(peer->ep, 1, pack, &arg) >= 0;
@@ -889,7 +889,7 @@ int script_all_delivered(void)
 
         if (!peer->vanished && (peer->ep != NULL) &&
             ((peer->delivered != peer->tx_next) ||
-             (peer->rx_next != peer->ep->peer->tx_next))) {
+             (peer->rx_next != peer->ep->peer->am.tx_next))) {
             return 0;
         }
     }

@@ -332,9 +332,9 @@ void message(unsigned peer_index, unsigned slot, unsigned iface)
     mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
                             .type = MRAIL_DATA_AM,
                             .tag = lane->rx_tag,
-                            .seq = htobe32(peer->rx_next),
-                            .ack = htobe32(peer->tx_next),
-                            .credit = htobe16(lane->am_limit),
+                            .seq = htobe32(peer->am.rx_next),
+                            .ack = htobe32(peer->am.tx_next),
+                            .credit = htobe16(lane->am.limit),
                             .iface = htobe16(ifaces[iface]->id)};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));

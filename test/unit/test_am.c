@@ -105,7 +105,7 @@ static void test_first_lane_leaves(void **state)
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     lane = peer_of(0)->up[0];
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
-    assert_int_equal(lane->am_inflight != 0, 1);
+    assert_int_equal(lane->am.inflight != 0, 1);
     pthread_mutex_lock(&engine->ctl_lock);
     lane->evict_forced = 1;
     mrail_lane_event(lane, MRAIL_LANE_EV_WANT, "test");
@@ -113,12 +113,12 @@ static void test_first_lane_leaves(void **state)
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_LEAVING);
     for (unsigned i = 0; i < 3; ++i) {
-        uint16_t before = lane->am_sent;
+        uint16_t before = lane->am.sent;
 
         assert_int_equal((i == 0) ? mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0)
                                   : (mrail_ep_am_bcopy(ep, 1, pack, NULL) < 0),
                          0);
-        assert_int_equal(lane->am_sent, before);
+        assert_int_equal(lane->am.sent, before);
     }
     fake_num_devices = 2;
 }

@@ -94,7 +94,7 @@ static void test_failed_lane_takes_all_messages(void **state)
     progress_long();
     assert_true((peer_of(0)->lanes[0]->state == MRAIL_LANE_CLOSED) ||
                 (peer_of(0)->lanes[0]->state == MRAIL_LANE_BOTH_CLOSED));
-    assert_int_equal(peer_of(0)->lanes[0]->am_received, 1);
+    assert_int_equal(peer_of(0)->lanes[0]->am.received, 1);
 }
 
 static void test_lost_device_is_closed(void **state)

@@ -64,8 +64,8 @@ static void header(unsigned peer, uint8_t flags, uint16_t returned)
                             .type = MRAIL_DATA_ACK,
                             .flags = flags,
                             .tag = lane->rx_tag,
-                            .ack = htobe32(peer_of(peer)->tx_next),
-                            .credit = htobe16(lane->am_limit),
+                            .ack = htobe32(peer_of(peer)->am.tx_next),
+                            .credit = htobe16(lane->am.limit),
                             .returned = htobe16(returned)};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
@@ -80,9 +80,9 @@ static void blocked_message(unsigned peer)
                             .type = MRAIL_DATA_AM,
                             .flags = MRAIL_DATA_CREDIT_BLOCKED,
                             .tag = lane->rx_tag,
-                            .seq = htobe32(peer_of(peer)->rx_next),
-                            .ack = htobe32(peer_of(peer)->tx_next),
-                            .credit = htobe16(lane->am_limit),
+                            .seq = htobe32(peer_of(peer)->am.rx_next),
+                            .ack = htobe32(peer_of(peer)->am.tx_next),
+                            .credit = htobe16(lane->am.limit),
                             .iface = htobe16(ifaces[0]->id)};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
@@ -111,8 +111,7 @@ static void check_pool(unsigned count)
         buffers += lane->buffers;
         unbacked += lane->unbacked;
         assert_int_equal(lane->buffers + lane->unbacked,
-                         lane->credits + MRAIL_CREDIT_UPDATE_RESERVE +
-                             MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE);
+                         lane->am.window + MRAIL_AM_LANE_RESERVE);
     }
     assert_int_equal(buffers + mrail_rail_spare(rail), rail->srq_used);
     assert_int_equal(unbacked, rail->srq_short);
@@ -123,13 +122,13 @@ static void test_a_window_doubles(void **state)
 {
     start_with_queue(512);
     connect_peers(2);
-    assert_int_equal(lane_of(0)->credits, 16);
+    assert_int_equal(lane_of(0)->am.window, 16);
     blocked_message(0);
-    assert_int_equal(lane_of(0)->credits, 32);
+    assert_int_equal(lane_of(0)->am.window, 32);
     /* The engine tells the peer about the new credits at once. */
     assert_ptr_equal(last_qp, lane_of(0)->qp);
     assert_int_equal(be16toh(last_hdr.credit), 33);
-    assert_int_equal(lane_of(1)->credits, 16);
+    assert_int_equal(lane_of(1)->am.window, 16);
     check_pool(2);
 }
 
@@ -142,7 +141,7 @@ static void test_windows_have_equal_limits(void **state)
     for (unsigned i = 0; i < 8; ++i) {
         blocked_message(0);
     }
-    assert_int_equal(lane_of(0)->credits, 64);
+    assert_int_equal(lane_of(0)->am.window, 64);
     check_pool(4);
 }
 
@@ -158,16 +157,16 @@ static void test_recall_is_answered(void **state)
     start_with_queue(512);
     connect_peers(1);
     lane = lane_of(0);
-    credits = mrail_lane_credits(lane);
-    limit = lane->am_limit;
+    credits = mrail_am_lane_credits(&lane->am);
+    limit = lane->am.limit;
     assert_true(credits > 4);
     header(0, MRAIL_DATA_RECALL, 0);
     assert_int_equal(last_hdr.type, MRAIL_DATA_ACK);
     assert_int_equal(last_hdr.flags, MRAIL_DATA_RETURN);
     assert_int_equal(be16toh(last_hdr.returned),
                      credits - MRAIL_AM_CREDITS_FLOOR);
-    assert_int_equal(mrail_lane_credits(lane), MRAIL_AM_CREDITS_FLOOR);
-    assert_int_equal(lane->am_limit, limit);
+    assert_int_equal(mrail_am_lane_credits(&lane->am), MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(lane->am.limit, limit);
 
     /* The last credit is reserved for replays, unless all messages are on this
      * lane. */
@@ -191,7 +190,7 @@ static void test_idle_lane_returns_credits(void **state)
 
     start_with_queue(512);
     connect_peers(2);
-    while (lane_of(0)->credits < 128) {
+    while (lane_of(0)->am.window < 128) {
         blocked_message(0);
     }
     for (unsigned i = 2; i < 9; ++i) {
@@ -201,22 +200,22 @@ static void test_idle_lane_returns_credits(void **state)
     assert_true(lane_of(0)->rail->srq_used > 256);
 
     do {
-        assert_int_equal(lane_of(2)->credits, 16);
+        assert_int_equal(lane_of(2)->am.window, 16);
         blocked_message(2);
         assert_true(++tries < 4);
     } while (num_recalls[lane_of(0)->index] == 0);
-    assert_int_equal(lane_of(0)->credits, 128);
+    assert_int_equal(lane_of(0)->am.window, 128);
 
     header(0, MRAIL_DATA_RETURN, 126);
-    assert_int_equal(lane_of(0)->credits, MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(lane_of(0)->am.window, MRAIL_AM_CREDITS_FLOOR);
     check_pool(9);
     blocked_message(2);
-    assert_int_equal(lane_of(2)->credits, 256 / 9);
+    assert_int_equal(lane_of(2)->am.window, 256 / 9);
     check_pool(9);
 
     /* The lane works with its remaining credits, and may grow again. */
     blocked_message(0);
-    assert_int_equal(lane_of(0)->credits, 2 * MRAIL_AM_CREDITS_FLOOR);
+    assert_int_equal(lane_of(0)->am.window, 2 * MRAIL_AM_CREDITS_FLOOR);
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
@@ -225,7 +224,7 @@ static void test_busy_lane_keeps_credits(void **state)
 {
     start_with_queue(512);
     connect_peers(2);
-    while (lane_of(0)->credits < 128) {
+    while (lane_of(0)->am.window < 128) {
         blocked_message(0);
     }
     for (unsigned i = 2; i < 9; ++i) {
@@ -238,7 +237,7 @@ static void test_busy_lane_keeps_credits(void **state)
     }
     assert_int_equal(num_recalls[lane_of(0)->index], 0);
     assert_true(num_recalls[lane_of(1)->index] > 0);
-    assert_int_equal(lane_of(0)->credits, 128);
+    assert_int_equal(lane_of(0)->am.window, 128);
 }
 
 /* A peer returns more credits than it has, or all of them. Either is a protocol
@@ -269,7 +268,7 @@ static void test_more_lanes_than_buffers(void **state)
     assert_true(rail->srq_short > 0);
     check_pool(12);
     for (unsigned i = 0; i < 12; ++i) {
-        assert_true(lane_of(i)->credits >= MRAIL_AM_CREDITS_FLOOR);
+        assert_true(lane_of(i)->am.window >= MRAIL_AM_CREDITS_FLOOR);
         message(i, 0, 0);
         progress();
     }
@@ -292,9 +291,9 @@ static void early_message(unsigned peer, uint32_t ahead)
     mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
                             .type = MRAIL_DATA_AM,
                             .tag = lane->rx_tag,
-                            .seq = htobe32(peer_of(peer)->rx_next + ahead),
-                            .ack = htobe32(peer_of(peer)->tx_next),
-                            .credit = htobe16(lane->am_limit),
+                            .seq = htobe32(peer_of(peer)->am.rx_next + ahead),
+                            .ack = htobe32(peer_of(peer)->am.tx_next),
+                            .credit = htobe16(lane->am.limit),
                             .iface = htobe16(ifaces[0]->id)};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
@@ -311,17 +310,36 @@ static void test_held_messages_leave_the_queue(void **state)
     start_with_queue(32);
     connect_peers(12);
     rail = lane_of(0)->rail;
-    granted = lane_of(11)->am_granted;
+    granted = lane_of(11)->am.granted;
     early_message(11, 1);
     assert_int_equal(engine->counters.am_held, 1);
     assert_int_equal(fake_num_receives(rail->srq), rail->srq_used);
-    assert_int_equal(lane_of(11)->am_granted, granted);
+    assert_int_equal(lane_of(11)->am.granted, granted);
     early_message(11, 0);
-    assert_int_equal(peer_of(11)->rx_next, 2);
-    assert_true(mrail_list_empty(&peer_of(11)->hold));
-    assert_int_equal((uint16_t)(lane_of(11)->am_granted - granted), 2);
+    assert_int_equal(peer_of(11)->am.rx_next, 2);
+    assert_true(mrail_list_empty(&peer_of(11)->am.hold));
+    assert_int_equal((uint16_t)(lane_of(11)->am.granted - granted), 2);
     assert_int_equal(fake_num_receives(rail->srq), rail->srq_used);
     check_pool(12);
+}
+
+/* The sender has only its reserved credit left, and a message is missing whose
+ * lane may have failed. It may use this credit for the replay only if it knows
+ * that all earlier messages have arrived. */
+static void test_reserved_credit_is_enough_to_learn(void **state)
+{
+    start_with_queue(512);
+    connect_peers(1);
+    assert_int_equal(lane_of(0)->am.window, 16);
+    early_message(0, 0);
+    for (unsigned i = 1; i < 15; ++i) {
+        last_qp = NULL;
+        early_message(0, i);
+    }
+    assert_ptr_equal(last_qp, lane_of(0)->qp);
+    assert_int_equal(last_hdr.type, MRAIL_DATA_ACK);
+    assert_int_equal(be32toh(last_hdr.ack), 1);
+    assert_int_equal(be16toh(last_hdr.credit), 17);
 }
 
 int main(int argc, char **argv)
@@ -336,6 +354,7 @@ int main(int argc, char **argv)
         TEST(test_wrong_return),
         TEST(test_more_lanes_than_buffers),
         TEST(test_held_messages_leave_the_queue),
+        TEST(test_reserved_credit_is_enough_to_learn),
     };
 
     if (argc > 1) {

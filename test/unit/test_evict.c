@@ -161,7 +161,7 @@ static void test_restored_lane_advertises_credits(void **state)
     connect_lanes(0, 2);
     lane = peer_of(0)->lanes[1];
     seq = start_eviction(0);
-    for (unsigned i = 0; i < lane->credits; ++i) {
+    for (unsigned i = 0; i < lane->am.window; ++i) {
         message(0, 1, 0);
         mrail_iface_progress(ifaces[0]);
     }
@@ -171,7 +171,7 @@ static void test_restored_lane_advertises_credits(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     progress();
     /* The peer has used all advertised credits. */
-    assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
+    assert_int_equal(sent.credit[lane->index], 2 * lane->am.window);
 }
 
 /* A lane that was used since the last search for idle lanes is not evicted. */

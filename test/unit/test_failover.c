@@ -296,11 +296,11 @@ static void test_qp_without_error_state_has_messages(void **state)
     (void)mrail_peer_num_up(peer_of(0));
     rail = peer_of(0)->lanes[0]->rail;
     receives = fake_num_receives(rail->srq);
-    ++peer_of(0)->rx_next; /* the preceding message is still in flight */
+    ++peer_of(0)->am.rx_next; /* the preceding message is still in flight */
     message(0, 0, 0);
-    --peer_of(0)->rx_next;
+    --peer_of(0)->am.rx_next;
     poll_only();
-    assert_false(mrail_list_empty(&peer_of(0)->hold));
+    assert_false(mrail_list_empty(&peer_of(0)->am.hold));
     fake_no_error_state = 1;
     mrail_failover_request(peer_of(0)->lanes[0], "test");
     poll_only();
@@ -309,7 +309,7 @@ static void test_qp_without_error_state_has_messages(void **state)
     confirm_broken(0, 0, 0);
     message(0, 1, 0);
     poll_only();
-    assert_true(mrail_list_empty(&peer_of(0)->hold));
+    assert_true(mrail_list_empty(&peer_of(0)->am.hold));
     mrail_rx_flush(engine, rail->index);
     assert_int_equal(fake_num_receives(rail->srq), receives);
     assert_int_equal(mrail_rail_spare(rail), receives);
@@ -459,7 +459,7 @@ static void test_invalid_key_of_a_large_put(void **state)
     assert_true(mrail_list_empty(&peer_of(0)->ops));
     assert_int_equal(peer_of(0)->uncut_bytes, 0);
     assert_int_equal(engine->counters.rma_replayed, 0);
-    peer_of(0)->tx_acked = peer_of(0)->tx_next; /* of working_ep */
+    peer_of(0)->am.tx_acked = peer_of(0)->am.tx_next; /* of working_ep */
     progress_both();
     assert_int_equal(completions.count, 1);
     assert_int_equal(completions.status[0], -EIO);
@@ -575,7 +575,7 @@ static void test_callback_ends_leaving_peer(void **state)
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_int_equal(mrail_ep_flush(ep, &completions), -EINPROGRESS);
     evict_slot_1();
-    peer_of(0)->tx_acked = peer_of(0)->tx_next;
+    peer_of(0)->am.tx_acked = peer_of(0)->am.tx_next;
     in_completion = leave_and_progress;
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(completions.count, 1);

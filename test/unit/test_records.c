@@ -158,8 +158,8 @@ static void acknowledge(mrail_lane_t *lane)
     mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
                             .type = MRAIL_DATA_ACK,
                             .tag = lane->rx_tag,
-                            .ack = htobe32(peer_of(0)->tx_next),
-                            .credit = htobe16((uint16_t)(lane->am_sent + 8))};
+                            .ack = htobe32(peer_of(0)->am.tx_next),
+                            .credit = htobe16((uint16_t)(lane->am.sent + 8))};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
     mrail_iface_progress(ifaces[0]);

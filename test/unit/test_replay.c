@@ -40,11 +40,11 @@ static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
 /* Returns the lane of the n-th unacknowledged message. */
 static const mrail_lane_t *lane_of(unsigned n)
 {
-    const mrail_tx_t *tx;
+    const mrail_am_msg_t *msg;
 
-    mrail_list_for_each(tx, &peer_of(0)->unacked, mrail_tx_t, list) {
+    mrail_list_for_each(msg, &peer_of(0)->am.unacked, mrail_am_msg_t, list) {
         if (n-- == 0) {
-            return tx->lane;
+            return mrail_list_entry(msg->lane, mrail_lane_t, am);
         }
     }
     return NULL;
@@ -97,7 +97,7 @@ static void test_last_credit_waits_for_the_first(void **state)
     confirm_broken(0, 1, 0);
     connect_lane(1, 30, 1);
     lane = peer_of(0)->lanes[1];
-    assert_int_equal(lane->am_sent, 0);
+    assert_int_equal(lane->am.sent, 0);
     assert_int_equal(engine->counters.am_replayed, 0);
     confirm_broken(0, 0, 0);
     assert_int_equal(engine->counters.am_replayed, 1);
@@ -107,7 +107,7 @@ static void test_last_credit_waits_for_the_first(void **state)
     assert_int_equal(engine->counters.am_replayed, 2);
     assert_ptr_equal(lane_of(0), lane);
     acknowledge(1, 2, 3);
-    assert_true(mrail_list_empty(&peer_of(0)->unacked));
+    assert_true(mrail_list_empty(&peer_of(0)->am.unacked));
     assert_int_equal(peer_of(0)->recovering, 0);
 }
 
@@ -119,7 +119,7 @@ static void test_other_credits_do_not_wait(void **state)
     confirm_broken(0, 1, 0);
     connect_lane(1, 30, 2);
     assert_int_equal(engine->counters.am_replayed, 1);
-    assert_int_equal(mrail_lane_credits(peer_of(0)->lanes[1]), 1);
+    assert_int_equal(mrail_am_lane_credits(&peer_of(0)->lanes[1]->am), 1);
 }
 
 /* The first message was sent on the lane that takes the second one, so the
@@ -130,14 +130,14 @@ static void test_last_credit_behind_the_first(void **state)
 
     send_two(2);
     lane = peer_of(0)->lanes[0];
-    assert_int_equal(mrail_lane_credits(lane), 1);
+    assert_int_equal(mrail_am_lane_credits(&lane->am), 1);
     mrail_failover_request(peer_of(0)->lanes[1], "test");
     progress();
     run_control(20 * MRAIL_NS_PER_MS);
     progress();
     confirm_broken(0, 1, 0);
     assert_ptr_equal(lane_of(1), lane);
-    assert_int_equal(mrail_lane_credits(lane), 0);
+    assert_int_equal(mrail_am_lane_credits(&lane->am), 0);
 }
 
 /* The first message has arrived, although its lane has failed. */
@@ -153,7 +153,7 @@ static void test_last_credit_behind_an_arrival(void **state)
     lane = peer_of(0)->lanes[1];
     assert_int_equal(engine->counters.am_replayed, 1);
     assert_ptr_equal(lane_of(1), lane);
-    assert_int_equal(mrail_lane_credits(lane), 0);
+    assert_int_equal(mrail_am_lane_credits(&lane->am), 0);
 }
 
 /* Few buffers are set aside for messages without credit. Such a buffer must be
@@ -200,18 +200,18 @@ static void test_credit_blocked_on_smallest_window(void **state)
     first = peer_of(0)->lanes[0];
     second = peer_of(0)->lanes[1];
     send_all(ep);
-    assert_int_equal(second->am_sent, 4 - MRAIL_REPLAY_CREDITS);
-    assert_true(second->credit_blocked);
-    assert_false(first->credit_blocked);
+    assert_int_equal(second->am.sent, 4 - MRAIL_REPLAY_CREDITS);
+    assert_true(second->am.blocked);
+    assert_false(first->am.blocked);
     /* With its next message, a lane reports only once that it was blocked. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
-    assert_false(second->credit_blocked);
+    assert_false(second->am.blocked);
     /* The other lane now has the smaller window. */
     send_all(ep);
-    assert_true(first->am_sent < second->am_sent);
-    assert_true(first->credit_blocked);
-    assert_false(second->credit_blocked);
+    assert_true(first->am.sent < second->am.sent);
+    assert_true(first->am.blocked);
+    assert_false(second->am.blocked);
 }
 
 int main(int argc, char **argv)

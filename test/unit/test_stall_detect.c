@@ -185,7 +185,7 @@ static void test_messages(void **state)
     begin();
     assert_int_equal(
         mrail_ep_am_short(ep_to(0), 1, NULL, 0, &byte, sizeof(byte)), 0);
-    assert_int_not_equal(lane_of(0)->am_inflight, 0);
+    assert_int_not_equal(lane_of(0)->am.inflight, 0);
     tick(TICK);
     assert_int_equal(sent.num_reads, 0);
     tick(TICK);

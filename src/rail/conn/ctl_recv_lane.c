@@ -360,7 +360,7 @@ void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane != NULL) && (lane->state >= MRAIL_LANE_ACCEPTING)) {
         lane->confirm_wanted = 1;
         lane->peer_request = msg->seq;
-        received = lane->am_received;
+        received = lane->am.received;
     }
     if (actions & MRAIL_LANE_DO_CONFIRM) {
         mrail_ctl_send_confirm(peer, slot, msg->lane.epoch, msg->seq, received);

@@ -53,7 +53,7 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         if (!mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) ||
-            !peer->lanes[slot]->am_lane) {
+            (peer->lanes[slot]->am.window == 0)) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
@@ -378,10 +378,8 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
             mrail_ctl_later(peer->unreachable_ns, suspended_ns, now_ns);
         peer->reconnect_ns =
             mrail_ctl_later(peer->reconnect_ns, suspended_ns, now_ns);
-        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-            mrail_lane_t *lane = peer->lanes[slot];
-
-            if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
+        mrail_for_each_lane(lane, peer) {
+            if (mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
                 lane->close_ns =
                     mrail_ctl_later(lane->close_ns, suspended_ns, now_ns);
             }

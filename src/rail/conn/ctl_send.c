@@ -209,8 +209,9 @@ static MRAIL_CTL int mrail_ctl_send_lane_by(mrail_lane_t *lane,
         .lane = {.slot = lane->slot,
                  .index = lane->index,
                  .epoch = lane->epoch,
-                 .credits = (type == MRAIL_CTL_EVICT) ? lane->evict_forced
-                                                      : (uint16_t)lane->credits,
+                 .credits = (type == MRAIL_CTL_EVICT)
+                                ? lane->evict_forced
+                                : (uint16_t)lane->am.window,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
                  .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,

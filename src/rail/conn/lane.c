@@ -130,8 +130,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;
-    mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
-    ret = mrail_lane_reserve_buffers(engine, lane);
+    ret = mrail_lane_reserve_buffers(engine, lane, lane->peer->num_pairs);
     if (ret != 0) {
         mrail_qp_destroy(lane->qp);
         lane->qp = NULL;
@@ -162,8 +161,8 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         lane->rail->carried += lane->am_carried + lane->rma_carried;
         lane->am_carried = lane->rma_carried = 0;
         memset(&lane->batch, 0, sizeof(lane->batch));
-        lane->batch.am_begin = lane->am_sent;
-        lane->rail->num_am_lanes -= lane->am_lane;
+        lane->batch.am_begin = lane->am.sent;
+        lane->rail->num_am_lanes -= (lane->am.window != 0);
         __atomic_store_n(&lane->rail->srq_short,
                          lane->rail->srq_short - lane->unbacked,
                          __ATOMIC_RELAXED);
@@ -190,7 +189,7 @@ void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
                        const char *cause)
 {
     lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
-        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+        .known = 1, .epoch = lane->epoch, .received = lane->am.received};
     mrail_lane_event(lane, event, cause);
     mrail_lane_release(lane->peer->engine, lane);
 }
@@ -206,7 +205,7 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
     lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
     lane->remote_rail = remote->src_rail;
-    lane->am_limit = remote->credits;
+    lane->am.limit = remote->credits;
     lane->sched.nominal =
         MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
                             (uint64_t)remote_rail->rate_mbps),

@@ -13,7 +13,7 @@
 static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
                           mrail_rx_t *rx, uint32_t lkey)
 {
-    mrail_list_init(&rx->list);
+    mrail_list_init(&rx->am.list);
     rx->rail = rail;
     rx->orphan = 0;
     rx->lane = NULL;
@@ -75,48 +75,32 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
     return 0;
 }
 
-static unsigned mrail_lane_reserve(void)
+mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
+                                mrail_rail_t *rail)
 {
-    return MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE +
-           MRAIL_RECALL_RESERVE;
+    return (mrail_am_pool_t){.depth = rail->srq_depth,
+                             .leased = rail->srq_used - mrail_rail_spare(rail),
+                             .num_lanes = rail->num_am_lanes,
+                             .credits = engine->config.am_credits};
 }
 
-void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
-                            unsigned num_pairs)
-{
-    unsigned left = lane->rail->srq_depth - lane->rail->srq_used +
-                    mrail_rail_spare(lane->rail);
-    unsigned credits;
-
-    lane->am_lane = (lane->slot < num_pairs);
-    if (!lane->am_lane) {
-        lane->credits = 0;
-        return;
-    }
-    credits = engine->config.am_credits;
-    if (lane->slot != 0) {
-        credits = MRAIL_MAX(credits / 4, 4u);
-    }
-    while ((credits > 2) && (credits + mrail_lane_reserve() > left / 16)) {
-        credits = MRAIL_MAX(credits / 2, 2u);
-    }
-    lane->credits = credits;
-    lane->am_granted = lane->am_advertised = (uint16_t)credits;
-    lane->am_received = 0;
-}
-
-int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
+int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                               unsigned num_pairs)
 {
     mrail_rail_t *rail = lane->rail;
-    unsigned wanted, left;
+    mrail_am_pool_t pool = mrail_lane_pool(engine, rail);
+    unsigned wanted;
     int ret;
 
-    if (!lane->am_lane) {
+    if (lane->slot >= num_pairs) {
+        mrail_am_lane_start(&lane->am, 0);
         return 0;
     }
-    wanted = lane->credits + mrail_lane_reserve();
-    left = rail->srq_depth - rail->srq_used + mrail_rail_spare(rail);
-    ret = mrail_lane_add_buffers(engine, lane, MRAIL_MIN(wanted, left));
+    mrail_am_lane_start(&lane->am,
+                        mrail_am_lane_window(&pool, lane->slot == 0));
+    wanted = lane->am.window + MRAIL_AM_LANE_RESERVE;
+    ret = mrail_lane_add_buffers(engine, lane,
+                                 MRAIL_MIN(wanted, pool.depth - pool.leased));
     if (ret != 0) {
         return ret;
     }

@@ -29,7 +29,7 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     for (unsigned i = 0; i < peer->slot_limit; ++i) {
         const mrail_lane_t *lane = peer->lanes[i];
 
-        if ((i != slot) && (lane != NULL) && lane->am_lane &&
+        if ((i != slot) && (lane != NULL) && (lane->am.window != 0) &&
             mrail_lane_is(lane, MRAIL_LANE_LEADS)) {
             return 0;
         }
@@ -147,7 +147,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "self");
     memset(&wire, 0, sizeof(wire));
     wire.index = lane->index;
-    wire.credits = (uint16_t)lane->credits;
+    wire.credits = (uint16_t)lane->am.window;
     wire.src_rail = (uint8_t)lane->rail->index;
     wire.qpn = lane->qp->qp_num;
     wire.psn = lane->psn;

@@ -164,12 +164,8 @@ static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
 static MRAIL_CTL void mrail_move_poll_holds(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
-    uint64_t mask = peer->moves->hold_mask;
-
-    for (unsigned slot = 0; (mask != 0) && (slot < peer->slot_limit); ++slot) {
-        if (mask & (1ull << slot)) {
-            mrail_move_poll_hold(peer, slot, now_ns);
-        }
+    mrail_for_each_slot(slot, peer->moves->hold_mask) {
+        mrail_move_poll_hold(peer, slot, now_ns);
     }
 }
 
@@ -235,11 +231,8 @@ static void mrail_move_begin_window(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_moves_t *moves = peer->moves;
 
     moves->since_ns = now_ns;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->lanes[slot] != NULL) {
-            memcpy(moves->before[slot], peer->lanes[slot]->work,
-                   sizeof(moves->before[slot]));
-        }
+    mrail_for_each_lane(lane, peer) {
+        memcpy(moves->before[lane->slot], lane->work, sizeof(lane->work));
     }
     for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
         memcpy(moves->rail_before[i], peer->engine->rails[i].work,

@@ -43,12 +43,10 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     mrail_list_init(&peer->stalling);
     mrail_list_init(&peer->keepalive);
     mrail_list_init(&peer->eps);
-    mrail_list_init(&peer->unacked);
-    mrail_list_init(&peer->replay_am);
+    mrail_am_stream_init(&peer->am);
     mrail_list_init(&peer->replay_rma);
     mrail_list_init(&peer->lost_puts);
     mrail_list_init(&peer->arrived);
-    mrail_list_init(&peer->hold);
     mrail_list_init(&peer->ops);
     mrail_list_init(&peer->uncut);
     mrail_list_init(&peer->flushes_pending);

@@ -2,50 +2,12 @@
 #include "config.h"
 #include "rail/data/am_recv.h"
 
-#include "base/seq.h"
 #include "rail/conn/lane_error.h"
 #include "rail/conn/peer.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/inbox.h"
 #include "rail/data/rx.h"
 #include "rail/state/signals.h"
-
-void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
-{
-    mrail_list_del(&tx->list);
-    tx->lane->am_inflight -= tx->length;
-    peer->am_inflight -= MRAIL_FAILOVER ? tx->length : 0;
-    mrail_tx_put(tx);
-}
-
-static MRAIL_DATA void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
-{
-    /* Refuses numbers before tx_acked and numbers that were not sent. */
-    if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
-        mrail_seq32_before(peer->tx_next, ack)) {
-        return;
-    }
-    /* Ignores an acknowledgement that covers a message in the replay queue:
-     * that message has not arrived, so the number is wrong. */
-    if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->replay_am)) &&
-        mrail_seq32_before(
-            mrail_list_head(&peer->replay_am, mrail_tx_t, replay)->seq, ack)) {
-        return;
-    }
-    peer->tx_acked = ack;
-    if (mrail_seq32_before(peer->ack_wanted, ack)) {
-        peer->ack_wanted = ack; /* a stale value would look new after the
-                                 * numbers wrap */
-    }
-    while (!mrail_list_empty(&peer->unacked)) {
-        mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
-
-        if (!mrail_seq32_before(tx->seq, ack)) {
-            break;
-        }
-        mrail_am_invalidate(peer, tx);
-    }
-}
 
 static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
@@ -61,7 +23,7 @@ static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
         mrail_rx_release(engine, rx);
     } else if (iface != NULL) {
         rx = mrail_inbox_copy(iface, rx);
-        mrail_list_add_tail(&iface->inbox, &rx->list);
+        mrail_list_add_tail(&iface->inbox, &rx->am.list);
         mrail_wakeup_signal(iface);
     } else {
         ++engine->counters.rx_no_iface;
@@ -91,55 +53,35 @@ static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
     return copy;
 }
 
-/* Keeps a message that is ahead of its turn, sorted by sequence number. The
- * message keeps its credit, so the sender's credits bound the held messages of
- * a peer. */
 static MRAIL_DATA void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
                                      mrail_rx_t *rx, uint32_t seq)
 {
-    mrail_rx_t *pos;
-
-    mrail_list_for_each(pos, &peer->hold, mrail_rx_t, list) {
-        uint32_t other = be32toh(pos->hdr->seq);
-
-        if (other == seq) {
-            ++engine->counters.am_duplicate;
-            mrail_rx_release(engine, rx);
-            return;
-        }
-        if (mrail_seq32_before(seq, other)) {
-            break;
-        }
-    }
     rx = mrail_am_give_back_buffer(engine, rx);
-    mrail_list_insert_before(&pos->list, &rx->list);
-    ++engine->counters.am_held;
+    rx->am.seq = seq;
+    if (mrail_am_stream_hold(&peer->am, &rx->am)) {
+        ++engine->counters.am_held;
+        if (mrail_am_lane_update_due(&rx->lane->am)) {
+            mrail_am_add_pending_ack(engine, rx->lane);
+        }
+    } else {
+        ++engine->counters.am_duplicate;
+        mrail_rx_release(engine, rx);
+    }
 }
 
 static MRAIL_DATA void mrail_am_accept(mrail_engine_t *engine,
                                        mrail_peer_t *peer, mrail_rx_t *rx)
 {
     uint32_t seq = be32toh(rx->hdr->seq);
+    mrail_am_arrival_t *next;
 
-    if (MRAIL_UNLIKELY(seq != peer->rx_next)) {
-        if (mrail_seq32_before(seq, peer->rx_next)) {
-            ++engine->counters.am_duplicate;
-            mrail_rx_release(engine, rx);
-        } else {
-            mrail_am_hold(engine, peer, rx, seq);
-        }
+    if (MRAIL_UNLIKELY(!mrail_am_stream_arrive(&peer->am, seq))) {
+        mrail_am_hold(engine, peer, rx, seq);
         return;
     }
-    ++peer->rx_next;
     mrail_am_deliver(engine, rx);
-    while (MRAIL_UNLIKELY(!mrail_list_empty(&peer->hold))) {
-        rx = mrail_list_head(&peer->hold, mrail_rx_t, list);
-        if (be32toh(rx->hdr->seq) != peer->rx_next) {
-            break;
-        }
-        mrail_list_del(&rx->list);
-        ++peer->rx_next;
-        mrail_am_deliver(engine, rx);
+    while ((next = mrail_am_stream_take_next(&peer->am)) != NULL) {
+        mrail_am_deliver(engine, mrail_list_entry(next, mrail_rx_t, am));
     }
 }
 
@@ -167,42 +109,24 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
     return lane;
 }
 
-/* Takes one of the lane's credits. Returns 0 if the peer sent without a credit,
- * which would take buffers of other peers. */
-static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
-        ++engine->counters.rx_no_credit;
-        mrail_peer_error(lane->peer, "it sends more than it has credits for");
-        return 0;
-    }
-    ++lane->am_received;
-    return 1;
-}
-
 static MRAIL_DATA void mrail_am_take_ack(mrail_engine_t *engine,
                                          mrail_lane_t *lane,
                                          const mrail_data_hdr_t *hdr)
 {
-    uint16_t credit = be16toh(hdr->credit);
+    mrail_am_stream_t *stream = &lane->peer->am;
+    uint32_t ack = be32toh(hdr->ack);
+    mrail_am_msg_t *msg;
 
-    if (mrail_seq16_before(lane->am_limit, credit)) {
-        lane->am_limit = credit;
+    mrail_am_lane_limit(&lane->am, be16toh(hdr->credit));
+    if (mrail_am_stream_ack(stream, ack)) {
+        while ((msg = mrail_am_stream_take_acked(stream, ack)) != NULL) {
+            mrail_tx_put(mrail_list_entry(msg, mrail_tx_t, am));
+        }
     }
-    mrail_am_acked(lane->peer, be32toh(hdr->ack));
-    if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
-        lane->peer->ack_requested = 0;
-        mrail_am_add_pending_ack(engine, lane); /* another request may be
-                                                 * waiting */
-    }
-    if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_RECALL)) {
-        lane->return_due = 1;
-        mrail_am_add_pending_ack(engine, lane);
-    }
-    if (hdr->flags & MRAIL_DATA_ACK_REQ) {
-        lane->peer->ack_due = 1;
-        lane->peer->ack_due_seq = be32toh(hdr->seq);
-        /* The lane may be out of use by now. The answer then takes another
+    if (MRAIL_UNLIKELY(hdr->flags != 0) &&
+        mrail_am_stream_take_flags(stream, &lane->am, hdr->flags,
+                                   be32toh(hdr->seq))) {
+        /* The lane may be out of use by now. The reply then takes another
          * lane, possibly one that is up but not yet in use here. */
         if (mrail_lane_is(lane, MRAIL_LANE_OUT)) {
             mrail_peer_activate(lane->peer);
@@ -233,13 +157,16 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
     }
     mrail_am_take_ack(engine, lane, rx->hdr);
     if (MRAIL_LIKELY(rx->hdr->type == MRAIL_DATA_AM)) {
-        if (!mrail_am_take_credit(engine, lane)) {
+        rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
+        /* Without a credit, the message took a buffer of another peer. */
+        if (!mrail_am_lane_receive(&lane->am, rx->length)) {
+            ++engine->counters.rx_no_credit;
+            mrail_peer_error(lane->peer,
+                             "it sends more than it has credits for");
             mrail_rx_release_free(engine, rx);
             return;
         }
         rx->lane = lane;
-        rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
-        lane->am_length = rx->length;
         ++engine->counters.am_received;
         if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_CREDIT_BLOCKED)) {
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX);

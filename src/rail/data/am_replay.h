@@ -1,4 +1,4 @@
-/* Replay of the active messages of failed lanes. */
+/* Replay of the active messages of failed lanes, as proto/am_stream.h rules. */
 #ifndef MRAIL_RAIL_DATA_AM_REPLAY_H
 #define MRAIL_RAIL_DATA_AM_REPLAY_H
 
@@ -7,9 +7,6 @@
 /* Drops the messages of a failed peer: those that are not acknowledged, and
  * those that are held until an earlier one arrives. */
 void mrail_am_fail(mrail_peer_t *peer) MRAIL_DATA;
-
-/* Moves undelivered messages of the lane to the peer, for the replay. */
-void mrail_am_take_lost(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Resends messages while there are credits. */
 void mrail_am_replay(mrail_peer_t *peer) MRAIL_DATA;

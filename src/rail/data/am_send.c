@@ -1,47 +1,27 @@
 /*
- * Active messages: one ordered stream to each peer over all its AM lanes.
+ * Active messages: the choice of a lane, and the messages' way to it.
  *
- * Invariants:
- * - A message stays in peer->unacked until the peer's cumulative
- *   acknowledgement covers it. If its lane fails first, it is also in
- *   peer->replay_am until another lane takes it.
- * - A lane carries at most as many AMs as its receiver has buffers (credits),
- *   so RNR does not occur.
- * - Credits travel with every message. The receiver also sends a separate
- *   message when half a window is free. The sender could not request credits at
- *   the right time: a buffer that is held back, or waits for its iface, may
- *   return long after its message was acknowledged.
- * - Standalone ACKs take no credit; MRAIL_ACK_RESERVE limits their number.
+ * Credits travel with every message. The receiver also sends a separate message
+ * when half a window is free. The sender could not request credits at the right
+ * time: a buffer that is held back, or waits for its iface, may return long
+ * after its message was acknowledged.
  */
 #include "config.h"
 
-#include "base/seq.h"
 #include "rail/conn/peer.h"
-#include "rail/data/am_post.h"
 #include "rail/data/peer_lanes.h"
+#include "rail/data/tx_post.h"
 #include "rail/state/engine.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
 #include <string.h>
 
-/*
- * Returns 1 if a new message may use the lane. The last credit is reserved for
- * replayed messages: messages that wait for a missing one may occupy all other
- * credits, and the missing one must still get through. A new message may take
- * the last credit if all unacknowledged messages are on this lane, because its
- * QP delivers them in order.
- */
+/* Returns 1 if a new message may use the lane. */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
-    const unsigned kept = MRAIL_FAILOVER ? MRAIL_REPLAY_CREDITS : 0;
-    unsigned credits = mrail_lane_credits(lane);
-
-    if (MRAIL_UNLIKELY(credits <= kept) &&
-        ((credits == 0) || (lane->am_inflight != lane->peer->am_inflight))) {
-        return 0;
-    }
-    return mrail_lane_sq_free(lane) != 0;
+    return mrail_am_stream_may_send(&lane->peer->am, &lane->am) &&
+           (mrail_lane_sq_free(lane) != 0);
 }
 
 /* Returns the lane that would finish `length` bytes first. */
@@ -60,7 +40,7 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
             continue;
         }
         rate = (rate != 0) ? rate : lane->sched.nominal;
-        finish_s = (double)(lane->am_inflight + lane->sched.inflight + length) /
+        finish_s = (double)(lane->am.inflight + lane->sched.inflight + length) /
                    (double)rate;
         if ((best == NULL) || (finish_s < best_s)) {
             best = lane;
@@ -82,14 +62,14 @@ static void mrail_am_mark_blocked(mrail_peer_t *peer)
     for (unsigned i = 0; i < peer->num_am; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        if ((mrail_lane_credits(lane) <= MRAIL_REPLAY_CREDITS) &&
+        if ((mrail_am_lane_credits(&lane->am) <= MRAIL_REPLAY_CREDITS) &&
             ((least == NULL) ||
-             mrail_seq16_before(lane->am_sent, least->am_sent))) {
+             mrail_seq16_before(lane->am.sent, least->am.sent))) {
             least = lane;
         }
     }
     if (least != NULL) {
-        least->credit_blocked = 1;
+        least->am.blocked = 1;
     }
 }
 
@@ -104,7 +84,7 @@ mrail_am_better_lane(mrail_peer_t *peer, mrail_lane_t *usable, size_t length)
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return usable;
     }
-    if (MRAIL_UNLIKELY(peer->up[0]->am_inflight >= MRAIL_AM_EXPAND)) {
+    if (MRAIL_UNLIKELY(peer->up[0]->am.inflight >= MRAIL_AM_EXPAND)) {
         mrail_peer_request_lanes(peer, 1);
     }
     lane = mrail_am_spread(peer, length);
@@ -130,7 +110,8 @@ static MRAIL_DATA mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length,
     }
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         lane = peer->ordered_lane;
-        if ((lane != NULL) && !peer->ordered_lane_closed && lane->am_lane &&
+        if ((lane != NULL) && !peer->ordered_lane_closed &&
+            (lane->am.window != 0) &&
             (peer->seen_mask & (1ull << lane->slot)) && /* not suspect */
             mrail_am_lane_usable(lane)) {
             return lane;
@@ -168,22 +149,16 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     mrail_peer_t *peer = ep->peer;
     uint8_t flags = 0;
 
-    tx->number = lane->am_sent++;
-    if (MRAIL_UNLIKELY(lane->credit_blocked)) {
-        lane->credit_blocked = 0;
+    if (MRAIL_UNLIKELY(lane->am.blocked)) {
+        lane->am.blocked = 0;
         flags = MRAIL_DATA_CREDIT_BLOCKED;
     }
     mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);
     tx->hdr->am_id = am_id;
-    tx->hdr->seq = htobe32(peer->tx_next);
+    tx->hdr->seq = htobe32(peer->am.tx_next);
     tx->hdr->iface = htobe16(ep->remote_iface);
-    tx->seq = peer->tx_next++;
-    tx->lane = lane;
-    tx->length = (uint32_t)length;
-    lane->am_inflight += length;
+    mrail_am_stream_send(&peer->am, &lane->am, &tx->am, length);
     lane->am_carried += MRAIL_TELEMETRY ? length : 0;
-    peer->am_inflight += MRAIL_FAILOVER ? length : 0;
-    mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
     /* This follows the post and loads the peer again, which keeps fewer

@@ -133,7 +133,7 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     chunk->post_ns = now_ns;
     chunk->sq_index = lane->sq_posted + 1;
     if (MRAIL_FAILOVER) {
-        chunk->am_number = lane->am_sent;
+        chunk->am_number = lane->am.sent;
     }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* this request will have no completion */

@@ -58,7 +58,7 @@ mrail_flush_t *mrail_flush_add(mrail_peer_t *peer, mrail_flush_kind_t kind,
     flush->last_stage = 0;
     flush->unseen = 0;
     flush->reads = 0;
-    flush->am_seq = peer->tx_next;
+    flush->am_seq = peer->am.tx_next;
     flush->op_id = peer->op_next - 1;
     flush->poll_ns = 0;
     flush->num_polls = 0;
@@ -151,7 +151,7 @@ static MRAIL_DATA int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
         return 0;
     }
     if ((flush->kind == MRAIL_FLUSH_KIND_FLUSH) &&
-        mrail_seq32_before(peer->tx_acked, flush->am_seq)) {
+        mrail_seq32_before(peer->am.tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
         mrail_flush_poll_peer(peer, flush, now_ns);
         return 0;

@@ -18,12 +18,10 @@ static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-        uint64_t bit = 1ull << slot;
+    mrail_for_each_lane(lane, peer) {
+        uint64_t bit = 1ull << lane->slot;
 
-        if ((lane != NULL) &&
-            ((peer->dirty_mask & bit) || (lane->sched.inflight != 0))) {
+        if ((peer->dirty_mask & bit) || (lane->sched.inflight != 0)) {
             if ((only != NULL) || !(peer->seen_mask & bit)) {
                 return NULL;
             }
@@ -104,7 +102,7 @@ int mrail_iface_fence(mrail_iface_t *iface)
 
 static int mrail_peer_is_flushed(mrail_peer_t *peer)
 {
-    return mrail_rma_idle(peer) && mrail_list_empty(&peer->unacked) &&
+    return mrail_rma_idle(peer) && mrail_list_empty(&peer->am.unacked) &&
            mrail_list_empty(&peer->flushes_pending);
 }
 
@@ -124,7 +122,7 @@ static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
     }
     ++group->count;
     ++peer->engine->counters.flushes;
-    if (mrail_seq32_before(peer->tx_acked, flush->am_seq)) {
+    if (mrail_seq32_before(peer->am.tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
     }
     /* If all bytes are posted, the READs can follow them at once, which saves a
@@ -181,7 +179,7 @@ static int mrail_peer_is_flushing(const mrail_peer_t *peer)
     }
     last = mrail_list_entry(peer->flushes_pending.prev, mrail_flush_t, list);
     return (last->kind == MRAIL_FLUSH_KIND_FLUSH) &&
-           (last->am_seq == peer->tx_next) &&
+           (last->am_seq == peer->am.tx_next) &&
            (last->op_id + 1 == peer->op_next);
 }
 

@@ -31,9 +31,9 @@ mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
 
 mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface)
 {
-    mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
+    mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, am.list);
 
-    mrail_list_del(&rx->list);
+    mrail_list_del(&rx->am.list);
     return rx;
 }
 

@@ -52,16 +52,14 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     peer->num_up = 0;
     /* Slots below num_pairs carry AMs, so AM lanes come first. */
     peer->num_am = 0;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (mask & (1ull << slot)) {
-            mrail_lane_t *lane = mrail_peer_lane(peer, slot);
+    mrail_for_each_slot(slot, mask) {
+        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
 
-            lane->sched.taken = 0;
-            peer->num_am += lane->am_lane;
-            peer->rails_used |= 1u << lane->rail->index;
-            peer->up[peer->num_up] = lane;
-            peer->sched[peer->num_up++] = &lane->sched;
-        }
+        lane->sched.taken = 0;
+        peer->num_am += (lane->am.window != 0);
+        peer->rails_used |= 1u << lane->rail->index;
+        peer->up[peer->num_up] = lane;
+        peer->sched[peer->num_up++] = &lane->sched;
     }
     mrail_peer_choose_primary(peer);
     peer->am_spread = mrail_peer_am_spread(peer);

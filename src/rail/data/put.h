@@ -20,9 +20,7 @@
 #ifndef MRAIL_RAIL_DATA_PUT_H
 #define MRAIL_RAIL_DATA_PUT_H
 
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/state/engine.h"
+#include "rail/data/tx_post.h"
 #include "rail/state/signals.h"
 
 /* Returns 1 if the lane takes small PUTs. It keeps room for messages and
@@ -36,32 +34,21 @@ static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
  * for another one. */
 static inline MRAIL_DATA int mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
-    struct ibv_sge sge = {
-        .addr = (uintptr_t)tx->hdr,
-        .length = tx->length,
-        .lkey = tx->mem->mr[lane->rail->index]->lkey,
-    };
     struct ibv_send_wr wr;
 
-    wr.wr_id = mrail_lane_marker(lane);
-    wr.next = NULL;
-    wr.sg_list = &sge;
-    wr.num_sge = 1;
     wr.opcode = IBV_WR_RDMA_WRITE;
-    wr.send_flags = (tx->length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
     wr.wr.rdma.remote_addr = tx->put.remote_address;
     wr.wr.rdma.rkey = tx->put.rkey.rkey[lane->remote_rail];
-    tx->lane = lane;
-    tx->number = lane->am_sent;
+    tx->am.number = lane->am.sent;
     tx->put.sq_end = lane->sq_posted + 1;
     mrail_stall_wake(lane->peer);
-    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+    if (MRAIL_UNLIKELY(mrail_tx_post(lane, tx, &wr) != 0)) {
         --lane->sq_posted; /* no later completion includes this request */
-        mrail_list_add_tail(&lane->peer->lost_puts, &tx->list);
+        mrail_list_add_tail(&lane->peer->lost_puts, &tx->am.list);
         mrail_lane_error(lane, "post of a PUT");
         return -EAGAIN;
     }
-    mrail_list_add_tail(&lane->puts, &tx->list);
+    mrail_list_add_tail(&lane->puts, &tx->am.list);
     lane->peer->dirty_mask |= 1ull << lane->slot;
     return 0;
 }

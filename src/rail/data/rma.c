@@ -223,7 +223,7 @@ static inline MRAIL_DATA void mrail_put_start(mrail_ep_t *ep,
                                               uint64_t remote_address,
                                               const mrail_rkey_t *rkey)
 {
-    tx->length = (uint32_t)length;
+    tx->am.length = (uint32_t)length;
     tx->put.id = ep->peer->op_next++;
     tx->put.remote_address = remote_address;
     tx->put.ep_id = ep->id;

@@ -80,7 +80,7 @@ void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx, const char *cause)
 {
     tx->put.ep_id = 0;
     mrail_rma_report(peer, mrail_iface_find(peer->engine, tx->put.iface),
-                     tx->put.id, "PUT", tx->length, cause);
+                     tx->put.id, "PUT", tx->am.length, cause);
 }
 
 /* Drops chunks of the endpoint that no device holds. */
@@ -123,12 +123,8 @@ void mrail_rma_cancel(mrail_ep_t *ep)
     mrail_peer_t *peer = ep->peer;
     mrail_op_t *op, *tmp;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_rma_drop_of(peer->engine, &lane->lost, ep->id);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_rma_drop_of(peer->engine, &lane->lost, ep->id);
     }
     mrail_rma_drop_of(peer->engine, &peer->replay_rma, ep->id);
     mrail_rma_drop_of(peer->engine, &peer->arrived, ep->id);

@@ -102,13 +102,13 @@ static MRAIL_DATA mrail_lane_t *mrail_rma_replay_lane(mrail_peer_t *peer,
 static MRAIL_DATA void mrail_rma_replay_puts(mrail_peer_t *peer)
 {
     while (!mrail_list_empty(&peer->lost_puts)) {
-        mrail_tx_t *tx = mrail_list_head(&peer->lost_puts, mrail_tx_t, list);
-        mrail_lane_t *lane = mrail_rma_replay_lane(peer, tx->length);
+        mrail_tx_t *tx = mrail_list_head(&peer->lost_puts, mrail_tx_t, am.list);
+        mrail_lane_t *lane = mrail_rma_replay_lane(peer, tx->am.length);
 
         if (lane == NULL) {
             return;
         }
-        mrail_list_del(&tx->list);
+        mrail_list_del(&tx->am.list);
         if (mrail_put_post(lane, tx) != 0) {
             return;
         }
@@ -151,13 +151,9 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
 {
     peer->uncut_bytes = 0;
     peer->dirty_mask = peer->reading_mask = 0;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = mrail_peer_lane(peer, slot);
-
-        if (lane != NULL) {
-            mrail_rma_drop(peer->engine, &lane->flying);
-            mrail_rma_drop(peer->engine, &lane->lost);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_rma_drop(peer->engine, &lane->flying);
+        mrail_rma_drop(peer->engine, &lane->lost);
     }
     mrail_rma_drop(peer->engine, &peer->replay_rma);
     mrail_rma_drop(peer->engine, &peer->arrived);

@@ -16,18 +16,9 @@ void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
-int mrail_am_has_credit_update(const mrail_lane_t *lane)
-{
-    unsigned unadvertised = (uint16_t)(lane->am_granted - lane->am_advertised);
-
-    return (unadvertised >= (lane->credits + 1) / 2) ||
-           ((unadvertised != 0) && (lane->am_received == lane->am_advertised));
-}
-
 void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    ++lane->am_granted;
-    if (mrail_am_has_credit_update(lane)) {
+    if (mrail_am_lane_grant(&lane->am)) {
         mrail_am_add_pending_ack(engine, lane);
     }
 }
@@ -103,7 +94,7 @@ mrail_rx_t *mrail_rx_copy(const mrail_rx_t *rx)
     mrail_rx_t *copy = malloc(MRAIL_RX_HEADROOM + length);
 
     if (copy != NULL) {
-        mrail_list_init(&copy->list);
+        mrail_list_init(&copy->am.list);
         copy->rail = NULL;
         copy->lane = NULL;
         copy->orphan = 0;

@@ -24,13 +24,6 @@ static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
     }
 }
 
-/* Returns 1 if a credit update is due. It is due when half a window, rounded
- * up, is free, so that at most two updates are unread. It is due at once if the
- * peer has no credit left. The peer may need the credit to replay a missing
- * message, and all other credits may be occupied by messages that wait for
- * it. */
-int mrail_am_has_credit_update(const mrail_lane_t *lane);
-
 /* Grants the peer one more message on the lane. */
 void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_DATA;
 

@@ -68,19 +68,18 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
          * the completion of that READ is reported only to the other flush. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
-    for (unsigned slot = 0; (flush->unseen != 0) && (slot < peer->slot_limit);
-         ++slot) {
-        uint64_t bit = 1ull << slot;
+    mrail_for_each_slot(slot, flush->unseen) {
         mrail_lane_t *lane = mrail_peer_lane(peer, slot);
 
-        if (!(flush->unseen & bit) || mrail_lane_is_away(lane)) {
+        if (mrail_lane_is_away(lane)) {
             continue;
         }
         if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
             (mrail_rma_post_read(lane, flush, now_ns) != 0)) {
             continue;
         }
-        flush->unseen &= ~bit; /* an ended lane was drained or closed */
+        flush->unseen &=
+            ~(1ull << slot); /* an ended lane was drained or closed */
     }
     return flush->unseen == 0;
 }

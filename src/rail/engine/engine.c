@@ -64,8 +64,8 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
         tx->mem = mem;
         tx->pool = pool;
         tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
-        mrail_list_init(&tx->list);
-        mrail_list_init(&tx->replay);
+        mrail_list_init(&tx->am.list);
+        mrail_list_init(&tx->am.replay);
     }
     *priv_p = mem;
     return 0;
@@ -180,10 +180,8 @@ static void mrail_engine_each_lane(mrail_engine_t *engine,
     mrail_peer_t *peer;
 
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-            if (peer->lanes[slot] != NULL) {
-                func(engine, peer->lanes[slot]);
-            }
+        mrail_for_each_lane(lane, peer) {
+            func(engine, lane);
         }
     }
 }

@@ -258,7 +258,7 @@ static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
             !in_callback) {
             mrail_failover_run(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(peer->ack_due)) {
+        if (MRAIL_UNLIKELY(peer->am.ack_due)) {
             mrail_am_add_pending_reply(peer);
         }
         mrail_rma_poll(peer, *now_ns);
@@ -271,7 +271,8 @@ static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
             mrail_list_empty(&peer->flushes_pending) &&
-            mrail_evict_is_idle(peer) && !peer->recovering && !peer->ack_due) {
+            mrail_evict_is_idle(peer) && !peer->recovering &&
+            !peer->am.ack_due) {
             mrail_list_del(&peer->active);
         }
     }

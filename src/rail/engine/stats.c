@@ -60,12 +60,12 @@ static void mrail_stats_lane(const mrail_stats_lane_t *lane, mrail_json_t *json)
 
 static void mrail_stats_peer(const mrail_peer_t *peer, mrail_json_t *json)
 {
-    mrail_stats_lane_t lane;
+    mrail_stats_lane_t stats;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if ((peer->lanes[slot] != NULL) && (peer->lanes[slot]->last_qpn != 0)) {
-            lane = mrail_stats_of_lane(peer->lanes[slot]);
-            mrail_stats_lane(&lane, json);
+    mrail_for_each_lane(lane, peer) {
+        if (lane->last_qpn != 0) {
+            stats = mrail_stats_of_lane(lane);
+            mrail_stats_lane(&stats, json);
         }
     }
 }

@@ -117,7 +117,7 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->peer = lane->peer->id;
     to->bytes = bytes;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
-    to->outstanding = lane->sched.inflight + lane->am_inflight;
+    to->outstanding = lane->sched.inflight + lane->am.inflight;
     to->stalled_ns = lane->stalled_ns;
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;
@@ -136,10 +136,8 @@ static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
 
     page->num_lanes = page->more_lanes = 0;
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-            if (peer->lanes[slot] != NULL) {
-                export_lane(peer->lanes[slot], page);
-            }
+        mrail_for_each_lane(lane, peer) {
+            export_lane(lane, page);
         }
     }
 }

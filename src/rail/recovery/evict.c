@@ -34,7 +34,7 @@ static int mrail_list_has_lane(const mrail_list_t *list,
 {
     const mrail_rx_t *rx;
 
-    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+    mrail_list_for_each(rx, list, mrail_rx_t, am.list) {
         if (rx->lane == lane) {
             return 1;
         }
@@ -55,13 +55,13 @@ static MRAIL_DATA int mrail_lane_has_messages(mrail_engine_t *engine,
             return 1;
         }
     }
-    return mrail_list_has_lane(&lane->peer->hold, lane);
+    return mrail_list_has_lane(&lane->peer->am.hold, lane);
 }
 
 /* Returns 1 if the peer's messages would have no other lane. */
 static int mrail_lane_is_last(const mrail_lane_t *lane)
 {
-    return lane->am_lane && (lane->peer->num_am == 1);
+    return (lane->am.window != 0) && (lane->peer->num_am == 1);
 }
 
 /* Returns 1 if the lane must stay in use. `reading`: bytes in flight of its own
@@ -71,7 +71,7 @@ static MRAIL_DATA int mrail_lane_in_use(const mrail_lane_t *lane,
 {
     const mrail_peer_t *peer = lane->peer;
 
-    return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
+    return (lane->am.inflight != 0) || (lane->sched.inflight > reading) ||
            (peer->ordered_lane == lane) || mrail_lane_is_last(lane) ||
            (peer->num_fences > (unsigned)peer->recovering) ||
            (!lane->evict_forced && !mrail_list_empty(&peer->uncut)) ||
@@ -97,7 +97,7 @@ static int mrail_lane_has_successor(const mrail_lane_t *lane)
  * (evict_forced): it gets no new work and is drained. */
 static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
 {
-    if (lane->am_inflight != 0) {
+    if (lane->am.inflight != 0) {
         /* A peer without messages sends no acknowledgement, so request one. */
         mrail_am_request_ack(lane->peer);
     }
@@ -195,7 +195,7 @@ static MRAIL_BOTH void mrail_evict_restore(mrail_lane_t *lane)
 {
     lane->last_read = lane->evict_forced = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    if (lane->am_lane) {
+    if (lane->am.window != 0) {
         mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
 }
@@ -235,10 +235,8 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE);
 
     mrail_data_ctl_lock(peer->engine);
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (mask & (1ull << slot)) {
-            mrail_evict_step(peer, slot, now_ns);
-        }
+    mrail_for_each_slot(slot, mask) {
+        mrail_evict_step(peer, slot, now_ns);
     }
     mrail_data_ctl_unlock(peer->engine);
 }

@@ -66,7 +66,7 @@ static void mrail_failover_disown_list(const mrail_list_t *list,
 {
     mrail_rx_t *rx;
 
-    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+    mrail_list_for_each(rx, list, mrail_rx_t, am.list) {
         if (rx->lane != lane) {
             continue;
         }
@@ -83,7 +83,7 @@ void mrail_failover_disown(mrail_lane_t *lane)
     mrail_engine_t *engine = lane->peer->engine;
 
     mrail_rx_flush(engine, lane->rail->index);
-    mrail_failover_disown_list(&lane->peer->hold, lane);
+    mrail_failover_disown_list(&lane->peer->am.hold, lane);
     for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
         if (engine->ifaces[i] != NULL) {
             mrail_failover_disown_list(&engine->ifaces[i]->inbox, lane);
@@ -139,8 +139,8 @@ void mrail_failover_start(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_exchange_n(&peer->fail_mask, 0, __ATOMIC_ACQUIRE);
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if ((mask & (1ull << slot)) && (peer->lanes[slot] != NULL)) {
+    mrail_for_each_slot(slot, mask) {
+        if (peer->lanes[slot] != NULL) {
             mrail_failover_close(peer->lanes[slot]);
         }
     }
@@ -182,13 +182,13 @@ static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
 
-    mrail_am_take_lost(lane);
+    mrail_am_stream_lose(&peer->am, &lane->am, lane->peer_has);
     mrail_rma_take_lost(lane);
     mrail_failover_disown(lane);
     /* An ACK_REQ or its answer may have been lost with the lane, so the request
      * is repeated. Before the peer had closed its end, the answer might have
      * been lost there again. */
-    peer->ack_requested = 0;
+    peer->am.ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
     mrail_lane_retire(lane, MRAIL_LANE_EV_REPLAY, "both ends have closed it");
     mrail_ctl_work(peer);
@@ -206,7 +206,7 @@ static MRAIL_BOTH void mrail_failover_step(mrail_lane_t *lane,
         (!lane->confirm_wanted ||
          (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
                                  lane->peer_request,
-                                 lane->am_received) != -EAGAIN))) {
+                                 lane->am.received) != -EAGAIN))) {
         mrail_lane_event(lane, MRAIL_LANE_EV_CLOSE, "drained");
     }
     if (lane->state == MRAIL_LANE_BOTH_CLOSED) {
@@ -266,10 +266,8 @@ void mrail_failover_end(mrail_peer_t *peer)
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_data_ctl_lock(peer->engine);
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        if (peer->broken_mask & (1ull << slot)) {
-            mrail_failover_step(peer->lanes[slot], now_ns);
-        }
+    mrail_for_each_slot(slot, peer->broken_mask) {
+        mrail_failover_step(peer->lanes[slot], now_ns);
     }
     mrail_data_ctl_unlock(peer->engine);
     mrail_rma_finish_arrived(peer);
@@ -278,7 +276,7 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     mrail_am_replay(peer);
     mrail_rma_replay(peer, now_ns);
-    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->replay_am) &&
+    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->am.replay) &&
         mrail_list_empty(&peer->replay_rma) &&
         mrail_list_empty(&peer->lost_puts)) {
         mrail_failover_end(peer);

@@ -44,20 +44,16 @@ static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
     int is_drained = 1, waits = 0;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+    mrail_for_each_slot(slot, peer->seen_mask) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (peer->seen_mask & (1ull << slot)) {
-            mrail_lane_drain(lane);
-            is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
-                          (lane->sq_posted == lane->sq_done);
-        }
+        mrail_lane_drain(lane);
+        is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
+                      (lane->sq_posted == lane->sq_done);
     }
     /* Destroying the QPs must lose no completions. */
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if (is_drained && (lane != NULL) && (lane->qp != NULL)) {
+    mrail_for_each_lane(lane, peer) {
+        if (is_drained && (lane->qp != NULL)) {
             waits |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
         }
     }
@@ -70,28 +66,25 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 
     mrail_peer_refresh(peer);
     peer->seen_mask |= peer->broken_mask;
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
+    mrail_for_each_lane(lane, peer) {
+        uint64_t bit = 1ull << lane->slot;
 
         /* This includes a suspect lane, and a released one that is not
          * drained. */
-        if ((lane != NULL) && (lane->qp != NULL) &&
-            (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
-             (lane->sq_posted != lane->sq_done))) {
-            peer->seen_mask |= 1ull << slot;
+        if ((lane->qp != NULL) && (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
+                                   (lane->sq_posted != lane->sq_done))) {
+            peer->seen_mask |= bit;
         }
         /* This includes the QP of a lane that is not up yet, because nothing
          * more may arrive there. */
-        if ((lane == NULL) ||
-            ((lane->qp == NULL) && !(peer->seen_mask & (1ull << slot)))) {
+        if ((lane->qp == NULL) && !(peer->seen_mask & bit)) {
             continue;
         }
         lane->last_cqe.is_set = 0;
         mrail_lane_stop(lane);
         if (lane->qp == NULL) {
             mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
-            __atomic_fetch_and(&peer->up_mask, ~(1ull << slot),
-                               __ATOMIC_RELEASE);
+            __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
         }
     }
     peer->dead = 1;
@@ -112,16 +105,12 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
                      (unsigned long long)peer->id,
                      (peer->failed == -ESHUTDOWN) ? "it has shut down"
                                                   : strerror(-peer->failed));
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if (lane != NULL) {
-            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
-            mrail_lane_end(engine, lane);
-            /* A lost device has not returned these chunks, nor has a device
-             * whose QP is gone. */
-            mrail_rma_abandon(lane, mrail_clock_now());
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
+        mrail_lane_end(engine, lane);
+        /* A lost device has not returned these chunks, nor has a device whose
+         * QP is gone. */
+        mrail_rma_abandon(lane, mrail_clock_now());
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
     peer->seen_mask = 0;
@@ -173,7 +162,8 @@ static MRAIL_DATA void mrail_peer_disown(const mrail_peer_t *peer)
         if (engine->ifaces[i] == NULL) {
             continue;
         }
-        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t, list) {
+        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t,
+                            am.list) {
             if ((rx->lane != NULL) && (rx->lane->peer == peer)) {
                 rx->lane = NULL;
             }
@@ -185,19 +175,16 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
 
-    assert(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->unacked) &&
-           mrail_list_empty(&peer->hold) &&
+    assert(mrail_list_empty(&peer->ops) &&
+           mrail_list_empty(&peer->am.unacked) &&
+           mrail_list_empty(&peer->am.hold) &&
            mrail_list_empty(&peer->lost_puts) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
     mrail_peer_disown(peer);
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if (lane != NULL) {
-            mrail_list_del(&lane->ack_list);
-            mrail_stats_keep_lane(lane);
-            free(lane);
-        }
+    mrail_for_each_lane(lane, peer) {
+        mrail_list_del(&lane->ack_list);
+        mrail_stats_keep_lane(lane);
+        free(lane);
     }
     if (mrail_peer_departed(engine, peer->id) == 0) {
         engine->departed[engine->num_departed++ % MRAIL_DEPARTED] =

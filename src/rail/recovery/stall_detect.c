@@ -69,21 +69,21 @@
  * 1 if there were any that no READ had followed. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    int is_unchanged = (lane->stall_am == lane->am_sent);
+    int is_unchanged = (lane->stall_am == lane->am.sent);
 
-    lane->stall_am = lane->am_sent;
+    lane->stall_am = lane->am.sent;
     if (!mrail_list_empty(&lane->puts)) {
         if (!lane->last_read) {
             (void)mrail_rma_post_read(lane, NULL, now_ns);
         }
         return 1;
     }
-    if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
+    if ((lane->am.inflight == 0) || (lane->pinged_am == lane->am.sent)) {
         return 0;
     }
     if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
-        lane->pinged_am = lane->am_sent;
+        lane->pinged_am = lane->am.sent;
         /* The receiver acknowledges on its own only when half a window is free.
          * Without this request, the last messages of a burst to each peer would
          * keep their send buffers while the peer is idle. */
@@ -97,7 +97,7 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
-    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0) &&
+    if ((lane->sched.inflight == 0) && (lane->am.inflight == 0) &&
         mrail_list_empty(&lane->puts)) {
         lane->idle_ns += elapsed_ns;
     } else if ((lane->sched.inflight != 0) && !moved) {
@@ -110,13 +110,9 @@ static void mrail_stall_account(mrail_lane_t *lane, int moved,
 static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
                                                 mrail_ns_t now_ns)
 {
-    mrail_peer_t *peer = lane->peer;
-
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *other = peer->lanes[slot];
-
-        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
-            !other->last_read && (other->sched.inflight == 0)) {
+    mrail_for_each_lane(other, lane->peer) {
+        if (mrail_lane_is(other, MRAIL_LANE_IN_USE) && !other->last_read &&
+            (other->sched.inflight == 0)) {
             (void)mrail_rma_post_read(other, NULL, now_ns);
         }
     }
@@ -224,13 +220,11 @@ static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
 {
     int busy = 0;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE)) {
+    mrail_for_each_lane(lane, peer) {
+        if (mrail_lane_is(lane, MRAIL_LANE_IN_USE)) {
             busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
         } else { /* a validation has its own time limit */
-            busy |= mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) &&
+            busy |= mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
                     !mrail_lane_is(lane, MRAIL_LANE_OUT);
         }
     }
@@ -239,12 +233,10 @@ static MRAIL_BOTH int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
 
 static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
 {
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if (mrail_peer_lane_is(peer, slot, MRAIL_LANE_IN_USE) &&
-            !lane->last_read && !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
-            (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
+    mrail_for_each_lane(lane, peer) {
+        if (mrail_lane_is(lane, MRAIL_LANE_IN_USE) && !lane->last_read &&
+            !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) &&
+            (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }
     }
@@ -255,9 +247,8 @@ static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
 {
     uint64_t posted = 0;
 
-    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
-        posted +=
-            (peer->lanes[slot] != NULL) ? peer->lanes[slot]->sq_posted : 0;
+    mrail_for_each_lane(lane, peer) {
+        posted += lane->sq_posted;
     }
     return posted;
 }

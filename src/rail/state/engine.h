@@ -42,17 +42,9 @@
 /* With this many bytes in flight, messages may use the other rails as well. */
 #define MRAIL_AM_EXPAND (16u << 10)
 #define MRAIL_REPOST_BATCH 8
-/* Maximum number of credits of a lane whose peer uses them all up. */
-#define MRAIL_AM_CREDITS_MAX 512
-/* A window of this many bytes does not grow further. A larger one would keep
- * more messages unacknowledged than a path holds, and the sender could not tell
- * which lane is idle. */
-#define MRAIL_AM_WINDOW_BYTES (256u << 10)
-#define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
-    8 /* credit-only messages before the window grows */
-#define MRAIL_AM_CREDITS_FLOOR 2 /* credits that an idle lane keeps */
 #define MRAIL_AM_RECALL_VISITS                                                 \
-    64                      /* lanes visited by one search for idle credits */
+    64                      /* lanes visited by one search for idle
+                                   * credits */
 #define MRAIL_DEPARTED 1024 /* remembered ids of freed peers */
 
 /* Events that may repeat per packet. They are counted, and mrail info shows the
@@ -185,8 +177,6 @@ struct mrail_engine {
     mrail_ns_t fair_share_ns; /* time at which the fair shares are computed
                                * next */
     mrail_list_t acks;        /* lanes that owe a reply */
-    mrail_lane_t detached;    /* mrail_tx_t.lane of unacknowledged AMs whose
-                               * lanes have failed */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */

@@ -9,28 +9,11 @@
 #ifndef MRAIL_RAIL_STATE_LANE_H
 #define MRAIL_RAIL_STATE_LANE_H
 
-#include "base/list.h"
+#include "rail/proto/am_stream.h"
 #include "rail/proto/lane_state.h"
 #include "rail/proto/port_move.h"
 #include "rail/proto/sched.h"
 #include "rail/verbs/rail.h"
-
-/* Receive buffers of a lane beyond its credits, for messages that take no
- * credit. A credit update follows every half window, and a peer that has not
- * read the updates cannot send more than one window, so at most two updates are
- * unread. On any lane that carries messages, each end has at most one ACK_REQ
- * and one answer in flight. Their buffers return as soon as they are read.
- * Updates of a grown window and requests of failed lanes may exceed this; the
- * NIC then retries. */
-#define MRAIL_CREDIT_UPDATE_RESERVE 2
-#define MRAIL_ACK_RESERVE 2
-/* Reserve for one RECALL message. Another one follows only if the lane was used
- * in the meantime. A RETURN needs no reserve, because it takes a buffer of the
- * credits that it returns. */
-#define MRAIL_RECALL_RESERVE 1
-
-/* Credits of a window that only replayed messages may take. */
-#define MRAIL_REPLAY_CREDITS 1
 
 typedef struct mrail_peer mrail_peer_t;
 typedef struct mrail_lane mrail_lane_t;
@@ -38,9 +21,9 @@ typedef struct mrail_lane mrail_lane_t;
 /* A receive buffer of a rail's SRQ. It belongs to the device, to a reorder
  * queue or to an iface's inbox. A copy in an inbox has no rail and no lane. */
 typedef struct mrail_rx {
-    mrail_list_t list;
-    mrail_rail_t *rail; /* NULL: a copy on the heap, for one inbox */
-    mrail_lane_t *lane; /* lane on which the message arrived */
+    mrail_am_arrival_t am; /* entry of peer->am.hold or iface->inbox */
+    mrail_rail_t *rail;    /* NULL: a copy on the heap, for one inbox */
+    mrail_lane_t *lane;    /* lane on which the message arrived */
     mrail_data_hdr_t *hdr;
     uint32_t length;    /* bytes after the data header */
     uint8_t orphan;     /* the lane is gone, and no lane counts on the buffer */
@@ -59,15 +42,15 @@ typedef struct mrail_lane_batch {
     mrail_ns_t post_ns;  /* post of the last AM of the batch; 0: its completion
                           * is not requested yet */
     uint32_t sq_end;     /* lane->sq_posted after that AM */
-    uint16_t am_begin;   /* lane->am_sent before the batch */
-    uint16_t am_end;     /* lane->am_sent after it */
+    uint16_t am_begin;   /* lane->am.sent before the batch */
+    uint16_t am_end;     /* lane->am.sent after it */
     uint64_t byte_begin; /* lane->am_carried before the batch */
     uint64_t byte_end;   /* lane->am_carried after it */
 } mrail_lane_batch_t;
 
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed, for RMA */
-    uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
+    mrail_am_lane_t am;       /* data: credits; control before the lane is up */
 
     /* data: send queue */
     struct ibv_qp *qp;
@@ -81,28 +64,8 @@ struct mrail_lane {
     uint32_t tx_tag;      /* tag of sent headers */
     uint32_t rx_tag;      /* tag of received headers */
 
-    /* data: credits, in AMs, modulo 2^16 */
-    uint16_t am_sent;
-    uint16_t am_limit;      /* total that this end may send */
-    uint16_t am_granted;    /* total that the peer may send */
-    uint16_t am_received;   /* total that the peer has sent; at most
-                             * am_granted */
-    uint16_t am_advertised; /* value of am_granted in the last message to the
-                             * peer */
-
     uint16_t large[MRAIL_FLOWS]; /* data: chunks in flight, for rail->flows */
     uint16_t reads;              /* data: visibility READs in flight */
-    uint8_t credit_blocked;      /* data: a message had to wait for credits */
-    uint8_t am_lane;             /* the lane carries active messages */
-    uint8_t credit_updates;      /* data: number of credit-only messages */
-    uint32_t am_length;          /* data: bytes of the last received AM */
-    uint8_t recall_due;          /* data: the peer must return idle credits */
-    uint8_t return_due;          /* data: the peer has requested its idle
-                                  * credits */
-    uint8_t was_recalled;        /* data: nothing was received since the last
-                                  * RECALL */
-    uint16_t recall_received;    /* data: am_received at the last search for
-                                  * idle credits */
     uint8_t properties;          /* atomic: of `state`, for threads without the
                                   * control lock */
     uint8_t held;                /* data: takes no chunks while the peer moves
@@ -113,7 +76,7 @@ struct mrail_lane {
     mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
                                * a message */
     uint64_t am_carried;      /* data: bytes of AMs sent. Kept apart from
-                               * am_inflight: gcc would otherwise add both as a
+                               * am.inflight: gcc would otherwise add both as a
                                * vector, with more instructions */
     uint64_t rma_carried;     /* data: bytes of PUTs and GETs completed */
     mrail_lane_batch_t batch; /* data: AMs of the next record */
@@ -144,10 +107,8 @@ struct mrail_lane {
     mrail_port_move_t move; /* a moving lane stays in use, and may be
                              * evicted; see conn/move_lane.c */
 
-    unsigned credits;  /* receive buffers for the peer's AMs; control before
-                        * the lane is up, data afterwards */
     unsigned buffers;  /* buffers of the SRQ reserved for the lane; fewer
-                        * than credits and reserve if the SRQ is too small
+                        * than its window and reserve if the SRQ is too small
                         * for all lanes */
     unsigned unbacked; /* buffers missing from that reserve */
 
@@ -206,11 +167,6 @@ static inline int mrail_lane_is(const mrail_lane_t *lane, unsigned property)
 static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
 {
     return lane->sq_depth - (lane->sq_posted - lane->sq_done);
-}
-
-static inline unsigned mrail_lane_credits(const mrail_lane_t *lane)
-{
-    return (uint16_t)(lane->am_limit - lane->am_sent);
 }
 
 /* The wr_id of a completion is the address of a chunk, a lane's marker, or the

@@ -41,16 +41,10 @@ typedef struct mrail_put {
  * the peer has acknowledged it, and a PUT until it is complete, so that another
  * lane can replay (retransmit) it. */
 typedef struct mrail_tx {
-    mrail_list_t list;   /* peer->unacked; of a PUT: lane->puts or
-                          * peer->lost_puts */
-    mrail_list_t replay; /* entry in peer->replay_am if the lane failed before
-                          * the message arrived */
-    mrail_mem_t *mem;    /* registration of this element */
+    mrail_am_msg_t am; /* of a PUT: `list` is an entry in lane->puts or
+                            * peer->lost_puts, and `number` is lane->am.sent */
+    mrail_mem_t *mem;  /* registration of this element */
     mrail_pool_t *pool;
-    mrail_lane_t *lane;
-    uint32_t seq;
-    uint16_t number;       /* lane->am_sent before this message */
-    uint32_t length;       /* bytes on the wire */
     mrail_data_hdr_t *hdr; /* wire image; the payload follows. Of a PUT: its
                             * data */
     mrail_put_t put;
@@ -118,7 +112,7 @@ typedef struct mrail_chunk {
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after this chunk */
     uint32_t length;
-    uint16_t am_number; /* lane->am_sent before this chunk */
+    uint16_t am_number; /* lane->am.sent before this chunk */
     uint64_t offset;    /* position in the operation, bytes */
     mrail_ns_t post_ns;
 } mrail_chunk_t;

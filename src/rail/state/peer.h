@@ -17,6 +17,18 @@
 #include "rail/proto/pairing.h"
 #include "rail/state/mem.h"
 
+/* Visits the lanes of the peer, as `_lane`. `break` does not end it. */
+#define mrail_for_each_lane(_lane, _peer)                                      \
+    for (unsigned _i = 0; _i < (_peer)->slot_limit; ++_i)                      \
+        for (mrail_lane_t *_lane = mrail_peer_lane(_peer, _i); _lane != NULL;  \
+             _lane = NULL)
+
+/* Visits the slots of the mask, as `_slot`. `break` does not end it. */
+#define mrail_for_each_slot(_slot, _mask)                                      \
+    for (uint64_t _left = (_mask); _left != 0; _left &= _left - 1)             \
+        for (unsigned _slot = (unsigned)__builtin_ctzll(_left), _go = 1; _go;  \
+             _go = 0)
+
 typedef enum mrail_peer_state {
     MRAIL_PEER_NEW,   /* nothing was sent yet */
     MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
@@ -177,8 +189,6 @@ struct mrail_peer {
     uint64_t broken_mask;       /* slots whose lane is failing over */
     int recovering;             /* a lane failed and its replay is incomplete;
                               * this acts as a fence */
-    mrail_list_t replay_am;     /* messages of failed lanes (mrail_tx_t.replay),
-                              * by seq */
     mrail_list_t replay_rma;    /* chunks of failed lanes (mrail_chunk_t), by
                               * operation */
     mrail_list_t lost_puts;     /* small PUTs of failed lanes (mrail_tx_t) */
@@ -197,19 +207,9 @@ struct mrail_peer {
     mrail_list_t stalling;    /* entry in engine->stalling */
     mrail_ns_t stall_ns;      /* time of the last check; 0: there was none */
 
-    uint32_t tx_next;     /* sequence number of the next AM */
-    uint32_t tx_acked;    /* all earlier AMs are at the peer */
-    mrail_list_t unacked; /* mrail_tx_t in order */
-    uint64_t am_inflight; /* bytes of unacknowledged AMs */
+    mrail_am_stream_t am; /* active messages in both directions */
     uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
                            * the first lane */
-    uint32_t ack_wanted;  /* a flush waits until tx_acked reaches this */
-    int ack_requested;    /* an ACK_REQ is unanswered */
-    int ack_due;          /* the peer's ACK_REQ is unanswered */
-    uint32_t ack_due_seq; /* the answer is due when all AMs before this have
-                           * arrived */
-    uint32_t rx_next;     /* sequence number of the next expected AM */
-    mrail_list_t hold;    /* mrail_rx_t ahead of rx_next, in order */
 
     uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
     mrail_list_t ops;   /* incomplete mrail_op_t, by id */

@@ -12,7 +12,7 @@ void mrail_record_batch_end(mrail_lane_t *lane)
     }
     batch->post_ns = mrail_clock_now();
     batch->sq_end = lane->sq_posted + 1;
-    batch->am_end = lane->am_sent;
+    batch->am_end = lane->am.sent;
     batch->byte_end = lane->am_carried;
 }
 
