@@ -47,5 +47,28 @@ for where in data gap; do
         --break $where >"$tmp/out" 2>"$tmp/err" || status=$?
     expect "a wrong byte is found: $where" "$tmp/out" '^ok - a wrong byte'
 done
+
+# bench NAME STATUS REGEX ARGUMENT...: the output must have a matching line.
+bench()
+{
+    name=$1
+    wanted=$2
+    regex=$3
+    shift 3
+    status=0
+    "$mrail" bench "$@" --soft 2x2 --session "$session" --gpus 2 \
+        --iterations 2 --memory device >"$tmp/out" 2>&1 || status=$?
+    if [ $status = "$wanted" ] && grep -q "$regex" "$tmp/out"; then
+        ok "mrail bench: $name"
+    else
+        not_ok "mrail bench: $name" "exit status $status" "$tmp/out"
+    fi
+}
+
+bench 'device memory' 0 '"memory": *"device".*"data_ok": *true' alltoallv -np 4 \
+    --sizes 100,2m --hotspot 0.5 --json
+bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
+    --sizes 100 --self-test-corrupt
+bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2
 nothing_left 'device memory'
 finish
