@@ -38,6 +38,8 @@ mca_hook_mrail_la_LIBADD = -ldl
 if HAVE_OMPI_COLL
 ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
+    src/mpi/coll/args.c src/mpi/coll/args.h \
+    src/mpi/coll/copy.c src/mpi/coll/copy.h \
     src/mpi/coll/direct.c src/mpi/coll/direct.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/modex.c src/mpi/coll/modex.h \
@@ -52,7 +54,8 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_tell.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
-    src/mpi/coll/request.h
+    src/mpi/coll/request.h \
+    src/mpi/coll/shadow.c src/mpi/coll/shadow.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \

@@ -43,6 +43,12 @@ typedef enum bench_dst {
     DST_NONE
 } bench_dst_t;
 
+/* Order as in the value list of --memory. */
+typedef enum bench_memory {
+    MEMORY_HOST,
+    MEMORY_DEVICE
+} bench_memory_t;
+
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
@@ -54,6 +60,7 @@ typedef struct bench {
     int soft;
     const char *sizes, *hotspots; /* NULL: not given */
     unsigned dst;                 /* bench_dst_t */
+    unsigned memory;              /* bench_memory_t */
 } bench_t;
 
 static void parse_sizes(bench_t *bench)
@@ -199,6 +206,10 @@ static const mrail_option_t bench_options[] = {
      "bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
      "is a range: 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
+    {"--memory", "host|device",
+     "where the buffers are (host); device: GPU memory, by the number of the "
+     "rank on its node. Data is checked after a copy to the host",
+     MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
     {"--small-iterations", "N",
@@ -249,6 +260,7 @@ static void parse_args(bench_t *bench, char **argv)
         mrail_tool_usage(COMMAND, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
+    bench->options.is_device = bench->memory == MEMORY_DEVICE;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
     parse_hotspots(bench);
@@ -306,6 +318,9 @@ int main(int argc, char **argv)
         setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);
     }
     MPI_Init(NULL, NULL);
+    if (bench.options.is_device) {
+        mrail_bench_device_open();
+    }
     wrong = bench.area->func(&bench.options);
     MPI_Finalize();
     return wrong ? MRAIL_TOOL_FAILED : 0;

@@ -5,6 +5,7 @@
 #ifndef MRAIL_TOOLS_BENCH_H
 #define MRAIL_TOOLS_BENCH_H
 
+#include "tools/bench_device.h"
 #include "tools/demand.h"
 
 #include <stddef.h>
@@ -30,6 +31,7 @@ typedef struct mrail_bench_options {
     unsigned num_skews;
     unsigned window;   /* p2p: messages in flight */
     int bidirectional; /* p2p: 1 streams in both directions */
+    int is_device; /* 1: buffers are in device memory */
     int json;
     int explain; /* 1: coll/mrail prints its forecasts */
     int corrupt; /* 1: flips a byte after the exchange, to test the check */
@@ -43,6 +45,13 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
     return (options->small_iterations != 0 && size <= MRAIL_BENCH_SMALL)
                ? options->small_iterations
                : options->iterations;
+}
+
+/* Returns the kind of memory that buffers are in. */
+static inline const char *
+mrail_bench_memory(const mrail_bench_options_t *options)
+{
+    return options->is_device ? "device" : "host";
 }
 
 /* Prints ", median of ..." for the header of a table. */

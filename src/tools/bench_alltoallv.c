@@ -16,7 +16,7 @@ typedef struct exchange {
     int ranks, rank;
     int *send_counts, *send_offsets;
     int *recv_counts, *recv_offsets;
-    char *send, *recv;
+    mrail_bench_buffer_t send, recv;
     uint64_t send_bytes, recv_bytes;
 } exchange_t;
 
@@ -39,7 +39,7 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
 /* Fills the counts and allocates the buffers for one size. Returns -1 if the
  * counts do not fit an int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
-                         uint64_t size)
+                         uint64_t size, int is_device)
 {
     uint64_t *row = mrail_bench_allocate((size_t)ex->ranks * sizeof(*row));
     int ret;
@@ -62,8 +62,8 @@ static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
     ret |= offsets_of(ex->recv_counts, ex->ranks, ex->recv_offsets,
                       &ex->recv_bytes);
     if (ret == 0) {
-        ex->send = mrail_bench_allocate(ex->send_bytes);
-        ex->recv = mrail_bench_allocate(ex->recv_bytes);
+        mrail_bench_buffer_init(&ex->send, ex->send_bytes, is_device);
+        mrail_bench_buffer_init(&ex->recv, ex->recv_bytes, is_device);
     }
     return ret;
 }
@@ -72,7 +72,7 @@ static void fill_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int to = 0; to < ex->ranks; ++to) {
         mrail_bench_fill(
-            ex->send + ex->send_offsets[to], (size_t)ex->send_counts[to],
+            ex->send.host + ex->send_offsets[to], (size_t)ex->send_counts[to],
             mrail_bench_seed((unsigned)ex->rank, (unsigned)to, iteration));
     }
 }
@@ -83,7 +83,7 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
     for (int from = 0; from < ex->ranks; ++from) {
         size_t length = (size_t)ex->recv_counts[from];
         size_t mismatch = mrail_bench_check(
-            ex->recv + ex->recv_offsets[from], length,
+            ex->recv.host + ex->recv_offsets[from], length,
             mrail_bench_seed((unsigned)from, (unsigned)ex->rank, iteration));
 
         if (mismatch != length) {
@@ -104,16 +104,18 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     double time_s, slowest_s, cpu_s;
 
     fill_all(ex, iteration);
+    mrail_bench_buffer_upload(&ex->send);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
     time_s = MPI_Wtime();
-    MPI_Alltoallv(ex->send, ex->send_counts, ex->send_offsets, MPI_BYTE,
-                  ex->recv, ex->recv_counts, ex->recv_offsets, MPI_BYTE,
+    MPI_Alltoallv(ex->send.mpi, ex->send_counts, ex->send_offsets, MPI_BYTE,
+                  ex->recv.mpi, ex->recv_counts, ex->recv_offsets, MPI_BYTE,
                   MPI_COMM_WORLD);
     time_s = MPI_Wtime() - time_s;
     cpu_s = mrail_bench_cpu_now() - cpu_s;
+    mrail_bench_buffer_download(&ex->recv);
     if (options->corrupt && ex->rank == 0 && ex->recv_bytes > 0) {
-        ex->recv[ex->recv_bytes / 2] ^= 1;
+        ex->recv.host[ex->recv_bytes / 2] ^= 1;
     }
     result->data_ok &= check_all(ex, iteration);
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -260,7 +262,8 @@ static figures_t figures_of(mrail_bench_result_t *result, int ranks,
     return figures;
 }
 
-static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
+static void print_json(const mrail_bench_options_t *options,
+                       const mrail_bench_skew_t *skew, int ranks, uint64_t size,
                        const mrail_bench_result_t *result,
                        const figures_t *figures,
                        const coll_fractions_t *coll_fractions,
@@ -281,6 +284,7 @@ static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
                         : skew->hotspot_ppm / 1e6,
                     6);
     mrail_json_string(&json, "pattern", pattern_text(skew));
+    mrail_json_string(&json, "memory", mrail_bench_memory(options));
     mrail_json_uint(&json, "iterations", result->num_times);
     mrail_json_real(&json, "median_s", figures->median_s, 9);
     mrail_json_real(&json, "p50_s", figures->p50_s, 9);
@@ -324,7 +328,8 @@ static void print_result(const mrail_bench_options_t *options,
     figures_t figures = figures_of(result, ranks, size);
 
     if (options->json) {
-        print_json(skew, ranks, size, result, &figures, coll_fractions, rails);
+        print_json(options, skew, ranks, size, result, &figures,
+                   coll_fractions, rails);
     } else {
         print_row(size, result, &figures, coll_fractions);
         print_rails(rails);
@@ -340,7 +345,7 @@ static void print_header(const mrail_bench_options_t *options,
     mrail_bench_transport(transport, sizeof(transport));
     printf("# MPI_Alltoallv, %d ranks, %s", ranks, transport);
     mrail_bench_print_iterations(options);
-    printf(", ");
+    printf(", %s memory, ", mrail_bench_memory(options));
     if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         printf("spread evenly\n");
     } else {
@@ -367,7 +372,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     double cpu_s;
     int ok;
 
-    if (exchange_init(ex, skew, size) != 0) {
+    if (exchange_init(ex, skew, size, options->is_device) != 0) {
         fprintf(stderr,
                 "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
                 "counts and displacements are limited to 2 GiB\n",
@@ -394,8 +399,8 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
                      &rails);
     }
     free(result.times_s);
-    free(ex->send);
-    free(ex->recv);
+    mrail_bench_buffer_cleanup(&ex->send);
+    mrail_bench_buffer_cleanup(&ex->recv);
     return !ok;
 }
 

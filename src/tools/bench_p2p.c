@@ -15,6 +15,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MEMORY_MAX ((uint64_t)256 << 20) /* bytes in one window */
 #define PINGS_MAX ((uint64_t)256 << 10)  /* bytes in one round of ping-pong */
@@ -25,7 +26,7 @@ typedef struct pair {
     unsigned window; /* messages in one round */
     unsigned phase;  /* distinguishes the data of the kernels */
     size_t size;
-    char *send, *recv;     /* `window` messages each */
+    mrail_bench_buffer_t send, recv; /* `window` messages each */
     MPI_Request *requests; /* 2 * window */
     /* half of each round trip in seconds; `window` values */
     double *halves;
@@ -43,7 +44,7 @@ static void fill_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
         mrail_bench_fill(
-            pair->send + i * pair->size, pair->size,
+            pair->send.host + i * pair->size, pair->size,
             message_seed(pair, pair->rank, pair->peer, iteration, i));
     }
 }
@@ -52,7 +53,7 @@ static int check_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
         size_t mismatch = mrail_bench_check(
-            pair->recv + i * pair->size, pair->size,
+            pair->recv.host + i * pair->size, pair->size,
             message_seed(pair, pair->peer, pair->rank, iteration, i));
 
         if (mismatch != pair->size) {
@@ -75,8 +76,8 @@ static double ping_pong(const pair_t *pair)
     int size = (int)pair->size;
 
     for (unsigned i = 0; i < pair->window; ++i) {
-        char *send = pair->send + i * pair->size;
-        char *recv = pair->recv + i * pair->size;
+        char *send = pair->send.mpi + i * pair->size;
+        char *recv = pair->recv.mpi + i * pair->size;
 
         if (pair->lower) {
             MPI_Send(send, size, MPI_BYTE, pair->peer, 1, MPI_COMM_WORLD);
@@ -104,10 +105,10 @@ static double stream(const pair_t *pair)
 
     for (unsigned i = 0; i < pair->window; ++i) {
         if (pair->lower) {
-            MPI_Isend(pair->send + i * pair->size, size, MPI_BYTE, pair->peer,
+            MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
                       2, MPI_COMM_WORLD, &pair->requests[i]);
         } else {
-            MPI_Irecv(pair->recv + i * pair->size, size, MPI_BYTE, pair->peer,
+            MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
                       2, MPI_COMM_WORLD, &pair->requests[i]);
         }
     }
@@ -129,9 +130,9 @@ static double both_ways(const pair_t *pair)
     int size = (int)pair->size;
 
     for (unsigned i = 0; i < pair->window; ++i) {
-        MPI_Irecv(pair->recv + i * pair->size, size, MPI_BYTE, pair->peer, 2,
+        MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE, pair->peer, 2,
                   MPI_COMM_WORLD, &pair->requests[2 * i]);
-        MPI_Isend(pair->send + i * pair->size, size, MPI_BYTE, pair->peer, 2,
+        MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE, pair->peer, 2,
                   MPI_COMM_WORLD, &pair->requests[2 * i + 1]);
     }
     MPI_Waitall((int)(2 * pair->window), pair->requests, MPI_STATUSES_IGNORE);
@@ -159,12 +160,14 @@ static void one_iteration(const pair_t *pair,
     double time_s, slowest_s, cpu_s;
 
     fill_window(pair, iteration);
+    mrail_bench_buffer_upload(&pair->send);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
     time_s = kernel->func(pair);
     cpu_s = mrail_bench_cpu_now() - cpu_s;
+    mrail_bench_buffer_download(&pair->recv);
     if (options->corrupt && !pair->lower && pair->size > 0) {
-        pair->recv[pair->size / 2] ^= 1;
+        pair->recv.host[pair->size / 2] ^= 1;
     }
     if (kernel->both || !pair->lower) {
         result->data_ok &= check_window(pair, iteration);
@@ -250,6 +253,7 @@ static void print_json(const mrail_bench_options_t *options, const pair_t *pair,
     mrail_json_uint(&json, "iterations", figures->latency.num_times);
     mrail_json_uint(&json, "window", pair->window);
     mrail_json_bool(&json, "bidirectional", options->bidirectional);
+    mrail_json_string(&json, "memory", mrail_bench_memory(options));
     mrail_json_real(&json, "median_s", median_s, 9);
     mrail_json_real(&json, "p50_s", figures->p50_s, 9);
     mrail_json_real(&json, "p99_s", figures->p99_s, 9);
@@ -296,7 +300,7 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
     printf("# messages between %d pairs of ranks%s, %s", ranks / 2,
            options->bidirectional ? ", stream both ways" : "", transport);
     mrail_bench_print_iterations(options);
-    putchar('\n');
+    printf(", %s memory\n", mrail_bench_memory(options));
     printf("# %10s %12s %10s %12s %12s %8s  %s\n", "bytes", "1/2 rtt us",
            "p99 us", "MB/s, all", "messages/s", "cpu", "data");
 }
@@ -317,8 +321,8 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     size_t bytes = (size_t)size * window;
 
     pair->size = (size_t)size;
-    pair->send = mrail_bench_allocate(bytes);
-    pair->recv = mrail_bench_allocate(bytes);
+    mrail_bench_buffer_init(&pair->send, bytes, options->is_device);
+    mrail_bench_buffer_init(&pair->recv, bytes, options->is_device);
     pair->requests = mrail_bench_allocate(2 * window * sizeof(*pair->requests));
     /* A single round trip of a large message takes long enough to be timed
      * accurately. */
@@ -335,10 +339,19 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     }
     free(figures.latency.times_s);
     free(figures.bandwidth.times_s);
-    free(pair->send);
-    free(pair->recv);
+    mrail_bench_buffer_cleanup(&pair->send);
+    mrail_bench_buffer_cleanup(&pair->recv);
     free(pair->requests);
     return !(figures.latency.data_ok && figures.bandwidth.data_ok);
+}
+
+/* Without CUDA support, UCX takes device memory for host memory, and the ranks
+ * crash. */
+static int moves_device_memory(void)
+{
+    const char *tls = getenv("UCX_TLS");
+
+    return tls == NULL || strstr(tls, "cuda") != NULL;
 }
 
 int mrail_bench_p2p(const mrail_bench_options_t *options)
@@ -356,6 +369,14 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
                     "mrail bench: p2p needs pairs, an even number of "
                     "ranks, not %d\n",
                     pair.ranks);
+        }
+        return 1;
+    }
+    if (options->is_device && !moves_device_memory()) {
+        if (pair.rank == 0) {
+            fprintf(stderr,
+                    "mrail bench: p2p of device memory needs a UCX with CUDA "
+                    "support, and cuda_copy in UCX_TLS\n");
         }
         return 1;
     }

@@ -10,7 +10,8 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
-    test/mpi/direct.sh test/mpi/topology.sh
+    test/mpi/direct.sh test/mpi/topology.sh test/mpi/gpu-exchange.sh \
+    test/mpi/gpu-bad.sh
 TIMING_TESTS += test/mpi/pair.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py
@@ -21,7 +22,12 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct
+    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad
+mpi_gpu_bad_SOURCES = test/mpi/mpi_gpu_bad.c test/mpi/mpi_test.h \
+    src/tools/bench_device.c src/tools/bench_device.h
+mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -57,17 +63,19 @@ mpi_misc_LDADD = $(MPI_LIBS)
 mpi_planned_SOURCES = test/mpi/mpi_planned.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
     test/mpi/planned_side.c test/mpi/planned_exchange.c \
-    src/tools/bench_coll.c src/tools/bench_coll.h
+    src/tools/bench_coll.c src/tools/bench_coll.h \
+    src/tools/bench_device.c src/tools/bench_device.h
 mpi_planned_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_planned_LDADD = $(MPI_LIBS)
+mpi_planned_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
 mpi_planned_life_SOURCES = test/mpi/mpi_planned_life.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
     test/mpi/planned_side.c src/mpi/coll/mode.h \
-    src/tools/bench_coll.c src/tools/bench_coll.h
+    src/tools/bench_coll.c src/tools/bench_coll.h \
+    src/tools/bench_device.c src/tools/bench_device.h
 mpi_planned_life_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_life_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_planned_life_LDADD = $(MPI_LIBS) -lpthread
+mpi_planned_life_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) -lpthread
 mpi_planned_end_SOURCES = test/mpi/mpi_planned_end.c test/mpi/mpi_test.h \
     src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_planned_end_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
@@ -99,9 +107,6 @@ mpi_pair_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_pair_LDADD = $(MPI_LIBS)
 endif
 
-check_LTLIBRARIES += libtest-cuda.la
-libtest_cuda_la_SOURCES = test/mpi/fake_cuda.c
-libtest_cuda_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 check_LTLIBRARIES += libtest-scarce.la
 libtest_scarce_la_SOURCES = test/mpi/scarce_shim.c test/mpi/scarce_shim.h
 libtest_scarce_la_CPPFLAGS = $(MPI_TEST_CPPFLAGS)

@@ -7,6 +7,8 @@
  *   --relays          coll/mrail must have relayed something
  *   --limited           coll/mrail must also have held messages back for earlier
  *                     ones
+ *   --memory WHERE    device: all buffers are in device memory; mixed: each
+ *                     side of each rank is there by chance
  *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
  *                     exchange, which the check must find
@@ -16,12 +18,14 @@
 #include "planned.h"
 
 #include "tools/bench_coll.h"
+#include "tools/bench_device.h"
 
 #include <string.h>
 
 enum { SEED_S = 60, MOST_AT_ONCE = 3 };
 
 static int large_self;     /* --large-self */
+static planned_where_t memory; /* --memory */
 static const char *broken; /* --break */
 static unsigned breaks;    /* bytes changed */
 static uint64_t sent;      /* to other ranks, in all calls */
@@ -70,15 +74,18 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
     planned_exchange_t all[MOST_AT_ONCE];
+    mrail_rng_t places;
     unsigned num = 1, repeats = 1 + mrail_rng_below(rng, 3);
     int ok = 1;
 
     if (mrail_rng_hit(rng, 250000)) {
         num = 2 + mrail_rng_below(rng, MOST_AT_ONCE - 1);
     }
+    mrail_rng_init(&places, seed + 1000 * (uint64_t)mt_rank(MPI_COMM_WORLD));
     for (unsigned i = 0; i < num; ++i) {
         planned_exchange_init(&all[i], rng, comm, num > 1 && i == 0,
                               large_self);
+        planned_exchange_place(&all[i], &places, memory);
     }
     for (unsigned r = 0; r < repeats; ++r) {
         for (unsigned i = 0; i < num; ++i) {
@@ -90,6 +97,7 @@ static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
         }
         for (unsigned i = num; i > 0; --i) {
             MPI_Wait(&all[i - 1].request, MPI_STATUS_IGNORE);
+            planned_exchange_end(&all[i - 1]);
         }
         for (unsigned i = 0; i < num; ++i) {
             int wrong = (broken != NULL) && (mt_rank(MPI_COMM_WORLD) == 0) &&
@@ -103,6 +111,17 @@ static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
         planned_exchange_cleanup(&all[i]);
     }
     return ok;
+}
+
+/* Returns 0 for an unknown name. */
+static int set_memory(const char *name)
+{
+    if (strcmp(name, "device") == 0) {
+        memory = PLANNED_DEVICE;
+    } else if (strcmp(name, "mixed") == 0) {
+        memory = PLANNED_MIXED;
+    }
+    return memory != PLANNED_HOST;
 }
 
 static int run_seed(const comms_t *comms, uint64_t seed)
@@ -214,6 +233,10 @@ int main(int argc, char **argv)
         large_self |= (strcmp(argv[i], "--large-self") == 0);
         if (i + 1 < argc && strcmp(argv[i], "--break") == 0) {
             broken = argv[++i];
+        } else if (i + 1 < argc && strcmp(argv[i], "--memory") == 0 &&
+                   !set_memory(argv[++i])) {
+            fprintf(stderr, "mpi_planned: --memory device|mixed\n");
+            return 2;
         } else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0 &&
                    sscanf(argv[++i], "%llu-%llu", &first, &last) != 2) {
             fprintf(stderr, "mpi_planned: --seeds A-B\n");
@@ -221,6 +244,9 @@ int main(int argc, char **argv)
         }
     }
     MPI_Init(NULL, NULL);
+    if (memory != PLANNED_HOST) {
+        mrail_bench_device_open();
+    }
     mrail_bench_coll_open(&coll);
     rank = mt_rank(MPI_COMM_WORLD);
     MPI_Comm_dup(MPI_COMM_WORLD, &comms.dup);

@@ -218,26 +218,6 @@ static void test_functions(int number)
     mrail_bench_coll_close(&coll);
 }
 
-/* All buffers are in GPU memory, as far as coll/mrail can tell. */
-static void test_devices(int number)
-{
-    mrail_bench_coll_t coll;
-    transfer_t transfer;
-    int ok = 1;
-
-    mrail_bench_coll_open(&coll);
-    transfer_backed_off(&transfer, 1);
-    for (int i = 0; i < number; ++i) {
-        ok &= transfer_all(&transfer, (uint64_t)i);
-    }
-    transfer_cleanup(&transfer);
-    mt_result("GPU memory: nothing is planned",
-              ok && planned_calls(&coll) == 0);
-    mt_result("GPU memory: agreement rounds become rare",
-              counted(&coll, MRAIL_BENCH_COLL_CALLS) < (uint64_t)number / 10);
-    mrail_bench_coll_close(&coll);
-}
-
 /* ---- a plan without relays ---- */
 
 static long count_lines(const char *path, const char *with)
@@ -739,7 +719,6 @@ int main(int argc, char **argv)
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
         {"backed_off", test_backed_off, 200, MPI_THREAD_MULTIPLE},
         {"functions", test_functions, 20, MPI_THREAD_MULTIPLE},
-        {"devices", test_devices, 200, MPI_THREAD_MULTIPLE},
         {"direct", test_direct, 5, MPI_THREAD_MULTIPLE},
         {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},

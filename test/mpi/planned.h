@@ -71,6 +71,7 @@ typedef struct planned_side {
     int *counts, *displs;
     long *starts; /* offset in bytes from `base` to each peer's first item */
     char *memory, *base;
+    char *device;  /* copy of `memory` for the MPI call; NULL: none */
     char *wanted;  /* the expected content of `memory` */
     size_t length; /* length of both `memory` and `wanted` */
 } planned_side_t;
@@ -86,6 +87,17 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
                        planned_place_t place, planned_base_t base,
                        unsigned unit, const long *units);
 void planned_side_cleanup(planned_side_t *side);
+
+/* Gives the side device memory. The MPI call must then use it. */
+void planned_side_use_device(planned_side_t *side);
+
+/* Copies the buffer to the device before the call, and back after it. Without
+ * device memory they do nothing. */
+void planned_side_upload(const planned_side_t *side);
+void planned_side_download(planned_side_t *side);
+
+/* Returns the buffer argument of the MPI call. */
+char *planned_side_buffer(const planned_side_t *side);
 
 /* Fills both buffers with guard bytes. */
 void planned_side_clear(planned_side_t *side);
@@ -127,14 +139,29 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
                            MPI_Comm comm, int nonblocking, int large_self);
 void planned_exchange_cleanup(planned_exchange_t *ex);
 
+/* Where the buffers of exchanges are. */
+typedef enum planned_where {
+    PLANNED_HOST,
+    PLANNED_DEVICE,
+    PLANNED_MIXED, /* each rank and each side by chance */
+} planned_where_t;
+
+/* Puts the buffers into device memory, or some of them. */
+void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
+                            planned_where_t where);
+
 /* Fills the send buffers and the expected content. */
 void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 
 /* Starts the call. `request` holds its request, or MPI_REQUEST_NULL. */
 void planned_exchange_start(planned_exchange_t *ex);
 
-/* Returns 1 if every byte is right. Must be called after the MPI call has
+/* Makes the received bytes readable. Must be called after the MPI call has
  * completed. */
+void planned_exchange_end(planned_exchange_t *ex);
+
+/* Returns 1 if every byte is right. Must be called after the exchange has
+ * ended. */
 int planned_exchange_check(planned_exchange_t *ex);
 
 /* Returns the number of bytes that this rank sends to others. */

@@ -65,52 +65,6 @@ exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
-# with_driver NAME RANKS PROGRAM ARGUMENT...: runs a program. On these ranks, all
-# pointers are to device memory.
-with_driver()
-{
-    name=$1
-    ranks=$2
-    shift 2
-    MRAIL_TEST_RUN="$options $single_rail"
-    # shellcheck disable=SC2016 # expanded in the environment of the rank
-    FAKE_CUDA=$ranks run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
-        LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' "$tmp/cuda" "$@"
-}
-
-# devices NAME RANKS: on these ranks, all pointers are to device memory. Sets
-# $planned to the number of calls that were still planned.
-devices()
-{
-    with_driver "$1" "$2" "$build/mpi_planned" --seeds 1-10
-    planned=$(sed -n 's/^all ranks: \([0-9]*\) of .* calls planned.*/\1/p' \
-        "$tmp/out")
-    planned=${planned:--1}
-}
-
-if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
-    topology=2x4
-    mkdir "$tmp/cuda"
-    ln -s "$(realpath "$build/.libs/libtest-cuda.so")" "$tmp/cuda/libcuda.so.1"
-    devices 'a driver, and host memory' nobody
-    host=$planned
-    devices "one rank has device memory" 3
-    if [ "$planned" -gt 0 ] && [ "$planned" -lt "$host" ]; then
-        ok 'one rank has device memory: only calls without it are planned'
-    else
-        not_ok 'one rank has device memory: only calls without it are planned' \
-            "$planned, $host on the host"
-    fi
-    devices 'all ranks have device memory' all
-    if [ "$planned" = 0 ]; then
-        ok 'all ranks have device memory: nothing is planned'
-    else
-        not_ok 'all ranks have device memory: nothing is planned' "$planned calls"
-    fi
-    with_driver 'all ranks have device memory, many calls' all \
-        "$build/mpi_planned_life" devices 200
-fi
-
 # says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1, rank 0
 # prints a matching line about MPI_COMM_WORLD.
 says()
@@ -119,8 +73,7 @@ says()
     topology=$2
     np=$3
     MRAIL_TEST_RUN="$options --mca coll_mrail_verbose 1 $4"
-    # shellcheck disable=SC2086 # at most one word
-    launch "$np" -- ${with-} "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 ||
+    launch "$np" -- "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 ||
         true
     if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
         grep -q "mrail: coll: MPI_COMM_WORLD: $5" "$tmp/out"; then
@@ -134,19 +87,6 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     several='ranks use several rails each'
     steps='MPI_Alltoallv without a plan, all else left to Open MPI'
     says 'multi-rail ranks' 2x2 4 '' "$steps: $several"
-    cat >"$tmp/gpu" <<END_GPU
-#!/bin/sh
-# Rank 1 has the driver of a GPU.
-if [ "\$OMPI_COMM_WORLD_RANK" = 1 ]; then
-    export LD_LIBRARY_PATH="$tmp/cuda:\${LD_LIBRARY_PATH-}"
-    export LD_PRELOAD="$tmp/cuda/libcuda.so.1:\${LD_PRELOAD-}"
-fi
-exec "\$@"
-END_GPU
-    chmod +x "$tmp/gpu"
-    with=$tmp/gpu
-    says 'multi-rail ranks, one with a GPU' 2x2 4 '' "left to Open MPI: $several"
-    with=
     says 'multi-rail ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'

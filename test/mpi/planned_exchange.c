@@ -87,6 +87,23 @@ void planned_exchange_cleanup(planned_exchange_t *ex)
     planned_side_cleanup(&ex->recv);
 }
 
+static void place(planned_side_t *side, mrail_rng_t *rng, planned_where_t where)
+{
+    if (where == PLANNED_DEVICE ||
+        (where == PLANNED_MIXED && mrail_rng_hit(rng, 500000))) {
+        planned_side_use_device(side);
+    }
+}
+
+void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
+                            planned_where_t where)
+{
+    place(&ex->recv, rng, where);
+    if (!ex->in_place) {
+        place(&ex->send, rng, where);
+    }
+}
+
 void planned_exchange_fill(planned_exchange_t *ex, uint64_t message)
 {
     int rank = mt_rank(ex->comm);
@@ -112,15 +129,15 @@ static void start_blocking(planned_exchange_t *ex, const void *from,
 
     switch (ex->call) {
     case PLANNED_ALLTOALL:
-        MPI_Alltoall(from, counts[0], types[0], recv->base, recv->counts[0],
+        MPI_Alltoall(from, counts[0], types[0], planned_side_buffer(recv), recv->counts[0],
                      recv->mpi_types[0], ex->comm);
         break;
     case PLANNED_ALLTOALLW:
-        MPI_Alltoallw(from, counts, displs, types, recv->base, recv->counts,
+        MPI_Alltoallw(from, counts, displs, types, planned_side_buffer(recv), recv->counts,
                       recv->displs, recv->mpi_types, ex->comm);
         break;
     default:
-        MPI_Alltoallv(from, counts, displs, types[0], recv->base, recv->counts,
+        MPI_Alltoallv(from, counts, displs, types[0], planned_side_buffer(recv), recv->counts,
                       recv->displs, recv->mpi_types[0], ex->comm);
     }
 }
@@ -133,15 +150,15 @@ static void start_nonblocking(planned_exchange_t *ex, const void *from,
 
     switch (ex->call) {
     case PLANNED_ALLTOALL:
-        MPI_Ialltoall(from, counts[0], types[0], recv->base, recv->counts[0],
+        MPI_Ialltoall(from, counts[0], types[0], planned_side_buffer(recv), recv->counts[0],
                       recv->mpi_types[0], ex->comm, &ex->request);
         break;
     case PLANNED_ALLTOALLW:
-        MPI_Ialltoallw(from, counts, displs, types, recv->base, recv->counts,
+        MPI_Ialltoallw(from, counts, displs, types, planned_side_buffer(recv), recv->counts,
                        recv->displs, recv->mpi_types, ex->comm, &ex->request);
         break;
     default:
-        MPI_Ialltoallv(from, counts, displs, types[0], recv->base, recv->counts,
+        MPI_Ialltoallv(from, counts, displs, types[0], planned_side_buffer(recv), recv->counts,
                        recv->displs, recv->mpi_types[0], ex->comm,
                        &ex->request);
     }
@@ -151,9 +168,19 @@ void planned_exchange_start(planned_exchange_t *ex)
 {
     const planned_side_t *send = ex->in_place ? &ex->recv : &ex->send;
 
+    planned_side_upload(&ex->recv);
+    planned_side_upload(send);
     (ex->nonblocking ? start_nonblocking : start_blocking)(
-        ex, ex->in_place ? MPI_IN_PLACE : send->base, send->counts,
-        send->displs, send->mpi_types);
+        ex, ex->in_place ? MPI_IN_PLACE : planned_side_buffer(send),
+        send->counts, send->displs, send->mpi_types);
+}
+
+void planned_exchange_end(planned_exchange_t *ex)
+{
+    planned_side_download(&ex->recv);
+    if (!ex->in_place) {
+        planned_side_download(&ex->send);
+    }
 }
 
 int planned_exchange_break(planned_exchange_t *ex, const char *where)

@@ -4,6 +4,7 @@
 #include "planned.h"
 
 #include "mpi_test.h"
+#include "tools/bench_device.h"
 
 #include <limits.h>
 #include <string.h>
@@ -172,8 +173,36 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
     free(order);
 }
 
+void planned_side_use_device(planned_side_t *side)
+{
+    side->device = mrail_bench_device_allocate(side->length);
+}
+
+void planned_side_upload(const planned_side_t *side)
+{
+    if (side->device != NULL) {
+        mrail_bench_device_copy(side->device, side->memory, side->length);
+    }
+}
+
+void planned_side_download(planned_side_t *side)
+{
+    if (side->device != NULL) {
+        mrail_bench_device_copy(side->memory, side->device, side->length);
+    }
+}
+
+char *planned_side_buffer(const planned_side_t *side)
+{
+    return (side->device != NULL) ? side->device + (side->base - side->memory)
+                                  : side->base;
+}
+
 void planned_side_cleanup(planned_side_t *side)
 {
+    if (side->device != NULL) {
+        mrail_bench_device_free(side->device);
+    }
     for (int i = 0; i < (side->each ? side->num : 1); ++i) {
         planned_type_cleanup(&side->types[i]);
     }

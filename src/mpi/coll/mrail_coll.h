@@ -6,6 +6,8 @@
  *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
  *   entries    the rails of all processes                modex.c
  *   module     one for each communicator; MPI's calls    mrail_coll_module.c
+ *   arguments  one form for all MPI functions            args.c
+ *   shadow     host memory in place of device memory     shadow.c, copy.c
  *   op         one call in progress, step by step        mrail_coll_op.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
  *                                                        mrail_coll_tell.c,
@@ -36,8 +38,10 @@
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
 
+#include "mpi/coll/args.h"
 #include "mpi/coll/gather.h"
 #include "mpi/coll/dt_segment.h"
+#include "mpi/coll/shadow.h"
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -106,17 +110,9 @@ const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
 typedef struct mca_coll_mrail_direct mca_coll_mrail_direct_t;
 
-/* MPI functions. The nonblocking forms count as the blocking ones. */
-typedef enum mca_coll_mrail_func {
-    MCA_COLL_MRAIL_ALLTOALL,
-    MCA_COLL_MRAIL_ALLTOALLV,
-    MCA_COLL_MRAIL_ALLTOALLW,
-    MCA_COLL_MRAIL_NUM_FUNCS
-} mca_coll_mrail_func_t;
-
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
-    int any_cannot, any_wanted;
+    int any_cannot, any_wanted, any_broken;
     uint64_t largest;  /* largest demand that a rank tells */
     int is_mismatched; /* 1: a receiver expects other bytes than are sent */
 } mca_coll_mrail_agreement_t;
@@ -209,7 +205,7 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
  * call. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* State of an op. All states but the last two are a gather or a reduction. */
+/* State of an op. All states but the last three are a gather or a reduction. */
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
@@ -223,6 +219,7 @@ typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_NAME,
     MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
     MCA_COLL_MRAIL_EXCHANGE, /* move the bytes */
+    MCA_COLL_MRAIL_FOLLOW,   /* wait for a request of the previous module */
     MCA_COLL_MRAIL_DONE,
 } mca_coll_mrail_step_t;
 
@@ -243,6 +240,8 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
+    mca_coll_mrail_shadows_t *shadows; /* of a nonblocking call; NULL: none */
+    ompi_request_t *previous; /* request of the previous module; NULL: none */
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to and one from each rank */
     int is_planned;        /* 1: module->schedule is valid for this op */
@@ -251,6 +250,8 @@ struct mca_coll_mrail_op {
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
     int ret;            /* the first error */
+    /* the reason for MCA_COLL_MRAIL_BROKEN; otherwise unused */
+    int error;
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
@@ -282,10 +283,13 @@ static inline int mca_coll_mrail_op_tag_answer(const mca_coll_mrail_op_t *op)
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            mca_coll_mrail_func_t func,
                                            int is_blocking);
-/* Starts an op. Its recvs must be filled in, and its sends unless sbuf is
- * MPI_IN_PLACE. Returns OMPI_SUCCESS, or an error, in which case the op is
- * freed. */
-int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
+/* Starts an op. error: OMPI_SUCCESS, or the reason why this rank cannot take
+ * part; all ranks then end the call with an error. Returns OMPI_SUCCESS, or an
+ * error, in which case the op is freed. */
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
+                           const mca_coll_mrail_args_t *args, int error);
+/* Starts a nonblocking op that ends after op->previous. */
+void mca_coll_mrail_op_follow(mca_coll_mrail_op_t *op);
 /* Waits for a blocking op and releases it. Returns OMPI_SUCCESS, an error, or
  * MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);

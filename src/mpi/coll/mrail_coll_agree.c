@@ -27,7 +27,8 @@ uint64_t mca_coll_mrail_bytes_for_others(const mca_coll_mrail_op_t *op)
 static void vote_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_set_ok(&op->module->gather,
-                          !op->module->modes[op->func].wanted);
+                          !op->module->modes[op->func].wanted &&
+                              (op->flags & MCA_COLL_MRAIL_BROKEN) == 0);
 }
 
 static mca_coll_mrail_step_t vote_take(mca_coll_mrail_op_t *op)
@@ -35,7 +36,7 @@ static mca_coll_mrail_step_t vote_take(mca_coll_mrail_op_t *op)
     mca_coll_mrail_module_t *module = op->module;
 
     if (!mca_coll_mrail_all_ok(&module->gather)) {
-        return MCA_COLL_MRAIL_RECORD; /* some rank wants a plan */
+        return MCA_COLL_MRAIL_RECORD; /* some rank has a reason */
     }
     mca_coll_mrail_mode_vote(&module->modes[op->func], 0);
     MCA_COLL_MRAIL_COUNT(calls, 1);
@@ -106,6 +107,17 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
 
 /* ---- decision ---- */
 
+/* The call fails on all ranks, because one of them cannot take part. That rank
+ * has printed why. */
+static mca_coll_mrail_step_t end_broken(mca_coll_mrail_op_t *op)
+{
+    vote(op, op->module->agreement.any_wanted);
+    mca_coll_mrail_agreed(op);
+    op->ret = ((op->flags & MCA_COLL_MRAIL_BROKEN) != 0) ? op->error
+                                                         : MPI_ERR_OTHER;
+    return MCA_COLL_MRAIL_DONE;
+}
+
 mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -115,10 +127,12 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
     MCA_COLL_MRAIL_COUNT(calls, 1);
     MCA_COLL_MRAIL_COUNT(bytes, mca_coll_mrail_bytes_for_others(op));
     op->is_mismatched = agreement->is_mismatched;
+    if (agreement->any_broken) {
+        return end_broken(op);
+    }
     if (agreement->any_cannot && mca_coll_mrail_settings.verbose > 1) {
         mca_coll_mrail_log(module, "left to Open MPI",
-                           "a rank's buffers are in the memory of a GPU, or "
-                           "it has no memory for the call");
+                           "a rank has no memory for the call");
     }
     if (agreement->any_cannot || !is_large) {
         vote(op, agreement->any_wanted && !agreement->any_cannot);

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/copy.h"
 #include "mpi/coll/direct.h"
 
 #include "base/util.h"
@@ -258,6 +259,7 @@ static int coll_close(void)
 {
     mca_coll_mrail_ops_close();
     mca_coll_mrail_direct_close();
+    mca_coll_mrail_copy_close();
     mca_coll_mrail_modex_cleanup();
     mca_coll_mrail_topo_file_cleanup(&topo_file);
     return OMPI_SUCCESS;

@@ -212,15 +212,6 @@ static int copy_self(mca_coll_mrail_op_t *op)
 {
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
-    if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
-        /* The block is sent as a message, because UCX can copy device
-         * memory. */
-        mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
-
-        mca_coll_mrail_post_recv(op, &entry);
-        mca_coll_mrail_post_send(op, &entry);
-        return OMPI_SUCCESS;
-    }
     return mca_coll_mrail_copy_code(
         mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }

@@ -1,6 +1,8 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "cuda/driver.h"
+
 #include "base/util.h"
 
 #include "ompi/constants.h"
@@ -34,31 +36,123 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module)
                        module->away);
 }
 
+/* ---- calls of the previous module ---- */
+
+static int previous(mca_coll_mrail_module_t *module,
+                    const mca_coll_mrail_args_t *args)
+{
+    const mca_coll_mrail_args_side_t *out = &args->send, *in = &args->recv;
+
+    switch (args->func) {
+    case MCA_COLL_MRAIL_ALLTOALLV:
+        return module->alltoallv(out->buffer, out->counts, out->disps,
+                                 out->type, (void *)in->buffer, in->counts,
+                                 in->disps, in->type, module->comm,
+                                 module->alltoallv_module);
+    case MCA_COLL_MRAIL_ALLTOALLW:
+        return module->alltoallw(out->buffer, out->counts, out->disps,
+                                 out->types, (void *)in->buffer, in->counts,
+                                 in->disps, in->types, module->comm,
+                                 module->alltoallw_module);
+    default:
+        return module->alltoall(out->buffer, out->count, out->type,
+                                (void *)in->buffer, in->count, in->type,
+                                module->comm, module->alltoall_module);
+    }
+}
+
+static int previous_later(mca_coll_mrail_module_t *module,
+                          const mca_coll_mrail_args_t *args,
+                          ompi_request_t **request_p)
+{
+    const mca_coll_mrail_args_side_t *out = &args->send, *in = &args->recv;
+
+    switch (args->func) {
+    case MCA_COLL_MRAIL_ALLTOALLV:
+        return module->ialltoallv(out->buffer, out->counts, out->disps,
+                                  out->type, (void *)in->buffer, in->counts,
+                                  in->disps, in->type, module->comm, request_p,
+                                  module->ialltoallv_module);
+    case MCA_COLL_MRAIL_ALLTOALLW:
+        return module->ialltoallw(out->buffer, out->counts, out->disps,
+                                  out->types, (void *)in->buffer, in->counts,
+                                  in->disps, in->types, module->comm, request_p,
+                                  module->ialltoallw_module);
+    default:
+        return module->ialltoall(out->buffer, out->count, out->type,
+                                 (void *)in->buffer, in->count, in->type,
+                                 module->comm, request_p,
+                                 module->ialltoall_module);
+    }
+}
+
+/* ---- calls without a plan ---- */
+
+static void fill_side(mca_coll_mrail_side_t *side,
+                      const mca_coll_mrail_args_side_t *args)
+{
+    side->buffer = (char *)args->buffer;
+    side->counts = args->counts;
+    side->disps = args->disps;
+    side->type = args->type;
+    ompi_datatype_type_extent(args->type, &side->extent);
+    ompi_datatype_type_size(args->type, &side->size);
+}
+
+/* All conditions are equal on all ranks. */
+static int call_unplanned(mca_coll_mrail_module_t *module,
+                          const mca_coll_mrail_args_t *args)
+{
+    mca_coll_mrail_side_t out, in;
+    int ret;
+
+    if (args->func == MCA_COLL_MRAIL_ALLTOALLV &&
+        (module->agreed_away != NULL || module->is_multi_rail) &&
+        args->send.buffer != MPI_IN_PLACE) {
+        ret = mca_coll_mrail_pairwise_agree(module);
+        if (ret != OMPI_SUCCESS) {
+            return ret;
+        }
+        if (module->inflight_bytes > 0) {
+            fill_side(&out, &args->send);
+            fill_side(&in, &args->recv);
+            return mca_coll_mrail_pairwise(module, &out, &in);
+        }
+    }
+    mca_coll_mrail_log_away(module);
+    return previous(module, args);
+}
+
 /* ---- selection of a mode ---- */
 
-/* Gets an op in *op_p for a call. is_large: this rank has a large demand.
- * Returns OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses
- * only state that is equal on all ranks.
+/* Performs the call as an op if it holds an agreement round. `error` is not
+ * OMPI_SUCCESS if this rank cannot take part in the exchange. Returns
+ * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses only state
+ * that is equal on all ranks.
  *
  * After MPI_ERR_NO_MEM the other ranks wait for this one in the round. The
  * default error handler ends the job. With MPI_ERRORS_RETURN the program must
  * do so, as after any error of a collective. */
-static int enter(mca_coll_mrail_module_t *module, mca_coll_mrail_func_t func,
-                 int is_large, mca_coll_mrail_op_t **op_p)
+static int serve(mca_coll_mrail_module_t *module,
+                 const mca_coll_mrail_args_t *args, int error)
 {
-    if (!mca_coll_mrail_mode_call(&module->modes[func], is_large)) {
+    struct ompi_communicator_t *comm = module->comm;
+    int is_large =
+        error == OMPI_SUCCESS &&
+        mca_coll_mrail_args_is_large(args, ompi_comm_size(comm),
+                                     ompi_comm_rank(comm),
+                                     module->relay_threshold);
+    mca_coll_mrail_op_t *op;
+    int ret;
+
+    if (!mca_coll_mrail_mode_call(&module->modes[args->func], is_large)) {
         return MCA_COLL_MRAIL_PASS;
     }
-    *op_p = mca_coll_mrail_op_get(module, func, 1);
-    return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
-}
-
-/* Performs the exchange of an op whose arguments are filled in. */
-static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
-{
-    mca_coll_mrail_module_t *module = op->module;
-    int ret = mca_coll_mrail_op_post(op, sbuf);
-
+    op = mca_coll_mrail_op_get(module, args->func, 1);
+    if (op == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    ret = mca_coll_mrail_op_post(op, args, error);
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_op_wait(op);
     }
@@ -66,231 +160,113 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
     return ret;
 }
 
-/* Like enter(), but for a nonblocking call. Earlier calls may still be in
- * progress, so this uses only state that all ranks are known to share. */
-static int enter_later(mca_coll_mrail_module_t *module,
-                       mca_coll_mrail_func_t func, mca_coll_mrail_op_t **op_p)
+static int call_host(mca_coll_mrail_module_t *module,
+                     const mca_coll_mrail_args_t *args, int error)
 {
-    *op_p = mca_coll_mrail_op_get(module, func, 0);
-    return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
+    int ret = MCA_COLL_MRAIL_PASS;
+
+    if (module->agreed_away == NULL) {
+        ret = serve(module, args, error);
+    }
+    if (ret != MCA_COLL_MRAIL_PASS) {
+        return ret;
+    }
+    return (error == OMPI_SUCCESS) ? call_unplanned(module, args) : error;
 }
 
-static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
-                       ompi_request_t **request_p)
+/* Performs a nonblocking call. Earlier calls may still be in progress, so this
+ * uses only state that all ranks are known to share. The op takes over the
+ * shadows. NULL: there are none. */
+static int start(mca_coll_mrail_module_t *module,
+                 const mca_coll_mrail_args_t *args, int error,
+                 mca_coll_mrail_shadows_t *shadows, ompi_request_t **request_p)
 {
-    int ret = mca_coll_mrail_op_post(op, sbuf);
+    mca_coll_mrail_op_t *op =
+        mca_coll_mrail_op_get(module, args->func, 0);
+    int ret;
 
-    if (ret == OMPI_SUCCESS) {
-        *request_p = &op->request.super;
+    if (op == NULL) {
+        mca_coll_mrail_shadows_free(shadows);
+        return MPI_ERR_NO_MEM;
+    }
+    op->shadows = shadows;
+    if (module->agreed_away != NULL) {
+        ret = previous_later(module, args, &op->previous);
+        if (ret != OMPI_SUCCESS) {
+            OBJ_RELEASE(op);
+            return ret;
+        }
+        mca_coll_mrail_op_follow(op);
+    } else {
+        ret = mca_coll_mrail_op_post(op, args, error);
+        if (ret != OMPI_SUCCESS) {
+            return ret;
+        }
         MCA_COLL_MRAIL_COUNT(nonblocking_calls, 1);
     }
+    *request_p = &op->request.super;
+    return OMPI_SUCCESS;
+}
+
+/* ---- buffers in device memory ---- */
+
+/* Replaces the buffers of a call by shadows in host memory if they are in
+ * device memory. Returns an error if this rank cannot take part. */
+static int need_shadows(mca_coll_mrail_shadows_t *shadows,
+                        mca_coll_mrail_args_t *args, int ranks)
+{
+    int ret = mca_coll_mrail_shadows_init(shadows, args, ranks);
+
+    return (ret == OMPI_SUCCESS) ? mca_coll_mrail_shadows_fill(shadows, args)
+                                 : ret;
+}
+
+static int call(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args)
+{
+    mca_coll_mrail_shadows_t shadows;
+    int error, ret;
+
+    if (mrail_cuda_find() == NULL) {
+        return call_host(module, args, OMPI_SUCCESS);
+    }
+    error = need_shadows(&shadows, args, ompi_comm_size(module->comm));
+    ret = call_host(module, args, error);
+    if (ret == OMPI_SUCCESS) {
+        ret = mca_coll_mrail_shadows_drain(&shadows);
+    }
+    mca_coll_mrail_shadows_cleanup(&shadows);
     return ret;
 }
 
-/* ---- arguments ---- */
-
-/* Arguments of MPI_Alltoallv. */
-typedef struct args_v {
-    const void *sbuf;
-    const int *scounts, *sdisps;
-    struct ompi_datatype_t *sdtype;
-    void *rbuf;
-    const int *rcounts, *rdisps;
-    struct ompi_datatype_t *rdtype;
-} args_v_t;
-
-static int is_large_v(const mca_coll_mrail_module_t *module,
-                      const args_v_t *args)
+static int call_later(mca_coll_mrail_module_t *module,
+                      mca_coll_mrail_args_t *args, ompi_request_t **request_p)
 {
-    int is_in_place = args->sbuf == MPI_IN_PLACE;
-    const int *counts = is_in_place ? args->rcounts : args->scounts;
-    int size = ompi_comm_size(module->comm);
-    int rank = ompi_comm_rank(module->comm);
-    size_t bytes;
-    int largest = 0;
+    mca_coll_mrail_shadows_t *shadows = NULL;
+    int error = OMPI_SUCCESS;
 
-    for (int i = 0; i < size; ++i) {
-        if (counts[i] > largest && i != rank) {
-            largest = counts[i];
+    if (mrail_cuda_find() != NULL) {
+        shadows = malloc(sizeof(*shadows));
+        if (shadows == NULL) {
+            return MPI_ERR_NO_MEM;
+        }
+        error = need_shadows(shadows, args, ompi_comm_size(module->comm));
+        if (!mca_coll_mrail_shadows_are_needed(shadows)) {
+            mca_coll_mrail_shadows_free(shadows);
+            shadows = NULL;
         }
     }
-    ompi_datatype_type_size(is_in_place ? args->rdtype : args->sdtype, &bytes);
-    return (uint64_t)largest * bytes > module->relay_threshold;
-}
-
-static void fill_v(mca_coll_mrail_op_t *op, const args_v_t *args)
-{
-    int size = ompi_comm_size(op->module->comm);
-    ptrdiff_t extent;
-
-    ompi_datatype_type_extent(args->rdtype, &extent);
-    for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_dt_segment_init(
-            &op->recvs[i], (char *)args->rbuf + args->rdisps[i] * extent,
-            (size_t)args->rcounts[i], args->rdtype);
+    if (module->agreed_away == NULL || (shadows != NULL && error == OMPI_SUCCESS)) {
+        return start(module, args, error, shadows, request_p);
     }
-    if (args->sbuf == MPI_IN_PLACE) {
-        return;
+    mca_coll_mrail_shadows_free(shadows);
+    if (error != OMPI_SUCCESS) {
+        return error;
     }
-    ompi_datatype_type_extent(args->sdtype, &extent);
-    for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_dt_segment_init(
-            &op->sends[i], (const char *)args->sbuf + args->sdisps[i] * extent,
-            (size_t)args->scounts[i], args->sdtype);
-    }
-}
-
-static void fill_side(mca_coll_mrail_side_t *side, const void *buffer,
-                      const int *counts, const int *disps,
-                      struct ompi_datatype_t *type)
-{
-    side->buffer = (char *)buffer;
-    side->counts = counts;
-    side->disps = disps;
-    side->type = type;
-    ompi_datatype_type_extent(type, &side->extent);
-    ompi_datatype_type_size(type, &side->size);
-}
-
-/* Arguments of MPI_Alltoall. */
-typedef struct args {
-    const void *sbuf;
-    int scount;
-    struct ompi_datatype_t *sdtype;
-    void *rbuf;
-    int rcount;
-    struct ompi_datatype_t *rdtype;
-} args_t;
-
-static int is_large(const mca_coll_mrail_module_t *module, const args_t *args)
-{
-    size_t bytes;
-
-    ompi_datatype_type_size(args->rdtype, &bytes);
-    return (uint64_t)args->rcount * bytes > module->relay_threshold;
-}
-
-static void fill(mca_coll_mrail_op_t *op, const args_t *args)
-{
-    int size = ompi_comm_size(op->module->comm);
-    ptrdiff_t extent;
-
-    ompi_datatype_type_extent(args->rdtype, &extent);
-    for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_dt_segment_init(
-            &op->recvs[i], (char *)args->rbuf + i * extent * args->rcount,
-            (size_t)args->rcount, args->rdtype);
-    }
-    if (args->sbuf == MPI_IN_PLACE) {
-        return;
-    }
-    ompi_datatype_type_extent(args->sdtype, &extent);
-    for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_dt_segment_init(
-            &op->sends[i], (const char *)args->sbuf + i * extent * args->scount,
-            (size_t)args->scount, args->sdtype);
-    }
-}
-
-/* Arguments of MPI_Alltoallw. */
-typedef struct args_w {
-    const void *sbuf;
-    const int *scounts, *sdisps;
-    struct ompi_datatype_t *const *sdtypes;
-    void *rbuf;
-    const int *rcounts, *rdisps;
-    struct ompi_datatype_t *const *rdtypes;
-} args_w_t;
-
-static int is_large_w(const mca_coll_mrail_module_t *module,
-                      const args_w_t *args)
-{
-    int is_in_place = args->sbuf == MPI_IN_PLACE;
-    const int *counts = is_in_place ? args->rcounts : args->scounts;
-    struct ompi_datatype_t *const *types =
-        is_in_place ? args->rdtypes : args->sdtypes;
-    int size = ompi_comm_size(module->comm);
-    int rank = ompi_comm_rank(module->comm);
-
-    for (int i = 0; i < size; ++i) {
-        size_t bytes;
-
-        if (counts[i] == 0 || i == rank) {
-            continue; /* an empty message may have an invalid datatype */
-        }
-        ompi_datatype_type_size(types[i], &bytes);
-        if ((uint64_t)counts[i] * bytes > module->relay_threshold) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static void segment_init_w(mca_coll_mrail_dt_segment_t *segment,
-                           const void *buffer, int disp, int count,
-                           struct ompi_datatype_t *type)
-{
-    mca_coll_mrail_dt_segment_init(segment, (const char *)buffer + disp,
-                                   (size_t)count,
-                                   (count == 0) ? &ompi_mpi_byte.dt : type);
-}
-
-static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
-{
-    int size = ompi_comm_size(op->module->comm);
-
-    for (int i = 0; i < size; ++i) {
-        segment_init_w(&op->recvs[i], args->rbuf, args->rdisps[i],
-                       args->rcounts[i], args->rdtypes[i]);
-    }
-    for (int i = 0; i < size && args->sbuf != MPI_IN_PLACE; ++i) {
-        segment_init_w(&op->sends[i], args->sbuf, args->sdisps[i],
-                       args->scounts[i], args->sdtypes[i]);
-    }
+    mca_coll_mrail_log_away(module);
+    return previous_later(module, args, request_p);
 }
 
 /* ---- MPI calls ---- */
-
-/* Serves a blocking call and returns from the calling function. If the previous
- * module should serve the call, execution continues in the calling function.
- * `args` must be filled in; large and fill_func are functions above. */
-#define SERVE(module, func, large, fill_func)                                  \
-    do {                                                                       \
-        mca_coll_mrail_op_t *op;                                               \
-        int ret = MCA_COLL_MRAIL_PASS;                                         \
-                                                                               \
-        if ((module)->agreed_away == NULL) {                                   \
-            ret = enter(module, func, large(module, &args), &op);              \
-        }                                                                      \
-        if (ret == OMPI_SUCCESS) {                                             \
-            fill_func(op, &args);                                              \
-            ret = serve(op, args.sbuf);                                        \
-        }                                                                      \
-        if (ret != MCA_COLL_MRAIL_PASS) {                                      \
-            return ret;                                                        \
-        }                                                                      \
-    } while (0)
-
-/* Serves a nonblocking call. Always returns from the calling function. `name`
- * and the last arguments are those of the previous module's function. */
-#define CALL_LATER(name, func, fill_func, ...)                                 \
-    do {                                                                       \
-        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
-        mca_coll_mrail_op_t *op;                                               \
-        int ret;                                                               \
-                                                                               \
-        if (module->agreed_away != NULL) {                                     \
-            mca_coll_mrail_log_away(module);                                   \
-            return module->name(__VA_ARGS__, comm, request,                    \
-                                module->name##_module);                        \
-        }                                                                      \
-        ret = enter_later(module, func, &op);                                  \
-        if (ret == OMPI_SUCCESS) {                                             \
-            fill_func(op, &args);                                              \
-            ret = serve_later(op, args.sbuf, request);                         \
-        }                                                                      \
-        return ret;                                                            \
-    } while (0)
 
 static int coll_alltoallv(const void *sbuf, const int *scounts,
                           const int *sdisps, struct ompi_datatype_t *sdtype,
@@ -299,29 +275,12 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
                           struct ompi_communicator_t *comm,
                           mca_coll_base_module_t *base)
 {
-    args_v_t args = {sbuf, scounts, sdisps, sdtype,
-                     rbuf, rcounts, rdisps, rdtype};
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALLV,
+        .send = {sbuf, 0, scounts, sdisps, sdtype, NULL},
+        .recv = {rbuf, 0, rcounts, rdisps, rdtype, NULL}};
 
-    SERVE(module, MCA_COLL_MRAIL_ALLTOALLV, is_large_v, fill_v);
-    /* Both are equal on all ranks, so all of them decide the same way. */
-    if ((module->agreed_away != NULL || module->is_multi_rail) &&
-        sbuf != MPI_IN_PLACE) {
-        mca_coll_mrail_side_t out, in;
-        int ret = mca_coll_mrail_pairwise_agree(module);
-
-        if (ret != OMPI_SUCCESS) {
-            return ret;
-        }
-        if (module->inflight_bytes > 0) {
-            fill_side(&out, sbuf, scounts, sdisps, sdtype);
-            fill_side(&in, rbuf, rcounts, rdisps, rdtype);
-            return mca_coll_mrail_pairwise(module, &out, &in);
-        }
-    }
-    mca_coll_mrail_log_away(module);
-    return module->alltoallv(sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
-                             rdisps, rdtype, comm, module->alltoallv_module);
+    return call((mca_coll_mrail_module_t *)base, &args);
 }
 
 static int coll_ialltoallv(const void *sbuf, const int *scounts,
@@ -332,11 +291,12 @@ static int coll_ialltoallv(const void *sbuf, const int *scounts,
                            ompi_request_t **request,
                            mca_coll_base_module_t *base)
 {
-    args_v_t args = {sbuf, scounts, sdisps, sdtype,
-                     rbuf, rcounts, rdisps, rdtype};
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALLV,
+        .send = {sbuf, 0, scounts, sdisps, sdtype, NULL},
+        .recv = {rbuf, 0, rcounts, rdisps, rdtype, NULL}};
 
-    CALL_LATER(ialltoallv, MCA_COLL_MRAIL_ALLTOALLV, fill_v, sbuf, scounts,
-               sdisps, sdtype, rbuf, rcounts, rdisps, rdtype);
+    return call_later((mca_coll_mrail_module_t *)base, &args, request);
 }
 
 static int coll_alltoall(const void *sbuf, int scount,
@@ -345,13 +305,12 @@ static int coll_alltoall(const void *sbuf, int scount,
                          struct ompi_communicator_t *comm,
                          mca_coll_base_module_t *base)
 {
-    args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALL,
+        .send = {sbuf, scount, NULL, NULL, sdtype, NULL},
+        .recv = {rbuf, rcount, NULL, NULL, rdtype, NULL}};
 
-    SERVE(module, MCA_COLL_MRAIL_ALLTOALL, is_large, fill);
-    mca_coll_mrail_log_away(module);
-    return module->alltoall(sbuf, scount, sdtype, rbuf, rcount, rdtype, comm,
-                            module->alltoall_module);
+    return call((mca_coll_mrail_module_t *)base, &args);
 }
 
 static int coll_ialltoall(const void *sbuf, int scount,
@@ -361,10 +320,12 @@ static int coll_ialltoall(const void *sbuf, int scount,
                           ompi_request_t **request,
                           mca_coll_base_module_t *base)
 {
-    args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALL,
+        .send = {sbuf, scount, NULL, NULL, sdtype, NULL},
+        .recv = {rbuf, rcount, NULL, NULL, rdtype, NULL}};
 
-    CALL_LATER(ialltoall, MCA_COLL_MRAIL_ALLTOALL, fill, sbuf, scount, sdtype,
-               rbuf, rcount, rdtype);
+    return call_later((mca_coll_mrail_module_t *)base, &args, request);
 }
 
 static int coll_alltoallw(const void *sbuf, const int *scounts,
@@ -375,14 +336,12 @@ static int coll_alltoallw(const void *sbuf, const int *scounts,
                           struct ompi_communicator_t *comm,
                           mca_coll_base_module_t *base)
 {
-    args_w_t args = {sbuf, scounts, sdisps, sdtypes,
-                     rbuf, rcounts, rdisps, rdtypes};
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALLW,
+        .send = {sbuf, 0, scounts, sdisps, NULL, sdtypes},
+        .recv = {rbuf, 0, rcounts, rdisps, NULL, rdtypes}};
 
-    SERVE(module, MCA_COLL_MRAIL_ALLTOALLW, is_large_w, fill_w);
-    mca_coll_mrail_log_away(module);
-    return module->alltoallw(sbuf, scounts, sdisps, sdtypes, rbuf, rcounts,
-                             rdisps, rdtypes, comm, module->alltoallw_module);
+    return call((mca_coll_mrail_module_t *)base, &args);
 }
 
 static int coll_ialltoallw(const void *sbuf, const int *scounts,
@@ -394,11 +353,12 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
                            ompi_request_t **request,
                            mca_coll_base_module_t *base)
 {
-    args_w_t args = {sbuf, scounts, sdisps, sdtypes,
-                     rbuf, rcounts, rdisps, rdtypes};
+    mca_coll_mrail_args_t args = {
+        .func = MCA_COLL_MRAIL_ALLTOALLW,
+        .send = {sbuf, 0, scounts, sdisps, NULL, sdtypes},
+        .recv = {rbuf, 0, rcounts, rdisps, NULL, rdtypes}};
 
-    CALL_LATER(ialltoallw, MCA_COLL_MRAIL_ALLTOALLW, fill_w, sbuf, scounts,
-               sdisps, sdtypes, rbuf, rcounts, rdisps, rdtypes);
+    return call_later((mca_coll_mrail_module_t *)base, &args, request);
 }
 
 /* ---- module of a communicator ---- */
@@ -435,8 +395,8 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
 {
     mca_coll_mrail_module_t *module;
 
-    if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 3) {
-        return NULL; /* with two ranks, no third rank can relay */
+    if (OMPI_COMM_IS_INTER(comm)) {
+        return NULL;
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL || mca_coll_mrail_setup_topology(module, comm) < 0) {

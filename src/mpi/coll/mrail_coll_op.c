@@ -13,8 +13,9 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/request.h"
+
 #include "base/util.h"
-#include "cuda/memory.h"
 
 #include "ompi/constants.h"
 #include "opal/runtime/opal_progress.h"
@@ -142,11 +143,25 @@ static void end_exchange(mca_coll_mrail_op_t *op)
     op->step = MCA_COLL_MRAIL_DONE;
 }
 
+static int end_follow(mca_coll_mrail_op_t *op)
+{
+    size_t length;
+
+    if (!mca_coll_mrail_request_take(op->previous, &length, &op->ret)) {
+        return 0;
+    }
+    op->step = MCA_COLL_MRAIL_DONE;
+    return 1;
+}
+
 /* Returns 1 if a step ended and the next one started, or the op is done. */
 static int end_step(mca_coll_mrail_op_t *op)
 {
     int is_done = 0, ret;
 
+    if (op->step == MCA_COLL_MRAIL_FOLLOW) {
+        return end_follow(op);
+    }
     if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
         if (!mca_coll_mrail_exchange_progress(op)) {
             return 0;
@@ -192,6 +207,9 @@ static void take_posted(mca_coll_mrail_module_t *module)
 static void finish(mca_coll_mrail_op_t *op, mrail_list_t *finished)
 {
     mrail_list_del(&op->node);
+    if (op->shadows != NULL && op->ret == OMPI_SUCCESS) {
+        op->ret = mca_coll_mrail_shadows_drain(op->shadows);
+    }
     if (op->is_blocking) {
         __atomic_store_n(&op->is_finished, 1, __ATOMIC_RELEASE);
     } else {
@@ -204,7 +222,9 @@ static void finish(mca_coll_mrail_op_t *op, mrail_list_t *finished)
  * or in a planned exchange. */
 static int holds_others(const mca_coll_mrail_op_t *op)
 {
-    return op->step != MCA_COLL_MRAIL_EXCHANGE || op->is_planned;
+    return (op->step != MCA_COLL_MRAIL_EXCHANGE &&
+            op->step != MCA_COLL_MRAIL_FOLLOW) ||
+           op->is_planned;
 }
 
 /* Advances the ops. Completed nonblocking ops are moved to `finished`. */
@@ -388,6 +408,7 @@ static void op_destruct(mca_coll_mrail_op_t *op)
     free(op->recvs);
     free(op->copy);
     free(op->requests);
+    mca_coll_mrail_shadows_free(op->shadows);
 }
 
 OBJ_CLASS_INSTANCE(mca_coll_mrail_op_t, ompi_coll_base_nbc_request_t,
@@ -481,8 +502,8 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
 }
 
 /* With MPI_IN_PLACE, the contents of the receive buffer are sent, so they are
- * copied before they are overwritten. The convertor can read device memory. */
-static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
+ * copied before they are overwritten. */
+static int copy_in_place(mca_coll_mrail_op_t *op)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
@@ -494,12 +515,10 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
     }
     op->copy = malloc(total + 1);
     for (unsigned i = 0; i < ranks && op->copy != NULL && ret == 0; ++i) {
-        mca_coll_mrail_dt_segment_t segment = op->recvs[i];
-        uint64_t bytes = (i != self) ? segment.bytes : 0;
+        uint64_t bytes = (i != self) ? op->recvs[i].bytes : 0;
 
-        segment.first = is_device ? NULL : segment.first;
-        ret = mca_coll_mrail_dt_segment_pack(&segment, NULL, 0, op->copy + at,
-                                             bytes);
+        ret = mca_coll_mrail_dt_segment_pack(&op->recvs[i], NULL, 0,
+                                             op->copy + at, bytes);
         mca_coll_mrail_dt_segment_init(&op->sends[i], op->copy + at, bytes,
                                        &ompi_mpi_byte.dt);
         at += bytes;
@@ -507,10 +526,11 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
     return (op->copy != NULL && ret == 0) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-static void send_nothing(mca_coll_mrail_op_t *op)
+static void clear_segments(const mca_coll_mrail_op_t *op,
+                           mca_coll_mrail_dt_segment_t *segments)
 {
     for (int i = 0; i < ompi_comm_size(op->module->comm); ++i) {
-        mca_coll_mrail_dt_segment_init(&op->sends[i], NULL, 0,
+        mca_coll_mrail_dt_segment_init(&segments[i], NULL, 0,
                                        &ompi_mpi_byte.dt);
     }
 }
@@ -531,45 +551,31 @@ static int next_tag(mca_coll_mrail_module_t *module)
            (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % NUM_TAG_SETS));
 }
 
-static int any_device(const mca_coll_mrail_module_t *module,
-                      const mca_coll_mrail_dt_segment_t *segments)
+/* Fills in the segments. Returns OMPI_SUCCESS or MPI_ERR_NO_MEM. */
+static int fill(mca_coll_mrail_op_t *op, const mca_coll_mrail_args_t *args)
 {
-    for (int i = 0; i < ompi_comm_size(module->comm); ++i) {
-        const mca_coll_mrail_dt_segment_t *segment = &segments[i];
+    int ranks = ompi_comm_size(op->module->comm), ret;
 
-        if (segment->bytes > 0 &&
-            mrail_cuda_is_device(segment->buffer +
-                                 segment->type->super.true_lb)) {
-            return 1;
-        }
+    mca_coll_mrail_args_segments(args->func, &args->recv, ranks, op->recvs);
+    if (args->send.buffer != MPI_IN_PLACE) {
+        mca_coll_mrail_args_segments(args->func, &args->send, ranks,
+                                     op->sends);
+        return OMPI_SUCCESS;
     }
-    return 0;
-}
-
-int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
-{
-    mca_coll_mrail_module_t *module = op->module;
-    int is_in_place = sbuf == MPI_IN_PLACE;
-    int is_device = (mrail_cuda_find() != NULL) &&
-                    (any_device(module, op->recvs) ||
-                     (!is_in_place && any_device(module, op->sends)));
-    int ret = OMPI_SUCCESS;
-
-    op->tag = next_tag(module);
-    op->flags = is_device ? MCA_COLL_MRAIL_CANNOT : 0;
-    if (is_in_place) {
-        ret = copy_in_place(op, is_device);
-    }
+    ret = copy_in_place(op);
     if (ret != OMPI_SUCCESS && op->is_blocking) {
         /* All ranks use the previous module, which may need less memory. */
         op->flags = MCA_COLL_MRAIL_CANNOT;
-        send_nothing(op);
+        clear_segments(op, op->sends);
         ret = OMPI_SUCCESS;
     }
-    if (ret != OMPI_SUCCESS) {
-        OBJ_RELEASE(op);
-        return ret;
-    }
+    return ret;
+}
+
+static void append(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
     if (!op->is_blocking) {
         request_init(op);
         __atomic_fetch_add(&module->num_nonblocking, 1, __ATOMIC_RELAXED);
@@ -581,7 +587,35 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
         activate(module);
         module_start(module);
     }
+}
+
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
+                           const mca_coll_mrail_args_t *args, int error)
+{
+    int ret = OMPI_SUCCESS;
+
+    op->tag = next_tag(op->module);
+    if (error == OMPI_SUCCESS) {
+        ret = fill(op, args);
+    } else {
+        op->flags = MCA_COLL_MRAIL_BROKEN;
+        op->error = error;
+        clear_segments(op, op->sends);
+        clear_segments(op, op->recvs);
+    }
+    if (ret != OMPI_SUCCESS) {
+        OBJ_RELEASE(op);
+        return ret;
+    }
+    append(op);
     return OMPI_SUCCESS;
+}
+
+void mca_coll_mrail_op_follow(mca_coll_mrail_op_t *op)
+{
+    op->is_started = 1;
+    op->step = MCA_COLL_MRAIL_FOLLOW;
+    append(op);
 }
 
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op)

@@ -5,7 +5,6 @@
 #include "mpi/coll/request.h"
 
 #include "base/util.h"
-#include "cuda/memory.h"
 
 #include "ompi/mca/coll/base/coll_tags.h"
 #include "ompi/mca/pml/pml.h"
@@ -120,13 +119,6 @@ static void copy_self(stepwise_t *all)
     if (out->counts[self] == 0) {
         return;
     }
-    if (mrail_cuda_is_device(place(out, self) + out->type->super.true_lb) ||
-        mrail_cuda_is_device(place(in, self) + in->type->super.true_lb)) {
-        keep_error(all, ompi_datatype_sndrcv(
-                            place(out, self), out->counts[self], out->type,
-                            place(in, self), in->counts[self], in->type));
-        return;
-    }
     mca_coll_mrail_dt_segment_init(&from, place(out, self),
                                    (size_t)out->counts[self], out->type);
     mca_coll_mrail_dt_segment_init(&to, place(in, self),
@@ -181,8 +173,7 @@ static int read_inflight(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* Returns 1 in *ok_p if all ranks have the memory for pairwise exchanges, and
- * none has a GPU driver. */
+/* Returns 1 in *ok_p if all ranks have the memory for pairwise exchanges. */
 static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
 {
     mca_coll_mrail_gather_t gather;
@@ -193,8 +184,7 @@ static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
     }
     module->requests =
         calloc(2 * (size_t)ompi_comm_size(module->comm), sizeof(void *));
-    mca_coll_mrail_set_ok(&gather, module->requests != NULL &&
-                                       mrail_cuda_find() == NULL);
+    mca_coll_mrail_set_ok(&gather, module->requests != NULL);
     ret = mca_coll_mrail_reduce_start(&gather, MCA_COLL_MRAIL_GATHER_PORTS,
                                       MCA_COLL_BASE_TAG_ALLTOALLV);
     while (ret == OMPI_SUCCESS && !is_done) {

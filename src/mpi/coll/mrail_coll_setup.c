@@ -113,6 +113,13 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
     mca_coll_mrail_rank_entry_t *entries;
     int ret;
 
+    if (ranks < 3) {
+        /* Without a third rank there are no relays. This module serves the
+         * communicator only because buffers may be in device memory. */
+        module->away = module->agreed_away = "it has fewer than three ranks";
+        module->is_pairwise_known = module->is_logged = 1;
+        return 0;
+    }
     module->away =
         mca_coll_mrail_rank_entry_refusal(mca_coll_mrail_modex_mine());
     if (module->away == NULL) {

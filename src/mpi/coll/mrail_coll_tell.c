@@ -164,6 +164,7 @@ static void add_record(mca_coll_mrail_agreement_t *agreement,
     unsigned flags = mca_coll_mrail_record_flags(record);
 
     agreement->any_cannot |= (flags & MCA_COLL_MRAIL_CANNOT) != 0;
+    agreement->any_broken |= (flags & MCA_COLL_MRAIL_BROKEN) != 0;
     agreement->any_wanted |= (flags & MCA_COLL_MRAIL_WANTED) != 0;
     for (size_t i = 0; i < mca_coll_mrail_record_num_demands(record); ++i) {
         agreement->largest = MRAIL_MAX(agreement->largest,

@@ -34,6 +34,7 @@
 #define MCA_COLL_MRAIL_WANTED 2u
 #define MCA_COLL_MRAIL_GAPS_OUT 4u /* sends data with gaps */
 #define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
+#define MCA_COLL_MRAIL_BROKEN 16u  /* cannot take part; the call fails */
 
 /* Words before the demands: at least, and at most. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u

@@ -1,0 +1,274 @@
+#include "config.h"
+#include "mpi/coll/shadow.h"
+
+#include "cuda/memory.h"
+
+#include "base/util.h"
+
+#include "ompi/constants.h"
+
+#include <mpi.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Buffers whose segments leave most of their range unused are not locked. */
+#define SPARSE_FACTOR 2
+#define SPARSE_BYTES (1u << 20)
+/* Copies in progress at the same time. */
+#define NUM_COPIES 32u
+/* The shadow has the alignment of the buffer up to this number of bytes. */
+#define ALIGNMENT 64u
+
+/* ---- regions ---- */
+
+static int compare_regions(const void *a, const void *b)
+{
+    const mca_coll_mrail_region_t *x = a, *y = b;
+
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Returns the bytes from the first to the last byte of a segment. The extent of
+ * a datatype may be negative. */
+static mca_coll_mrail_region_t
+region_of(const mca_coll_mrail_dt_segment_t *segment)
+{
+    const opal_datatype_t *type = &segment->type->super;
+    ptrdiff_t extent = type->ub - type->lb;
+    ptrdiff_t last = (ptrdiff_t)(segment->count - 1) * extent;
+
+    return (mca_coll_mrail_region_t){
+        .first = segment->buffer + MRAIL_MIN(last, 0) + type->true_lb,
+        .bytes = (size_t)((last < 0 ? -last : last) + type->true_ub -
+                          type->true_lb)};
+}
+
+/* Joins regions of an allocation that overlap or touch. Datatypes with gaps often
+ * interleave the data of several ranks. */
+static void join_regions(mca_coll_mrail_shadow_t *shadow)
+{
+    mca_coll_mrail_region_t *regions = shadow->regions;
+    unsigned last = 0;
+
+    qsort(regions, shadow->num_regions, sizeof(*regions), compare_regions);
+    for (unsigned i = 1; i < shadow->num_regions; ++i) {
+        mca_coll_mrail_region_t *region = &regions[last];
+        char *end = region->first + region->bytes;
+
+        if (regions[i].first <= end && regions[i].base == region->base) {
+            end = MRAIL_MAX(end, regions[i].first + regions[i].bytes);
+            region->bytes = (size_t)(end - region->first);
+        } else {
+            regions[++last] = regions[i];
+        }
+    }
+    shadow->num_regions = MRAIL_MIN(shadow->num_regions, last + 1);
+}
+
+/* ---- what memory it is ---- */
+
+static int refuse(const mca_coll_mrail_region_t *region, const char *why)
+{
+    fprintf(stderr, "mrail: coll: buffer of %zu bytes at %p: %s\n",
+            region->bytes, (void *)region->first, why);
+    return MPI_ERR_BUFFER;
+}
+
+/* Sets the base of a region. `range` is the last allocation that was found. */
+static int find_base(mca_coll_mrail_region_t *region, mrail_cuda_range_t *range)
+{
+    uint64_t first = (uintptr_t)region->first;
+    int ret;
+
+    if (range->memory == MRAIL_CUDA_HOST || first < range->base ||
+        first + region->bytes > range->base + range->size) {
+        ret = mrail_cuda_recognise(region->first, region->bytes, range);
+        if (ret < 0) {
+            return refuse(region, mrail_cuda_range_text(ret));
+        }
+    }
+    region->base = range->base;
+    return OMPI_SUCCESS;
+}
+
+/* Returns 0 if the CPU cannot read a byte. A kernel that does not answer the
+ * question counts as "yes". */
+static int is_readable(const char *address)
+{
+    char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)address, 1};
+
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 ||
+           errno != EFAULT;
+}
+
+/* The driver knows nothing about device memory that was freed, so it takes this
+ * memory for host memory. A CPU that touched it would end the process. */
+static int check_host(const mca_coll_mrail_region_t *region)
+{
+    return (region->base != 0 ||
+            (is_readable(region->first) &&
+             is_readable(region->first + region->bytes - 1)))
+               ? OMPI_SUCCESS
+               : refuse(region, "it is neither host memory nor device memory; "
+                                "was it freed?");
+}
+
+static int shadow_init(mca_coll_mrail_shadow_t *shadow,
+                       const mca_coll_mrail_dt_segment_t *segments,
+                       int ranks)
+{
+    mrail_cuda_range_t range = {.memory = MRAIL_CUDA_HOST};
+    int ret = OMPI_SUCCESS;
+
+    shadow->regions = calloc((size_t)ranks, sizeof(*shadow->regions));
+    if (shadow->regions == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int i = 0; i < ranks && ret == OMPI_SUCCESS; ++i) {
+        mca_coll_mrail_region_t *region =
+            &shadow->regions[shadow->num_regions];
+
+        if (segments[i].bytes > 0) {
+            *region = region_of(&segments[i]);
+            ret = find_base(region, &range);
+            shadow->is_device |= region->base != 0;
+            shadow->has_gaps |= segments[i].first == NULL;
+            ++shadow->num_regions;
+        }
+    }
+    if (ret == OMPI_SUCCESS && shadow->num_regions > 0) {
+        join_regions(shadow);
+        ret = check_host(&shadow->regions[0]);
+    }
+    return (ret == OMPI_SUCCESS && shadow->num_regions > 1)
+               ? check_host(&shadow->regions[shadow->num_regions - 1])
+               : ret;
+}
+
+static void shadow_cleanup(mca_coll_mrail_shadow_t *shadow)
+{
+    free(shadow->regions);
+    mca_coll_mrail_block_put(&shadow->block);
+    *shadow = (mca_coll_mrail_shadow_t){0};
+}
+
+/* ---- copies ---- */
+
+/* Starts to copy a region to the shadow, or back. */
+static int start_copy(const mca_coll_mrail_shadow_t *shadow, unsigned i,
+                      int is_back, mca_coll_mrail_copy_t *copy)
+{
+    const mca_coll_mrail_region_t *region = &shadow->regions[i];
+    char *host = region->first + shadow->shift;
+
+    return mca_coll_mrail_copy_start(is_back ? region->first : host,
+                                     is_back ? host : region->first,
+                                     region->bytes, copy);
+}
+
+/* Copies all regions. After an error, the copies that have started still end,
+ * because they use the shadow. */
+static int copy_regions(const mca_coll_mrail_shadow_t *shadow, int is_back)
+{
+    mca_coll_mrail_copy_t copies[NUM_COPIES] = {{0}};
+    int ret = 0;
+
+    for (unsigned i = 0; i < shadow->num_regions + NUM_COPIES; ++i) {
+        mca_coll_mrail_copy_t *copy = &copies[i % NUM_COPIES];
+        int last = mca_coll_mrail_copy_wait(copy);
+
+        ret = MRAIL_MIN(ret, last);
+        if (i < shadow->num_regions && ret == 0) {
+            ret = start_copy(shadow, i, is_back, copy);
+        }
+    }
+    return (ret == 0) ? OMPI_SUCCESS : MPI_ERR_BUFFER;
+}
+
+static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
+{
+    const mca_coll_mrail_region_t *last =
+        &shadow->regions[shadow->num_regions - 1];
+    char *first = shadow->regions[0].first;
+    size_t size = (size_t)(last->first + last->bytes - first), bytes = 0;
+    int is_sparse;
+
+    for (unsigned i = 0; i < shadow->num_regions; ++i) {
+        bytes += shadow->regions[i].bytes;
+    }
+    size += ALIGNMENT;
+    is_sparse = size > SPARSE_FACTOR * bytes + SPARSE_BYTES;
+    if (mca_coll_mrail_block_get(size, is_sparse, &shadow->block) < 0) {
+        return MPI_ERR_NO_MEM;
+    }
+    shadow->shift =
+        shadow->block.memory + (uintptr_t)first % ALIGNMENT - first;
+    return (is_input || shadow->has_gaps) ? copy_regions(shadow, 0)
+                                          : OMPI_SUCCESS;
+}
+
+/* ---- both sides ---- */
+
+int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
+                                const mca_coll_mrail_args_t *args, int ranks)
+{
+    mca_coll_mrail_dt_segment_t *segments =
+        calloc((size_t)ranks, sizeof(*segments));
+    int ret;
+
+    *shadows = (mca_coll_mrail_shadows_t){0};
+    if (segments == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    mca_coll_mrail_args_segments(args->func, &args->recv, ranks, segments);
+    ret = shadow_init(&shadows->recv, segments, ranks);
+    if (ret == OMPI_SUCCESS && args->send.buffer != MPI_IN_PLACE) {
+        mca_coll_mrail_args_segments(args->func, &args->send, ranks, segments);
+        ret = shadow_init(&shadows->send, segments, ranks);
+    }
+    free(segments);
+    return ret;
+}
+
+int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
+                                mca_coll_mrail_args_t *args)
+{
+    int is_in_place = args->send.buffer == MPI_IN_PLACE, ret = OMPI_SUCCESS;
+
+    if (shadows->send.is_device) {
+        ret = shadow_fill(&shadows->send, 1);
+        args->send.buffer =
+            (const char *)args->send.buffer + shadows->send.shift;
+    }
+    if (shadows->recv.is_device && ret == OMPI_SUCCESS) {
+        ret = shadow_fill(&shadows->recv, is_in_place);
+        args->recv.buffer =
+            (const char *)args->recv.buffer + shadows->recv.shift;
+    }
+    return ret;
+}
+
+int mca_coll_mrail_shadows_drain(const mca_coll_mrail_shadows_t *shadows)
+{
+    return shadows->recv.is_device ? copy_regions(&shadows->recv, 1)
+                                   : OMPI_SUCCESS;
+}
+
+void mca_coll_mrail_shadows_cleanup(mca_coll_mrail_shadows_t *shadows)
+{
+    shadow_cleanup(&shadows->send);
+    shadow_cleanup(&shadows->recv);
+}
+
+void mca_coll_mrail_shadows_free(mca_coll_mrail_shadows_t *shadows)
+{
+    if (shadows != NULL) {
+        mca_coll_mrail_shadows_cleanup(shadows);
+        free(shadows);
+    }
+}

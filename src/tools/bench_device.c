@@ -1,0 +1,100 @@
+#include "config.h"
+#include "tools/bench_device.h"
+
+#include "base/util.h"
+#include "cuda/driver.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const mrail_cuda_t *cuda;
+
+static void check(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "mrail bench: device memory: %s: %s\n", what,
+                mrail_cuda_error(result));
+        exit(1);
+    }
+}
+
+/* Returns the number of this rank on its node. */
+static int local_rank(void)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+
+    return (text != NULL) ? atoi(text) : 0;
+}
+
+void mrail_bench_device_open(void)
+{
+    char reason[128];
+    CUcontext ctx;
+    int count = 0;
+
+    if (mrail_cuda_open(&cuda, reason, sizeof(reason)) < 0) {
+        fprintf(stderr, "mrail bench: device memory: %s\n", reason);
+        exit(1);
+    }
+    check(cuda->cuDeviceGetCount(&count), "cuDeviceGetCount");
+    check(cuda->cuDevicePrimaryCtxRetain(&ctx, local_rank() % count),
+          "cuDevicePrimaryCtxRetain");
+    check(cuda->cuCtxPushCurrent(ctx), "cuCtxPushCurrent");
+}
+
+void *mrail_bench_device_allocate(size_t size)
+{
+    CUdeviceptr memory;
+
+    check(cuda->cuMemAlloc(&memory, MRAIL_MAX(size, 1)), "cuMemAlloc");
+    return (void *)(uintptr_t)memory;
+}
+
+void mrail_bench_device_free(void *memory)
+{
+    check(cuda->cuMemFree((uintptr_t)memory), "cuMemFree");
+}
+
+void mrail_bench_device_copy(void *to, const void *from, size_t size)
+{
+    if (size > 0) {
+        check(cuda->cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, size, NULL),
+              "cuMemcpyAsync");
+        check(cuda->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    }
+}
+
+void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
+                             int is_device)
+{
+    buffer->host = malloc(MRAIL_MAX(size, 1));
+    if (buffer->host == NULL) {
+        fprintf(stderr, "mrail bench: out of memory (%zu bytes)\n", size);
+        exit(1);
+    }
+    buffer->mpi = is_device ? mrail_bench_device_allocate(size) : buffer->host;
+    buffer->size = size;
+}
+
+void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer)
+{
+    if (buffer->mpi != buffer->host) {
+        mrail_bench_device_free(buffer->mpi);
+    }
+    free(buffer->host);
+}
+
+void mrail_bench_buffer_upload(const mrail_bench_buffer_t *buffer)
+{
+    if (buffer->mpi != buffer->host) {
+        mrail_bench_device_copy(buffer->mpi, buffer->host, buffer->size);
+    }
+}
+
+void mrail_bench_buffer_download(const mrail_bench_buffer_t *buffer)
+{
+    if (buffer->mpi != buffer->host) {
+        mrail_bench_device_copy(buffer->host, buffer->mpi, buffer->size);
+    }
+}

@@ -1,0 +1,36 @@
+/*
+ * Device memory of benchmarks and tests. The CUDA driver is loaded at run time.
+ * Functions exit with a message if they fail, and mpirun ends the other ranks.
+ */
+#ifndef MRAIL_TOOLS_BENCH_DEVICE_H
+#define MRAIL_TOOLS_BENCH_DEVICE_H
+
+#include <stddef.h>
+
+/* Uses one of the GPUs that this process sees, by the number of the rank on its
+ * node. Its context becomes that of the calling thread. */
+void mrail_bench_device_open(void);
+
+/* Device memory, which the CPU cannot touch. */
+void *mrail_bench_device_allocate(size_t size);
+void mrail_bench_device_free(void *memory);
+
+/* Copies between host and device memory, or within either, and waits. */
+void mrail_bench_device_copy(void *to, const void *from, size_t size);
+
+/* A buffer for MPI in host or device memory. The program fills and checks the
+ * copy in host memory, outside timed parts. */
+typedef struct mrail_bench_buffer {
+    char *host;
+    char *mpi; /* the argument of MPI calls; `host` itself in host memory */
+    size_t size;
+} mrail_bench_buffer_t;
+
+void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
+                             int is_device);
+void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer);
+/* Copy the buffer to the device, and back. */
+void mrail_bench_buffer_upload(const mrail_bench_buffer_t *buffer);
+void mrail_bench_buffer_download(const mrail_bench_buffer_t *buffer);
+
+#endif

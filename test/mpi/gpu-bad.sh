@@ -1,0 +1,40 @@
+#!/bin/sh
+# Device memory that cannot be exchanged: a sentence and an error, on all ranks.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+require_env mpi_gpu_bad
+[ -z "${MRAIL_TEST_MPIRUN-}" ] || skip_all 'only coll/mrail moves device memory'
+topology=2x2
+MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --gpus 2 --bind-rails"
+
+# fails CASE SENTENCE: the call fails on all ranks, and one of them says why.
+fails()
+{
+    status=0
+    launch 4 -- "$build/mpi_gpu_bad" "$1" >"$tmp/out" 2>"$tmp/err" || status=$?
+    results "$tmp/out"
+    if [ $status != 0 ]; then
+        not_ok "$1: it ends well" "exit status $status" "$tmp/err"
+    elif [ "$(grep -c . "$tmp/err")" = 1 ] && grep -q "$2" "$tmp/err"; then
+        ok "$1: one sentence says why"
+    else
+        not_ok "$1: one sentence says why" "not '$2'" "$tmp/err"
+    fi
+}
+
+fails half 'one part of the buffer is host memory, another device memory'
+fails freed 'neither host memory nor device memory; was it freed?'
+
+# Without an agreement round, the error of one rank ends the job.
+status=0
+launch 4 -- "$build/mpi_gpu_bad" late >"$tmp/out" 2>"$tmp/err" || status=$?
+expect 'late: small calls are right' "$tmp/out" '^ok - small calls are right'
+expect 'late: one sentence says why' "$tmp/err" 'was it freed?'
+if [ $status != 0 ] && ! grep -q hangs "$tmp/err"; then
+    ok 'late: the job ends'
+else
+    not_ok 'late: the job ends' "exit status $status" "$tmp/err"
+fi
+nothing_left 'bad memory'
+finish

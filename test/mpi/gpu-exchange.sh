@@ -1,0 +1,74 @@
+#!/bin/sh
+# Exchanges of device memory drawn from seeds, on software GPUs. Open MPI and UCX
+# have no CUDA support. Every byte must be right.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+require_env mpi_planned
+[ -z "${MRAIL_TEST_MPIRUN-}" ] || skip_all 'only coll/mrail moves device memory'
+
+last=30
+[ -z "${MRAIL_TEST_FULL-}" ] || last=500
+# Lets small messages take relays as well.
+small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
+    --mca coll_mrail_copy_bandwidth 1000000000000'
+options=${MRAIL_TEST_RUN-}
+
+# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...: runs mpi_planned.
+exchanges()
+{
+    name=$1
+    topology=$2
+    np=$3
+    MRAIL_TEST_RUN="$options $4"
+    shift 4
+    run "$name" "$np" "$build/mpi_planned" "$@"
+}
+
+for memory in device mixed; do
+    exchanges "$memory, single-rail ranks, 2 nodes x 2" 2x2 4 \
+        "--gpus 2 --bind-rails $small" --seeds 1-$last --memory $memory --relays
+    exchanges "$memory, multi-rail ranks, 2 nodes x 4" 2x4 8 \
+        "--gpus 4 $small" --seeds 1-$last --memory $memory
+    exchanges "$memory, ranks share a GPU" 2x2 6 \
+        "--gpus 1 --bind-rails $small" --seeds 1-$last --memory $memory
+    exchanges "$memory, two ranks" 2x1 2 '--gpus 1' --seeds 1-$last \
+        --memory $memory
+    exchanges "$memory, one rank" 1x1 1 '--gpus 1' --seeds 1-$last \
+        --memory $memory
+done
+
+# The check must find a wrong byte of device memory as well.
+topology=2x1
+MRAIL_TEST_RUN="$options --gpus 1"
+for where in data gap; do
+    status=0
+    launch 2 -- "$build/mpi_planned" --seeds 4-8 --memory device \
+        --break $where >"$tmp/out" 2>"$tmp/err" || status=$?
+    expect "a wrong byte is found: $where" "$tmp/out" '^ok - a wrong byte'
+done
+
+# bench NAME STATUS REGEX ARGUMENT...: the output must have a matching line.
+bench()
+{
+    name=$1
+    wanted=$2
+    regex=$3
+    shift 3
+    status=0
+    "$mrail" bench "$@" --soft 2x2 --session "$session" --gpus 2 \
+        --iterations 2 --memory device >"$tmp/out" 2>&1 || status=$?
+    if [ $status = "$wanted" ] && grep -q "$regex" "$tmp/out"; then
+        ok "mrail bench: $name"
+    else
+        not_ok "mrail bench: $name" "exit status $status" "$tmp/out"
+    fi
+}
+
+bench 'device memory' 0 '"memory": *"device".*"data_ok": *true' alltoallv -np 4 \
+    --sizes 100,2m --hotspot 0.5 --json
+bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
+    --sizes 100 --self-test-corrupt
+bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2
+nothing_left 'device memory'
+finish

@@ -1,0 +1,126 @@
+/*
+ * Device memory that cannot be exchanged, on one rank among others that are
+ * all right. With MPI_ERRORS_RETURN, the call must fail on all ranks, and the
+ * next exchange must be right. Usage: mpi_gpu_bad CASE, on at least 3 ranks.
+ *
+ *   half   the buffer begins in host memory and ends in device memory
+ *   freed  the buffer was freed
+ *   late   the same, after many small calls without an agreement round; with
+ *          the default error handler, which must end the job
+ */
+#include "config.h"
+#include "mpi_test.h"
+
+#include "tools/bench_device.h"
+
+#include <sys/mman.h>
+
+enum { BYTES = 1 << 20, BAD_RANK = 1 };
+
+static int size, rank;
+
+static int bad_block(void)
+{
+    return BYTES / size;
+}
+
+/* ---- bad buffers ---- */
+
+/* Puts host memory directly before device memory. Software GPUs leave room
+ * there. */
+static char *make_half(void)
+{
+    char *device = mrail_bench_device_allocate(BYTES);
+    void *host = mmap(device - BYTES, BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+    if (host == MAP_FAILED) {
+        fprintf(stderr, "no room for host memory before device memory\n");
+        exit(1);
+    }
+    return device - bad_block() / 2;
+}
+
+static char *make_freed(void)
+{
+    char *device = mrail_bench_device_allocate(BYTES);
+
+    mrail_bench_device_free(device);
+    return device;
+}
+
+/* ---- exchanges ---- */
+
+/* Exchanges blocks of `block` bytes between device buffers. On one rank, what
+ * `make` returns replaces the send buffer, unless it is NULL. Returns the code
+ * of MPI_Alltoall, or -1 if a byte is wrong. */
+static int exchange(char *(*make)(void), int block, uint64_t seed)
+{
+    size_t bytes = (size_t)block * (size_t)size;
+    char *host = mt_alloc(bytes), *send = mrail_bench_device_allocate(bytes);
+    char *recv = mrail_bench_device_allocate(bytes);
+    char *buffer = (make != NULL && rank == BAD_RANK) ? make() : send;
+    int code;
+
+    for (int to = 0; to < size; ++to) {
+        mt_fill(host + to * block, (size_t)block, mt_seed(rank, to, seed));
+    }
+    mrail_bench_device_copy(send, host, bytes);
+    code = MPI_Alltoall(buffer, block, MPI_BYTE, recv, block, MPI_BYTE,
+                        MPI_COMM_WORLD);
+    mrail_bench_device_copy(host, recv, bytes);
+    for (int from = 0; from < size && code == MPI_SUCCESS; ++from) {
+        if (!mt_check(host + from * block, (size_t)block,
+                      mt_seed(from, rank, seed))) {
+            code = -1;
+        }
+    }
+    mrail_bench_device_free(send);
+    mrail_bench_device_free(recv);
+    free(host);
+    return code;
+}
+
+static void test_bad(char *(*make)(void))
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    mt_result("the call fails on all ranks",
+              exchange(make, bad_block(), 1) > MPI_SUCCESS);
+    mt_result("the next call is right",
+              exchange(NULL, bad_block(), 2) == MPI_SUCCESS);
+}
+
+/* Small calls seldom hold an agreement round. */
+static void test_late(void)
+{
+    int ok = 1;
+
+    for (uint64_t i = 0; i < 40; ++i) {
+        ok &= exchange(NULL, 100, i) == MPI_SUCCESS;
+    }
+    mt_result("small calls are right", ok);
+    (void)exchange(make_freed, 100, 41);
+    mt_result("the job ends", 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = (argc > 1) ? argv[1] : "";
+
+    mt_hangs_after(60, "mpi_gpu_bad");
+    MPI_Init(NULL, NULL);
+    rank = mt_rank(MPI_COMM_WORLD);
+    size = mt_size(MPI_COMM_WORLD);
+    mrail_bench_device_open();
+    if (strcmp(name, "half") == 0) {
+        test_bad(make_half);
+    } else if (strcmp(name, "freed") == 0) {
+        test_bad(make_freed);
+    } else if (strcmp(name, "late") == 0) {
+        test_late();
+    } else {
+        mt_result("the case exists", 0);
+    }
+    MPI_Finalize();
+    return mt_failures != 0;
+}
