@@ -18,6 +18,7 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/topo_file.c src/mpi/coll/topo_file.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/mpi/coll/unplanned.c src/mpi/coll/unplanned.h \
+    src/mpi/coll/uplinks.c src/mpi/coll/uplinks.h \
     src/uct/mrail_direct.h src/uct/mrail_rails.h
 # As for the planner: all ranks must compute the same numbers.
 libmrail_coll_la_CFLAGS = $(PLAN_CFLAGS)

@@ -1,6 +1,6 @@
 # Tests of mrail lab, in network namespaces.
 LAB_TESTS = test/lab/fabric.sh test/lab/killed.sh
 TESTS += $(LAB_TESTS)
-INSTALLED_TESTS += test/lab/jobs.sh test/lab/moves.sh
+INSTALLED_TESTS += test/lab/jobs.sh test/lab/moves.sh test/lab/uplinks.sh
 EXTRA_DIST += $(LAB_TESTS) test/lab/jobs.sh test/lab/moves.sh \
-    test/lab/lib.sh
+    test/lab/uplinks.sh test/lab/lib.sh

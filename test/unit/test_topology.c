@@ -5,6 +5,7 @@
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
 #include "mpi/coll/unplanned.h"
+#include "mpi/coll/uplinks.h"
 
 #include <errno.h>
 #include <math.h>
@@ -554,6 +555,90 @@ static void test_uplinks(void **state)
     end(&job);
 }
 
+static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
+{
+    return &((job_t *)arg)->entries[rank].lanes;
+}
+
+/* Sums up what all ranks say about the uplinks of a rail. */
+static void sum_uplinks(job_t *job, unsigned rail, uint64_t up[4],
+                        uint64_t down[4])
+{
+    for (unsigned u = 0; u < 4; ++u) {
+        up[u] = down[u] = 0;
+    }
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        mca_coll_mrail_uplinks_t uplinks = {0};
+
+        mca_coll_mrail_uplinks_add(&uplinks, job->schedules[i], lanes_of, job);
+        for (unsigned u = 0; u < 4; ++u) {
+            up[u] += uplinks.up[rail][u];
+            down[u] += uplinks.down[rail][u];
+        }
+    }
+}
+
+/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the uplinks
+ * 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
+static void test_bytes_of_uplinks(void **state)
+{
+    const mca_coll_mrail_schedule_entry_t *first, *second;
+    uint64_t up[4], down[4];
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        job.entries[i].lanes = (uct_mrail_direct_lanes_t){
+            .uplinks = 4,
+            .num_lanes = 2,
+            .nic_index = {2 + i / 2, 6 + i / 2},
+        };
+    }
+    tell(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
+    begin(&job);
+    set_demand(&job, 0, 4, 60 * MB);
+    set_demand(&job, 2, 6, 30 * MB);
+    set_demand(&job, 2, 0, 5 * MB); /* stays below its leaf */
+    assert_true(make(&job)->is_gain);
+    first = send_to(&job, 0, 4);
+    second = send_to(&job, 2, 6);
+    assert_true(first != NULL && second != NULL);
+    for (unsigned rail = 0; rail < 2; ++rail) {
+        sum_uplinks(&job, rail, up, down);
+        assert_memory_equal(up, down, sizeof(up));
+        assert_int_equal(up[0] + up[1], first->quota[rail]);
+        assert_int_equal(up[2] + up[3], second->quota[rail]);
+        assert_true(up[0] - up[1] <= 1 && up[2] - up[3] <= 1);
+    }
+    end(&job);
+}
+
+/* A measured rate is compared with the rank's limit, or with its part of the
+ * uplinks. */
+static void test_expected_rates(void **state)
+{
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD RANKS GROUPS "uplink 0 0 80MB 40MB\nuplink 1 0 8MB\n"
+                                 "uplink * 1 400MB\nreach 1 1 50MB\n");
+    begin(&job);
+    for (unsigned i = 0; i < 2; ++i) {
+        mrail_topo_port_t limit =
+            mca_coll_mrail_topology_limit(job.topologies[i], 0);
+
+        assert_true(limit.out == 20e6 && limit.in == 10e6);
+        limit = mca_coll_mrail_topology_limit(job.topologies[i], 1);
+        assert_true(limit.out == ((i == 0) ? 100e6 : 50e6));
+    }
+    end(&job);
+    fill(&job, 2, 2, 0x3);
+    set_rails(&job, 1, 0x2);
+    begin(&job);
+    assert_true(isinf(mca_coll_mrail_topology_limit(job.topologies[0], 0).out));
+    end(&job);
+}
+
 /* Uplinks do not matter to a communicator within one pod. */
 static void test_uplinks_of_others(void **state)
 {
@@ -758,6 +843,8 @@ int main(void)
         cmocka_unit_test(test_short_exchanges_have_no_plan),
         cmocka_unit_test(test_all_bytes_have_a_path),
         cmocka_unit_test(test_uplinks),
+        cmocka_unit_test(test_bytes_of_uplinks),
+        cmocka_unit_test(test_expected_rates),
         cmocka_unit_test(test_uplinks_of_others),
         cmocka_unit_test(test_limits_of_ranks),
         cmocka_unit_test(test_files_that_match),

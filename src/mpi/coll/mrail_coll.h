@@ -48,6 +48,7 @@
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
+#include "mpi/coll/uplinks.h"
 #include "relay/shm_pool.h"
 #include "relay/relay.h"
 
@@ -80,6 +81,7 @@ typedef struct mca_coll_mrail_counters {
     /* bytes READ, by the place of the rail in the list of uct_mrail_rails() */
     unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
     unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
+    mca_coll_mrail_uplinks_t uplinks; /* only with verbose 3 */
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 

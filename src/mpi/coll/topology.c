@@ -2,10 +2,10 @@
 #include "mpi/coll/topology.h"
 
 #include "base/util.h"
-#include "orchestrator/topo.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -396,4 +396,47 @@ int mca_coll_mrail_topology_has_cross_rail(
 {
     return (topology->told != NULL) ? topology->told->has_cross_rail
                                     : topology->params.cross_rail != 0;
+}
+
+/* Returns the number of ranks that share the uplinks of a rail with this one. */
+static unsigned count_sharers(const mca_coll_mrail_topology_t *topology,
+                              uint32_t group, unsigned rail)
+{
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < topology->num_ranks; ++i) {
+        count +=
+            (topology->rails_of[i] >> rail & 1) != 0 &&
+            mrail_topo_group_of(topology->told, topology->world[i]) == group;
+    }
+    return count;
+}
+
+/* Returns the lower of two rates, of which a negative one is unlimited. */
+static double lower(double a, double b)
+{
+    return (b < 0) ? a : MRAIL_MIN(a, b);
+}
+
+mrail_topo_port_t
+mca_coll_mrail_topology_limit(const mca_coll_mrail_topology_t *topology,
+                              unsigned k)
+{
+    mrail_topo_port_t limit = {INFINITY, INFINITY}, reach, uplinks;
+    uint32_t self = topology->self, world, group;
+    unsigned rail, sharers;
+
+    if (topology->told == NULL ||
+        k >= mca_coll_mrail_topology_num_rails(topology, self)) {
+        return limit;
+    }
+    world = topology->world[self];
+    rail = mca_coll_mrail_topology_rail(topology, self, k);
+    group = mrail_topo_group_of(topology->told, world);
+    reach = mrail_topo_reach(topology->told, world, rail);
+    uplinks = mrail_topo_uplinks(topology->told, group, rail);
+    sharers = count_sharers(topology, group, rail);
+    limit.out = lower(lower(limit.out, reach.out), uplinks.out / sharers);
+    limit.in = lower(lower(limit.in, reach.in), uplinks.in / sharers);
+    return limit;
 }

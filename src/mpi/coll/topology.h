@@ -6,6 +6,7 @@
 #define MRAIL_MPI_COLL_TOPOLOGY_H
 
 #include "orchestrator/plan.h"
+#include "orchestrator/topo.h"
 #include "uct/mrail_direct.h"
 #include "uct/mrail_rails.h"
 
@@ -37,6 +38,7 @@ typedef struct mca_coll_mrail_rank_entry {
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
     /* bytes per second of the port of each rail; 0: unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
+    uct_mrail_direct_lanes_t lanes;
     uint64_t topo_file; /* hash of the topology file, or one of the below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
@@ -135,18 +137,32 @@ mca_coll_mrail_topology_rail(const mca_coll_mrail_topology_t *topology,
     return (unsigned)__builtin_ctz(left);
 }
 
-/* Returns the place, in the list of uct_mrail_rails(), at which this rank has
- * the rail with this number; -1: the rank does not reach it. */
+/* Returns the place of a rail in the rank's entry, which is also its place in
+ * the rank's list of uct_mrail_rails(); -1: the rank does not reach it. */
 static inline int
-mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
-                                 unsigned rail)
+mca_coll_mrail_topology_place(const mca_coll_mrail_topology_t *topology,
+                              uint32_t rank, unsigned rail)
 {
-    uint32_t rails = topology->rails_of[topology->self];
+    uint32_t rails = topology->rails_of[rank];
 
     return ((rails >> rail & 1) != 0)
                ? __builtin_popcount(rails & ((1u << rail) - 1))
                : -1;
 }
+
+static inline int
+mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
+                                 unsigned rail)
+{
+    return mca_coll_mrail_topology_place(topology, topology->self, rail);
+}
+
+/* Returns what the topology file leaves to rail k of this rank's entry: its
+ * limit there, or an equal part of the uplinks for each rank of its leaf group.
+ * Infinite if the file states no limit. */
+mrail_topo_port_t
+mca_coll_mrail_topology_limit(const mca_coll_mrail_topology_t *topology,
+                              unsigned k);
 
 /* Returns 1 if ranks without a common rail reach each other through spines. */
 int mca_coll_mrail_topology_has_cross_rail(
