@@ -614,28 +614,26 @@ static void test_bytes_of_uplinks(void **state)
 }
 
 /* A measured rate is compared with the rank's limit, or with its part of the
- * uplinks. */
+ * uplinks. Each pod has four ranks. */
 static void test_expected_rates(void **state)
 {
+    const mrail_topo_port_t *limits;
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD RANKS GROUPS "uplink 0 0 80MB 40MB\nuplink 1 0 8MB\n"
-                                 "uplink * 1 400MB\nreach 1 1 50MB\n");
+    tell(&job, HEAD RANKS GROUPS "uplink 0 0 80MB\nuplink 1 0 20MB\n"
+                                 "uplink * 1 400MB\nreach 1 1 50MB 60MB\n");
     begin(&job);
-    for (unsigned i = 0; i < 2; ++i) {
-        mrail_topo_port_t limit =
-            mca_coll_mrail_topology_limit(job.topologies[i], 0);
-
-        assert_true(limit.out == 20e6 && limit.in == 10e6);
-        limit = mca_coll_mrail_topology_limit(job.topologies[i], 1);
-        assert_true(limit.out == ((i == 0) ? 100e6 : 50e6));
-    }
+    limits = job.topologies[0]->limits;
+    assert_true(limits[0].out == 5e6 && limits[0].in == 5e6);
+    assert_true(limits[1].out == 100e6);
+    limits = job.topologies[1]->limits;
+    assert_true(limits[1].out == 50e6 && limits[1].in == 60e6);
     end(&job);
     fill(&job, 2, 2, 0x3);
     set_rails(&job, 1, 0x2);
     begin(&job);
-    assert_true(isinf(mca_coll_mrail_topology_limit(job.topologies[0], 0).out));
+    assert_true(isinf(job.topologies[0]->limits[0].out));
     end(&job);
 }
 

@@ -48,8 +48,7 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     mca_coll_mrail_rail_rate_t *rail = &module->rails[k], last = *rail;
     double port = MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
                             MRAIL_PLAN_MAX_CAPACITY);
-    mrail_topo_port_t limit =
-        mca_coll_mrail_topology_limit(module->topology, k);
+    const mrail_topo_port_t *limit = &module->topology->limits[k];
     double out = 0, in = 0;
 
     if (port == 0 && now->is_up) {
@@ -59,9 +58,9 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     }
     rail->port = mca_coll_mrail_rail_port(last.port, port);
     rail->out = mca_coll_mrail_rail_live(last.out, out, port,
-                                         MRAIL_MIN(port, limit.out));
+                                         MRAIL_MIN(port, limit->out));
     rail->in =
-        mca_coll_mrail_rail_live(last.in, in, port, MRAIL_MIN(port, limit.in));
+        mca_coll_mrail_rail_live(last.in, in, port, MRAIL_MIN(port, limit->in));
     if (mca_coll_mrail_settings.verbose > 1 &&
         memcmp(&last, rail, sizeof(last)) != 0) {
         print_rail(module, k);

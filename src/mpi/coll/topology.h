@@ -64,6 +64,10 @@ typedef struct mca_coll_mrail_topology {
     uint32_t self;
     int is_soft;
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
+    /* by rail of this rank's entry: the limit that the file states for it, or an
+     * equal part of the uplinks for each rank, if that is lower; infinite if the
+     * file states none */
+    mrail_topo_port_t limits[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
 
@@ -156,13 +160,6 @@ mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
 {
     return mca_coll_mrail_topology_place(topology, topology->self, rail);
 }
-
-/* Returns what the topology file leaves to rail k of this rank's entry: its
- * limit there, or an equal part of the uplinks for each rank of its leaf group.
- * Infinite if the file states no limit. */
-mrail_topo_port_t
-mca_coll_mrail_topology_limit(const mca_coll_mrail_topology_t *topology,
-                              unsigned k);
 
 /* Returns 1 if ranks without a common rail reach each other through spines. */
 int mca_coll_mrail_topology_has_cross_rail(
