@@ -14,27 +14,7 @@ lab=$libexec/mrail-lab
 need_lab
 export mrail tmp
 
-# Two pods of two hosts with two rails. Rail 0 has leaves l1 and l3.
-cat >"$tmp/pods.fabric" <<'END'
-host h[1-4]
-leaf l[1-4]
-spine s[1-4]
-link h[1-2] l[1-2] 50MB
-link h[3-4] l[3-4] 50MB
-link l1 s[1-2] 20MB
-link l3 s[1-2] 20MB
-link l2 s[3-4] 10MB
-link l4 s[3-4] 10MB
-END
-cat >"$tmp/pods.topo" <<'END'
-nodes 4
-rails 2
-rail * * 50MB
-ranks * 1 multi-rail
-leaf_group 2-3 1
-uplink * 0 40MB
-uplink * 1 20MB
-END
+pods_fabric
 cat >"$tmp/job" <<'END'
 "$mrail" bench alltoallv --soft lab -np 4 --sizes 4m --hotspot 0.9 --warmup 4 \
     --iterations 10 --explain --mca coll_mrail_topology "$tmp/pods.topo" \
