@@ -15,6 +15,8 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
+    src/mpi/coll/schedule_cut.c src/mpi/coll/schedule_internal.h \
+    src/mpi/coll/schedule_machine.c \
     src/mpi/coll/topo_file.c src/mpi/coll/topo_file.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/mpi/coll/unplanned.c src/mpi/coll/unplanned.h \
