@@ -12,6 +12,7 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/fingerprint.c \
     src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
+    src/mpi/coll/plan_cost.h \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \

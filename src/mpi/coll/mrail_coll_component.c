@@ -31,6 +31,7 @@ mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .copy_bandwidth = 8000000000ull,
     .inflight_us = 2000,
     .cross_rail = true,
+    .plan_budget = true,
 };
 mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -187,6 +188,12 @@ static int coll_register(void)
         "rails of different leaf switches reach each other through spines",
         MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross_rail);
+    (void)mca_base_component_var_register(
+        component, "plan_budget",
+        "make a plan only for demands whose exchanges would save the time that "
+        "making it takes; the ranks measure and agree on this time",
+        MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.plan_budget);
     (void)mca_base_component_var_register(
         component, "topology",
         "file with leaf groups, uplinks and limits of ranks, as in "

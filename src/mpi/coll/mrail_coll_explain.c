@@ -91,9 +91,12 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
              forecast->is_planned ? "" : "at least ",
              time_text(forecast->planned, planned),
              time_text(forecast->unplanned, unplanned));
-    mca_coll_mrail_log(
-        module,
-        forecast->is_gain ? "planned" : "a plan gains less than it costs", why);
+    mca_coll_mrail_log(module,
+                       forecast->is_gain ? "planned"
+                       : forecast->is_deferred
+                           ? "a plan does not pay for the time to make it yet"
+                           : "a plan gains less than it costs",
+                       why);
     if (mca_coll_mrail_settings.verbose > 2) {
         print_links(module);
     }

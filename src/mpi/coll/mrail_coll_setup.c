@@ -34,6 +34,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
                                     (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
         .cross_rail = settings->cross_rail,
         .inflight_us = settings->inflight_us,
+        .plan_budget = settings->plan_budget,
     };
 }
 

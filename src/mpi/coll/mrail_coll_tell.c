@@ -93,7 +93,8 @@ static void write_record(mca_coll_mrail_op_t *op)
     const mca_coll_mrail_topology_t *topology = module->topology;
     mca_coll_mrail_record_rule_t rule = mca_coll_mrail_schedule_rule(topology);
     mca_coll_mrail_record_writer_t writer;
-    unsigned flags = op->flags;
+    unsigned flags =
+        op->flags | (module->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT);
     uint32_t self = topology->self;
 
     read_rails(module);

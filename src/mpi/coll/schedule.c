@@ -3,10 +3,14 @@
 
 #include "base/grow.h"
 #include "base/util.h"
+#include "mpi/coll/plan_cost.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+/* With a budget, single-rail ranks are not planned for less than the planner's
+ * gap. */
+#define LEAST_GAIN 0.01
 /* Hash of a schedule without a plan. */
 #define NO_PLAN 2u
 
@@ -82,8 +86,8 @@ static int same_demands(const mca_coll_mrail_schedule_t *schedule,
     return 1;
 }
 
-int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
-                                const mca_coll_mrail_records_t *records)
+static int holds(mca_coll_mrail_schedule_t *schedule,
+                 const mca_coll_mrail_records_t *records)
 {
     if (!schedule->is_valid) {
         return 0;
@@ -96,6 +100,27 @@ int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
     }
     mca_coll_mrail_schedule_read_rails(schedule, records);
     return mca_coll_mrail_schedule_same_rails(schedule);
+}
+
+/* Adds what a plan would gain in this exchange. Returns 1 if a plan does not pay
+ * yet. Making a plan when the missed gains reach its cost takes at most twice the
+ * time of the best choice, whatever the demands of later calls. */
+static int defer(mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
+
+    schedule->missed += MRAIL_MAX(forecast->unplanned - forecast->planned, 0);
+    return schedule->missed < forecast->cost;
+}
+
+int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
+                                const mca_coll_mrail_records_t *records)
+{
+    if (!holds(schedule, records)) {
+        schedule->missed = 0;
+        return 0;
+    }
+    return !schedule->forecast.is_deferred || defer(schedule);
 }
 
 /* ---- schedule ---- */
@@ -194,20 +219,52 @@ static void add_background(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
+/* Returns the time of the planner in seconds, as the ranks announce it. */
+static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
+{
+    unsigned level = 0;
+
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        unsigned flags = mca_coll_mrail_record_flags(
+            mca_coll_mrail_records_get(&schedule->records, i));
+
+        level = MRAIL_MAX(level, flags >> MCA_COLL_MRAIL_PLAN_COST_SHIFT);
+    }
+    return (double)schedule->num_demands * mca_coll_mrail_plan_cost_ns(level) *
+           1e-9;
+}
+
+/* Returns 1 if this time is worth a plan. Single-rail ranks execute each plan
+ * that is better, because their bytes cannot change rails otherwise. */
+static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
+{
+    double unplanned = schedule->forecast.unplanned;
+
+    return (schedule->topology->max_rails < 2)
+               ? !schedule->topology->params.plan_budget ||
+                     planned < (1 - LEAST_GAIN) * unplanned
+               : mca_coll_mrail_is_gain(planned, unplanned);
+}
+
 /* Forecasts the exchange without a plan. Returns 1 if some plan may be better by
  * more than its cost. */
 static int may_gain(mca_coll_mrail_schedule_t *schedule)
 {
     mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
+    int has_budget = schedule->topology->params.plan_budget != 0;
 
     mca_coll_mrail_unplanned_set(schedule->unplanned, schedule->demands,
                                  schedule->num_demands);
     add_background(schedule);
     *forecast = (mca_coll_mrail_forecast_t){
         .unplanned = mca_coll_mrail_unplanned_congestion(schedule->unplanned),
-        .planned = mca_coll_mrail_unplanned_bound(schedule->unplanned)};
-    return schedule->topology->max_rails < 2 ||
-           mca_coll_mrail_is_gain(forecast->planned, forecast->unplanned);
+        .planned = mca_coll_mrail_unplanned_bound(schedule->unplanned),
+        .cost = has_budget ? plan_cost(schedule) : 0};
+    if (!is_gain(schedule, forecast->planned)) {
+        return 0;
+    }
+    forecast->is_deferred = has_budget && defer(schedule);
+    return !forecast->is_deferred;
 }
 
 /* Plans the demands and cuts them into messages and flows. */
@@ -229,9 +286,8 @@ static int make_plan(mca_coll_mrail_schedule_t *schedule)
     schedule->hash = hash_flows(schedule, summary.hash);
     forecast->planned = summary.congestion;
     forecast->is_planned = 1;
-    forecast->is_gain =
-        schedule->topology->max_rails < 2 ||
-        mca_coll_mrail_is_gain(forecast->planned, forecast->unplanned);
+    forecast->is_gain = schedule->topology->max_rails < 2 ||
+                        is_gain(schedule, forecast->planned);
     return ret;
 }
 

@@ -23,6 +23,8 @@ typedef struct mca_coll_mrail_params {
     /* 1: rails on different leaf switches reach each other */
     uint64_t cross_rail;
     uint64_t inflight_us; /* microseconds; see inflight.h */
+    /* 1: a plan must gain more than it costs to make it */
+    uint64_t plan_budget;
 } mca_coll_mrail_params_t;
 
 /* The entry of a rank, which is exchanged as bytes. */
