@@ -40,6 +40,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0031-direct-messages-are-reads.md \
     docs/decisions/0032-plans-where-they-can-gain.md \
     docs/decisions/0033-order-in-time.md \
+    docs/decisions/0034-a-plan-pays-for-its-making.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

@@ -12,12 +12,16 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/fingerprint.c \
     src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
+    src/mpi/coll/plan_cost.h \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/record.c src/mpi/coll/record.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
+    src/mpi/coll/schedule_cut.c src/mpi/coll/schedule_internal.h \
+    src/mpi/coll/schedule_machine.c \
     src/mpi/coll/topo_file.c src/mpi/coll/topo_file.h \
     src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/mpi/coll/unplanned.c src/mpi/coll/unplanned.h \
+    src/mpi/coll/uplinks.c src/mpi/coll/uplinks.h \
     src/uct/mrail_direct.h src/uct/mrail_rails.h
 # As for the planner: all ranks must compute the same numbers.
 libmrail_coll_la_CFLAGS = $(PLAN_CFLAGS)

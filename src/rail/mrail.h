@@ -128,6 +128,9 @@ typedef struct mrail_rail_now {
     uint64_t live_out; /* rate that this process measured recently while it
                         * was busy sending; 0: unknown */
     int is_up;         /* 0: the port is down, or the device is gone */
+    /* The lanes to a peer, and the uplinks among which their source ports
+     * divide them; see mrail_ports_lane(). uplinks is 0 without port rules. */
+    unsigned nic_index, uplinks, num_lanes;
 } mrail_rail_now_t;
 
 /*

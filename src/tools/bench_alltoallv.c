@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "tools/bench_coll.h"
+#include "tools/bench_uplinks.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -365,6 +366,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
 {
     mrail_bench_result_t result = {.data_ok = 1};
     uint64_t before[MRAIL_BENCH_COLL_NUM];
+    mrail_bench_uplinks_t *uplinks = NULL;
     mrail_bench_coll_rails_t rails;
     coll_fractions_t coll_fractions;
     unsigned timed = mrail_bench_iterations(options, size);
@@ -384,6 +386,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
         if (i == options->warmup) {
             mrail_bench_coll_read(coll, before);
             mrail_bench_coll_read_rails(coll, &rails);
+            uplinks = options->explain ? mrail_bench_uplinks_begin(coll) : NULL;
         }
         one_iteration(ex, options, i, &result);
     }
@@ -397,6 +400,9 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
         result.cpu_s = cpu_s;
         print_result(options, skew, ex->ranks, size, &result, &coll_fractions,
                      &rails);
+    }
+    if (uplinks != NULL) {
+        mrail_bench_uplinks_end(coll, uplinks, options->json);
     }
     free(result.times_s);
     mrail_bench_buffer_cleanup(&ex->send);

@@ -1,6 +1,8 @@
 #include "config.h"
 #include "tools/bench_coll.h"
 
+#include "base/util.h"
+
 #include <string.h>
 
 static const char *const names[MRAIL_BENCH_COLL_NUM] = {
@@ -17,8 +19,16 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_NONBLOCKING_CALLS] = "coll_mrail_nonblocking_calls",
 };
 
-static const char *const rail_names[] = {"coll_mrail_rail_planned_bytes",
-                                         "coll_mrail_rail_carried_bytes"};
+/* Counters with several values, in the order of mrail_bench_coll_t. */
+static const struct {
+    const char *name;
+    int num;
+} arrays[] = {
+    {"coll_mrail_rail_planned_bytes", MRAIL_BENCH_COLL_RAILS},
+    {"coll_mrail_rail_carried_bytes", MRAIL_BENCH_COLL_RAILS},
+    {"coll_mrail_uplink_sent_bytes", MRAIL_BENCH_COLL_UPLINKS},
+    {"coll_mrail_uplink_received_bytes", MRAIL_BENCH_COLL_UPLINKS},
+};
 
 /* Returns the index of a 64-bit counter that is not bound to an object, or
  * -1. */
@@ -70,9 +80,9 @@ void mrail_bench_coll_open(mrail_bench_coll_t *coll)
     for (unsigned i = 0; coll->present && i < MRAIL_BENCH_COLL_NUM; ++i) {
         coll->present = open_counter(coll, names[i], 1, &coll->handles[i]);
     }
-    for (unsigned i = 0; coll->present && i < 2; ++i) {
-        coll->present = open_counter(coll, rail_names[i],
-                                     MRAIL_BENCH_COLL_RAILS, &coll->rails[i]);
+    for (unsigned i = 0; coll->present && i < MRAIL_ARRAY_SIZE(arrays); ++i) {
+        coll->present =
+            open_counter(coll, arrays[i].name, arrays[i].num, &coll->arrays[i]);
     }
 }
 
@@ -103,7 +113,17 @@ void mrail_bench_coll_read_rails(const mrail_bench_coll_t *coll,
 {
     memset(rails, 0, sizeof(*rails));
     if (coll->present) {
-        MPI_T_pvar_read(coll->session, coll->rails[0], rails->planned);
-        MPI_T_pvar_read(coll->session, coll->rails[1], rails->carried);
+        MPI_T_pvar_read(coll->session, coll->arrays[0], rails->planned);
+        MPI_T_pvar_read(coll->session, coll->arrays[1], rails->carried);
+    }
+}
+
+void mrail_bench_coll_read_uplinks(const mrail_bench_coll_t *coll,
+                                   mrail_bench_coll_uplinks_t *uplinks)
+{
+    memset(uplinks, 0, sizeof(*uplinks));
+    if (coll->present) {
+        MPI_T_pvar_read(coll->session, coll->arrays[2], uplinks->up);
+        MPI_T_pvar_read(coll->session, coll->arrays[3], uplinks->down);
     }
 }

@@ -33,11 +33,23 @@ typedef struct mrail_bench_coll_rails {
     uint64_t carried[MRAIL_BENCH_COLL_RAILS];
 } mrail_bench_coll_rails_t;
 
+#define MRAIL_BENCH_COLL_UPLINKS_PER_RAIL 64
+#define MRAIL_BENCH_COLL_UPLINKS                                               \
+    (MRAIL_BENCH_COLL_RAILS * MRAIL_BENCH_COLL_UPLINKS_PER_RAIL)
+
+/* Bytes that plans send up and receive down between leaf switches, by rail of
+ * this process and uplink of its leaf. */
+typedef struct mrail_bench_coll_uplinks {
+    uint64_t up[MRAIL_BENCH_COLL_UPLINKS];
+    uint64_t down[MRAIL_BENCH_COLL_UPLINKS];
+} mrail_bench_coll_uplinks_t;
+
 typedef struct mrail_bench_coll {
     int present; /* 1: all counters were found */
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handles[MRAIL_BENCH_COLL_NUM];
-    MPI_T_pvar_handle rails[2]; /* planned, carried */
+    /* rails: planned, carried; uplinks: up, down */
+    MPI_T_pvar_handle arrays[4];
 } mrail_bench_coll_t;
 
 /*
@@ -54,5 +66,8 @@ void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
 /* The same for the counters of each rail. */
 void mrail_bench_coll_read_rails(const mrail_bench_coll_t *coll,
                                  mrail_bench_coll_rails_t *rails);
+/* The same for the counters of each uplink. */
+void mrail_bench_coll_read_uplinks(const mrail_bench_coll_t *coll,
+                                   mrail_bench_coll_uplinks_t *uplinks);
 
 #endif

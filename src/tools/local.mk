@@ -38,7 +38,8 @@ pkglibexec_PROGRAMS += mrail-bench
 mrail_bench_SOURCES = src/tools/bench.c src/tools/bench.h \
     src/tools/bench_data.c src/tools/bench_alltoallv.c \
     src/tools/bench_p2p.c src/tools/bench_coll.c src/tools/bench_coll.h \
-    src/tools/bench_device.c src/tools/bench_device.h
+    src/tools/bench_device.c src/tools/bench_device.h \
+    src/tools/bench_uplinks.c src/tools/bench_uplinks.h
 mrail_bench_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_bench_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mrail_bench_LDADD = libmrail-tool.la libmrail-cuda.la $(MPI_LIBS)

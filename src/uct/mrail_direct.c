@@ -64,6 +64,19 @@ static size_t direct_address(void *buffer)
     return length;
 }
 
+static void direct_lanes(uct_mrail_direct_lanes_t *lanes)
+{
+    mrail_rail_now_t rails[MRAIL_MAX_RAILS];
+    unsigned count = mrail_rails_now(rails);
+
+    memset(lanes, 0, sizeof(*lanes));
+    for (unsigned i = 0; i < MRAIL_MIN(count, UCT_MRAIL_MAX_RAILS); ++i) {
+        lanes->uplinks = rails[i].uplinks;
+        lanes->num_lanes = rails[i].num_lanes;
+        lanes->nic_index[i] = rails[i].nic_index;
+    }
+}
+
 static void on_complete(void *arg, void *comp, int status)
 {
     direct_read_t *read = comp;
@@ -314,6 +327,7 @@ static const uct_mrail_direct_ops_t direct_ops = {
     .struct_size = sizeof(uct_mrail_direct_ops_t),
     .get_size = sizeof(uct_mrail_direct_get_t),
     .address = direct_address,
+    .lanes = direct_lanes,
     .open = direct_open,
     .close = direct_close,
     .ep_create = direct_ep_create,

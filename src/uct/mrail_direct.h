@@ -44,13 +44,24 @@ typedef struct uct_mrail_direct_get {
     uint64_t carried[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_get_t;
 
+/* The uplinks that the lanes of this process take where switches have port
+ * rules. Lane q of a NIC takes uplink (nic_index * num_lanes + q) mod uplinks of
+ * its leaf (orchestrator/ports.h). */
+typedef struct uct_mrail_direct_lanes {
+    uint32_t uplinks;   /* of a leaf; 0: there are no port rules */
+    uint32_t num_lanes; /* of a rail to a peer */
+    uint32_t nic_index[UCT_MRAIL_MAX_RAILS];
+} uct_mrail_direct_lanes_t;
+
 typedef struct uct_mrail_direct_ops {
-    size_t struct_size, get_size; /* sizes of the two structures */
+    size_t struct_size, get_size; /* sizes of this structure and of a READ */
 
     /* Writes the address of this process for peers, at most
      * UCT_MRAIL_DIRECT_ADDRESS_MAX bytes. Returns its length, or 0 if READs are
      * not available: no engine is open, or it has no registration cache. */
     size_t (*address)(void *buffer);
+    /* Fills in the lanes of the rails. */
+    void (*lanes)(uct_mrail_direct_lanes_t *lanes);
 
     /* Opens the interface to the engine; later calls do nothing. is_threaded:
      * several threads may use UCX or these functions at the same time. The

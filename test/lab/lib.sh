@@ -43,6 +43,33 @@ link l[1-2] s[1-4] 50MB
 END
 }
 
+# Writes a fabric with two pods of two hosts with two rails, and the topology file
+# of one rank per host. Leaves l1 and l3 belong to rail 0, which has twice the
+# uplinks of rail 1.
+pods_fabric()
+{
+    cat >"$tmp/pods.fabric" <<'END'
+host h[1-4]
+leaf l[1-4]
+spine s[1-4]
+link h[1-2] l[1-2] 50MB
+link h[3-4] l[3-4] 50MB
+link l1 s[1-2] 20MB
+link l3 s[1-2] 20MB
+link l2 s[3-4] 10MB
+link l4 s[3-4] 10MB
+END
+    cat >"$tmp/pods.topo" <<'END'
+nodes 4
+rails 2
+rail * * 50MB
+ranks * 1 multi-rail
+leaf_group 2-3 1
+uplink * 0 40MB
+uplink * 1 20MB
+END
+}
+
 # bytes_of LINK DIRECTION FILE: prints the bytes of LINK from FILE, the output
 # of mrail lab status. DIRECTION is up or down.
 bytes_of()

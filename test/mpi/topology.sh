@@ -89,6 +89,11 @@ expect 'uplinks that the lanes do not know: planned' "$tmp/out" \
     'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
 expect 'uplinks that the lanes do not know: bytes of an uplink' "$tmp/out" \
     'leaf group 1, rail 0, up: [0-9.]* MB by the plan, [0-9.]* MB without it'
+export OMPI_MCA_coll_mrail_plan_budget=1
+explained "$tmp/pods"
+expect 'a plan that pays for the time to make it' "$tmp/out" \
+    'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
+export OMPI_MCA_coll_mrail_plan_budget=0
 # Where no plan gains, rounds become rare.
 sed 's/[82]0MB/1GB/' "$tmp/pods" >"$tmp/wide"
 explained "$tmp/wide"

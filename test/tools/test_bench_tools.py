@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 
 from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
 from bench_tools import (against, cli, exchange_areas, lab_areas,
-                         orchestrator_area, osu_area, other_areas,
+                         multirail_area, orchestrator_area, osu_area, other_areas,
                          paths_picture, record, runner, samples, svg,
                          try_report, window_picture)
 from bench_tools.figure import Figure, Sample
@@ -253,13 +253,35 @@ class Areas(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, 'RailS: uplinks'):
             orchestrator_area.values_of(plan)
 
+    def test_multirail(self):
+        """multirail: uplinks in both files, arms, and targets"""
+        setting = multirail_area.SETTINGS['half']
+        self.assertIn('link l1 s[1-2] 8MB\n', setting.fabric)
+        self.assertIn('link l4 s[3-4] 17MB\n', setting.fabric)
+        self.assertIn('uplink 0 0 16MB\n', setting.topology)
+        self.assertIn('uplink 1 1 34MB\n', setting.topology)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            words = multirail_area.words_of(
+                setting, multirail_area.cases_of('half'), folder)
+            self.assertEqual((folder / 'fabric').read_text(encoding='ascii'),
+                             setting.fabric)
+            self.assertIn(folder / 'topology', words)
+        for name in multirail_area.SETTINGS:
+            figures = multirail_area.figures_of(
+                name, multirail_area.cases_of(name))
+            self.assertEqual(len(figures), 8 if name == 'equal' else 4)
+            first = figures[0]
+            self.assertEqual(first.ratio is None, name != 'equal')
+            self.assertEqual(first.value, None if name == 'equal' else 1.05)
+
     def test_names(self):
         """areas: the help text lists every area, and each has a page"""
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'orchestrator', 'osu', 'overhead', 'p2p',
-            'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
+            'alltoallv', 'failover', 'multirail', 'orchestrator', 'osu',
+            'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
             'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)

@@ -238,7 +238,7 @@ static unsigned num_changes(double low, double high)
 
     for (unsigned i = 0; i < 100; ++i) {
         uint64_t now = mca_coll_mrail_rail_live(
-            last, 1e8 * ((i % 2 == 0) ? low : high), 1e8);
+            last, 1e8 * ((i % 2 == 0) ? low : high), 1e8, 1e8);
 
         changes += now != last;
         last = now;
@@ -260,20 +260,26 @@ static void test_noise_changes_nothing(void **state)
 
 static void test_degraded_and_recovered(void **state)
 {
-    uint64_t last = mca_coll_mrail_rail_live(0, 76e6, 1e8);
+    uint64_t last = mca_coll_mrail_rail_live(0, 76e6, 1e8, 1e8);
 
     assert_int_equal(last, 100000000);
-    last = mca_coll_mrail_rail_live(last, 74e6, 1e8);
+    last = mca_coll_mrail_rail_live(last, 74e6, 1e8, 1e8);
     assert_int_equal(last, 74000000);
-    last = mca_coll_mrail_rail_live(last, 80e6, 1e8); /* less than a tenth */
+    last =
+        mca_coll_mrail_rail_live(last, 80e6, 1e8, 1e8); /* less than a tenth */
     assert_int_equal(last, 74000000);
-    last = mca_coll_mrail_rail_live(last, 85e6, 1e8);
+    last = mca_coll_mrail_rail_live(last, 85e6, 1e8, 1e8);
     assert_int_equal(last, 85000000);
-    last = mca_coll_mrail_rail_live(last, 91e6, 1e8);
+    last = mca_coll_mrail_rail_live(last, 91e6, 1e8, 1e8);
     assert_int_equal(last, 100000000);
     /* An idle rail tells nothing. */
-    assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8), 0);
-    assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8), 20000000);
+    assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8, 1e8), 0);
+    assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8, 1e8), 20000000);
+    /* Uplinks explain a fifth of the port rate, but not a tenth. */
+    assert_int_equal(mca_coll_mrail_rail_live(0, 16e6, 1e8, 20e6), 100000000);
+    assert_int_equal(mca_coll_mrail_rail_live(0, 10e6, 1e8, 20e6), 10000000);
+    assert_int_equal(mca_coll_mrail_rail_live(10000000, 19e6, 1e8, 20e6),
+                     100000000);
     assert_int_equal(mca_coll_mrail_rail_port(0, 1e8), 100000000);
     assert_int_equal(mca_coll_mrail_rail_port(100000000, 105e6), 100000000);
     assert_int_equal(mca_coll_mrail_rail_port(100000000, 0), 0);

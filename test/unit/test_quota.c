@@ -248,6 +248,56 @@ static void test_serialised_iface(void **state)
     engine = NULL;
 }
 
+/* Completes everything, at the same rate on both rails. */
+static void finish_equally(void)
+{
+    for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
+        assert_true(i < 100000);
+        fake_complete_send(engine->rails[0].cq, IBV_WC_SUCCESS);
+        fake_complete_send(engine->rails[1].cq, IBV_WC_SUCCESS);
+        fake_now_ns += 50 * MRAIL_NS_PER_US;
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+/* With port rules, the lanes of a rail carry equal parts of its quota, although
+ * other operations load the rails unequally. */
+static void test_equal_lanes(void **state)
+{
+    uint64_t carried_by[LANES] = {0};
+
+    connect(LANES);
+    engine->config.uplinks = 2;
+    get(sizeof(memory), NULL); /* measures all lanes */
+    finish_equally();
+    for (unsigned i = 0; i < LANES; ++i) {
+        carried_by[i] = peer_of(0)->lanes[i]->rma_carried;
+    }
+    for (unsigned i = 0; i < 20; ++i) {
+        mrail_quota_t quota = {.left = {1 << 20, 6 << 20},
+                               .until_ns = MRAIL_NS_NEVER};
+
+        get(7 << 20, &quota);
+        finish_equally();
+    }
+    for (unsigned i = 0; i < LANES; ++i) {
+        const mrail_lane_t *lane = peer_of(0)->lanes[i];
+
+        carried_by[i] = lane->rma_carried - carried_by[i];
+        assert_in_range(carried_by[i],
+                        ((lane->rail->index == 0) ? 10u << 20 : 60u << 20) -
+                            MRAIL_SCHED_CHUNK_MAX / 2,
+                        ((lane->rail->index == 0) ? 10u << 20 : 60u << 20) +
+                            MRAIL_SCHED_CHUNK_MAX / 2);
+    }
+    /* Operations without a quota still use both rails. */
+    carried_by[0] = carried(0);
+    get(sizeof(memory), NULL);
+    finish_equally();
+    assert_in_range(carried(0) - carried_by[0], 3 << 20, 5 << 20);
+    release();
+}
+
 /* Without a lane for its quota, an operation ignores it. */
 static void test_lost_rail(void **state)
 {
@@ -276,6 +326,7 @@ int main(void)
         ON_ENGINE(test_failed_rail),
         ON_ENGINE(test_serialised_iface),
         ON_ENGINE(test_lost_rail),
+        ON_ENGINE(test_equal_lanes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

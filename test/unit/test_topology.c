@@ -1,10 +1,12 @@
 /* Tests of topologies with multi-rail ranks: numbers of rails, topology files,
  * and the decision whether a plan is worth its cost. */
 #include "config.h"
+#include "mpi/coll/plan_cost.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
 #include "mpi/coll/unplanned.h"
+#include "mpi/coll/uplinks.h"
 
 #include <errno.h>
 #include <math.h>
@@ -39,6 +41,7 @@ typedef struct job {
     mca_coll_mrail_schedule_t *schedules[MAX_RANKS];
     mca_coll_mrail_rail_rate_t rates[MAX_RANKS][UCT_MRAIL_MAX_RAILS];
     uint64_t bytes[MAX_RANKS][MAX_RANKS];
+    unsigned plan_cost_level;         /* as all ranks announce it */
     mca_coll_mrail_records_t records; /* made from them */
 } job_t;
 
@@ -147,7 +150,8 @@ static const mca_coll_mrail_records_t *records_of(job_t *job)
                                            is_near);
             }
         }
-        length = mca_coll_mrail_record_end(&writer, 0);
+        length = mca_coll_mrail_record_end(
+            &writer, job->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT);
         assert_true(
             mca_coll_mrail_record_check(words, length, self, job->num_ranks));
         memcpy(mca_coll_mrail_records_add(&job->records, self, length), words,
@@ -523,6 +527,101 @@ static void test_all_bytes_have_a_path(void **state)
     assert_true(planned > 50);
 }
 
+/* ---- budget ---- */
+
+/* Planning takes 1 ms for each demand, and a plan saves a third of a millisecond.
+ * It is made when the exchanges of the same demands would have saved as much. */
+static void test_budget(void **state)
+{
+    const mca_coll_mrail_forecast_t *forecast;
+    unsigned calls = 1;
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        job.entries[i].rates[0] = job.entries[i].rates[1] = 1000 * MB;
+        job.entries[i].params.plan_budget = 1;
+    }
+    tell(&job, "nodes 4\nrails 2\nrail * * 1GB\nranks * 2 multi-rail\n"
+               "leaf_group 2-3 1\nuplink * 0 800MB\nuplink * 1 200MB\n");
+    begin(&job);
+    job.plan_cost_level = 7;
+    set_demand(&job, 0, 4, 110000);
+    set_demand(&job, 2, 6, 110000);
+    forecast = make(&job);
+    assert_true(forecast->is_deferred);
+    assert_false(forecast->is_planned || forecast->is_gain);
+    assert_true(fabs(forecast->cost - 2 * 1.024e-3) < 1e-6);
+    while (mca_coll_mrail_schedule_fit(job.schedules[0], records_of(&job))) {
+        assert_true(++calls < 100);
+    }
+    assert_int_equal(calls, 6);
+    for (unsigned i = 1; i < job.num_ranks; ++i) {
+        for (unsigned k = 1; k < calls; ++k) {
+            assert_true(mca_coll_mrail_schedule_fit(job.schedules[i],
+                                                    records_of(&job)));
+        }
+        assert_false(
+            mca_coll_mrail_schedule_fit(job.schedules[i], records_of(&job)));
+    }
+    forecast = make(&job);
+    assert_true(forecast->is_planned && forecast->is_gain);
+    assert_true(
+        mca_coll_mrail_schedule_fit(job.schedules[0], records_of(&job)));
+    /* Other demands begin anew. */
+    set_demand(&job, 0, 4, 120000);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        assert_false(
+            mca_coll_mrail_schedule_fit(job.schedules[i], records_of(&job)));
+    }
+    assert_true(make(&job)->is_deferred);
+    job.plan_cost_level = 1;
+    set_demand(&job, 0, 4, 130000);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        assert_false(
+            mca_coll_mrail_schedule_fit(job.schedules[i], records_of(&job)));
+    }
+    assert_true(make(&job)->is_planned);
+    end(&job);
+}
+
+/* Single-rail ranks are planned for any gain, but not without one. */
+static void test_budget_of_single_rail_ranks(void **state)
+{
+    job_t job;
+
+    fill(&job, 2, 2, 0x3);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        set_rails(&job, i, 1u << (i % 2));
+        job.entries[i].params.plan_budget = 1;
+    }
+    begin(&job);
+    set_demand(&job, 0, 2, 5 * MB);
+    set_demand(&job, 1, 3, 5 * MB);
+    assert_false(make(&job)->is_planned);
+    assert_false(job.schedules[0]->forecast.is_deferred);
+    set_demand(&job, 1, 3, 4 * MB);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        assert_false(
+            mca_coll_mrail_schedule_fit(job.schedules[i], records_of(&job)));
+    }
+    assert_true(make(&job)->is_planned);
+    end(&job);
+}
+
+static void test_levels_of_the_cost(void **state)
+{
+    unsigned level = mca_coll_mrail_plan_cost_level(0, 1100);
+
+    assert_true(mca_coll_mrail_plan_cost_ns(level) == 1000);
+    assert_int_equal(mca_coll_mrail_plan_cost_level(level, 3900), level);
+    assert_int_equal(mca_coll_mrail_plan_cost_level(level, 260), level);
+    assert_int_equal(mca_coll_mrail_plan_cost_level(level, 4100), level + 1);
+    assert_int_equal(mca_coll_mrail_plan_cost_level(level, 10), 1);
+    assert_int_equal(mca_coll_mrail_plan_cost_level(level, 1e12), 7);
+    assert_true(mca_coll_mrail_plan_cost_ns(0) == 1000);
+}
+
 /* ---- topology files ---- */
 
 #define HEAD "nodes 4\nrails 2\nrail * * 100MB\n"
@@ -551,6 +650,88 @@ static void test_uplinks(void **state)
     assert_non_null(entry);
     assert_in_range(entry->quota[0] + send_to(&job, 2, 6)->quota[0], 79 * MB,
                     81 * MB);
+    end(&job);
+}
+
+static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
+{
+    return &((job_t *)arg)->entries[rank].lanes;
+}
+
+/* Sums up what all ranks say about the uplinks of a rail. */
+static void sum_uplinks(job_t *job, unsigned rail, uint64_t up[4],
+                        uint64_t down[4])
+{
+    for (unsigned u = 0; u < 4; ++u) {
+        up[u] = down[u] = 0;
+    }
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        mca_coll_mrail_uplinks_t uplinks = {0};
+
+        mca_coll_mrail_uplinks_add(&uplinks, job->schedules[i], lanes_of, job);
+        for (unsigned u = 0; u < 4; ++u) {
+            up[u] += uplinks.up[rail][u];
+            down[u] += uplinks.down[rail][u];
+        }
+    }
+}
+
+/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the uplinks
+ * 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
+static void test_bytes_of_uplinks(void **state)
+{
+    const mca_coll_mrail_schedule_entry_t *first, *second;
+    uint64_t up[4], down[4];
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    for (unsigned i = 0; i < job.num_ranks; ++i) {
+        job.entries[i].lanes = (uct_mrail_direct_lanes_t){
+            .uplinks = 4,
+            .num_lanes = 2,
+            .nic_index = {2 + i / 2, 6 + i / 2},
+        };
+    }
+    tell(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
+    begin(&job);
+    set_demand(&job, 0, 4, 60 * MB);
+    set_demand(&job, 2, 6, 30 * MB);
+    set_demand(&job, 2, 0, 5 * MB); /* stays below its leaf */
+    assert_true(make(&job)->is_gain);
+    first = send_to(&job, 0, 4);
+    second = send_to(&job, 2, 6);
+    assert_true(first != NULL && second != NULL);
+    for (unsigned rail = 0; rail < 2; ++rail) {
+        sum_uplinks(&job, rail, up, down);
+        assert_memory_equal(up, down, sizeof(up));
+        assert_int_equal(up[0] + up[1], first->quota[rail]);
+        assert_int_equal(up[2] + up[3], second->quota[rail]);
+        assert_true(up[0] - up[1] <= 1 && up[2] - up[3] <= 1);
+    }
+    end(&job);
+}
+
+/* A measured rate is compared with the rank's limit, or with its part of the
+ * uplinks. Each pod has four ranks. */
+static void test_expected_rates(void **state)
+{
+    const mrail_topo_port_t *limits;
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    tell(&job, HEAD RANKS GROUPS "uplink 0 0 80MB\nuplink 1 0 20MB\n"
+                                 "uplink * 1 400MB\nreach 1 1 50MB 60MB\n");
+    begin(&job);
+    limits = job.topologies[0]->limits;
+    assert_true(limits[0].out == 5e6 && limits[0].in == 5e6);
+    assert_true(limits[1].out == 100e6);
+    limits = job.topologies[1]->limits;
+    assert_true(limits[1].out == 50e6 && limits[1].in == 60e6);
+    end(&job);
+    fill(&job, 2, 2, 0x3);
+    set_rails(&job, 1, 0x2);
+    begin(&job);
+    assert_true(isinf(job.topologies[0]->limits[0].out));
     end(&job);
 }
 
@@ -757,7 +938,12 @@ int main(void)
         cmocka_unit_test(test_masks_that_differ),
         cmocka_unit_test(test_short_exchanges_have_no_plan),
         cmocka_unit_test(test_all_bytes_have_a_path),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget_of_single_rail_ranks),
+        cmocka_unit_test(test_levels_of_the_cost),
         cmocka_unit_test(test_uplinks),
+        cmocka_unit_test(test_bytes_of_uplinks),
+        cmocka_unit_test(test_expected_rates),
         cmocka_unit_test(test_uplinks_of_others),
         cmocka_unit_test(test_limits_of_ranks),
         cmocka_unit_test(test_files_that_match),

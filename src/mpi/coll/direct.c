@@ -88,9 +88,14 @@ void mca_coll_mrail_direct_init(int threaded)
     is_threaded = threaded;
 }
 
-size_t mca_coll_mrail_direct_address(void *buffer)
+void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry)
 {
-    return (ops != NULL) ? ops->address(buffer) : 0;
+    entry->address_length = 0;
+    memset(&entry->lanes, 0, sizeof(entry->lanes));
+    if (ops != NULL) {
+        entry->address_length = ops->address(entry->address);
+        ops->lanes(&entry->lanes);
+    }
 }
 
 void mca_coll_mrail_direct_close(void)
@@ -444,8 +449,6 @@ static int advance_reading(mca_coll_mrail_op_t *op, slot_t *slot)
 
     return (status == -EINPROGRESS) ? 0 : end_read(op, slot, status);
 }
-
-/* ---- progress ---- */
 
 /* Returns 1 if the slot has ended. */
 static int advance(mca_coll_mrail_op_t *op, slot_t *slot)

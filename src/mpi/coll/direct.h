@@ -28,9 +28,8 @@
 void mca_coll_mrail_direct_find(void *transport);
 /* is_threaded: several threads may call MPI at the same time. */
 void mca_coll_mrail_direct_init(int is_threaded);
-/* Writes this process's address, at most UCT_MRAIL_DIRECT_ADDRESS_MAX bytes.
- * Returns its length; 0: READs are not available. */
-size_t mca_coll_mrail_direct_address(void *buffer);
+/* Fills in the address and the lanes of this process. */
+void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 void mca_coll_mrail_direct_close(void);
 
 /* ---- module ---- */

@@ -52,6 +52,7 @@
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
+#include "mpi/coll/uplinks.h"
 #include "relay/memory.h"
 #include "relay/relay.h"
 
@@ -70,7 +71,7 @@ typedef struct mca_coll_mrail_settings {
     unsigned long long relay_threshold, relay_chunk_size, relay_buffers;
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;
-    bool cross_rail;
+    bool cross_rail, plan_budget;
     char *topology; /* path of the topology file; NULL or empty: none */
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
@@ -84,6 +85,7 @@ typedef struct mca_coll_mrail_counters {
     /* bytes READ, by the place of the rail in the list of uct_mrail_rails() */
     unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
     unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
+    mca_coll_mrail_uplinks_t uplinks; /* only with verbose 3 */
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -172,7 +174,8 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_gather_t gather;
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
     unsigned num_rails;
-    uint64_t *own; /* record of this rank, while it is written */
+    unsigned plan_cost_level; /* to announce; see plan_cost.h */
+    uint64_t *own;            /* record of this rank, while it is written */
     size_t own_words;
     /* The next two are equal on all ranks. In words: the total length of
      * records for which each rank has memory, and what a round carries of each

@@ -6,9 +6,11 @@
 #include "mpi/coll/direct.h"
 
 #include "base/util.h"
+#include "mpi/coll/plan_cost.h"
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- vote ---- */
 
@@ -72,16 +74,38 @@ static int is_worth(mca_coll_mrail_op_t *op)
 {
     int is_gain = op->module->schedule->forecast.is_gain;
 
-    vote(op, is_gain);
+    vote(op, is_gain || op->module->schedule->forecast.is_deferred);
     mca_coll_mrail_explain(op->module);
     return is_gain;
+}
+
+/* Returns the processor time of this thread. It does not count the time in which
+ * other processes used the processor. */
+static mrail_ns_t processor_now(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (mrail_ns_t)now.tv_sec * MRAIL_NS_PER_SEC + (mrail_ns_t)now.tv_nsec;
+}
+
+/* Keeps what the plan has taken, to announce it. */
+static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
+{
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+
+    if (schedule->forecast.is_planned) {
+        module->plan_cost_level = mca_coll_mrail_plan_cost_level(
+            module->plan_cost_level, (double)(processor_now() - from_ns) /
+                                         (double)schedule->num_demands);
+    }
 }
 
 static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     mca_coll_mrail_schedule_t *schedule = module->schedule;
-    mrail_ns_t from_ns = mrail_clock_now();
+    mrail_ns_t from_ns = mrail_clock_now(), from_cpu_ns = processor_now();
     int ret;
 
     if (mca_coll_mrail_schedule_fit(schedule, &module->records)) {
@@ -90,6 +114,7 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
     }
     ret = mca_coll_mrail_schedule_make(schedule, &module->records);
     if (ret == 0) {
+        note_cost(module, from_cpu_ns);
         ret = mca_coll_mrail_direct_reserve(module);
     }
     if (ret == 0 && module->relay != NULL) {

@@ -32,6 +32,7 @@ mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .copy_bandwidth = 8000000000ull,
     .inflight_us = 2000,
     .cross_rail = true,
+    .plan_budget = true,
 };
 mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -107,41 +108,63 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.nonblocking_calls},
 };
 
-/* Counters with one value for each rail, in the order of uct_mrail_rails(). */
-static const number_t rail_counters[] = {
-    {"rail_planned_bytes",
-     "bytes of RDMA READs that the plan gave to each rail of this process",
-     mca_coll_mrail_counters.rail_planned_bytes},
-    {"rail_carried_bytes", "bytes of these READs that each rail has carried",
-     mca_coll_mrail_counters.rail_carried_bytes},
+/* Counters with several values. */
+typedef struct array {
+    number_t number; /* value: the first of them */
+    int count;
+} array_t;
+
+#define RAILS UCT_MRAIL_MAX_RAILS
+#define UPLINKS (RAILS * (int)MCA_COLL_MRAIL_MAX_UPLINKS)
+
+/* Rails are in the order of uct_mrail_rails(). */
+static const array_t arrays[] = {
+    {{"rail_planned_bytes",
+      "bytes of RDMA READs that the plan gave to each rail of this process",
+      mca_coll_mrail_counters.rail_planned_bytes},
+     RAILS},
+    {{"rail_carried_bytes", "bytes of these READs that each rail has carried",
+      mca_coll_mrail_counters.rail_carried_bytes},
+     RAILS},
+    {{"uplink_sent_bytes",
+      "bytes that plans send from each rail of this process through each of 64 "
+      "uplinks of its leaf switch, with coll_mrail_verbose 3",
+      mca_coll_mrail_counters.uplinks.up[0]},
+     UPLINKS},
+    {{"uplink_received_bytes",
+      "the same, for bytes that each rail receives from other leaf switches",
+      mca_coll_mrail_counters.uplinks.down[0]},
+     UPLINKS},
 };
 
-static int rails_get(const mca_base_pvar_t *pvar, void *values, void *object)
+static int array_get(const mca_base_pvar_t *pvar, void *values, void *object)
 {
-    memcpy(values, pvar->ctx,
-           sizeof(mca_coll_mrail_counters.rail_planned_bytes));
+    const array_t *array = pvar->ctx;
+
+    memcpy(values, array->number.value,
+           (size_t)array->count * sizeof(*array->number.value));
     return OPAL_SUCCESS;
 }
 
-static int rails_notify(mca_base_pvar_t *pvar, mca_base_pvar_event_t event,
+static int array_notify(mca_base_pvar_t *pvar, mca_base_pvar_event_t event,
                         void *object, int *count_p)
 {
     if (event == MCA_BASE_PVAR_HANDLE_BIND) {
-        *count_p = UCT_MRAIL_MAX_RAILS;
+        *count_p = ((const array_t *)pvar->ctx)->count;
     }
     return OPAL_SUCCESS;
 }
 
 static void register_counter(const number_t *counter,
                              mca_base_get_value_fn_t get,
-                             mca_base_notify_fn_t notify)
+                             mca_base_notify_fn_t notify, void *ctx)
 {
     (void)mca_base_component_pvar_register(
         &mca_coll_mrail_component.collm_version, counter->name, counter->help,
         OPAL_INFO_LVL_6, MPI_T_PVAR_CLASS_COUNTER,
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
         MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, get, NULL,
-        notify, counter->value);
+        notify, ctx);
 }
 
 static int coll_register(void)
@@ -167,6 +190,12 @@ static int coll_register(void)
         MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross_rail);
     (void)mca_base_component_var_register(
+        component, "plan_budget",
+        "make a plan only for demands whose exchanges would save the time that "
+        "making it takes; the ranks measure and agree on this time",
+        MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.plan_budget);
+    (void)mca_base_component_var_register(
         component, "topology",
         "file with leaf groups, uplinks and limits of ranks, as in "
         "mrail-topology(5); its ranks are those of MPI_COMM_WORLD",
@@ -179,10 +208,11 @@ static int coll_register(void)
             MCA_BASE_VAR_SCOPE_READONLY, numbers[i].value);
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(counters); ++i) {
-        register_counter(&counters[i], NULL, NULL);
+        register_counter(&counters[i], NULL, NULL, counters[i].value);
     }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rail_counters); ++i) {
-        register_counter(&rail_counters[i], rails_get, rails_notify);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(arrays); ++i) {
+        register_counter(&arrays[i].number, array_get, array_notify,
+                         (void *)(uintptr_t)&arrays[i]);
     }
     return OMPI_SUCCESS;
 }

@@ -56,11 +56,33 @@ static const char *time_text(double seconds, char text[32])
     return text;
 }
 
+static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
+{
+    const mca_coll_mrail_rank_entry_t *entry =
+        mca_coll_mrail_modex_entry(arg, (int)rank);
+
+    return (entry != NULL) ? &entry->lanes : NULL;
+}
+
+/* Every process counts the uplinks of its own rails. */
+static void count_uplinks(const mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;
+
+    if (forecast->is_planned && forecast->is_gain) {
+        mca_coll_mrail_uplinks_add(&mca_coll_mrail_counters.uplinks,
+                                   module->schedule, lanes_of, module->comm);
+    }
+}
+
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;
     char planned[32], unplanned[32], why[128];
 
+    if (mca_coll_mrail_settings.verbose > 2) {
+        count_uplinks(module);
+    }
     if (mca_coll_mrail_settings.verbose < 2 ||
         ompi_comm_rank(module->comm) != 0) {
         return;
@@ -69,9 +91,12 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
              forecast->is_planned ? "" : "at least ",
              time_text(forecast->planned, planned),
              time_text(forecast->unplanned, unplanned));
-    mca_coll_mrail_log(
-        module,
-        forecast->is_gain ? "planned" : "a plan gains less than it costs", why);
+    mca_coll_mrail_log(module,
+                       forecast->is_gain ? "planned"
+                       : forecast->is_deferred
+                           ? "a plan does not pay for the time to make it yet"
+                           : "a plan gains less than it costs",
+                       why);
     if (mca_coll_mrail_settings.verbose > 2) {
         print_links(module);
     }

@@ -22,7 +22,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
 
     mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
     entry->version = mca_coll_mrail_schedule_fingerprint();
-    entry->address_length = mca_coll_mrail_direct_address(entry->address);
+    mca_coll_mrail_direct_entry_fill(entry);
     entry->topo_file = (file != NULL) ? file->hash : MCA_COLL_MRAIL_NO_FILE;
     entry->params = (mca_coll_mrail_params_t){
         .relay_threshold = settings->relay_threshold,
@@ -33,6 +33,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
                                     (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
         .cross_rail = settings->cross_rail,
         .inflight_us = settings->inflight_us,
+        .plan_budget = settings->plan_budget,
     };
 }
 

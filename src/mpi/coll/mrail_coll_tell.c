@@ -48,6 +48,7 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     mca_coll_mrail_rail_rate_t *rail = &module->rails[k], last = *rail;
     double port = MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
                             MRAIL_PLAN_MAX_CAPACITY);
+    const mrail_topo_port_t *limit = &module->topology->limits[k];
     double out = 0, in = 0;
 
     if (port == 0 && now->is_up) {
@@ -56,8 +57,10 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
         in = now->live_in;
     }
     rail->port = mca_coll_mrail_rail_port(last.port, port);
-    rail->out = mca_coll_mrail_rail_live(last.out, out, port);
-    rail->in = mca_coll_mrail_rail_live(last.in, in, port);
+    rail->out = mca_coll_mrail_rail_live(last.out, out, port,
+                                         MRAIL_MIN(port, limit->out));
+    rail->in =
+        mca_coll_mrail_rail_live(last.in, in, port, MRAIL_MIN(port, limit->in));
     if (mca_coll_mrail_settings.verbose > 1 &&
         memcmp(&last, rail, sizeof(last)) != 0) {
         print_rail(module, k);
@@ -90,7 +93,8 @@ static void write_record(mca_coll_mrail_op_t *op)
     const mca_coll_mrail_topology_t *topology = module->topology;
     mca_coll_mrail_record_rule_t rule = mca_coll_mrail_schedule_rule(topology);
     mca_coll_mrail_record_writer_t writer;
-    unsigned flags = op->flags;
+    unsigned flags =
+        op->flags | (module->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT);
     uint32_t self = topology->self;
 
     read_rails(module);

@@ -4,17 +4,21 @@
  *
  * A new value may discard the plan and its warm start on all ranks. Two rules
  * keep noise away. First, a measurement counts as the rate of the port unless
- * it falls below MCA_COLL_MRAIL_DEGRADED of it: the rail carries other traffic
- * or is degraded. It counts as the rate again when it exceeds
- * MCA_COLL_MRAIL_RECOVERED of it. Second, an announced value changes only by
- * more than MCA_COLL_MRAIL_LEAST_CHANGE of itself.
+ * it falls below MCA_COLL_MRAIL_DEGRADED of the expected rate: the rail carries
+ * other traffic or is degraded. It counts as the rate of the port again when it
+ * exceeds MCA_COLL_MRAIL_RECOVERED of the expected rate. Second, an announced
+ * value changes only by more than MCA_COLL_MRAIL_LEAST_CHANGE of itself.
+ *
+ * The expected rate is that of the port, or less if the topology file states
+ * what else limits the rail. The planner knows these limits, so a measurement
+ * that they explain must not lower the rate of the port as well.
  */
 #ifndef MRAIL_MPI_COLL_RAIL_VIEW_H
 #define MRAIL_MPI_COLL_RAIL_VIEW_H
 
 #include <stdint.h>
 
-/* Fractions of the port rate. */
+/* Fractions of the expected rate. */
 #define MCA_COLL_MRAIL_DEGRADED 0.75
 #define MCA_COLL_MRAIL_RECOVERED 0.9
 /* Fraction of the announced value. */
@@ -38,20 +42,21 @@ static inline uint64_t mca_coll_mrail_rail_port(uint64_t last, double port)
 
 /* Returns the measured bandwidth to announce, in bytes per second; 0: unknown,
  * because the rail was idle. `last` is the one announced before, `live` the
- * measured one (0: unknown), and `port` the rate of the port. */
+ * measured one (0: unknown), `port` the rate of the port, and `expected` at most
+ * `port`. */
 static inline uint64_t mca_coll_mrail_rail_live(uint64_t last, double live,
-                                                double port)
+                                                double port, double expected)
 {
     int was_degraded =
-        last > 0 && (double)last < MCA_COLL_MRAIL_RECOVERED * port;
+        last > 0 && (double)last < MCA_COLL_MRAIL_RECOVERED * expected;
     double limit =
         was_degraded ? MCA_COLL_MRAIL_RECOVERED : MCA_COLL_MRAIL_DEGRADED;
 
     if (live <= 0) {
         return 0;
     }
-    return mca_coll_mrail_rail_announce(last,
-                                        (live < limit * port) ? live : port);
+    return mca_coll_mrail_rail_announce(last, (live < limit * expected) ? live
+                                                                        : port);
 }
 
 #endif

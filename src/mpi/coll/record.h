@@ -36,6 +36,9 @@
 #define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
 #define MCA_COLL_MRAIL_BROKEN 16u  /* cannot take part; the call fails */
 
+/* Bits 5-7 of the flags: the level of plan_cost.h. */
+#define MCA_COLL_MRAIL_PLAN_COST_SHIFT 5
+
 /* Words before the demands: at least, and at most. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
 #define MCA_COLL_MRAIL_RECORD_MAX_HEAD                                         \

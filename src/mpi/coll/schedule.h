@@ -49,8 +49,11 @@ typedef struct mca_coll_mrail_forecast {
     double unplanned; /* without a plan; see unplanned.h */
     /* with the plan; or a lower bound for all plans, if none was made */
     double planned;
+    double cost;    /* of making the plan, as the ranks agree */
     int is_planned; /* 1: there is a plan */
     int is_gain;    /* 1: the plan is worth its cost */
+    /* 1: a plan would gain, but so far less than it costs to make */
+    int is_deferred;
 } mca_coll_mrail_forecast_t;
 
 typedef struct mca_coll_mrail_schedule {
@@ -77,6 +80,8 @@ typedef struct mca_coll_mrail_schedule {
     uint64_t hash;    /* of the plan and its flows; a constant without a plan */
     uint64_t relayed; /* bytes from this rank that take a relay */
     mca_coll_mrail_forecast_t forecast;
+    double missed; /* seconds that plans would have gained, since the demands or
+                    * the capacities changed */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
@@ -106,7 +111,9 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
 }
 
 /* Returns 1 if the schedule holds for these records: it exists, and demands,
- * sums, gaps and the capacities of the rails are the same. */
+ * sums, gaps and the capacities of the rails are the same. Called once for each
+ * exchange. A schedule without a plan no longer holds once the exchanges of these
+ * demands would have gained what the plan costs. */
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const mca_coll_mrail_records_t *records);
 
@@ -116,8 +123,9 @@ int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
  * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule.
  *
  * forecast.is_gain says whether the schedule is worth executing. Single-rail
- * ranks always execute it. Among multi-rail ranks, no plan is made if the
- * forecast shows that none can gain. The schedule is then empty.
+ * ranks always execute a plan. Among multi-rail ranks, no plan is made if the
+ * forecast shows that none can gain. With params.plan_budget, no plan is made
+ * before it pays for the time to make it. The schedule is then empty.
  */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const mca_coll_mrail_records_t *records);

@@ -2,10 +2,10 @@
 #include "mpi/coll/topology.h"
 
 #include "base/util.h"
-#include "orchestrator/topo.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -342,6 +342,56 @@ static const char *topology_fill(mca_coll_mrail_topology_t *topology,
                : NULL;
 }
 
+/* ---- limits that the file states ---- */
+
+/* Returns the lower of two rates, of which a negative one is unlimited. */
+static double lower(double a, double b)
+{
+    return (b < 0) ? a : MRAIL_MIN(a, b);
+}
+
+/* Returns the part of the uplinks of a leaf for each rank of its group. */
+static double uplink_part(const mca_coll_mrail_topology_t *topology,
+                          uint32_t group, unsigned rail)
+{
+    mrail_topo_port_t uplinks = mrail_topo_uplinks(topology->told, group, rail);
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < topology->num_ranks; ++i) {
+        count +=
+            (topology->rails_of[i] >> rail & 1) != 0 &&
+            mrail_topo_group_of(topology->told, topology->world[i]) == group;
+    }
+    return (count > 0) ? lower(uplinks.out, uplinks.in) / count
+                       : MRAIL_PLAN_UNLIMITED;
+}
+
+/* The bytes of a rail pass the uplinks of both leaves, so the leaf with the
+ * smallest part counts. */
+static void set_limits(mca_coll_mrail_topology_t *topology)
+{
+    const mrail_plan_topo_t *told = topology->told;
+    unsigned count =
+        mca_coll_mrail_topology_num_rails(topology, topology->self);
+
+    for (unsigned k = 0; k < UCT_MRAIL_MAX_RAILS; ++k) {
+        mrail_topo_port_t *limit = &topology->limits[k], reach;
+        unsigned rail;
+
+        limit->out = limit->in = INFINITY;
+        if (told == NULL || k >= count) {
+            continue;
+        }
+        rail = mca_coll_mrail_topology_rail(topology, topology->self, k);
+        reach = mrail_topo_reach(told, topology->world[topology->self], rail);
+        for (uint32_t group = 0; group < told->num_leaf_groups; ++group) {
+            limit->out = lower(limit->out, uplink_part(topology, group, rail));
+        }
+        limit->in = lower(limit->out, reach.in);
+        limit->out = lower(limit->out, reach.out);
+    }
+}
+
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
                                    const mrail_plan_topo_t *told,
@@ -374,6 +424,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
         ret = *why_p != NULL;
     }
     if (ret == 0) {
+        set_limits(topology);
         *topology_p = topology;
     } else {
         mca_coll_mrail_topology_destroy(topology);

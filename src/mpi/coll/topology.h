@@ -6,6 +6,7 @@
 #define MRAIL_MPI_COLL_TOPOLOGY_H
 
 #include "orchestrator/plan.h"
+#include "orchestrator/topo.h"
 #include "uct/mrail_direct.h"
 #include "uct/mrail_rails.h"
 
@@ -22,6 +23,8 @@ typedef struct mca_coll_mrail_params {
     /* 1: rails on different leaf switches reach each other */
     uint64_t cross_rail;
     uint64_t inflight_us; /* microseconds; see inflight.h */
+    /* 1: a plan must gain more than it costs to make it */
+    uint64_t plan_budget;
 } mca_coll_mrail_params_t;
 
 /* The entry of a rank, which is exchanged as bytes. */
@@ -37,6 +40,7 @@ typedef struct mca_coll_mrail_rank_entry {
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
     /* bytes per second of the port of each rail; 0: unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
+    uct_mrail_direct_lanes_t lanes;
     uint64_t topo_file; /* hash of the topology file, or one of the below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
@@ -62,6 +66,10 @@ typedef struct mca_coll_mrail_topology {
     uint32_t self;
     int is_soft;
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
+    /* by rail of this rank's entry: the limit that the file states for it, or an
+     * equal part of the uplinks for each rank, if that is lower; infinite if the
+     * file states none */
+    mrail_topo_port_t limits[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
 
@@ -135,17 +143,24 @@ mca_coll_mrail_topology_rail(const mca_coll_mrail_topology_t *topology,
     return (unsigned)__builtin_ctz(left);
 }
 
-/* Returns the place, in the list of uct_mrail_rails(), at which this rank has
- * the rail with this number; -1: the rank does not reach it. */
+/* Returns the place of a rail in the rank's entry, which is also its place in
+ * the rank's list of uct_mrail_rails(); -1: the rank does not reach it. */
 static inline int
-mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
-                                 unsigned rail)
+mca_coll_mrail_topology_place(const mca_coll_mrail_topology_t *topology,
+                              uint32_t rank, unsigned rail)
 {
-    uint32_t rails = topology->rails_of[topology->self];
+    uint32_t rails = topology->rails_of[rank];
 
     return ((rails >> rail & 1) != 0)
                ? __builtin_popcount(rails & ((1u << rail) - 1))
                : -1;
+}
+
+static inline int
+mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
+                                 unsigned rail)
+{
+    return mca_coll_mrail_topology_place(topology, topology->self, rail);
 }
 
 /* Returns 1 if ranks without a common rail reach each other through spines. */

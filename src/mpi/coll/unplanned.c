@@ -294,6 +294,8 @@ void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
         if (topology->node_of[from] != topology->node_of[to]) {
             add_demand(model, &demands[i]);
             add_sums(model, &demands[i]);
+        } else if (topology->is_soft) { /* over the rails; see schedule_cut.c */
+            add_demand(model, &demands[i]);
         } else {
             add(model, MRAIL_PLAN_SWITCH_UP, from, 0, (double)demands[i].bytes);
             add(model, MRAIL_PLAN_SWITCH_DOWN, to, 0, (double)demands[i].bytes);

@@ -56,6 +56,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         mrail_lane_t *lane = mrail_peer_lane(peer, slot);
 
         lane->sched.taken = 0;
+        lane->sched.quota_taken = 0;
         peer->num_am += (lane->am.window != 0);
         peer->rails_used |= 1u << lane->rail->index;
         peer->up[peer->num_up] = lane;

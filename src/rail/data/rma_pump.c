@@ -110,24 +110,58 @@ static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
     return op->ignores_quota ? NULL : op->quota;
 }
 
-/* Makes lanes unusable for this operation whose rail has no quota left. */
-static MRAIL_DATA void mrail_quota_mark(const mrail_quota_t *quota,
-                                        mrail_peer_t *peer)
+/* Returns a chunk length that leaves no small rest of the quota. */
+static size_t mrail_quota_limit(uint64_t quota_left, size_t chunk, size_t left)
 {
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        peer->sched[i]->usable &= quota->left[peer->up[i]->rail->index] != 0;
-    }
-}
-
-static size_t mrail_quota_limit(const mrail_quota_t *quota, unsigned rail,
-                                size_t chunk, size_t left)
-{
-    uint64_t quota_left = quota->left[rail];
-
     if (quota_left < chunk + MRAIL_RMA_QUOTA_MIN) {
         chunk = quota_left;
     }
     return MRAIL_MIN(chunk, left);
+}
+
+/* Picks a lane of one rail, as if the peer had no other rails. The lanes of a
+ * rail share its quota in the same way as lanes share an operation, so known
+ * uplinks carry equal parts of it. */
+static MRAIL_DATA int mrail_quota_pick_lane(const mrail_op_t *op, unsigned rail,
+                                            const mrail_sched_params_t *params,
+                                            mrail_ns_t now_ns, size_t *length_p)
+{
+    const mrail_peer_t *peer = op->peer;
+    uint64_t left = op->quota->left[rail];
+    mrail_sched_lane_t *lanes[MRAIL_MAX_SLOTS];
+    unsigned count = 0, index[MRAIL_MAX_SLOTS];
+    int picked;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if (peer->up[i]->rail->index == rail) {
+            index[count] = i;
+            lanes[count++] = peer->sched[i];
+        }
+    }
+    if ((count == 0) || (left == 0)) {
+        return -1;
+    }
+    picked = mrail_sched_pick(lanes, count, MRAIL_MIN(op->left, left), left,
+                              params, now_ns, length_p);
+    if (picked < 0) {
+        return -1;
+    }
+    *length_p = mrail_quota_limit(left, *length_p, op->left);
+    return (int)index[picked];
+}
+
+/* Picks a lane whose rail has quota left. */
+static MRAIL_DATA int mrail_quota_pick(const mrail_op_t *op,
+                                       const mrail_sched_params_t *params,
+                                       mrail_ns_t now_ns, size_t *length_p)
+{
+    int index = -1;
+
+    for (unsigned i = 0; (i < op->peer->engine->num_rails) && (index < 0);
+         ++i) {
+        index = mrail_quota_pick_lane(op, i, params, now_ns, length_p);
+    }
+    return index;
 }
 
 /* Posts as many chunks as the lanes have room for. Returns 1 if the operation
@@ -143,14 +177,15 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
+        .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };
     mrail_quota_t *quota = mrail_op_quota(op, now_ns);
     mrail_fair_share_t *fair_share;
 
-    /* Known uplinks bind lanes to each other's pace, which a quota forbids. */
-    params.has_quota = quota != NULL;
-    params.has_rules =
-        (config->uplinks != MRAIL_SIZE_AUTO) && !params.has_quota;
+    if (quota != NULL) {
+        params.has_quota = 1;
+        params.equal_split = 0; /* rails take unequal parts */
+    }
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_poll(peer->engine, now_ns);
     }
@@ -161,24 +196,25 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 
         mrail_rma_mark_usable(peer);
         if (quota != NULL) { /* a plan has divided the rails already */
-            mrail_quota_mark(quota, peer);
-        } else if (fair_share != NULL) {
-            mrail_throttle_mark(peer, fair_share);
-        }
-        index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
+            index = mrail_quota_pick(op, &params, now_ns, &length);
+        } else {
+            if (fair_share != NULL) {
+                mrail_throttle_mark(peer, fair_share);
+            }
+            index =
+                mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
-        if ((index >= 0) && (quota != NULL)) {
-            length = mrail_quota_limit(quota, peer->up[index]->rail->index,
-                                       length, op->left);
         }
         if ((index < 0) ||
             (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
         peer->uncut_bytes -= length;
-        peer->sched[index]->taken += length;
         if (quota != NULL) {
             quota->left[peer->up[index]->rail->index] -= length;
+            peer->sched[index]->quota_taken += length;
+        } else {
+            peer->sched[index]->taken += length;
         }
         if (fair_share != NULL) {
             mrail_fair_share_post(fair_share, peer->fair_share_class,

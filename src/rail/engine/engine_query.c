@@ -88,6 +88,7 @@ static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
     now->live_out = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
     now->is_up = !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&
                  !__atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
+    now->nic_index = rail->attr.nic_index;
 }
 
 static int mrail_rail_now_compare(const void *a, const void *b)
@@ -102,10 +103,15 @@ static int mrail_rail_now_compare(const void *a, const void *b)
 
 unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails)
 {
+    const mrail_config_t *config = &engine->config;
     mrail_ns_t now_ns = mrail_clock_now();
 
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_now(&engine->rails[i], now_ns, &rails[i]);
+        if (config->uplinks != MRAIL_SIZE_AUTO) {
+            rails[i].uplinks = mrail_config_uplinks(config);
+            rails[i].num_lanes = mrail_config_lanes(config, engine->num_rails);
+        }
     }
     qsort(rails, engine->num_rails, sizeof(*rails), mrail_rail_now_compare);
     return engine->num_rails;

@@ -169,9 +169,11 @@ static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
 }
 
 /* Returns the bytes that the lane took, as seconds at its nominal rate. */
-static double mrail_sched_taken(const mrail_sched_lane_t *lane)
+static double mrail_sched_taken(const mrail_sched_lane_t *lane,
+                                const mrail_sched_params_t *params)
 {
-    return (double)lane->taken / (double)lane->nominal;
+    return (double)(params->has_quota ? lane->quota_taken : lane->taken) /
+           (double)lane->nominal;
 }
 
 /* Returns 1 if this chunk would load the lane's uplink more than the others.
@@ -182,7 +184,7 @@ static int mrail_sched_is_ahead(const mrail_sched_lane_t *lane, size_t chunk,
                                 const mrail_sched_params_t *params)
 {
     return params->has_rules && (total->scale > 0) &&
-           (mrail_sched_taken(lane) >
+           (mrail_sched_taken(lane, params) >
             total->least_s + (double)chunk / (double)lane->nominal / 2);
 }
 
@@ -209,7 +211,7 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
 
             total->rate += rate;
             total->least_s =
-                MRAIL_MIN(total->least_s, mrail_sched_taken(lanes[i]));
+                MRAIL_MIN(total->least_s, mrail_sched_taken(lanes[i], params));
             total->backlog += mrail_sched_backlog(lanes[i], rate, now_ns);
         }
     }
@@ -251,8 +253,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
             *segment_p = chunk;
         }
     }
-    if ((best < 0) || params->has_quota) {
-        return best;
+    if (best < 0) {
+        return -1;
     }
     /* Time to finish everything with all lanes busy. A lane that would finish
      * later leaves the work to a faster one, unless it has been idle for the

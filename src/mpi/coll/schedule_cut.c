@@ -1,0 +1,188 @@
+/* Cuts the plan into the direct messages of this rank and the relayed flows of
+ * all ranks. */
+#include "config.h"
+#include "mpi/coll/schedule_internal.h"
+
+#include "base/grow.h"
+#include "base/util.h"
+
+#include <errno.h>
+
+static int add_flow(mca_coll_mrail_schedule_t *schedule,
+                    const mrail_plan_demand_t *demand,
+                    const mrail_plan_piece_t *piece)
+{
+    if (schedule->num_flows == schedule->max_flows) {
+        size_t max = 2 * schedule->max_flows + 64;
+
+        if (!mrail_grow(&schedule->flows, max, sizeof(*schedule->flows))) {
+            return -ENOMEM;
+        }
+        schedule->max_flows = max;
+    }
+    schedule->flows[schedule->num_flows++] =
+        (mrail_relay_flow_t){.from = demand->from,
+                             .to = demand->to,
+                             .relay_out = piece->relay_out,
+                             .relay_in = piece->relay_in,
+                             .offset = piece->offset,
+                             .bytes = piece->bytes};
+    if (demand->from == schedule->topology->self &&
+        (piece->relay_out != MRAIL_PLAN_NONE ||
+         piece->relay_in != MRAIL_PLAN_NONE)) {
+        schedule->relayed += piece->bytes;
+    }
+    return 0;
+}
+
+static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
+                    const mrail_plan_demand_t *demand)
+{
+    const mca_coll_mrail_records_t *records = &schedule->records;
+
+    return (mca_coll_mrail_record_flags(
+                mca_coll_mrail_records_get(records, demand->from)) &
+            MCA_COLL_MRAIL_GAPS_OUT) != 0 ||
+           (mca_coll_mrail_record_flags(
+                mca_coll_mrail_records_get(records, demand->to)) &
+            MCA_COLL_MRAIL_GAPS_IN) != 0;
+}
+
+/* Returns 1 if the receiver READs the bytes. Both ranks decide alike. */
+static int is_read(const mca_coll_mrail_schedule_t *schedule,
+                   const mrail_plan_demand_t *demand, uint64_t bytes)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+
+    return topology->has_reads && bytes >= MCA_COLL_MRAIL_READ_MIN &&
+           topology->node_of[demand->from] != topology->node_of[demand->to] &&
+           !has_gaps(schedule, demand);
+}
+
+static void add_direct(mca_coll_mrail_schedule_t *schedule,
+                       const mrail_plan_demand_t *demand,
+                       mca_coll_mrail_schedule_entry_t *entry)
+{
+    entry->is_whole = entry->bytes == demand->bytes;
+    entry->is_read = is_read(schedule, demand, entry->bytes);
+    if (demand->from == schedule->topology->self) {
+        entry->peer = demand->to;
+        schedule->sends[schedule->num_sends++] = *entry;
+    } else if (demand->to == schedule->topology->self) {
+        entry->peer = demand->from;
+        schedule->recvs[schedule->num_recvs++] = *entry;
+    }
+}
+
+/* Within a node, the transport below chooses the best path. The exception is
+ * emulated nodes, whose ranks must not share memory: the nodes run on one
+ * machine, and their rails are for traffic between nodes. */
+static int cut_local(mca_coll_mrail_schedule_t *schedule,
+                     const mrail_plan_demand_t *demand)
+{
+    static const mrail_plan_piece_t none = {.relay_out = MRAIL_PLAN_NONE,
+                                            .relay_in = MRAIL_PLAN_NONE};
+    mrail_plan_piece_t piece = none;
+
+    if (!schedule->topology->is_soft) {
+        mca_coll_mrail_schedule_entry_t entry = {.bytes = demand->bytes};
+
+        add_direct(schedule, demand, &entry);
+        return 0;
+    }
+    piece.bytes = demand->bytes;
+    return add_flow(schedule, demand, &piece);
+}
+
+static int is_direct(const mrail_plan_piece_t *piece)
+{
+    return piece->relay_out == MRAIL_PLAN_NONE &&
+           piece->relay_in == MRAIL_PLAN_NONE;
+}
+
+/* Sums up the pieces without relays: their bytes, and how many of them enter by
+ * each rail of the receiver. */
+static mca_coll_mrail_schedule_entry_t
+direct_part(const mrail_plan_piece_t *pieces, unsigned count)
+{
+    mca_coll_mrail_schedule_entry_t entry = {0};
+
+    for (unsigned k = 0; k < count; ++k) {
+        if (is_direct(&pieces[k])) {
+            entry.bytes += pieces[k].bytes;
+            entry.quota[pieces[k].rail_in] += pieces[k].bytes;
+        }
+    }
+    return entry;
+}
+
+static int add_flows(mca_coll_mrail_schedule_t *schedule,
+                     const mrail_plan_demand_t *demand,
+                     const mrail_plan_piece_t *pieces, unsigned count)
+{
+    int ret = 0;
+
+    for (unsigned k = 0; k < count && ret == 0; ++k) {
+        ret = add_flow(schedule, demand, &pieces[k]);
+    }
+    return ret;
+}
+
+/* Removes the pieces without relays, and closes the gaps: the first of the other
+ * pieces begins at `offset`. Returns the number of pieces left. */
+static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
+                             uint64_t offset)
+{
+    unsigned left = 0;
+
+    for (unsigned k = 0; k < count; ++k) {
+        if (!is_direct(&pieces[k])) {
+            pieces[left] = pieces[k];
+            pieces[left].offset = offset;
+            offset += pieces[left++].bytes;
+        }
+    }
+    return left;
+}
+
+/*
+ * The pieces without relays become one message. Pieces get new offsets, so that
+ * these are contiguous: it is the number of bytes on each path that counts. The
+ * last piece stays last, because only its length may not be a multiple of 64.
+ *
+ * However, a part of data with gaps is packed and unpacked in relay chunks, like
+ * relayed pieces.
+ */
+static int cut_demand(mca_coll_mrail_schedule_t *schedule, size_t i)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    const mrail_plan_demand_t *demand = &schedule->demands[i];
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    mca_coll_mrail_schedule_entry_t direct;
+    unsigned count;
+    int is_last;
+
+    if (topology->node_of[demand->from] == topology->node_of[demand->to]) {
+        return cut_local(schedule, demand);
+    }
+    count = mrail_plan_pieces(schedule->plan, i, pieces);
+    direct = direct_part(pieces, count);
+    if (direct.bytes > 0 &&
+        (direct.bytes == demand->bytes || !has_gaps(schedule, demand))) {
+        is_last = is_direct(&pieces[count - 1]);
+        direct.offset = is_last ? demand->bytes - direct.bytes : 0;
+        add_direct(schedule, demand, &direct);
+        count = keep_relayed(pieces, count, is_last ? 0 : direct.bytes);
+    }
+    return add_flows(schedule, demand, pieces, count);
+}
+
+int mca_coll_mrail_schedule_cut(mca_coll_mrail_schedule_t *schedule)
+{
+    int ret = 0;
+
+    for (size_t i = 0; i < schedule->num_demands && ret == 0; ++i) {
+        ret = cut_demand(schedule, i);
+    }
+    return ret;
+}

@@ -1,0 +1,88 @@
+#include "config.h"
+#include "mpi/coll/uplinks.h"
+
+#include "base/util.h"
+#include "orchestrator/topo.h"
+
+/* Divides bytes over the uplinks of a sender's lanes. `row` has the sums by
+ * uplink. */
+static void add_lanes(unsigned long long *row,
+                      const uct_mrail_direct_lanes_t *lanes, unsigned place,
+                      uint64_t bytes)
+{
+    uint64_t first = (uint64_t)lanes->nic_index[place] * lanes->num_lanes;
+
+    for (uint32_t lane = 0; lane < lanes->num_lanes; ++lane) {
+        uint64_t uplink = (first + lane) % lanes->uplinks;
+
+        if (uplink < MCA_COLL_MRAIL_MAX_UPLINKS) {
+            row[uplink] +=
+                bytes / lanes->num_lanes + (lane < bytes % lanes->num_lanes);
+        }
+    }
+}
+
+/* Returns 1 if the two ends of a piece are on different leaves. */
+static int is_far(const mca_coll_mrail_topology_t *topology,
+                  const mrail_plan_demand_t *demand,
+                  const mrail_plan_piece_t *piece)
+{
+    return piece->rail_out != piece->rail_in ||
+           (topology->told != NULL &&
+            mrail_topo_group_of(topology->told,
+                                topology->world[demand->from]) !=
+                mrail_topo_group_of(topology->told,
+                                    topology->world[demand->to]));
+}
+
+/* The uplink at both leaves is that of the sender's port. */
+static void add_piece(mca_coll_mrail_uplinks_t *uplinks,
+                      const mca_coll_mrail_topology_t *topology,
+                      const mrail_plan_demand_t *demand,
+                      const mrail_plan_piece_t *piece,
+                      mca_coll_mrail_lanes_func_t lanes_of, void *arg)
+{
+    uint32_t from =
+        (piece->relay_out != MRAIL_PLAN_NONE) ? piece->relay_out : demand->from;
+    uint32_t to =
+        (piece->relay_in != MRAIL_PLAN_NONE) ? piece->relay_in : demand->to;
+    int out = mca_coll_mrail_topology_place(topology, from, piece->rail_out);
+    int in = mca_coll_mrail_topology_place(topology, to, piece->rail_in);
+    const uct_mrail_direct_lanes_t *lanes;
+
+    if (out < 0 || in < 0 || (from != topology->self && to != topology->self)) {
+        return;
+    }
+    lanes = lanes_of(arg, from);
+    if (lanes == NULL || lanes->uplinks == 0) {
+        return;
+    }
+    if (from == topology->self) {
+        add_lanes(uplinks->up[out], lanes, (unsigned)out, piece->bytes);
+    }
+    if (to == topology->self) {
+        add_lanes(uplinks->down[in], lanes, (unsigned)out, piece->bytes);
+    }
+}
+
+void mca_coll_mrail_uplinks_add(mca_coll_mrail_uplinks_t *uplinks,
+                                const mca_coll_mrail_schedule_t *schedule,
+                                mca_coll_mrail_lanes_func_t lanes_of, void *arg)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+
+    for (size_t i = 0; i < schedule->num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &schedule->demands[i];
+        unsigned count = 0;
+
+        if (topology->node_of[demand->from] != topology->node_of[demand->to]) {
+            count = mrail_plan_pieces(schedule->plan, i, pieces);
+        }
+        for (unsigned k = 0; k < count; ++k) {
+            if (is_far(topology, demand, &pieces[k])) {
+                add_piece(uplinks, topology, demand, &pieces[k], lanes_of, arg);
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+/*
+ * The bytes of each uplink: those that plans of coll/mrail send through it, and
+ * in a lab those that the link has carried.
+ */
+#ifndef MRAIL_TOOLS_BENCH_UPLINKS_H
+#define MRAIL_TOOLS_BENCH_UPLINKS_H
+
+#include "tools/bench_coll.h"
+
+typedef struct mrail_bench_uplinks mrail_bench_uplinks_t;
+
+/* All functions are collective on MPI_COMM_WORLD. Only rank 0 reads the lab and
+ * prints. _begin returns the present state of all counters, which _end
+ * frees after it has printed what was added since then. */
+mrail_bench_uplinks_t *
+mrail_bench_uplinks_begin(const mrail_bench_coll_t *coll);
+void mrail_bench_uplinks_end(const mrail_bench_coll_t *coll,
+                             mrail_bench_uplinks_t *before, int json);
+
+#endif
