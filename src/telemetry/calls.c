@@ -69,6 +69,7 @@ mrail_calls_comm_t *mrail_calls_comm_add(mrail_calls_t *calls, uint64_t id,
             memset(comm, 0, sizeof(*comm));
             comm->size = size;
             comm->rank = rank;
+            comm->last = mrail_calls_ticks();
             __atomic_store_n(&comm->id, id, __ATOMIC_RELEASE);
             return comm;
         }
@@ -137,6 +138,13 @@ static uint64_t calls_ns(const calls_clock_t *clock, uint64_t ticks)
                                             : 0;
 }
 
+static uint64_t calls_length(const calls_clock_t *clock, uint64_t ticks)
+{
+    double length_ns = clock->scale * (double)ticks;
+
+    return (length_ns < (double)clock->now_ns) ? (uint64_t)length_ns : 0;
+}
+
 static void calls_check_record(mrail_calls_record_t *record,
                                const calls_clock_t *clock)
 {
@@ -167,6 +175,9 @@ static void calls_check_comm(mrail_calls_comm_t *comm,
     comm->first = (after->entered < MRAIL_CALLS_RECORDS)
                       ? 0
                       : after->entered - MRAIL_CALLS_RECORDS + 1;
+    comm->computed = calls_length(clock, comm->computed);
+    comm->called = calls_length(clock, comm->called);
+    comm->last = calls_ns(clock, comm->last);
     mrail_page_clean_text(comm->name, sizeof(comm->name));
     for (unsigned i = 0; i < MRAIL_CALLS_RECORDS; ++i) {
         calls_check_record(&comm->records[i], clock);

@@ -83,6 +83,9 @@ typedef struct mrail_calls_comm {
                        * n % MRAIL_CALLS_RECORDS */
     uint64_t left;
     uint64_t first; /* a reader's copy: number of the oldest valid record */
+    /* Times between calls and in calls since the communicator was created, and
+     * the end of the last call. */
+    uint64_t computed, called, last;
     uint32_t size, rank;
     char name[48];
     uint64_t counts[MRAIL_CALLS_NUM_KINDS]; /* entered, by kind */
@@ -167,22 +170,27 @@ static inline uint64_t mrail_calls_ticks(void)
 static inline void mrail_calls_enter(mrail_calls_comm_t *comm, unsigned kind,
                                      int root)
 {
-    uint64_t n = comm->entered;
+    uint64_t n = comm->entered, now = mrail_calls_ticks();
     mrail_calls_record_t *record = &comm->records[n % MRAIL_CALLS_RECORDS];
 
     record->left = 0;
     record->kind = kind;
     record->root = root;
-    record->entered = mrail_calls_ticks();
+    record->entered = now;
+    comm->computed += now - comm->last;
     ++comm->counts[kind % MRAIL_CALLS_NONBLOCKING];
     __atomic_store_n(&comm->entered, n + 1, __ATOMIC_RELEASE);
 }
 
 static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
 {
-    uint64_t n = comm->entered;
+    uint64_t n = comm->entered, now = mrail_calls_ticks();
+    mrail_calls_record_t *record =
+        &comm->records[(n - 1) % MRAIL_CALLS_RECORDS];
 
-    comm->records[(n - 1) % MRAIL_CALLS_RECORDS].left = mrail_calls_ticks();
+    record->left = now;
+    comm->called += now - record->entered;
+    comm->last = now;
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 

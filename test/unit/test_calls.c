@@ -100,6 +100,9 @@ static void test_counts(void **state)
     assert_int_equal(second->left, 0);
     assert_int_equal(second->root, 1);
     assert_null(mrail_calls_record(copy, 2));
+    assert_true(copy->called <= first->left - first->entered + 1);
+    assert_true(copy->computed + 1 >= second->entered - first->left);
+    assert_true(copy->computed + copy->called <= mrail_clock_now() - from_ns);
     mrail_calls_comm_remove(comm);
     assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
     assert_int_equal(got.comms[0].id, 0);

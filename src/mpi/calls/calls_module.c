@@ -100,6 +100,29 @@ typedef struct calls_module {
 
 int mca_coll_mrailcalls_inside;
 
+static unsigned long long comm_cid(struct ompi_communicator_t *comm)
+{
+#ifdef MCA_COLL_BASE_VERSION_2_4_0
+    return ompi_comm_get_local_cid(comm);
+#else
+    return ompi_comm_get_cid(comm);
+#endif
+}
+
+/* A communicator may get its name after it was created, so the first call
+ * records it. */
+static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
+{
+    char name[sizeof(module->record->name)];
+
+    if (comm->c_name[0] != '\0') {
+        mrail_calls_comm_name(module->record, comm->c_name);
+    } else {
+        snprintf(name, sizeof(name), "communicator %llu", comm_cid(comm));
+        mrail_calls_comm_name(module->record, name);
+    }
+}
+
 /* Returns 1 if the call counts. */
 static inline int calls_enter(calls_module_t *module,
                               struct ompi_communicator_t *comm, unsigned kind,
@@ -111,7 +134,7 @@ static inline int calls_enter(calls_module_t *module,
     module->is_inside = 1;
     ++mca_coll_mrailcalls_inside;
     if (MRAIL_UNLIKELY(module->record->entered == 0)) {
-        mrail_calls_comm_name(module->record, comm->c_name);
+        calls_name(module, comm);
     }
     mrail_calls_enter(module->record, kind, root);
     return 1;
@@ -170,11 +193,7 @@ COLLECTIVES(COUNT)
  * alone is not enough: the parts of MPI_Comm_split have the same. */
 static uint64_t comm_id(struct ompi_communicator_t *comm)
 {
-#ifdef MCA_COLL_BASE_VERSION_2_4_0
-    uint64_t id = (uint64_t)ompi_comm_get_local_cid(comm) + 1;
-#else
-    uint64_t id = (uint64_t)ompi_comm_get_cid(comm) + 1;
-#endif
+    uint64_t id = comm_cid(comm) + 1;
 
     for (int i = 0; i < ompi_comm_size(comm); ++i) {
         id = mrail_mix64(id +
