@@ -252,6 +252,19 @@ static void test_crossed(void **state)
     assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
 }
 
+/* Rank 2 is in a long call of another communicator, and not to blame. */
+static void test_waits_elsewhere(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 1), MRAIL_CALLS_ALLTOALL, -1, NOW - 5000 * MS,
+            (i == 2) ? 0 : NOW - 4900 * MS);
+        if (i != 2) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 4800 * MS, 0);
+        }
+    }
+    assert_none();
+}
+
 /* ---- order ---- */
 
 static void test_mismatch(void **state)
@@ -510,6 +523,7 @@ int main(void)
         TEST(test_posted),
         TEST(test_long_call),
         TEST(test_crossed),
+        TEST(test_waits_elsewhere),
         TEST(test_mismatch),
         TEST(test_other_root),
         TEST(test_message),
