@@ -59,12 +59,25 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/request.h \
-    src/mpi/coll/shadow.c src/mpi/coll/shadow.h
+    src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
+    src/mpi/same_ompi.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
 mca_coll_mrail_la_LIBADD = libmrail-coll.la libmrail-cuda.la -ldl
+
+ompicomponent_LTLIBRARIES += mca_coll_mrailcalls.la
+mca_coll_mrailcalls_la_SOURCES = \
+    src/mpi/calls/calls_component.c \
+    src/mpi/calls/calls_module.c \
+    src/mpi/calls/calls_waits.c \
+    src/mpi/calls/mrail_calls.h \
+    src/mpi/same_ompi.h src/uct/mrail_tls.h
+mca_coll_mrailcalls_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
+mca_coll_mrailcalls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -export-symbols-regex '^mca_coll_mrailcalls_component$$'
+mca_coll_mrailcalls_la_LIBADD = libmrail-telemetry.la libmrail-base.la
 endif
 endif
 

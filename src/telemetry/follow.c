@@ -24,7 +24,7 @@ mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path)
     mrail_page_status_t status;
     mrail_page_head_t head;
     struct stat st;
-    int fd = mrail_page_open(path, &st), ret;
+    int fd = mrail_tele_file_open(path, &st), ret;
 
     if (fd < 0) {
         return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
@@ -111,7 +111,7 @@ int mrail_follow_read(mrail_follow_t *follow, mrail_ring_record_t *records,
 
 int mrail_follow_is_alive(const mrail_follow_t *follow)
 {
-    return mrail_page_is_held(follow->fd);
+    return mrail_tele_file_is_held(follow->fd);
 }
 
 void mrail_follow_close(mrail_follow_t *follow)

@@ -2,31 +2,21 @@
 #include "telemetry/page.h"
 
 #include "base/clock.h"
-#include "base/list.h"
 #include "telemetry/page_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    int fd;            /* -1 in a child after fork(), which closes the file */
-    mrail_list_t list; /* node of open_files */
-    mrail_ring_t ring; /* as it was initialised */
-    void *ring_memory; /* mapping of the ring; NULL: there is none */
-    size_t ring_size;
-    char path[MRAIL_PAGE_PATH];
+    mrail_tele_file_t file; /* its mapping is the ring */
+    mrail_ring_t ring;      /* as it was initialised */
     union {
         mrail_page_t page;
         char image[sizeof(mrail_page_t)]; /* the page as it is in the file */
@@ -41,67 +31,6 @@ uint64_t mrail_page_now(void)
     return (uint64_t)t.tv_sec * MRAIL_NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* ---- files ---- */
-
-static int page_prefix(char *to, size_t size)
-{
-    return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
-}
-
-int mrail_page_open(const char *path, struct stat *st)
-{
-    /* Follow no symbolic link, and do not block on a pipe: another process may
-     * have planted either. */
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-
-    if ((fd >= 0) && (fstat(fd, st) != 0)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-int mrail_page_is_held(int fd)
-{
-    /* The writer holds an exclusive lock. Readers test it with a shared lock,
-     * so they do not exclude one another. */
-    if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
-        return 1;
-    }
-    flock(fd, LOCK_UN);
-    return 0;
-}
-
-typedef struct page_cleaning {
-    long min_age_s;
-    int count;
-} page_cleaning_t;
-
-static void page_clean_one(const char *path, void *arg)
-{
-    page_cleaning_t *cleaning = arg;
-    struct stat st;
-    int fd = mrail_page_open(path, &st);
-
-    if (fd < 0) {
-        return;
-    }
-    if (S_ISREG(st.st_mode) && (st.st_uid == geteuid()) &&
-        (st.st_mtime + cleaning->min_age_s <= time(NULL)) &&
-        !mrail_page_is_held(fd) && (unlink(path) == 0)) {
-        ++cleaning->count;
-    }
-    close(fd);
-}
-
-int mrail_page_clean(const char *dir, long min_age_s)
-{
-    page_cleaning_t cleaning = {.min_age_s = min_age_s};
-    int ret = mrail_page_each(dir, page_clean_one, &cleaning);
-
-    return (ret < 0) ? ret : cleaning.count;
-}
-
 /* ---- writing ---- */
 
 /* Not inlined: otherwise gcc 12 assumes that only the first member of the
@@ -112,7 +41,7 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
 {
     /* If another process truncates the file, or the file system is full, the
      * page is incomplete for readers. The writer continues. */
-    (void)!pwrite(file->fd, from, size, (off_t)offset);
+    (void)!pwrite(file->file.fd, from, size, (off_t)offset);
 }
 
 #define PAGE_WRITE(_file, _field)                                              \
@@ -144,201 +73,74 @@ static void page_init(mrail_page_t *page, size_t ring_size)
     page->start_ns = page->update_ns = mrail_page_now();
 }
 
-/* ---- fork ---- */
-
-/* A forked child would share the lock of the file, and would keep it after this
- * process has ended. The child therefore closes the file. A mapping keeps the
- * file open as well, so the child maps private memory in place of the ring. */
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t open_once = PTHREAD_ONCE_INIT;
-static mrail_list_t open_files = {&open_files, &open_files};
-
-static void page_before_fork(void)
-{
-    pthread_mutex_lock(&open_lock);
-}
-
-static void page_in_parent(void)
-{
-    pthread_mutex_unlock(&open_lock);
-}
-
-static void page_in_child(void)
-{
-    while (!mrail_list_empty(&open_files)) {
-        mrail_page_file_t *file =
-            mrail_list_head(&open_files, mrail_page_file_t, list);
-
-        mrail_list_del(&file->list);
-        close(file->fd);
-        file->fd = -1;
-        if (file->ring_memory != NULL) {
-            (void)mmap(file->ring_memory, file->ring_size,
-                       PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-        }
-    }
-    pthread_mutex_unlock(&open_lock);
-}
-
-static void page_register_atfork(void)
-{
-    (void)pthread_atfork(page_before_fork, page_in_parent, page_in_child);
-}
-
-static void page_list(mrail_page_file_t *file)
-{
-    pthread_once(&open_once, page_register_atfork);
-    pthread_mutex_lock(&open_lock);
-    mrail_list_add_tail(&open_files, &file->list);
-    pthread_mutex_unlock(&open_lock);
-}
-
-static void page_unlist(mrail_page_file_t *file)
-{
-    pthread_mutex_lock(&open_lock);
-    mrail_list_del(&file->list);
-    pthread_mutex_unlock(&open_lock);
-}
-
 /* ---- open and close ---- */
 
-/* Reserves the memory of the file, without the gap before the ring. Otherwise
- * a full file system would end the process at a store to the ring. */
-static int page_allocate(const mrail_page_file_t *file)
+/* Reserves the memory of the file, without the gap before the ring. */
+static int page_reserve(const mrail_page_file_t *file, size_t ring_size)
 {
-    int ret = -posix_fallocate(file->fd, 0, sizeof(file->page));
+    int ret = mrail_tele_file_reserve(&file->file, 0, sizeof(file->page));
 
-    if ((ret == 0) && (file->ring_size != 0)) {
-        ret = -posix_fallocate(file->fd, MRAIL_PAGE_RING_AT,
-                               (off_t)file->ring_size);
+    if ((ret == 0) && (ring_size != 0)) {
+        ret =
+            mrail_tele_file_reserve(&file->file, MRAIL_PAGE_RING_AT, ring_size);
     }
     return ret;
 }
 
-/* Maps the ring, if there is one. Its pages are present from the start, so that
- * the first records cause no page faults. */
-static int page_map_ring(mrail_page_file_t *file, uint32_t num_records)
+/* Writes the page and, if there are records, the header of the ring. */
+static int page_make(mrail_page_file_t *file, uint32_t num_records)
 {
-    void *memory;
+    size_t ring_size = (num_records == 0) ? 0 : mrail_ring_size(num_records);
+    int ret = page_reserve(file, ring_size);
 
-    if (num_records == 0) {
-        return 0;
-    }
-    memory = mmap(NULL, file->ring_size, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_POPULATE, file->fd, MRAIL_PAGE_RING_AT);
-    if (memory == MAP_FAILED) {
-        return -errno;
-    }
-    file->ring_memory = memory;
-    mrail_ring_init(&file->ring, memory, num_records);
-    return 0;
-}
-
-static void page_unmap_ring(mrail_page_file_t *file)
-{
-    if (file->ring_memory != NULL) {
-        munmap(file->ring_memory, file->ring_size);
-    }
-}
-
-/* Locks the file and gives it its name. */
-static int page_name(const mrail_page_file_t *file)
-{
-    char own[64];
-
-    snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
-    if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
-        (linkat(AT_FDCWD, own, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) != 0)) {
-        return -errno;
-    }
-    return 0;
-}
-
-/* Creates the file. It gets its name only once it is locked and complete.
- * Otherwise a reader could mistake it for the page of a process that has
- * ended. */
-static int page_make(mrail_page_file_t *file, const char *dir,
-                     uint32_t num_records)
-{
-    int ret;
-
-    file->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0400);
-    if (file->fd < 0) {
-        return -errno;
-    }
-    ret = page_allocate(file);
     if (ret != 0) {
-        goto err_close;
+        return ret;
     }
-    page_init(&file->page, file->ring_size);
+    page_init(&file->page, ring_size);
     page_write(file, file->image, sizeof(file->image), 0);
-    ret = page_map_ring(file, num_records);
-    if (ret != 0) {
-        goto err_close;
+    if (num_records != 0) {
+        ret = mrail_tele_file_map(&file->file, MRAIL_PAGE_RING_AT, ring_size);
+        if (ret != 0) {
+            return ret;
+        }
+        mrail_ring_init(&file->ring, file->file.memory, num_records);
     }
-    ret = page_name(file);
-    if (ret != 0) {
-        goto err_unmap;
-    }
-    return 0;
-
-err_unmap:
-    page_unmap_ring(file);
-err_close:
-    close(file->fd);
-    return ret;
-}
-
-static void page_make_room(const char *dir)
-{
-    if (mrail_page_each(dir, NULL, NULL) > MRAIL_PAGE_KEEP) {
-        mrail_page_clean(dir, 0);
-    } else {
-        mrail_page_clean(dir, MRAIL_PAGE_KEEP_S);
-    }
+    return mrail_tele_file_publish(&file->file);
 }
 
 int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
                       mrail_page_file_t **file_p)
 {
-    mrail_page_file_t *file;
-    char prefix[64];
+    mrail_page_file_t *file = calloc(1, sizeof(*file));
     int ret;
 
-    page_make_room(dir);
-    file = calloc(1, sizeof(*file));
     if (file == NULL) {
         return -ENOMEM;
     }
-    file->ring_size = (num_records == 0) ? 0 : mrail_ring_size(num_records);
-    page_prefix(prefix, sizeof(prefix));
-    ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx", dir,
-                   prefix, (long)getpid(), (unsigned long long)suffix);
-    ret = ((ret < 0) || ((size_t)ret >= sizeof(file->path)))
-              ? -ENAMETOOLONG
-              : page_make(file, dir, num_records);
+    ret = mrail_tele_file_create(&file->file, dir, MRAIL_TELE_PAGE, suffix);
     if (ret != 0) {
-        free(file);
-        return ret;
+        goto err_free;
     }
-    page_list(file);
+    ret = page_make(file, num_records);
+    if (ret != 0) {
+        goto err_discard;
+    }
     *file_p = file;
     return 0;
+
+err_discard:
+    mrail_tele_file_discard(&file->file);
+err_free:
+    free(file);
+    return ret;
 }
 
 void mrail_page_remove(mrail_page_file_t *file)
 {
-    if (file == NULL) {
-        return;
+    if (file != NULL) {
+        mrail_tele_file_remove(&file->file);
+        free(file);
     }
-    page_unlist(file);
-    if (file->fd >= 0) {
-        unlink(file->path);
-        close(file->fd);
-    }
-    page_unmap_ring(file);
-    free(file);
 }
 
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file)
@@ -402,9 +204,7 @@ const char *mrail_page_status_text(mrail_page_status_t status)
     return status_texts[status];
 }
 
-/* Ends the text at the first NUL and replaces control characters, for
- * terminals. */
-static void page_clean_text(char *text, size_t size)
+void mrail_page_clean_text(char *text, size_t size)
 {
     size_t i;
 
@@ -416,7 +216,7 @@ static void page_clean_text(char *text, size_t size)
     memset(text + i, 0, size - i);
 }
 
-#define CLEAN_TEXT(_field) page_clean_text((_field), sizeof(_field))
+#define CLEAN_TEXT(_field) mrail_page_clean_text((_field), sizeof(_field))
 
 static void page_clean(mrail_page_t *page)
 {
@@ -505,7 +305,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     if (whole < 0) {
         return MRAIL_PAGE_BROKEN;
     }
-    held = mrail_page_is_held(fd);
+    held = mrail_tele_file_is_held(fd);
     page_clean(page);
     return held ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_ENDED;
 }
@@ -513,7 +313,7 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
 {
     struct stat st;
-    int fd = mrail_page_open(path, &st);
+    int fd = mrail_tele_file_open(path, &st);
     mrail_page_status_t status;
 
     if (fd < 0) {
@@ -522,36 +322,4 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
     status = page_read_open(fd, &st, page);
     close(fd);
     return status;
-}
-
-static int page_filter(const struct dirent *entry)
-{
-    char prefix[64];
-    int length = page_prefix(prefix, sizeof(prefix));
-
-    return strncmp(entry->d_name, prefix, (size_t)length) == 0;
-}
-
-int mrail_page_each(const char *dir, void (*visit)(const char *path, void *arg),
-                    void *arg)
-{
-    struct dirent **entries;
-    char path[MRAIL_PAGE_PATH];
-    int count = scandir(dir, &entries, page_filter, versionsort);
-
-    if (count < 0) {
-        return -errno;
-    }
-    for (int i = 0; i < count; ++i) {
-        int length =
-            snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
-
-        if ((visit != NULL) && (length > 0) &&
-            ((size_t)length < sizeof(path))) {
-            visit(path, arg);
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    return count;
 }

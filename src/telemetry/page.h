@@ -5,10 +5,9 @@
  * end. Readers copy the file and never block the writer. The file remains if
  * the process is killed; a lock on the file shows whether the process is alive.
  *
- * The process writes the page with write(2), but the ring through a mapping: a
- * process that truncated the file would end the writer with SIGBUS. The file
- * therefore has mode 0400, so that only root can open it for writing. Other
- * changes to the file cannot harm the process.
+ * The process writes the page with write(2), but the ring through a mapping
+ * (file.h). Other processes cannot harm it in any other way than described
+ * there.
  *
  * The writer's calls must be serialised. A reader trusts nothing: it checks
  * numbers and makes text printable.
@@ -16,16 +15,15 @@
 #ifndef MRAIL_TELEMETRY_PAGE_H
 #define MRAIL_TELEMETRY_PAGE_H
 
+#include "telemetry/file.h"
 #include "telemetry/ring.h"
 
-#define MRAIL_PAGE_DIR "/dev/shm"
 #define MRAIL_PAGE_MAGIC 0x6d52696eu
 #define MRAIL_PAGE_VERSION 2u
 #define MRAIL_PAGE_RAILS 16u
 #define MRAIL_PAGE_LANES 256u
 #define MRAIL_PAGE_COUNTERS 32u
 #define MRAIL_PAGE_EVENTS 512u
-#define MRAIL_PAGE_PATH 256u
 
 /* Times are CLOCK_REALTIME, in ns. Rates are bytes per second. */
 typedef struct mrail_page_rail {
@@ -122,14 +120,9 @@ uint64_t mrail_page_now(void);
 
 typedef struct mrail_page_file mrail_page_file_t;
 
-/* Creates DIR/mrail-telemetry.UID.PID.SUFFIX at its full size, with a ring of
- * `num_records`, a result of mrail_ring_round(). Removes pages of this user
- * whose processes ended abnormally more than MRAIL_PAGE_KEEP_S ago, or all
- * pages of ended processes if there are more than MRAIL_PAGE_KEEP files.
- * Returns 0, or -errno with nothing left behind (-ENOSPC: the file system is
- * full). */
-#define MRAIL_PAGE_KEEP_S 3600
-#define MRAIL_PAGE_KEEP 256
+/* Creates the file `suffix`, with a ring of `num_records`, a result of
+ * mrail_ring_round(). Returns 0, or -errno with nothing left behind (-ENOSPC:
+ * the file system is full). */
 int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
                       mrail_page_file_t **file_p);
 /* Removes the page when the process ends normally. `file` may be NULL. */
@@ -167,12 +160,12 @@ const char *mrail_page_status_text(mrail_page_status_t status);
 
 /* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,
  * sorted by name. Returns their number, or -errno. */
-int mrail_page_each(const char *dir, void (*visit)(const char *path, void *arg),
-                    void *arg);
-
-/* Removes pages of this user whose processes ended abnormally at least
- * min_age_s ago. Returns their number, or -errno. */
-int mrail_page_clean(const char *dir, long min_age_s);
+static inline int mrail_page_each(const char *dir,
+                                  void (*visit)(const char *path, void *arg),
+                                  void *arg)
+{
+    return mrail_tele_file_each(dir, MRAIL_TELE_PAGE, visit, arg);
+}
 
 /* Returns the number of the oldest event that is still in the page. */
 static inline uint64_t mrail_page_first_event(const mrail_page_t *page)

@@ -6,12 +6,9 @@
 
 #include <sys/stat.h>
 
-/* Opens a file of any kind for reading. Returns a descriptor and *st, or -1
- * with errno. */
-int mrail_page_open(const char *path, struct stat *st);
-
-/* Returns 1 if the process of the page still runs. */
-int mrail_page_is_held(int fd);
+/* Ends the text at the first NUL and replaces control characters, for
+ * terminals. */
+void mrail_page_clean_text(char *text, size_t size);
 
 /* Checks the owner, the size and the header of an open file. Returns
  * MRAIL_PAGE_ALIVE and *head if the rest can be read, whether or not the

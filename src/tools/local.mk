@@ -166,6 +166,19 @@ mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
     libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-trace.1
 
+# mrail diagnose: what delays a job.
+pkglibexec_PROGRAMS += mrail-diagnose
+noinst_LTLIBRARIES += libmrail-diagnose.la
+libmrail_diagnose_la_SOURCES = src/tools/diagnose.h \
+    src/tools/diagnose_calls.c src/tools/diagnose_calls.h \
+    src/tools/diagnose_hang.c src/tools/diagnose_judge.c \
+    src/tools/diagnose_late.c src/tools/diagnose_rails.c \
+    src/tools/diagnose_show.c
+mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c
+mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-diagnose.1
+
 # Shell completions, which ask the commands for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions
 zshcompdir = $(datarootdir)/zsh/site-functions

@@ -74,7 +74,7 @@ const char *pages_dir(const char *option)
     if (option != NULL) {
         return option;
     }
-    return (variable != NULL && *variable != '\0') ? variable : MRAIL_PAGE_DIR;
+    return (variable != NULL && *variable != '\0') ? variable : MRAIL_TELE_DIR;
 }
 
 void pages_read(pages_t *pages, const char *command, const char *dir,

@@ -168,7 +168,7 @@ static int top_run(top_t *top)
 
 static int top_clean(const top_t *top)
 {
-    int count = mrail_page_clean(top->dir, 0);
+    int count = mrail_tele_file_clean(top->dir, 0);
 
     if (count < 0) {
         mrail_tool_fail(COMMAND, "cannot read %s: %s", top->dir,
@@ -210,7 +210,7 @@ static const mrail_option_t top_options[] = {
      FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_PAGE_DIR ")",
+     "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--clean", NULL, "remove the pages of processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(clean), 0, 0, NULL},

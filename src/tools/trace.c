@@ -23,7 +23,7 @@
 
 /* A process whose ring is followed. */
 typedef struct trace_source {
-    char path[MRAIL_PAGE_PATH];
+    char path[MRAIL_TELE_PATH];
     mrail_page_t *page;
     mrail_follow_t follow;      /* fd is -1 after the process has ended */
     int has_past;               /* this interval includes earlier records */
@@ -368,7 +368,7 @@ static const mrail_option_t options[] = {
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_PAGE_DIR ")",
+     "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {.names = NULL}};
 

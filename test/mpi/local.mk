@@ -11,10 +11,11 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
     test/mpi/direct.sh test/mpi/topology.sh test/mpi/gpu-exchange.sh \
-    test/mpi/gpu-bad.sh
+    test/mpi/gpu-bad.sh test/mpi/diagnose.sh
 TIMING_TESTS += test/mpi/pair.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
-    test/mpi/four-ranks.sh test/mpi/top_screen.py
+    test/mpi/four-ranks.sh test/mpi/top_screen.py \
+    test/mpi/diagnose_cases.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
@@ -22,12 +23,17 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad
+    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad \
+    mpi_diagnose
 mpi_gpu_bad_SOURCES = test/mpi/mpi_gpu_bad.c test/mpi/mpi_test.h \
     src/tools/bench_device.c src/tools/bench_device.h
 mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
+mpi_diagnose_SOURCES = test/mpi/mpi_diagnose.c test/mpi/mpi_test.h
+mpi_diagnose_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_diagnose_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_diagnose_LDADD = $(MPI_LIBS)
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)

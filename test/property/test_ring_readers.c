@@ -160,7 +160,7 @@ static int is_done;
 
 static int make_ring(void **state)
 {
-    snprintf(dir, sizeof(dir), MRAIL_PAGE_DIR "/test-ring-XXXXXX");
+    snprintf(dir, sizeof(dir), MRAIL_TELE_DIR "/test-ring-XXXXXX");
     if ((mkdtemp(dir) == NULL) ||
         (mrail_page_create(dir, 1, RECORDS, &file) != 0)) {
         return -1;

@@ -26,8 +26,13 @@ test_tool_SOURCES = test/tools/test_tool.c
 test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
 
-check_PROGRAMS += test_number test_json test_top test_trace
-TESTS += test_number test_json test_top test_trace
+check_PROGRAMS += test_number test_json test_top test_trace \
+    test_diagnose
+TESTS += test_number test_json test_top test_trace test_diagnose
+test_diagnose_SOURCES = test/tools/test_diagnose.c
+test_diagnose_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
 test_number_SOURCES = test/tools/test_number.c
 test_number_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_number_LDADD = libmrail-tool.la $(TEST_LIBS)

@@ -36,6 +36,12 @@ test_page_SOURCES = test/unit/test_page.c
 test_page_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_page_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
+check_PROGRAMS += test_calls
+TESTS += test_calls
+test_calls_SOURCES = test/unit/test_calls.c
+test_calls_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_calls_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+
 check_PROGRAMS += test_ring
 TESTS += test_ring
 test_ring_SOURCES = test/unit/test_ring.c

@@ -36,7 +36,7 @@ static mrail_page_t got;
 
 static int make_dir(void **state)
 {
-    snprintf(dir, sizeof(dir), MRAIL_PAGE_DIR "/test-page-XXXXXX");
+    snprintf(dir, sizeof(dir), MRAIL_TELE_DIR "/test-page-XXXXXX");
     if (mkdtemp(dir) == NULL) {
         return -1;
     }
@@ -284,16 +284,16 @@ static void test_clean(void **state)
     kill_child(pid);
     other = child(1, alive, sizeof(alive));
     /* A new file stays, because its process may just be starting. */
-    assert_int_equal(mrail_page_clean(dir, MRAIL_PAGE_KEEP_S), 0);
+    assert_int_equal(mrail_tele_file_clean(dir, MRAIL_TELE_KEEP_S), 0);
     assert_int_equal(count(), 3);
-    assert_int_equal(mrail_page_clean(dir, 0), 1);
+    assert_int_equal(mrail_tele_file_clean(dir, 0), 1);
     assert_int_equal(access(ended, F_OK), -1);
     assert_int_equal(access(alive, F_OK), 0);
     assert_int_equal(access(path, F_OK), 0);
     kill_child(other);
-    assert_int_equal(mrail_page_clean(dir, 0), 1);
+    assert_int_equal(mrail_tele_file_clean(dir, 0), 1);
     mrail_page_remove(file);
-    assert_int_equal(mrail_page_clean("/nonexistent", 0), -ENOENT);
+    assert_int_equal(mrail_tele_file_clean("/nonexistent", 0), -ENOENT);
 }
 
 /* A process that crashes repeatedly must not fill the file system. */
@@ -302,12 +302,12 @@ static void test_keeps_few(void **state)
     mrail_page_file_t *file = create();
     char name[128];
 
-    for (unsigned i = 0; i < MRAIL_PAGE_KEEP; ++i) {
+    for (unsigned i = 0; i < MRAIL_TELE_KEEP; ++i) {
         snprintf(name, sizeof(name), "%s/mrail-telemetry.%u.0.%u", dir,
                  (unsigned)geteuid(), i);
         close(open(name, O_CREAT | O_WRONLY, 0600));
     }
-    assert_int_equal(count(), MRAIL_PAGE_KEEP + 1);
+    assert_int_equal(count(), MRAIL_TELE_KEEP + 1);
     kill_child(child(1, name, sizeof(name)));
     assert_int_equal(count(), 2);
     assert_int_equal(access(path, F_OK), 0);
@@ -391,12 +391,12 @@ static void test_no_file(void **state)
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
     assert_int_equal(symlink("/etc/passwd", path), 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
-    assert_int_equal(mrail_page_clean(dir, 0), 0);
+    assert_int_equal(mrail_tele_file_clean(dir, 0), 0);
     unlink(path);
     /* A FIFO must not block the reader until a writer opens it. */
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
-    assert_int_equal(mrail_page_clean(dir, 0), 0);
+    assert_int_equal(mrail_tele_file_clean(dir, 0), 0);
 }
 
 static void test_foreign(void **state)

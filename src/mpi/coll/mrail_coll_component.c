@@ -3,6 +3,7 @@
 
 #include "mpi/coll/copy.h"
 #include "mpi/coll/direct.h"
+#include "mpi/same_ompi.h"
 
 #include "base/util.h"
 
@@ -219,16 +220,11 @@ static int coll_register(void)
 
 /* ---- supported processes ---- */
 
-/* The structures of coll change between releases without a new version number.
- * Refuse every other version of Open MPI instead of using a wrong layout. */
 static int is_same_ompi(void)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING], wanted[64];
-    int length;
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
 
-    snprintf(wanted, sizeof(wanted), "Open MPI v%s,", MRAIL_OMPI_VERSION);
-    MPI_Get_library_version(text, &length);
-    if (strncmp(text, wanted, strlen(wanted)) == 0) {
+    if (mrail_same_ompi(text)) {
         return 1;
     }
     if (mca_coll_mrail_settings.verbose > 0) {

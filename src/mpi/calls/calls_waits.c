@@ -1,0 +1,130 @@
+/*
+ * Waits for messages: MPI's blocking point-to-point calls. They end in
+ * functions of the pml and of requests, which Open MPI calls through tables.
+ * This file puts functions of its own into these tables. A call that returns at
+ * once costs a few stores, and no reading of the clock.
+ */
+#include "config.h"
+#include "mpi/calls/mrail_calls.h"
+
+#include "ompi/mca/pml/pml.h"
+#include "ompi/request/request.h"
+#include "opal/runtime/opal_progress.h"
+
+static mca_pml_base_module_t pml;   /* functions that were replaced */
+static ompi_request_fns_t requests; /* the same */
+static int is_begun;
+
+/* A request does not say from whom it waits. */
+#define ANY -1, -1, MRAIL_CALLS_COMMS
+
+/* Makes a call, as a wait unless a collective makes it. */
+#define AS_WAIT(_kind, _peer_tag_comm, _call)                                  \
+    do {                                                                       \
+        mrail_calls_t *calls = mca_coll_mrailcalls_file;                       \
+        int ret;                                                               \
+                                                                               \
+        if (mca_coll_mrailcalls_inside != 0 || calls == NULL) {                \
+            return _call;                                                      \
+        }                                                                      \
+        mrail_calls_wait_begin(&calls->wait, MRAIL_CALLS_##_kind,              \
+                               _peer_tag_comm);                                \
+        ret = _call;                                                           \
+        mrail_calls_wait_end(calls);                                           \
+        return ret;                                                            \
+    } while (0)
+
+#define OF(_peer) _peer, tag, mca_coll_mrailcalls_index(comm)
+
+static int wait_send(const void *buf, size_t count,
+                     struct ompi_datatype_t *dtype, int peer, int tag,
+                     mca_pml_base_send_mode_t mode,
+                     struct ompi_communicator_t *comm)
+{
+    AS_WAIT(SEND, OF(peer),
+            pml.pml_send(buf, count, dtype, peer, tag, mode, comm));
+}
+
+static int wait_recv(void *buf, size_t count, struct ompi_datatype_t *dtype,
+                     int peer, int tag, struct ompi_communicator_t *comm,
+                     ompi_status_public_t *status)
+{
+    AS_WAIT(RECV, OF(peer),
+            pml.pml_recv(buf, count, dtype, peer, tag, comm, status));
+}
+
+static int wait_probe(int peer, int tag, struct ompi_communicator_t *comm,
+                      ompi_status_public_t *status)
+{
+    AS_WAIT(PROBE, OF(peer), pml.pml_probe(peer, tag, comm, status));
+}
+
+static int wait_mprobe(int peer, int tag, struct ompi_communicator_t *comm,
+                       struct ompi_message_t **message,
+                       ompi_status_public_t *status)
+{
+    AS_WAIT(PROBE, OF(peer), pml.pml_mprobe(peer, tag, comm, message, status));
+}
+
+static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
+{
+    AS_WAIT(WAIT, ANY, requests.req_wait(request, status));
+}
+
+static int wait_any(size_t count, ompi_request_t **list, int *index,
+                    ompi_status_public_t *status)
+{
+    AS_WAIT(WAIT, ANY, requests.req_wait_any(count, list, index, status));
+}
+
+static int wait_all(size_t count, ompi_request_t **list,
+                    ompi_status_public_t *statuses)
+{
+    AS_WAIT(WAIT, ANY, requests.req_wait_all(count, list, statuses));
+}
+
+static int wait_some(size_t count, ompi_request_t **list, int *outcount,
+                     int *indices, ompi_status_public_t *statuses)
+{
+    AS_WAIT(WAIT, ANY,
+            requests.req_wait_some(count, list, outcount, indices, statuses));
+}
+
+/* MPI's progress calls this while the process waits. */
+static int notice(void)
+{
+    if (mca_coll_mrailcalls_file != NULL) {
+        mrail_calls_notice(&mca_coll_mrailcalls_file->wait);
+    }
+    return 0;
+}
+
+void mca_coll_mrailcalls_waits_begin(void)
+{
+    pml = mca_pml;
+    mca_pml.pml_send = wait_send;
+    mca_pml.pml_recv = wait_recv;
+    mca_pml.pml_probe = wait_probe;
+    mca_pml.pml_mprobe = wait_mprobe;
+    requests = ompi_request_functions;
+    ompi_request_functions.req_wait = wait_one;
+    ompi_request_functions.req_wait_any = wait_any;
+    ompi_request_functions.req_wait_all = wait_all;
+    ompi_request_functions.req_wait_some = wait_some;
+    (void)opal_progress_register_lp(notice);
+    is_begun = 1;
+}
+
+void mca_coll_mrailcalls_waits_end(void)
+{
+    if (!is_begun) {
+        return;
+    }
+    is_begun = 0;
+    (void)opal_progress_unregister(notice);
+    mca_pml.pml_send = pml.pml_send;
+    mca_pml.pml_recv = pml.pml_recv;
+    mca_pml.pml_probe = pml.pml_probe;
+    mca_pml.pml_mprobe = pml.pml_mprobe;
+    ompi_request_functions = requests;
+}

@@ -1,0 +1,42 @@
+/*
+ * Open MPI coll component "mrailcalls": counts the collectives of each
+ * communicator, and the waits for messages, in the file of telemetry/calls.h.
+ * `mrail diagnose` reads it.
+ *
+ *   component  the file of this process              calls_component.c
+ *   module     one for each communicator             calls_module.c
+ *   waits      blocking point-to-point calls         calls_waits.c
+ *
+ * The module has the highest priority, and calls the function of the previous
+ * module after it has counted the call. It needs no LD_PRELOAD, and counts the
+ * calls of Fortran programs as well. Persistent collectives start without a
+ * call of coll, so they are not counted.
+ */
+#ifndef MRAIL_MPI_CALLS_H
+#define MRAIL_MPI_CALLS_H
+
+#include "telemetry/calls.h"
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/mca/coll/base/base.h"
+#include "ompi/mca/coll/coll.h"
+
+/* The file of this process, or NULL. */
+extern mrail_calls_t *mca_coll_mrailcalls_file;
+
+/* Collectives that are in progress. Messages that they wait for do not count as
+ * waits. Only valid without MPI_THREAD_MULTIPLE. */
+extern int mca_coll_mrailcalls_inside;
+
+mca_coll_base_module_t *
+mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority);
+
+/* Returns the index of a communicator in the file, or MRAIL_CALLS_COMMS. */
+uint32_t mca_coll_mrailcalls_index(struct ompi_communicator_t *comm);
+
+/* Begins and ends the recording of waits. Without `begin`, `end` does
+ * nothing. */
+void mca_coll_mrailcalls_waits_begin(void);
+void mca_coll_mrailcalls_waits_end(void);
+
+#endif

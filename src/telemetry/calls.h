@@ -1,0 +1,264 @@
+/*
+ * The MPI calls of a process, in a file of their own (file.h): for each
+ * communicator, how many collectives of each kind the process has entered and
+ * left, and when; and the point-to-point call in which it waits. A reader can
+ * thus find the rank that the others wait for.
+ *
+ * The process writes through a mapping, with a few stores for each call. Times
+ * are ticks of the processor's counter, which cost one instruction. A reader
+ * converts them to CLOCK_MONOTONIC.
+ *
+ * The writer's calls must be serialised for each communicator. A reader trusts
+ * nothing: it checks numbers and makes text printable.
+ *
+ * Sources: [ICCL] 6 (counts of collectives, for ranks that hang or lag).
+ */
+#ifndef MRAIL_TELEMETRY_CALLS_H
+#define MRAIL_TELEMETRY_CALLS_H
+
+#include "base/clock.h"
+#include "telemetry/page.h"
+
+#define MRAIL_CALLS_MAGIC 0x6d43616cu
+#define MRAIL_CALLS_VERSION 1u
+#define MRAIL_CALLS_COMMS 32u
+#define MRAIL_CALLS_RECORDS 64u
+#define MRAIL_CALLS_PAST 16u
+
+/* A finished wait is recorded if it was at least this long. */
+#define MRAIL_CALLS_LONG_NS MRAIL_NS_PER_SEC
+
+#define MRAIL_CALLS_KINDS(X)                                                   \
+    X(ALLGATHER, "Allgather")                                                  \
+    X(ALLGATHERV, "Allgatherv")                                                \
+    X(ALLREDUCE, "Allreduce")                                                  \
+    X(ALLTOALL, "Alltoall")                                                    \
+    X(ALLTOALLV, "Alltoallv")                                                  \
+    X(ALLTOALLW, "Alltoallw")                                                  \
+    X(BARRIER, "Barrier")                                                      \
+    X(BCAST, "Bcast")                                                          \
+    X(EXSCAN, "Exscan")                                                        \
+    X(GATHER, "Gather")                                                        \
+    X(GATHERV, "Gatherv")                                                      \
+    X(REDUCE, "Reduce")                                                        \
+    X(REDUCE_SCATTER, "Reduce_scatter")                                        \
+    X(REDUCE_SCATTER_BLOCK, "Reduce_scatter_block")                            \
+    X(SCAN, "Scan")                                                            \
+    X(SCATTER, "Scatter")                                                      \
+    X(SCATTERV, "Scatterv")                                                    \
+    X(NEIGHBOR_ALLGATHER, "Neighbor_allgather")                                \
+    X(NEIGHBOR_ALLGATHERV, "Neighbor_allgatherv")                              \
+    X(NEIGHBOR_ALLTOALL, "Neighbor_alltoall")                                  \
+    X(NEIGHBOR_ALLTOALLV, "Neighbor_alltoallv")                                \
+    X(NEIGHBOR_ALLTOALLW, "Neighbor_alltoallw")
+
+/* Collectives, and the calls that wait for messages. */
+typedef enum mrail_calls_kind {
+#define MRAIL_CALLS_ENUM(_kind, _name) MRAIL_CALLS_##_kind,
+    MRAIL_CALLS_KINDS(MRAIL_CALLS_ENUM)
+#undef MRAIL_CALLS_ENUM
+        MRAIL_CALLS_NUM_KINDS,
+    MRAIL_CALLS_SEND = MRAIL_CALLS_NUM_KINDS,
+    MRAIL_CALLS_RECV,
+    MRAIL_CALLS_PROBE,
+    MRAIL_CALLS_WAIT,
+    MRAIL_CALLS_UNKNOWN
+} mrail_calls_kind_t;
+
+/* In a record: the nonblocking form of a collective, which leaves at once. */
+#define MRAIL_CALLS_NONBLOCKING 0x100u
+
+/* A collective. In the file, times are ticks; in a reader's copy, ns of
+ * CLOCK_MONOTONIC. */
+typedef struct mrail_calls_record {
+    uint64_t entered;
+    uint64_t left; /* 0: not yet */
+    uint32_t kind; /* mrail_calls_kind_t, and MRAIL_CALLS_NONBLOCKING */
+    int32_t root;  /* -1: the collective has none */
+} mrail_calls_record_t;
+
+typedef struct mrail_calls_comm {
+    uint64_t id;      /* equal on all ranks; 0: this place is free */
+    uint64_t entered; /* number of collectives; record n is at
+                       * n % MRAIL_CALLS_RECORDS */
+    uint64_t left;
+    uint64_t first; /* a reader's copy: number of the oldest valid record */
+    /* Times between calls and in calls since the communicator was created, and
+     * the end of the last call. */
+    uint64_t computed, called, last;
+    uint32_t size, rank;
+    char name[48];
+    uint64_t counts[MRAIL_CALLS_NUM_KINDS]; /* entered, by kind */
+    mrail_calls_record_t records[MRAIL_CALLS_RECORDS];
+} mrail_calls_comm_t;
+
+/* The point-to-point call in progress. */
+typedef struct mrail_calls_wait {
+    uint64_t count;   /* calls entered and left; odd: the process is in one */
+    uint64_t noticed; /* the value of `count` that mrail_calls_notice() saw */
+    uint64_t since;   /* when it first saw this value */
+    uint32_t kind;    /* MRAIL_CALLS_SEND ... */
+    int32_t peer;     /* rank in the communicator; -1: any, or unknown */
+    int32_t tag;
+    uint32_t comm; /* index in `comms`; MRAIL_CALLS_COMMS: none of them */
+} mrail_calls_wait_t;
+
+/* A finished wait of at least MRAIL_CALLS_LONG_NS. */
+typedef struct mrail_calls_past {
+    uint64_t since, until;
+    uint32_t kind;
+    int32_t peer;
+    int32_t tag;
+    uint32_t comm;
+} mrail_calls_past_t;
+
+typedef struct mrail_calls {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t size; /* bytes */
+    uint32_t pid;
+    uint64_t start_ticks, start_ns; /* the same moment on both clocks */
+    int32_t rank;                   /* -1: no job */
+    uint32_t more_comms; /* communicators for which there was no place */
+    char job[48];
+    char program[64];
+    mrail_calls_wait_t wait;
+    uint64_t num_past; /* the last is at (num_past - 1) % MRAIL_CALLS_PAST */
+    mrail_calls_past_t past[MRAIL_CALLS_PAST];
+    mrail_calls_comm_t comms[MRAIL_CALLS_COMMS];
+} mrail_calls_t;
+
+/* ---- writer ---- */
+
+typedef struct mrail_calls_file {
+    mrail_tele_file_t file;
+    mrail_calls_t *calls; /* the mapping; NULL: there is no file */
+} mrail_calls_file_t;
+
+/* Creates the file of this process. `job` may be NULL. Returns 0, or -errno
+ * with nothing left behind and file->calls NULL. */
+int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
+                       const char *job, int rank, const char *program);
+/* Removes it when the process ends normally. */
+void mrail_calls_remove(mrail_calls_file_t *file);
+
+/* Returns a place for a communicator, or NULL if all are in use. */
+mrail_calls_comm_t *mrail_calls_comm_add(mrail_calls_t *calls, uint64_t id,
+                                         uint32_t size, uint32_t rank);
+void mrail_calls_comm_name(mrail_calls_comm_t *comm, const char *name);
+/* Frees the place. */
+void mrail_calls_comm_remove(mrail_calls_comm_t *comm);
+
+/* Returns the processor's counter, which has the same value on all cores. */
+static inline uint64_t mrail_calls_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return mrail_clock_now();
+#endif
+}
+
+/* A reader copies `entered` first and once more at the end, so the record is
+ * complete before `entered` covers it. Record n takes the place of record
+ * n - MRAIL_CALLS_RECORDS, which readers then discard. */
+static inline void mrail_calls_enter(mrail_calls_comm_t *comm, unsigned kind,
+                                     int root)
+{
+    uint64_t n = comm->entered, now = mrail_calls_ticks();
+    mrail_calls_record_t *record = &comm->records[n % MRAIL_CALLS_RECORDS];
+
+    record->left = 0;
+    record->kind = kind;
+    record->root = root;
+    record->entered = now;
+    comm->computed += now - comm->last;
+    ++comm->counts[kind % MRAIL_CALLS_NONBLOCKING];
+    __atomic_store_n(&comm->entered, n + 1, __ATOMIC_RELEASE);
+}
+
+static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
+{
+    uint64_t n = comm->entered, now = mrail_calls_ticks();
+    mrail_calls_record_t *record =
+        &comm->records[(n - 1) % MRAIL_CALLS_RECORDS];
+
+    record->left = now;
+    comm->called += now - record->entered;
+    comm->last = now;
+    __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
+}
+
+/* A wait has no time at first: most are too short to matter. While the process
+ * waits, MPI's progress calls mrail_calls_notice(), which sets the time. */
+static inline void mrail_calls_wait_begin(mrail_calls_wait_t *wait,
+                                          unsigned kind, int peer, int tag,
+                                          uint32_t comm)
+{
+    wait->kind = kind;
+    wait->peer = peer;
+    wait->tag = tag;
+    wait->comm = comm;
+    __atomic_store_n(&wait->count, wait->count + 1, __ATOMIC_RELEASE);
+}
+
+/* Records a wait that mrail_calls_notice() has seen, if it was long. */
+void mrail_calls_wait_past(mrail_calls_t *calls);
+
+static inline void mrail_calls_wait_end(mrail_calls_t *calls)
+{
+    if (MRAIL_UNLIKELY(calls->wait.noticed == calls->wait.count)) {
+        mrail_calls_wait_past(calls);
+    }
+    __atomic_store_n(&calls->wait.count, calls->wait.count + 1,
+                     __ATOMIC_RELEASE);
+}
+
+static inline void mrail_calls_notice(mrail_calls_wait_t *wait)
+{
+    if (((wait->count & 1) != 0) && (wait->noticed != wait->count)) {
+        wait->since = mrail_calls_ticks();
+        __atomic_store_n(&wait->noticed, wait->count, __ATOMIC_RELEASE);
+    }
+}
+
+/* ---- readers ---- */
+
+/* Reads a copy, with all times in ns of CLOCK_MONOTONIC. *calls is valid only
+ * for ALIVE and ENDED. */
+mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls);
+
+/* Checks `calls`, a copy that was made after `before` and before `after`, and
+ * converts its times: now_ticks and now_ns are the same moment. Pure. Returns
+ * ALIVE, OTHER or BROKEN. */
+mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
+                                      const mrail_calls_t *before,
+                                      const mrail_calls_t *after,
+                                      uint64_t now_ticks, uint64_t now_ns);
+
+/* Returns record n of a copy, or NULL if it is not valid. */
+static inline const mrail_calls_record_t *
+mrail_calls_record(const mrail_calls_comm_t *comm, uint64_t n)
+{
+    return ((n >= comm->first) && (n < comm->entered))
+               ? &comm->records[n % MRAIL_CALLS_RECORDS]
+               : NULL;
+}
+
+/* Returns 1 if the process of a copy has noticed that it waits. */
+static inline int mrail_calls_is_waiting(const mrail_calls_t *calls)
+{
+    return ((calls->wait.count & 1) != 0) &&
+           (calls->wait.noticed == calls->wait.count);
+}
+
+/* Writes the name of a call, such as "MPI_Ibarrier". */
+#define MRAIL_CALLS_NAME 40
+void mrail_calls_name(char name[MRAIL_CALLS_NAME], uint32_t kind);
+
+#endif

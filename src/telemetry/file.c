@@ -1,0 +1,262 @@
+#include "config.h"
+#include "telemetry/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The end of a name. */
+static const char *const suffixes[] = {
+    [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
+
+static int file_prefix(char *to, size_t size)
+{
+    return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
+}
+
+static mrail_tele_kind_t file_kind(const char *name)
+{
+    const char *suffix = suffixes[MRAIL_TELE_CALLS];
+    size_t length = strlen(name), end = strlen(suffix);
+
+    return ((length > end) && (strcmp(name + length - end, suffix) == 0))
+               ? MRAIL_TELE_CALLS
+               : MRAIL_TELE_PAGE;
+}
+
+/* ---- readers ---- */
+
+int mrail_tele_file_open(const char *path, struct stat *st)
+{
+    /* Follow no symbolic link, and do not block on a pipe: another process may
+     * have planted either. */
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+
+    if ((fd >= 0) && (fstat(fd, st) != 0)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int mrail_tele_file_is_held(int fd)
+{
+    /* The writer holds an exclusive lock. Readers test it with a shared lock,
+     * so they do not exclude one another. */
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+        return 1;
+    }
+    flock(fd, LOCK_UN);
+    return 0;
+}
+
+static int file_filter(const struct dirent *entry)
+{
+    char prefix[64];
+    int length = file_prefix(prefix, sizeof(prefix));
+
+    return strncmp(entry->d_name, prefix, (size_t)length) == 0;
+}
+
+int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
+                         void (*visit)(const char *path, void *arg), void *arg)
+{
+    struct dirent **entries;
+    char path[MRAIL_TELE_PATH];
+    int count = scandir(dir, &entries, file_filter, versionsort), found = 0;
+
+    if (count < 0) {
+        return -errno;
+    }
+    for (int i = 0; i < count; ++i) {
+        const char *name = entries[i]->d_name;
+
+        if ((kind == MRAIL_TELE_ALL) || (kind == file_kind(name))) {
+            int length = snprintf(path, sizeof(path), "%s/%s", dir, name);
+
+            ++found;
+            if ((visit != NULL) && (length > 0) &&
+                ((size_t)length < sizeof(path))) {
+                visit(path, arg);
+            }
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return found;
+}
+
+typedef struct file_cleaning {
+    long min_age_s;
+    int count;
+} file_cleaning_t;
+
+static void file_clean_one(const char *path, void *arg)
+{
+    file_cleaning_t *cleaning = arg;
+    struct stat st;
+    int fd = mrail_tele_file_open(path, &st);
+
+    if (fd < 0) {
+        return;
+    }
+    if (S_ISREG(st.st_mode) && (st.st_uid == geteuid()) &&
+        (st.st_mtime + cleaning->min_age_s <= time(NULL)) &&
+        !mrail_tele_file_is_held(fd) && (unlink(path) == 0)) {
+        ++cleaning->count;
+    }
+    close(fd);
+}
+
+int mrail_tele_file_clean(const char *dir, long min_age_s)
+{
+    file_cleaning_t cleaning = {.min_age_s = min_age_s};
+    int ret =
+        mrail_tele_file_each(dir, MRAIL_TELE_ALL, file_clean_one, &cleaning);
+
+    return (ret < 0) ? ret : cleaning.count;
+}
+
+/* ---- fork ---- */
+
+/* A forked child would share the lock of a file, and would keep it after this
+ * process has ended. The child therefore closes the file. A mapping keeps the
+ * file open as well, so the child maps private memory in its place. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t open_once = PTHREAD_ONCE_INIT;
+static mrail_list_t open_files = {&open_files, &open_files};
+
+static void file_before_fork(void)
+{
+    pthread_mutex_lock(&open_lock);
+}
+
+static void file_in_parent(void)
+{
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void file_in_child(void)
+{
+    while (!mrail_list_empty(&open_files)) {
+        mrail_tele_file_t *file =
+            mrail_list_head(&open_files, mrail_tele_file_t, list);
+
+        mrail_list_del(&file->list);
+        close(file->fd);
+        file->fd = -1;
+        if (file->memory != NULL) {
+            (void)mmap(file->memory, file->size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        }
+    }
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void file_register_atfork(void)
+{
+    (void)pthread_atfork(file_before_fork, file_in_parent, file_in_child);
+}
+
+static void file_list(mrail_tele_file_t *file)
+{
+    pthread_once(&open_once, file_register_atfork);
+    pthread_mutex_lock(&open_lock);
+    mrail_list_add_tail(&open_files, &file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void file_unlist(mrail_tele_file_t *file)
+{
+    pthread_mutex_lock(&open_lock);
+    mrail_list_del(&file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* ---- writer ---- */
+
+static void file_make_room(const char *dir)
+{
+    int count = mrail_tele_file_each(dir, MRAIL_TELE_ALL, NULL, NULL);
+
+    mrail_tele_file_clean(dir,
+                          (count > MRAIL_TELE_KEEP) ? 0 : MRAIL_TELE_KEEP_S);
+}
+
+int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
+                           mrail_tele_kind_t kind, uint64_t id)
+{
+    char prefix[64];
+    int ret;
+
+    memset(file, 0, sizeof(*file));
+    file_make_room(dir);
+    file_prefix(prefix, sizeof(prefix));
+    ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx%s", dir,
+                   prefix, (long)getpid(), (unsigned long long)id,
+                   suffixes[kind]);
+    if ((ret < 0) || ((size_t)ret >= sizeof(file->path))) {
+        return -ENAMETOOLONG;
+    }
+    file->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0400);
+    return (file->fd < 0) ? -errno : 0;
+}
+
+int mrail_tele_file_reserve(const mrail_tele_file_t *file, size_t offset,
+                            size_t size)
+{
+    return -posix_fallocate(file->fd, (off_t)offset, (off_t)size);
+}
+
+int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_POPULATE, file->fd, (off_t)offset);
+
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    file->memory = memory;
+    file->size = size;
+    return 0;
+}
+
+int mrail_tele_file_publish(mrail_tele_file_t *file)
+{
+    char own[64];
+
+    snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
+    if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
+        (linkat(AT_FDCWD, own, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) != 0)) {
+        return -errno;
+    }
+    file_list(file);
+    return 0;
+}
+
+void mrail_tele_file_discard(mrail_tele_file_t *file)
+{
+    if (file->fd >= 0) {
+        close(file->fd);
+    }
+    if (file->memory != NULL) {
+        munmap(file->memory, file->size);
+    }
+}
+
+void mrail_tele_file_remove(mrail_tele_file_t *file)
+{
+    if (file->fd >= 0) { /* a forked child does not remove it */
+        file_unlist(file);
+        unlink(file->path);
+    }
+    mrail_tele_file_discard(file);
+}

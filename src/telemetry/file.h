@@ -1,0 +1,87 @@
+/*
+ * The files in which a process exports its telemetry: names, locks, and the end
+ * of a file. The parts of a file belong to page.h, ring.h and calls.h.
+ *
+ *   DIR/mrail-telemetry.UID.PID.ID         the telemetry page, and its ring
+ *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
+ *
+ * A file gets its name once it is locked and complete. It remains if the process
+ * is killed. The lock shows whether the process is alive.
+ *
+ * The file has mode 0400, so that only root can open it for writing. A process
+ * that truncated it would end the writer with SIGBUS at its next store to the
+ * mapping.
+ */
+#ifndef MRAIL_TELEMETRY_FILE_H
+#define MRAIL_TELEMETRY_FILE_H
+
+#include "base/list.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define MRAIL_TELE_DIR "/dev/shm"
+#define MRAIL_TELE_PATH 256u
+
+typedef enum mrail_tele_kind {
+    MRAIL_TELE_PAGE,
+    MRAIL_TELE_CALLS,
+    MRAIL_TELE_ALL /* for readers: files of every kind */
+} mrail_tele_kind_t;
+
+/* ---- writer ---- */
+
+/* A file of this process. The owner serialises. */
+typedef struct mrail_tele_file {
+    int fd;            /* -1 in a child after fork(), which closes the file */
+    mrail_list_t list; /* node of the list of open files */
+    void *memory;      /* the mapping; NULL: there is none */
+    size_t size;       /* bytes of the mapping */
+    char path[MRAIL_TELE_PATH];
+} mrail_tele_file_t;
+
+/* Creates a file without a name. First removes files of this user whose
+ * processes ended abnormally more than MRAIL_TELE_KEEP_S ago, or all files of
+ * ended processes if there are more than MRAIL_TELE_KEEP. Returns 0 or
+ * -errno. */
+#define MRAIL_TELE_KEEP_S 3600
+#define MRAIL_TELE_KEEP 256
+int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
+                           mrail_tele_kind_t kind, uint64_t id);
+
+/* Reserves memory for a part of the file. Otherwise a full file system would
+ * end the process at a store to the mapping. Returns 0 or -errno. */
+int mrail_tele_file_reserve(const mrail_tele_file_t *file, size_t offset,
+                            size_t size);
+
+/* Maps a part of the file. All its pages are present, so that the first stores
+ * cause no page faults. Returns 0 or -errno. */
+int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size);
+
+/* Locks the file and gives it its name. Returns 0 or -errno. */
+int mrail_tele_file_publish(mrail_tele_file_t *file);
+
+/* Removes a file that was published, or frees one that was not. */
+void mrail_tele_file_remove(mrail_tele_file_t *file);
+void mrail_tele_file_discard(mrail_tele_file_t *file);
+
+/* ---- readers ---- */
+
+/* Opens a file of any kind for reading. Returns a descriptor and *st, or -1
+ * with errno. */
+int mrail_tele_file_open(const char *path, struct stat *st);
+
+/* Returns 1 if the process of the file still runs. */
+int mrail_tele_file_is_held(int fd);
+
+/* Calls `visit` (may be NULL) with the path of each file of this user in `dir`
+ * that is of `kind`, sorted by name. Returns their number, or -errno. */
+int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
+                         void (*visit)(const char *path, void *arg), void *arg);
+
+/* Removes files of this user whose processes ended abnormally at least
+ * min_age_s ago. Returns their number, or -errno. */
+int mrail_tele_file_clean(const char *dir, long min_age_s);
+
+#endif

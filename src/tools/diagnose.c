@@ -1,0 +1,111 @@
+#include "config.h"
+#include "tools/diagnose.h"
+
+#include "tools/options.h"
+#include "tools/pages.h"
+#include "tools/tool.h"
+
+#include <string.h>
+
+#define COMMAND "diagnose"
+
+typedef struct diagnose {
+    const char *dir;
+    const char *job;
+    double patience_s;
+    double sample_s;
+    int json;
+} diagnose_t;
+
+static int diagnose_one(const diagnose_t *diagnose, diagnose_reading_t *reading,
+                        unsigned index)
+{
+    diagnose_snapshot_t snapshot = {.patience_ns =
+                                        (uint64_t)(diagnose->patience_s * 1e9)};
+    const char *job = diagnose_job(reading, index, &snapshot);
+    diagnose_report_t report;
+
+    if ((diagnose->job != NULL) && (strcmp(diagnose->job, job) != 0)) {
+        return 0;
+    }
+    if (diagnose_judge(&snapshot, &report) != 0) {
+        mrail_tool_fail(COMMAND, "out of memory");
+    }
+    if (diagnose->json) {
+        diagnose_json(stdout, job, &snapshot, &report);
+    } else {
+        diagnose_print(stdout, job, &snapshot, &report);
+    }
+    return 1;
+}
+
+static int diagnose_run(const diagnose_t *diagnose)
+{
+    diagnose_reading_t *reading = diagnose_read(
+        COMMAND, diagnose->dir, (uint64_t)(diagnose->sample_s * 1e9));
+    unsigned num = diagnose_num_jobs(reading);
+    int shown = 0;
+
+    for (unsigned i = 0; i < num; ++i) {
+        shown += diagnose_one(diagnose, reading, i);
+    }
+    diagnose_free(reading);
+    if (shown == 0) {
+        mrail_tool_fail(COMMAND,
+                        "no process %s%s left telemetry in %s; it must run "
+                        "with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
+                        (diagnose->job != NULL) ? "of job " : "of this user",
+                        (diagnose->job != NULL) ? diagnose->job : "",
+                        diagnose->dir);
+    }
+    return 0;
+}
+
+#define FIELD(_name) offsetof(diagnose_t, _name)
+
+static const mrail_option_t options[] = {
+    {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
+     FIELD(job), 0, 0, NULL},
+    {"--wait", "TIME",
+     "time that a rank may wait for others before these are suspected, 0.1 to "
+     "3600 seconds (2)",
+     MRAIL_OPTION_SECONDS, FIELD(patience_s), 100, 3600000, NULL},
+    {"--sample", "TIME",
+     "time between the two samples of processes and calls, 0.1 to 60 seconds "
+     "(0.7)",
+     MRAIL_OPTION_SECONDS, FIELD(sample_s), 100, 60000, NULL},
+    {"--json", NULL, "an object for each job", MRAIL_OPTION_FLAG, FIELD(json),
+     0, 0, NULL},
+    {"--dir", "DIR",
+     "directory of the telemetry, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(" MRAIL_TELE_DIR ")",
+     MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {"[--job NAME] [--wait TIME] [--json]",
+                                       NULL};
+
+static const mrail_command_t command = {
+    .name = COMMAND,
+    .synopsis = synopsis,
+    .about =
+        "Says what delays the jobs of this user on this machine: a rank that ended,\n"
+        "is stopped, or makes its MPI calls in another order; a rail or a path; too\n"
+        "few cores; or a rank that computes while others wait. It shows the evidence,\n"
+        "and for each rank:\n"
+        "\n"
+        "  STATE    of its process, as in ps      RUNS, WAITS  part of the time in\n"
+        "  CALLS    collectives entered           which it had a core, or waited for\n"
+        "  IN       the MPI call that it is in    one; above 100 % with threads\n"
+        "  COMP MS  time between two collectives: the median, and the longest\n",
+    .options = options,
+    .epilog = "Exit status: 0 done, 1 no process, or failure, 2 usage.\n"};
+
+int main(int argc, char **argv)
+{
+    diagnose_t diagnose = {.patience_s = 2, .sample_s = 0.7};
+
+    mrail_options_parse(&command, argv, &diagnose);
+    diagnose.dir = pages_dir(diagnose.dir);
+    return diagnose_run(&diagnose);
+}

@@ -1,0 +1,170 @@
+/*
+ * mrail diagnose: which rank, rail or path delays a job.
+ *
+ *   diagnose.c         options, jobs
+ *   diagnose_read.c    a snapshot of a job: files, /proc
+ *   diagnose_rails.c   the part of it that concerns rails and paths
+ *   diagnose_judge.c   from a snapshot to findings: processes, rails, paths
+ *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
+ *                      diagnose_late.c
+ *   diagnose_show.c    findings as text and as JSON
+ *
+ * The sources that judge are pure. Sources: [ICCL] 3.4 and 6.
+ */
+#ifndef MRAIL_TOOLS_DIAGNOSE_H
+#define MRAIL_TOOLS_DIAGNOSE_H
+
+#include "telemetry/calls.h"
+
+#include <stdio.h>
+
+/* ---- snapshot ---- */
+
+/* What a rail carried lately. */
+typedef struct diagnose_rail {
+    char name[48];    /* such as "mlx5_0:1" */
+    uint64_t nominal; /* bytes per second of the port; 0: unknown */
+    uint64_t bytes;   /* of chunks */
+    uint64_t busy_ns; /* time in which at least one chunk was outstanding */
+    uint64_t chunks;
+    int is_down; /* the port reported an error, and nothing since */
+} diagnose_rail_t;
+
+/* A path that is retired. */
+typedef struct diagnose_path {
+    uint64_t peer;
+    unsigned slot;
+    int rail; /* index; -1: unknown */
+    char event[80];
+    uint64_t ago_ns;
+} diagnose_path_t;
+
+#define DIAGNOSE_PATHS 64u
+
+typedef struct diagnose_rank {
+    int rank;
+    unsigned pid;
+    int alive;
+    char state; /* of the process, as in proc_pid_stat(5); '?': unknown */
+    /* Shares of the sample in which its threads ran, and in which they waited
+     * for a core; below 0: unknown. */
+    double run, delay;
+    uint64_t last_ns; /* last sign of life */
+    /* Two samples of the calls; NULL: unknown. */
+    const mrail_calls_t *calls, *earlier;
+    uint64_t id; /* of this process, as a peer; 0: unknown */
+    diagnose_rail_t rails[MRAIL_PAGE_RAILS];
+    unsigned num_rails;
+    diagnose_path_t paths[DIAGNOSE_PATHS];
+    unsigned num_paths;
+} diagnose_rank_t;
+
+/* Times are CLOCK_MONOTONIC. */
+typedef struct diagnose_snapshot {
+    diagnose_rank_t *ranks; /* sorted by rank */
+    unsigned num_ranks;
+    uint64_t now_ns;
+    uint64_t sample_ns;   /* time between the two samples */
+    uint64_t patience_ns; /* shorter waits are no reason to suspect */
+} diagnose_snapshot_t;
+
+/* ---- findings ---- */
+
+/* In the order of importance. */
+typedef enum diagnose_cause {
+    DIAGNOSE_ENDED,
+    DIAGNOSE_STOPPED,
+    DIAGNOSE_MISMATCH,
+    DIAGNOSE_RAIL_DOWN,
+    DIAGNOSE_PATH,
+    DIAGNOSE_RAIL_SLOW,
+    DIAGNOSE_CORES,
+    DIAGNOSE_COMPUTE,
+    DIAGNOSE_NUM_CAUSES
+} diagnose_cause_t;
+
+typedef struct diagnose_cause_text {
+    const char *name;    /* for JSON */
+    const char *culprit; /* "compute", "rank", "rail" or "path" */
+    const char *text;    /* completes "rank 3 ..." or "rail mlx5_0:1 ..." */
+} diagnose_cause_text_t;
+
+extern const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES];
+
+typedef struct diagnose_finding {
+    diagnose_cause_t cause;
+    int rank;         /* -1: none in particular */
+    char subject[64]; /* "rank 3", "rail mlx5_0:1" */
+    char evidence[400];
+} diagnose_finding_t;
+
+#define DIAGNOSE_FINDINGS 32u
+
+typedef struct diagnose_report {
+    diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
+    unsigned num_findings;
+    unsigned more;  /* findings for which there was no room */
+    double crowded; /* least part of its time that a rank waits for a core */
+} diagnose_report_t;
+
+/* Judges a snapshot. Returns 0 or -ENOMEM. Pure. */
+int diagnose_judge(const diagnose_snapshot_t *snapshot,
+                   diagnose_report_t *report);
+
+/* ---- shared by the sources ---- */
+
+/* Adds a finding, unless there is one of the same cause and subject. Sets
+ * finding->rank and subject from `rank`. */
+void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
+                  const char *subject, const char *format, ...)
+    MRAIL_PRINTF(5, 6);
+
+/* Findings about MPI calls. Returns 0 or -ENOMEM. */
+int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
+                         diagnose_report_t *report);
+
+/* Returns the share of its run time that a rank waited for a core, 0 to 1, or
+ * 0 if it is unknown. */
+static inline double diagnose_delay_share(const diagnose_rank_t *rank)
+{
+    return ((rank->delay < 0) || (rank->run + rank->delay <= 0))
+               ? 0
+               : rank->delay / (rank->run + rank->delay);
+}
+
+/* Returns 1 if a rank waits for a core much longer than the other ranks do. If
+ * all wait alike, none of them delays the job. */
+int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
+                        const diagnose_rank_t *rank);
+
+/* The times that a rank computed between its last collectives. */
+typedef struct diagnose_gaps {
+    unsigned count;
+    uint64_t median_ns, p90_ns, max_ns;
+} diagnose_gaps_t;
+diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
+
+/* Fills in the rails and paths of a rank from its page, which is the file
+ * `path`. Exits with a message if memory runs out. */
+void diagnose_fill_rails(const char *command, const char *path,
+                         const mrail_page_t *page, diagnose_rank_t *rank);
+
+/* Reads the processes of this user in `dir`, with two samples that are sample_ns
+ * apart. Exits with a message if memory runs out. */
+typedef struct diagnose_reading diagnose_reading_t;
+diagnose_reading_t *diagnose_read(const char *command, const char *dir,
+                                  uint64_t sample_ns);
+/* Returns the number of jobs, and the name and the snapshot of one. */
+unsigned diagnose_num_jobs(const diagnose_reading_t *reading);
+const char *diagnose_job(diagnose_reading_t *reading, unsigned index,
+                         diagnose_snapshot_t *snapshot_p);
+void diagnose_free(diagnose_reading_t *reading);
+
+void diagnose_print(FILE *stream, const char *job,
+                    const diagnose_snapshot_t *snapshot,
+                    const diagnose_report_t *report);
+void diagnose_json(FILE *stream, const char *job,
+                   const diagnose_snapshot_t *snapshot,
+                   const diagnose_report_t *report);
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * Findings about MPI calls.
+ *
+ *   hang   ranks wait in a collective that another rank has not entered
+ *   order  ranks make different calls at the same place of their sequences
+ *   late   a rank computes longer than the others before each collective
+ *   wait   a rank waits for a message of a rank that computes
+ */
+#include "config.h"
+#include "tools/diagnose_calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* If a rank waits for a core for more than this part of its time, others are
+ * more patient with it. */
+#define CROWDED 0.5
+
+/* ---- ranks ---- */
+
+/* Returns when a rank left its last collective. */
+static uint64_t left_at(const mrail_calls_t *calls)
+{
+    uint64_t at = calls->start_ns;
+
+    for (unsigned i = 0; i < MRAIL_CALLS_COMMS; ++i) {
+        const mrail_calls_comm_t *comm = &calls->comms[i];
+        const mrail_calls_record_t *last =
+            (comm->id != 0) ? mrail_calls_record(comm, comm->left - 1) : NULL;
+
+        if (last != NULL) {
+            at = MRAIL_MAX(at, last->left);
+        }
+    }
+    return at;
+}
+
+const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls)
+{
+    for (unsigned i = 0; i < MRAIL_CALLS_COMMS; ++i) {
+        if ((calls->comms[i].id != 0) && diagnose_is_inside(&calls->comms[i])) {
+            return &calls->comms[i];
+        }
+    }
+    return NULL;
+}
+
+void diagnose_add_compute(const diagnose_judge_t *judge,
+                          const diagnose_rank_t *rank, const char *why)
+{
+    double delay = diagnose_delay_share(rank);
+    double left_s = diagnose_seconds(left_at(rank->calls), judge->now_ns);
+    int is_starved = diagnose_is_starved(judge->snapshot, rank);
+
+    if (!is_starved && (delay > CROWDED) &&
+        (1e9 * left_s < 2 * (double)judge->snapshot->patience_ns)) {
+        return;
+    }
+    diagnose_add(judge->report, is_starved ? DIAGNOSE_CORES : DIAGNOSE_COMPUTE,
+                 rank->rank, NULL,
+                 "%s; it left its last collective %.1f s ago, is in state %c, "
+                 "and waited for a core during %.0f %% of the time in which it "
+                 "could have run",
+                 why, left_s, rank->state, 100 * delay);
+}
+
+/* ---- wait ---- */
+
+/* Returns the rank from which a rank waits for a message, or to which it waits
+ * to send one; NULL: none, or unknown. */
+static const diagnose_rank_t *awaited(const diagnose_judge_t *judge,
+                                      const diagnose_rank_t *rank)
+{
+    const mrail_calls_wait_t *wait;
+    uint64_t id;
+
+    if ((rank->calls == NULL) || !mrail_calls_is_waiting(rank->calls) ||
+        (rank->calls->wait.comm >= MRAIL_CALLS_COMMS)) {
+        return NULL;
+    }
+    wait = &rank->calls->wait;
+    id = rank->calls->comms[wait->comm].id;
+    if ((id == 0) || (wait->peer < 0) ||
+        (wait->since + judge->snapshot->patience_ns > judge->now_ns)) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < judge->snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *other = &judge->snapshot->ranks[i];
+
+        for (unsigned k = 0; (other->calls != NULL) && (k < MRAIL_CALLS_COMMS);
+             ++k) {
+            if ((other->calls->comms[k].id == id) &&
+                (other->calls->comms[k].rank == (uint32_t)wait->peer)) {
+                return other;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Returns 1 if a chain of waits leads back to the rank. */
+static int is_cycle(const diagnose_judge_t *judge, const diagnose_rank_t *rank)
+{
+    const diagnose_rank_t *next = awaited(judge, rank);
+
+    for (unsigned i = 0; (next != NULL) && (next != rank); ++i) {
+        if (i == judge->snapshot->num_ranks) {
+            return 0;
+        }
+        next = awaited(judge, next);
+    }
+    return next == rank;
+}
+
+static void judge_wait(const diagnose_judge_t *judge,
+                       const diagnose_rank_t *rank)
+{
+    const diagnose_rank_t *peer = awaited(judge, rank);
+    char call[MRAIL_CALLS_NAME], why[280];
+
+    if ((peer == NULL) || (judge->lives && !peer->alive) ||
+        (peer->state == 'T') || (peer->state == 't')) {
+        return; /* a process that ended or is stopped has a finding already */
+    }
+    mrail_calls_name(call, rank->calls->wait.kind);
+    snprintf(why, sizeof(why),
+             "rank %d waits for it in %s with tag %d for "
+             "%.1f s",
+             rank->rank, call, rank->calls->wait.tag,
+             diagnose_seconds(rank->calls->wait.since, judge->now_ns));
+    if (is_cycle(judge, rank)) {
+        diagnose_add(judge->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
+                     "%s, and it waits for that rank in turn", why);
+    } else if ((diagnose_inside_of(peer->calls) == NULL) &&
+               !mrail_calls_is_waiting(peer->calls)) {
+        diagnose_add_compute(judge, peer, why);
+    }
+}
+
+/* ---- groups ---- */
+
+static int member_order(const void *a, const void *b)
+{
+    const diagnose_member_t *x = a, *y = b;
+
+    if (x->comm->id != y->comm->id) {
+        return (x->comm->id > y->comm->id) - (x->comm->id < y->comm->id);
+    }
+    return (x->comm->rank > y->comm->rank) - (x->comm->rank < y->comm->rank);
+}
+
+static const mrail_calls_comm_t *earlier_of(const diagnose_rank_t *rank,
+                                            unsigned index)
+{
+    const mrail_calls_comm_t *comm;
+
+    if (rank->earlier == NULL) {
+        return NULL;
+    }
+    comm = &rank->earlier->comms[index];
+    return (comm->id == rank->calls->comms[index].id) ? comm : NULL;
+}
+
+static unsigned collect(const diagnose_snapshot_t *snapshot,
+                        diagnose_member_t *members)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *rank = &snapshot->ranks[i];
+
+        for (unsigned k = 0; (rank->calls != NULL) && (k < MRAIL_CALLS_COMMS);
+             ++k) {
+            if (rank->calls->comms[k].id != 0) {
+                members[count++] = (diagnose_member_t){
+                    rank, &rank->calls->comms[k], earlier_of(rank, k)};
+            }
+        }
+    }
+    qsort(members, count, sizeof(*members), member_order);
+    return count;
+}
+
+static void judge_group(const diagnose_judge_t *judge,
+                        const diagnose_group_t *group, uint64_t *room)
+{
+    if (!diagnose_judge_order(judge, group)) {
+        diagnose_judge_hang(judge, group);
+        diagnose_judge_late(judge, group, room);
+    }
+}
+
+int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
+                         diagnose_report_t *report)
+{
+    diagnose_judge_t judge = {snapshot, report, snapshot->now_ns, 0};
+    size_t most = (size_t)snapshot->num_ranks * MRAIL_CALLS_COMMS + 1;
+    diagnose_member_t *members = calloc(most, sizeof(*members));
+    uint64_t *room = calloc(snapshot->num_ranks + 1, sizeof(*room));
+    unsigned count, end;
+
+    if ((members == NULL) || (room == NULL)) {
+        free(members);
+        free(room);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        judge.lives |= snapshot->ranks[i].alive;
+    }
+    count = collect(snapshot, members);
+    for (unsigned i = 0; i < count; i = end) {
+        for (end = i + 1;
+             (end < count) && (members[end].comm->id == members[i].comm->id);
+             ++end) {
+        }
+        judge_group(&judge, &(diagnose_group_t){&members[i], end - i}, room);
+    }
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        judge_wait(&judge, &snapshot->ranks[i]);
+    }
+    free(members);
+    free(room);
+    return 0;
+}

@@ -1,0 +1,63 @@
+/* Shared by the sources that judge MPI calls. Pure. */
+#ifndef MRAIL_TOOLS_DIAGNOSE_CALLS_H
+#define MRAIL_TOOLS_DIAGNOSE_CALLS_H
+
+#include "tools/diagnose.h"
+
+/* A rank's part in a communicator. */
+typedef struct diagnose_member {
+    const diagnose_rank_t *rank;
+    const mrail_calls_comm_t *comm, *earlier; /* earlier: may be NULL */
+} diagnose_member_t;
+
+/* The members of one communicator that this machine shows. */
+typedef struct diagnose_group {
+    const diagnose_member_t *members;
+    unsigned count;
+} diagnose_group_t;
+
+typedef struct diagnose_judge {
+    const diagnose_snapshot_t *snapshot;
+    diagnose_report_t *report;
+    uint64_t now_ns;
+    int lives; /* a process of the job runs */
+} diagnose_judge_t;
+
+static inline double diagnose_seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return (to_ns > from_ns) ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+static inline int diagnose_is_inside(const mrail_calls_comm_t *comm)
+{
+    return comm->entered > comm->left;
+}
+
+static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
+{
+    return (comm->name[0] != '\0') ? comm->name : "a communicator";
+}
+
+/* Returns a communicator in which the rank is, or NULL. */
+const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
+
+/* Adds that a rank runs outside MPI, for the reason `why`. A rank that hardly
+ * gets a core, like all the others, must have done so for longer. */
+void diagnose_add_compute(const diagnose_judge_t *judge,
+                          const diagnose_rank_t *rank, const char *why);
+
+/* Ranks wait in a collective that others have not entered. */
+void diagnose_judge_hang(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group);
+
+/* Ranks make different calls at the same place of their sequences. Returns 1 if
+ * there is such a call. */
+int diagnose_judge_order(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group);
+
+/* A rank computes longer than the others before each collective. `room` has a
+ * place for each member. */
+void diagnose_judge_late(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group, uint64_t *room);
+
+#endif

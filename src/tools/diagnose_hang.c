@@ -1,0 +1,262 @@
+/* Ranks that wait for others: hangs, and calls in another order. */
+#include "config.h"
+#include "tools/diagnose_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns when a rank began to wait in a communicator: in a collective, or in
+ * MPI_Wait after a nonblocking one. 0: it does not wait, or not for long. */
+static uint64_t waits_since(const diagnose_judge_t *judge,
+                            const diagnose_member_t *member)
+{
+    const mrail_calls_record_t *last =
+        mrail_calls_record(member->comm, member->comm->entered - 1);
+    const mrail_calls_t *calls = member->rank->calls;
+    uint64_t since = 0;
+
+    if (last == NULL) {
+        return 0;
+    }
+    if (diagnose_is_inside(member->comm)) {
+        since = last->entered;
+    } else if (mrail_calls_is_waiting(calls) &&
+               (calls->wait.kind == MRAIL_CALLS_WAIT) &&
+               (last->kind & MRAIL_CALLS_NONBLOCKING)) {
+        since = MRAIL_MAX(calls->wait.since, last->entered);
+    }
+    return (since + judge->snapshot->patience_ns <= judge->now_ns) ? since : 0;
+}
+
+/* Writes a list such as "0,1,3 and 12 others". */
+static void list_ranks(char *text, size_t size, const int *ranks,
+                       unsigned count)
+{
+    size_t at = 0;
+
+    for (unsigned i = 0; i < MRAIL_MIN(count, 6u); ++i) {
+        at += (size_t)snprintf(text + at, size - at, "%s%d",
+                               (i == 0) ? "" : ",", ranks[i]);
+    }
+    if (count > 6) {
+        snprintf(text + at, size - at, " and %u others", count - 6);
+    }
+}
+
+/* ---- hang ---- */
+
+typedef struct hang {
+    const mrail_calls_record_t *record; /* the call in which ranks wait */
+    uint64_t number;                    /* of that call */
+    uint64_t since;
+    const diagnose_member_t *first; /* the rank that has waited longest */
+    char waiting[64];               /* list of ranks */
+} hang_t;
+
+/* Finds the last call in which ranks wait. Returns 0 if there is none. */
+static int find_hang(const diagnose_judge_t *judge,
+                     const diagnose_group_t *group, hang_t *hang)
+{
+    int ranks[64];
+    unsigned count = 0;
+
+    memset(hang, 0, sizeof(*hang));
+    for (unsigned i = 0; i < group->count; ++i) {
+        const diagnose_member_t *member = &group->members[i];
+        uint64_t since = waits_since(judge, member);
+
+        if (since == 0) {
+            continue;
+        }
+        if (count < MRAIL_ARRAY_SIZE(ranks)) {
+            ranks[count++] = member->rank->rank;
+        }
+        if ((hang->first == NULL) || (since < hang->since)) {
+            hang->since = since;
+            hang->first = member;
+        }
+        if ((hang->record == NULL) || (member->comm->entered > hang->number)) {
+            hang->number = member->comm->entered;
+            hang->record =
+                mrail_calls_record(member->comm, member->comm->entered - 1);
+        }
+    }
+    list_ranks(hang->waiting, sizeof(hang->waiting), ranks, count);
+    return count != 0;
+}
+
+/* Judges a rank that has not entered the call. Returns 0 if it waits
+ * elsewhere. */
+static int judge_absent(const diagnose_judge_t *judge,
+                        const diagnose_member_t *member, const hang_t *hang)
+{
+    const diagnose_rank_t *rank = member->rank;
+    char call[MRAIL_CALLS_NAME], why[280];
+
+    if ((judge->lives && !rank->alive) || (rank->state == 'T') ||
+        (rank->state == 't')) {
+        return 1; /* has a finding already */
+    }
+    if ((diagnose_inside_of(rank->calls) != NULL) ||
+        mrail_calls_is_waiting(rank->calls)) {
+        return 0;
+    }
+    mrail_calls_name(call, hang->record->kind);
+    snprintf(why, sizeof(why),
+             "it has not entered %s, call %llu of %s, in which rank %s waits "
+             "for %.1f s",
+             call, (unsigned long long)hang->number,
+             diagnose_comm_name(member->comm), hang->waiting,
+             diagnose_seconds(hang->since, judge->now_ns));
+    diagnose_add_compute(judge, rank, why);
+    return 1;
+}
+
+/* Returns the part of a rank in a communicator, or NULL. */
+static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
+                                         uint64_t id)
+{
+    for (unsigned i = 0; i < MRAIL_CALLS_COMMS; ++i) {
+        if (rank->calls->comms[i].id == id) {
+            return &rank->calls->comms[i];
+        }
+    }
+    return NULL;
+}
+
+/* A rank waits in this communicator for another one, which waits for it in a
+ * second communicator. */
+static void judge_crossed(const diagnose_judge_t *judge,
+                          const diagnose_member_t *absent, const hang_t *hang)
+{
+    const mrail_calls_comm_t *second = diagnose_inside_of(absent->rank->calls);
+    const mrail_calls_comm_t *awaited;
+    char call[MRAIL_CALLS_NAME];
+
+    if ((second == NULL) || (second == absent->comm)) {
+        return;
+    }
+    awaited = part_of(hang->first->rank, second->id);
+    if ((awaited == NULL) || (awaited->entered >= second->entered)) {
+        return;
+    }
+    mrail_calls_name(call, hang->record->kind);
+    diagnose_add(judge->report, DIAGNOSE_MISMATCH, absent->rank->rank, NULL,
+                 "it waits for rank %d in %s, which waits for it in %s of %s",
+                 hang->first->rank->rank, diagnose_comm_name(second), call,
+                 diagnose_comm_name(absent->comm));
+}
+
+void diagnose_judge_hang(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group)
+{
+    hang_t hang;
+
+    if (!find_hang(judge, group, &hang)) {
+        return;
+    }
+    for (unsigned i = 0; i < group->count; ++i) {
+        const diagnose_member_t *member = &group->members[i];
+
+        if ((member->comm->entered < hang.number) &&
+            !judge_absent(judge, member, &hang)) {
+            judge_crossed(judge, member, &hang);
+        }
+    }
+}
+
+/* ---- order ---- */
+
+static int is_same(const mrail_calls_record_t *a, const mrail_calls_record_t *b)
+{
+    return (a->kind == b->kind) && (a->root == b->root);
+}
+
+/* Returns the number of members that made the same call n as this one. */
+static unsigned agreeing(const diagnose_group_t *group, uint64_t n,
+                         const mrail_calls_record_t *record)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        const mrail_calls_record_t *other =
+            mrail_calls_record(group->members[i].comm, n);
+
+        count += (other != NULL) && is_same(record, other);
+    }
+    return count;
+}
+
+static void call_text(char *text, size_t size,
+                      const mrail_calls_record_t *record)
+{
+    char name[MRAIL_CALLS_NAME];
+
+    mrail_calls_name(name, record->kind);
+    if (record->root >= 0) {
+        snprintf(text, size, "%s with root %d", name, record->root);
+    } else {
+        snprintf(text, size, "%s", name);
+    }
+}
+
+/* Names the rank whose call fewest others made. With two ranks, either may be
+ * wrong, and the text names both. Returns 1 if the calls differ. */
+static int judge_call(const diagnose_judge_t *judge,
+                      const diagnose_group_t *group, uint64_t n)
+{
+    const diagnose_member_t *odd = NULL, *usual = NULL;
+    unsigned fewest = 0, most = 0;
+    char calls[2][64];
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        const mrail_calls_record_t *record =
+            mrail_calls_record(group->members[i].comm, n);
+        unsigned count;
+
+        if (record == NULL) {
+            continue;
+        }
+        count = agreeing(group, n, record);
+        if ((odd == NULL) || (count <= fewest)) {
+            fewest = count;
+            odd = &group->members[i];
+        }
+        if (count > most) {
+            most = count;
+            usual = &group->members[i];
+        }
+    }
+    if ((odd == NULL) || is_same(mrail_calls_record(odd->comm, n),
+                                 mrail_calls_record(usual->comm, n))) {
+        return 0;
+    }
+    call_text(calls[0], sizeof(calls[0]), mrail_calls_record(odd->comm, n));
+    call_text(calls[1], sizeof(calls[1]), mrail_calls_record(usual->comm, n));
+    diagnose_add(judge->report, DIAGNOSE_MISMATCH, odd->rank->rank, NULL,
+                 "call %llu of %s is %s at rank %d, but %s at rank %d and %u "
+                 "other%s",
+                 (unsigned long long)n + 1, diagnose_comm_name(odd->comm),
+                 calls[0], odd->rank->rank, calls[1], usual->rank->rank,
+                 most - 1, (most == 2) ? "" : "s");
+    return 1;
+}
+
+int diagnose_judge_order(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group)
+{
+    uint64_t first = UINT64_MAX, end = 0;
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        first = MRAIL_MIN(first, group->members[i].comm->first);
+        end = MRAIL_MAX(end, group->members[i].comm->entered);
+    }
+    /* Ranks may be far apart after calls that do not synchronise. */
+    for (uint64_t n = MRAIL_MAX(first, end - MRAIL_MIN(end, 1000u)); n < end;
+         ++n) {
+        if (judge_call(judge, group, n)) {
+            return 1;
+        }
+    }
+    return 0;
+}

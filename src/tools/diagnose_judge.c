@@ -1,0 +1,369 @@
+#include "config.h"
+#include "tools/diagnose.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rail is slow below this part of the rate of the others. Chunks of a process
+ * share its rails, so rates of healthy rails differ by less. */
+#define SLOW 0.5
+/* A rail with less than this has no rate. */
+#define MIN_BYTES (1u << 20)
+#define MIN_CHUNKS 8u
+#define MIN_BUSY_NS (20 * MRAIL_NS_PER_MS)
+
+/* A starved rank waits for a core for more than the first part of its time, and
+ * longer than the other ranks by the second. */
+#define STARVED 0.5
+#define STARVED_MORE 0.3
+
+const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
+    [DIAGNOSE_ENDED] = {"ended", "rank", "has ended"},
+    [DIAGNOSE_STOPPED] = {"stopped", "rank", "is stopped"},
+    [DIAGNOSE_MISMATCH] = {"mismatch", "rank",
+                           "makes its calls in another order"},
+    [DIAGNOSE_RAIL_DOWN] = {"rail-down", "rail", "is down"},
+    [DIAGNOSE_PATH] = {"path", "path", "loses packets on a path"},
+    [DIAGNOSE_RAIL_SLOW] = {"rail-slow", "rail", "is slow"},
+    [DIAGNOSE_CORES] = {"cores", "compute", "waits for a core"},
+    [DIAGNOSE_COMPUTE] = {"compute", "compute", "computes"},
+};
+
+/* ---- findings ---- */
+
+static diagnose_finding_t *find(diagnose_report_t *report,
+                                diagnose_cause_t cause, const char *subject)
+{
+    for (unsigned i = 0; i < report->num_findings; ++i) {
+        if ((report->findings[i].cause == cause) &&
+            (strcmp(report->findings[i].subject, subject) == 0)) {
+            return &report->findings[i];
+        }
+    }
+    return NULL;
+}
+
+void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
+                  const char *subject, const char *format, ...)
+{
+    diagnose_finding_t *finding;
+    char name[sizeof(finding->subject)];
+    va_list args;
+
+    if (subject != NULL) {
+        snprintf(name, sizeof(name), "%s", subject);
+    } else {
+        snprintf(name, sizeof(name), "rank %d", rank);
+    }
+    if (find(report, cause, name) != NULL) {
+        return;
+    }
+    if (report->num_findings == DIAGNOSE_FINDINGS) {
+        ++report->more;
+        return;
+    }
+    finding = &report->findings[report->num_findings++];
+    finding->cause = cause;
+    finding->rank = rank;
+    memcpy(finding->subject, name, sizeof(name));
+    va_start(args, format);
+    vsnprintf(finding->evidence, sizeof(finding->evidence), format, args);
+    va_end(args);
+}
+
+static int finding_order(const void *a, const void *b)
+{
+    const diagnose_finding_t *x = a, *y = b;
+
+    if (x->cause != y->cause) {
+        return (x->cause > y->cause) - (x->cause < y->cause);
+    }
+    return strcmp(x->subject, y->subject);
+}
+
+/* ---- processes ---- */
+
+static int any_alive(const diagnose_snapshot_t *snapshot)
+{
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        if (snapshot->ranks[i].alive) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A process that ended before the others, or that is stopped, needs no other
+ * evidence. When all have ended, the one that ended long before is named. */
+static void judge_processes(const diagnose_snapshot_t *snapshot,
+                            diagnose_report_t *report)
+{
+    int lives = any_alive(snapshot);
+    uint64_t last_ns = 0;
+
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        last_ns = MRAIL_MAX(last_ns, snapshot->ranks[i].last_ns);
+    }
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *rank = &snapshot->ranks[i];
+
+        if (!rank->alive &&
+            (lives || (rank->last_ns + snapshot->patience_ns < last_ns))) {
+            diagnose_add(report, DIAGNOSE_ENDED, rank->rank, NULL,
+                         "process %u was killed, or exited without "
+                         "MPI_Finalize",
+                         rank->pid);
+        } else if ((rank->state == 'T') || (rank->state == 't')) {
+            diagnose_add(report, DIAGNOSE_STOPPED, rank->rank, NULL,
+                         "process %u is in state %c: a signal or a debugger "
+                         "stopped it",
+                         rank->pid, rank->state);
+        }
+    }
+}
+
+static int double_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Returns the number of ranks other than this one with at most this share. */
+static unsigned num_at_most(const diagnose_snapshot_t *snapshot,
+                            const diagnose_rank_t *rank, double share)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        count += (&snapshot->ranks[i] != rank) && snapshot->ranks[i].alive &&
+                 (diagnose_delay_share(&snapshot->ranks[i]) <= share);
+    }
+    return count;
+}
+
+int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
+                        const diagnose_rank_t *rank)
+{
+    double own = diagnose_delay_share(rank);
+
+    return (own > STARVED) &&
+           (2 * num_at_most(snapshot, rank, own - STARVED_MORE) >=
+            snapshot->num_ranks - 1) &&
+           (snapshot->num_ranks > 1);
+}
+
+static void judge_cores(const diagnose_snapshot_t *snapshot,
+                        diagnose_report_t *report)
+{
+    report->crowded = 1;
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *rank = &snapshot->ranks[i];
+        double share = diagnose_delay_share(rank);
+
+        report->crowded = MRAIL_MIN(report->crowded, share);
+        if (diagnose_is_starved(snapshot, rank)) {
+            diagnose_add(report, DIAGNOSE_CORES, rank->rank, NULL,
+                         "it waited for a core during %.0f %% of the time in "
+                         "which it could have run, much longer than the other "
+                         "ranks: other processes use its cores",
+                         100 * share);
+        }
+    }
+}
+
+/* ---- rails and paths ---- */
+
+static double rate_of(const diagnose_rail_t *rail)
+{
+    return (rail->busy_ns == 0)
+               ? 0
+               : (double)rail->bytes * 1e9 / (double)rail->busy_ns;
+}
+
+static int is_measured(const diagnose_rail_t *rail)
+{
+    return (rail->bytes >= MIN_BYTES) && (rail->chunks >= MIN_CHUNKS) &&
+           (rail->busy_ns >= MIN_BUSY_NS);
+}
+
+/* The rate as a part of the port's rate, so that rails may have different
+ * ports. */
+static double speed_of(const diagnose_rail_t *rail)
+{
+    return rate_of(rail) / (double)MRAIL_MAX(rail->nominal, 1u);
+}
+
+/* Returns the median speed of the other rails of a rank, or 0. */
+static double speed_of_others(const diagnose_rank_t *rank, unsigned self)
+{
+    double speeds[MRAIL_PAGE_RAILS];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < rank->num_rails; ++i) {
+        if ((i != self) && is_measured(&rank->rails[i])) {
+            speeds[count++] = speed_of(&rank->rails[i]);
+        }
+    }
+    if (count == 0) {
+        return 0;
+    }
+    qsort(speeds, count, sizeof(*speeds), double_order);
+    return speeds[count / 2];
+}
+
+/* A rail, as several ranks see it. */
+typedef struct rail_votes {
+    const char *name;
+    unsigned measured, slow, down;
+    const diagnose_rank_t *first; /* a rank that sees it slow or down */
+    double rate, speed_of_others; /* at that rank */
+    uint64_t nominal;
+} rail_votes_t;
+
+static void rail_vote(rail_votes_t *votes, const diagnose_rank_t *rank,
+                      unsigned index)
+{
+    const diagnose_rail_t *rail = &rank->rails[index];
+    double others = speed_of_others(rank, index);
+    int is_slow =
+        is_measured(rail) && (others > 0) && (speed_of(rail) < SLOW * others);
+
+    votes->measured += is_measured(rail) && (others > 0);
+    votes->slow += is_slow;
+    votes->down += rail->is_down;
+    if ((is_slow || rail->is_down) && (votes->first == NULL)) {
+        votes->first = rank;
+        votes->rate = rate_of(rail);
+        votes->speed_of_others = others;
+        votes->nominal = MRAIL_MAX(rail->nominal, 1u);
+    }
+}
+
+static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
+                               const char *name)
+{
+    rail_votes_t votes = {.name = name};
+
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *rank = &snapshot->ranks[i];
+
+        for (unsigned k = 0; k < rank->num_rails; ++k) {
+            if (strcmp(rank->rails[k].name, name) == 0) {
+                rail_vote(&votes, rank, k);
+            }
+        }
+    }
+    return votes;
+}
+
+static void judge_rail(const diagnose_snapshot_t *snapshot, const char *name,
+                       diagnose_report_t *report)
+{
+    rail_votes_t votes = rail_count(snapshot, name);
+    char subject[64];
+
+    snprintf(subject, sizeof(subject), "rail %s", name);
+    if (votes.down > 0) {
+        diagnose_add(report, DIAGNOSE_RAIL_DOWN, votes.first->rank, subject,
+                     "its port is down at %u rank%s, the first is rank %d; the "
+                     "other rails carry its traffic",
+                     votes.down, (votes.down == 1) ? "" : "s",
+                     votes.first->rank);
+    } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured)) {
+        diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
+                     "at rank %d it carried %.1f MB/s while work was "
+                     "outstanding, where the speed of the other rails would "
+                     "give %.1f MB/s; %u of %u ranks see it so",
+                     votes.first->rank, votes.rate / 1e6,
+                     votes.speed_of_others * (double)votes.nominal / 1e6,
+                     votes.slow, votes.measured);
+    }
+}
+
+static void judge_rails(const diagnose_snapshot_t *snapshot,
+                        diagnose_report_t *report)
+{
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        for (unsigned k = 0; k < snapshot->ranks[i].num_rails; ++k) {
+            judge_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
+        }
+    }
+}
+
+static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
+                                      uint64_t id)
+{
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        if ((id != 0) && (snapshot->ranks[i].id == id)) {
+            return &snapshot->ranks[i];
+        }
+    }
+    return NULL;
+}
+
+/* A process that cannot answer, and a port that is down, are the cause of paths
+ * that are retired. */
+static int is_explained(const diagnose_rank_t *rank,
+                        const diagnose_path_t *path,
+                        const diagnose_rank_t *peer)
+{
+    return ((peer != NULL) &&
+            (!peer->alive || (peer->state == 'T') || (peer->state == 't'))) ||
+           ((path->rail >= 0) && rank->rails[path->rail].is_down) ||
+           ((path->rail >= 0) && (peer != NULL) &&
+            ((unsigned)path->rail < peer->num_rails) &&
+            peer->rails[path->rail].is_down);
+}
+
+static void judge_path(const diagnose_snapshot_t *snapshot,
+                       const diagnose_rank_t *rank, const diagnose_path_t *path,
+                       diagnose_report_t *report)
+{
+    const diagnose_rank_t *peer = peer_of(snapshot, path->peer);
+    char subject[64], other[32];
+
+    if (!rank->alive || (rank->state == 'T') ||
+        is_explained(rank, path, peer)) {
+        return;
+    }
+    if (path->rail >= 0) {
+        snprintf(subject, sizeof(subject), "rail %s",
+                 rank->rails[path->rail].name);
+    } else {
+        snprintf(subject, sizeof(subject), "path %u", path->slot);
+    }
+    if (peer != NULL) {
+        snprintf(other, sizeof(other), "rank %d", peer->rank);
+    } else {
+        snprintf(other, sizeof(other), "peer %016llx",
+                 (unsigned long long)path->peer);
+    }
+    diagnose_add(report, DIAGNOSE_PATH, rank->rank, subject,
+                 "path %u from rank %d to %s carries nothing since %.1f s ago "
+                 "(%s), although the port is up",
+                 path->slot, rank->rank, other, (double)path->ago_ns / 1e9,
+                 path->event);
+}
+
+int diagnose_judge(const diagnose_snapshot_t *snapshot,
+                   diagnose_report_t *report)
+{
+    int ret;
+
+    memset(report, 0, sizeof(*report));
+    judge_processes(snapshot, report);
+    judge_rails(snapshot, report);
+    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
+        for (unsigned k = 0; k < snapshot->ranks[i].num_paths; ++k) {
+            judge_path(snapshot, &snapshot->ranks[i],
+                       &snapshot->ranks[i].paths[k], report);
+        }
+    }
+    ret = diagnose_judge_calls(snapshot, report);
+    judge_cores(snapshot, report);
+    qsort(report->findings, report->num_findings, sizeof(*report->findings),
+          finding_order);
+    return ret;
+}

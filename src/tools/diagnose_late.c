@@ -1,0 +1,242 @@
+/* Ranks that compute longer than the others. */
+#include "config.h"
+#include "tools/diagnose_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank is late if it computes longer than the others by this part of the
+ * time, in at least LATE_QUARTERS of four periods, and also without the calls
+ * with the longest times, which chance may explain. */
+#define LATE 0.25
+#define LATE_QUARTERS 3u
+#define LATE_TRIMMED 0.2
+#define LATE_TRIM 8u /* one call of so many */
+#define LATE_MIN_CALLS 24u
+#define LATE_MIN_NS (500 * MRAIL_NS_PER_MS)
+
+/* Returns the time between calls n - 1 and n of a rank, or 0. */
+static uint64_t gap_before(const mrail_calls_comm_t *comm, uint64_t n)
+{
+    const mrail_calls_record_t *record = mrail_calls_record(comm, n);
+    const mrail_calls_record_t *before =
+        (n > 0) ? mrail_calls_record(comm, n - 1) : NULL;
+
+    return ((record == NULL) || (before == NULL) || (before->left == 0) ||
+            (record->entered < before->left))
+               ? 0
+               : record->entered - before->left;
+}
+
+static int uint64_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm)
+{
+    uint64_t gaps[MRAIL_CALLS_RECORDS];
+    diagnose_gaps_t result = {0};
+
+    for (uint64_t n = comm->first + 1; n < comm->entered; ++n) {
+        gaps[result.count++] = gap_before(comm, n);
+    }
+    if (result.count > 0) {
+        qsort(gaps, result.count, sizeof(*gaps), uint64_order);
+        result.median_ns = gaps[result.count / 2];
+        result.p90_ns = gaps[result.count * 9 / 10];
+        result.max_ns = gaps[result.count - 1];
+    }
+    return result;
+}
+
+/* Returns the time that a rank computed before the calls from `from` to `to`,
+ * or 0. */
+static uint64_t computed(const mrail_calls_comm_t *comm, uint64_t from,
+                         uint64_t to)
+{
+    uint64_t sum = 0;
+
+    for (uint64_t n = from; n < to; ++n) {
+        sum += gap_before(comm, n);
+    }
+    return sum;
+}
+
+/* Returns the median over the other members. */
+static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
+                                   uint64_t from, uint64_t to, uint64_t *room)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        if (i != self) {
+            room[count++] = computed(group->members[i].comm, from, to);
+        }
+    }
+    qsort(room, count, sizeof(*room), uint64_order);
+    return room[count / 2];
+}
+
+/* The calls that all members still show. */
+typedef struct window {
+    uint64_t from, to;
+    uint64_t length_ns;
+} window_t;
+
+static window_t find_window(const diagnose_group_t *group)
+{
+    window_t window = {.to = UINT64_MAX};
+    const mrail_calls_record_t *first, *last;
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        window.from = MRAIL_MAX(window.from, group->members[i].comm->first + 1);
+        window.to = MRAIL_MIN(window.to, group->members[i].comm->left);
+    }
+    if (window.from + LATE_MIN_CALLS > window.to) {
+        return (window_t){0};
+    }
+    first = mrail_calls_record(group->members[0].comm, window.from - 1);
+    last = mrail_calls_record(group->members[0].comm, window.to - 1);
+    if ((first == NULL) || (last == NULL) || (last->left <= first->left)) {
+        return (window_t){0};
+    }
+    window.length_ns = last->left - first->left;
+    return window;
+}
+
+/* Returns the number of quarters of the window in which a rank was late. */
+static unsigned late_quarters(const diagnose_group_t *group, unsigned self,
+                              const window_t *window, uint64_t *room)
+{
+    uint64_t quarter = (window->to - window->from) / 4;
+    unsigned late = 0;
+
+    for (unsigned i = 0; i < 4; ++i) {
+        uint64_t from = window->from + i * quarter, to = from + quarter;
+        uint64_t own = computed(group->members[self].comm, from, to);
+        uint64_t others = computed_by_others(group, self, from, to, room);
+
+        late += (own > others) &&
+                ((double)(own - others) > LATE / 4 * (double)window->length_ns);
+    }
+    return late;
+}
+
+static int int64_order(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Returns the time by which a rank computed longer than the others, without the
+ * largest and the smallest differences of single calls. */
+static int64_t trimmed_excess(const diagnose_group_t *group, unsigned self,
+                              const window_t *window, uint64_t *room)
+{
+    int64_t excess[MRAIL_CALLS_RECORDS], sum = 0;
+    unsigned count = 0, trim;
+
+    for (uint64_t n = window->from; n < window->to; ++n) {
+        excess[count++] =
+            (int64_t)gap_before(group->members[self].comm, n) -
+            (int64_t)computed_by_others(group, self, n, n + 1, room);
+    }
+    qsort(excess, count, sizeof(*excess), int64_order);
+    trim = count / LATE_TRIM;
+    for (unsigned i = trim; i < count - trim; ++i) {
+        sum += excess[i];
+    }
+    return sum;
+}
+
+static int is_late(const diagnose_group_t *group, unsigned self,
+                   const window_t *window, uint64_t *room)
+{
+    return (late_quarters(group, self, window, room) >= LATE_QUARTERS) &&
+           ((double)trimmed_excess(group, self, window, room) >
+            LATE_TRIMMED * (double)window->length_ns);
+}
+
+static void add_late(const diagnose_judge_t *judge,
+                     const diagnose_group_t *group, unsigned self, double own_s,
+                     double others_s, double total_s, uint64_t calls)
+{
+    const diagnose_member_t *member = &group->members[self];
+    diagnose_gaps_t gaps = diagnose_gaps(member->comm);
+    double delay = diagnose_delay_share(member->rank);
+
+    diagnose_add(judge->report,
+                 diagnose_is_starved(judge->snapshot, member->rank)
+                     ? DIAGNOSE_CORES
+                     : DIAGNOSE_COMPUTE,
+                 member->rank->rank, NULL,
+                 "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
+                 "outside MPI, the others %.0f %%; before a call it computed "
+                 "%.1f ms (median), %.1f ms (90 %%), %.1f ms at most, and "
+                 "waited for a core during %.0f %% of its time",
+                 100 * own_s / total_s, total_s, (unsigned long long)calls,
+                 diagnose_comm_name(member->comm), 100 * others_s / total_s,
+                 (double)gaps.median_ns / 1e6, (double)gaps.p90_ns / 1e6,
+                 (double)gaps.max_ns / 1e6, 100 * delay);
+}
+
+/* Calls are so frequent that the records cover too short a time. The sums of
+ * two samples cover the time between them. */
+static void judge_late_by_sums(const diagnose_judge_t *judge,
+                               const diagnose_group_t *group, unsigned self,
+                               uint64_t *room)
+{
+    const diagnose_member_t *member = &group->members[self];
+    double total_s = (double)judge->snapshot->sample_ns / 1e9, own, others;
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < group->count; ++i) {
+        const diagnose_member_t *other = &group->members[i];
+
+        if ((other->earlier == NULL) ||
+            (other->comm->computed < other->earlier->computed)) {
+            return;
+        }
+        if (i != self) {
+            room[count++] = other->comm->computed - other->earlier->computed;
+        }
+    }
+    qsort(room, count, sizeof(*room), uint64_order);
+    others = (double)room[count / 2] / 1e9;
+    own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
+    if ((total_s > 0) && (own - others > LATE * total_s) &&
+        ((diagnose_delay_share(member->rank) < 0.5) ||
+         diagnose_is_starved(judge->snapshot, member->rank)) &&
+        (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
+        add_late(judge, group, self, MRAIL_MIN(own, total_s), others, total_s,
+                 member->comm->entered - member->earlier->entered);
+    }
+}
+
+void diagnose_judge_late(const diagnose_judge_t *judge,
+                         const diagnose_group_t *group, uint64_t *room)
+{
+    window_t window = find_window(group);
+
+    if ((group->count < 2) || (window.length_ns == 0)) {
+        return;
+    }
+    for (unsigned i = 0; i < group->count; ++i) {
+        if (window.length_ns < LATE_MIN_NS) {
+            judge_late_by_sums(judge, group, i, room);
+        } else if (is_late(group, i, &window, room)) {
+            add_late(judge, group, i,
+                     (double)computed(group->members[i].comm, window.from,
+                                      window.to) /
+                         1e9,
+                     (double)computed_by_others(group, i, window.from,
+                                                window.to, room) /
+                         1e9,
+                     (double)window.length_ns / 1e9, window.to - window.from);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+/*
+ * What the telemetry page and the trace ring of a process say about its rails
+ * and paths.
+ */
+#include "config.h"
+#include "tools/diagnose.h"
+
+#include "base/grow.h"
+#include "telemetry/follow.h"
+#include "tools/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The rate of a rail is that over the last chunks: those of this time, which
+ * must have ended a short time ago. */
+#define RATE_NS (3 * MRAIL_NS_PER_SEC)
+#define RECENT_NS (30 * MRAIL_NS_PER_SEC)
+#define BATCH 512u
+
+/* ---- rails ---- */
+
+static int record_order(const void *a, const void *b)
+{
+    const mrail_ring_record_t *x = a, *y = b;
+
+    return (x->post_ns > y->post_ns) - (x->post_ns < y->post_ns);
+}
+
+/* Reads the records of chunks. Returns their number. The caller frees
+ * *records_p. */
+static unsigned read_records(const char *command, const char *path,
+                             mrail_ring_record_t **records_p)
+{
+    mrail_ring_record_t *records = NULL;
+    unsigned count = 0;
+    mrail_follow_t follow;
+    int ret;
+
+    *records_p = NULL;
+    if (mrail_follow_open(&follow, path) != MRAIL_PAGE_ALIVE) {
+        return 0;
+    }
+    /* The writer may be as fast as this reader. */
+    while (count < 2 * follow.reader.num_records) {
+        if (!mrail_grow(&records, count + BATCH, sizeof(*records))) {
+            mrail_tool_fail(command, "out of memory");
+        }
+        ret = mrail_follow_read(&follow, records + count, BATCH);
+        if (ret <= 0) {
+            break;
+        }
+        count += (unsigned)ret;
+    }
+    mrail_follow_close(&follow);
+    *records_p = records;
+    return count;
+}
+
+static int is_chunk(const mrail_ring_record_t *record)
+{
+    return (record->kind == MRAIL_RING_PUT) || (record->kind == MRAIL_RING_GET);
+}
+
+/* Returns the time from which chunks count, or UINT64_MAX for none. */
+static uint64_t rates_from(const mrail_ring_record_t *records, unsigned count,
+                           uint64_t now_ns)
+{
+    uint64_t last_ns = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        if (is_chunk(&records[i])) {
+            last_ns = MRAIL_MAX(last_ns, records[i].done_ns);
+        }
+    }
+    return (last_ns + RECENT_NS < now_ns)
+               ? UINT64_MAX
+               : last_ns - MRAIL_MIN(last_ns, RATE_NS);
+}
+
+/* Adds up bytes and the union of the times in which chunks were outstanding. */
+static void fill_rates(const char *command, const char *path,
+                       diagnose_rank_t *rank)
+{
+    uint64_t busy_until[MRAIL_PAGE_RAILS] = {0};
+    mrail_ring_record_t *records;
+    unsigned count = read_records(command, path, &records);
+    uint64_t from_ns = rates_from(records, count, rank->last_ns);
+
+    if (count > 0) {
+        qsort(records, count, sizeof(*records), record_order);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        const mrail_ring_record_t *record = &records[i];
+        diagnose_rail_t *rail = &rank->rails[record->rail];
+
+        if ((record->rail < rank->num_rails) && is_chunk(record) &&
+            (record->post_ns >= from_ns)) {
+            uint64_t *until = &busy_until[record->rail];
+            uint64_t from = MRAIL_MAX(record->post_ns, *until);
+
+            rail->busy_ns +=
+                (record->done_ns > from) ? record->done_ns - from : 0;
+            rail->bytes += record->length;
+            ++rail->chunks;
+            *until = MRAIL_MAX(*until, record->done_ns);
+        }
+    }
+    free(records);
+}
+
+/* ---- events ---- */
+
+static diagnose_path_t *path_of(diagnose_rank_t *rank, uint64_t peer,
+                                unsigned slot)
+{
+    for (unsigned i = 0; i < rank->num_paths; ++i) {
+        if ((rank->paths[i].peer == peer) && (rank->paths[i].slot == slot)) {
+            return &rank->paths[i];
+        }
+    }
+    return NULL;
+}
+
+static void path_remove(diagnose_rank_t *rank, diagnose_path_t *path)
+{
+    *path = rank->paths[--rank->num_paths];
+}
+
+/* A lane that was closed after a failure is no longer on the page. Its event
+ * has the rail: "soft1:1: lane 3 to peer 17a4 closing (failed)". */
+static int closed_rail_of(const mrail_page_t *page, uint64_t peer,
+                          unsigned slot)
+{
+    char device[sizeof(page->rails[0].device)];
+    unsigned port, lane;
+    unsigned long long id;
+
+    for (uint64_t n = mrail_page_first_event(page); n < page->num_events; ++n) {
+        const char *text = page->events[n % MRAIL_PAGE_EVENTS].text;
+
+        if ((sscanf(text, "%31[^:]:%u: lane %u to peer %llx closing", device,
+                    &port, &lane, &id) != 4) ||
+            (lane != slot) || (id != peer)) {
+            continue;
+        }
+        for (unsigned i = 0; i < page->num_rails; ++i) {
+            if ((strcmp(page->rails[i].device, device) == 0) &&
+                (page->rails[i].port == port)) {
+                return (int)i;
+            }
+        }
+    }
+    return -1;
+}
+
+static int rail_of(const mrail_page_t *page, uint64_t peer, unsigned slot)
+{
+    for (unsigned i = 0; i < page->num_lanes; ++i) {
+        const mrail_page_lane_t *lane = &page->lanes[i];
+
+        if ((lane->peer == peer) && (lane->slot == slot)) {
+            return (lane->rail < page->num_rails) ? (int)lane->rail : -1;
+        }
+    }
+    return closed_rail_of(page, peer, slot);
+}
+
+/* A path is of interest from the time that it was retired. */
+static int take_path_event(const mrail_page_t *page,
+                           const mrail_page_event_t *event,
+                           diagnose_rank_t *rank)
+{
+    unsigned slot;
+    unsigned long long peer;
+    char from[16], to[16], why[64];
+    diagnose_path_t *path;
+
+    if (sscanf(event->text, "path %u to peer %llx: %15s -> %15s (%63[^)])",
+               &slot, &peer, from, to, why) != 5) {
+        return 0;
+    }
+    path = path_of(rank, peer, slot);
+    if ((path != NULL) && (strcmp(to, "up") == 0)) {
+        path_remove(rank, path);
+    } else if ((path == NULL) && (strcmp(to, "retired") == 0) &&
+               (rank->num_paths < DIAGNOSE_PATHS)) {
+        path = &rank->paths[rank->num_paths++];
+        path->peer = peer;
+        path->slot = slot;
+        path->rail = rail_of(page, peer, slot);
+        path->ago_ns = page->update_ns - event->time_ns;
+        snprintf(path->event, sizeof(path->event), "%s", why);
+    }
+    return 1;
+}
+
+static void take_event(const mrail_page_t *page,
+                       const mrail_page_event_t *event, diagnose_rank_t *rank)
+{
+    unsigned long long peer;
+
+    if (take_path_event(page, event, rank)) {
+        return;
+    }
+    if (sscanf(event->text, "peer %llx is gone", &peer) == 1) {
+        for (unsigned i = rank->num_paths; i-- > 0;) {
+            if (rank->paths[i].peer == peer) {
+                path_remove(rank, &rank->paths[i]);
+            }
+        }
+        return;
+    }
+    for (unsigned i = 0; i < rank->num_rails; ++i) {
+        size_t length = strlen(page->rails[i].device);
+
+        if ((strncmp(event->text, page->rails[i].device, length) == 0) &&
+            (strncmp(event->text + length, ": port ", 7) == 0)) {
+            rank->rails[i].is_down =
+                strcmp(event->text + length, ": port error") == 0;
+        }
+    }
+}
+
+void diagnose_fill_rails(const char *command, const char *path,
+                         const mrail_page_t *page, diagnose_rank_t *rank)
+{
+    const char *id = strrchr(path, '.');
+
+    rank->rank = page->rank;
+    rank->pid = page->head.pid;
+    rank->id = (id != NULL) ? strtoull(id + 1, NULL, 16) : 0;
+    rank->num_rails = page->num_rails;
+    for (unsigned i = 0; i < page->num_rails; ++i) {
+        snprintf(rank->rails[i].name, sizeof(rank->rails[i].name), "%s:%u",
+                 page->rails[i].device, page->rails[i].port);
+        rank->rails[i].nominal = page->rails[i].nominal;
+    }
+    for (uint64_t n = mrail_page_first_event(page); n < page->num_events; ++n) {
+        take_event(page, &page->events[n % MRAIL_PAGE_EVENTS], rank);
+    }
+    fill_rates(command, path, rank);
+}

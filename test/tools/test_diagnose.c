@@ -1,0 +1,544 @@
+/*
+ * Tests of the judgement of mrail diagnose: snapshots with one fault each, and
+ * snapshots without a fault that look suspicious.
+ */
+#include "config.h"
+#include "base/rng.h"
+#include "tools/diagnose.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 4u
+#define MS MRAIL_NS_PER_MS
+#define NOW (1000 * MRAIL_NS_PER_SEC)
+#define WORLD 11u
+#define SECOND 12u
+#define SEEDS 300u
+
+static mrail_calls_t calls[RANKS], earlier[RANKS];
+static diagnose_rank_t ranks[RANKS];
+static diagnose_snapshot_t snapshot;
+static diagnose_report_t report;
+
+static mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
+{
+    return &calls[rank].comms[index];
+}
+
+static int set_up(void **state)
+{
+    memset(calls, 0, sizeof(calls));
+    memset(earlier, 0, sizeof(earlier));
+    memset(ranks, 0, sizeof(ranks));
+    snapshot = (diagnose_snapshot_t){.ranks = ranks,
+                                     .num_ranks = RANKS,
+                                     .now_ns = NOW,
+                                     .sample_ns = 700 * MS,
+                                     .patience_ns = 2000 * MS};
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < 2; ++k) {
+            comm_of(i, k)->id = (k == 0) ? WORLD : SECOND;
+            comm_of(i, k)->size = RANKS;
+            comm_of(i, k)->rank = i;
+        }
+        ranks[i] = (diagnose_rank_t){.rank = (int)i,
+                                     .pid = 100 + i,
+                                     .alive = 1,
+                                     .state = 'R',
+                                     .run = 0.9,
+                                     .delay = 0.05,
+                                     .last_ns = NOW,
+                                     .calls = &calls[i],
+                                     .id = 500 + i,
+                                     .num_rails = 4};
+        for (unsigned k = 0; k < 4; ++k) {
+            diagnose_rail_t *rail = &ranks[i].rails[k];
+
+            snprintf(rail->name, sizeof(rail->name), "nic%u:1", k);
+            rail->nominal = 1000000000;
+            rail->bytes = 100 << 20;
+            rail->busy_ns = 200 * MS;
+            rail->chunks = 400;
+        }
+    }
+    return 0;
+}
+
+/* Adds a call to a communicator. left_ns 0: the rank is still in it. */
+static void add(mrail_calls_comm_t *comm, uint32_t kind, int root,
+                uint64_t entered_ns, uint64_t left_ns)
+{
+    comm->records[comm->entered % MRAIL_CALLS_RECORDS] =
+        (mrail_calls_record_t){entered_ns, left_ns, kind, root};
+    ++comm->entered;
+    if (left_ns != 0) {
+        comm->left = comm->entered;
+        comm->last = left_ns;
+    }
+    if (comm->entered > MRAIL_CALLS_RECORDS) {
+        comm->first = comm->entered - MRAIL_CALLS_RECORDS;
+    }
+}
+
+/* All ranks make the call at the same time. */
+static void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
+    }
+}
+
+static void judge(void)
+{
+    assert_int_equal(diagnose_judge(&snapshot, &report), 0);
+}
+
+static void assert_none(void)
+{
+    judge();
+    if (report.num_findings != 0) {
+        fail_msg("%s %s: %s", report.findings[0].subject,
+                 diagnose_causes[report.findings[0].cause].text,
+                 report.findings[0].evidence);
+    }
+}
+
+static void assert_one(diagnose_cause_t cause, const char *subject)
+{
+    judge();
+    assert_int_equal(report.num_findings, 1);
+    assert_int_equal(report.findings[0].cause, cause);
+    assert_string_equal(report.findings[0].subject, subject);
+}
+
+/* ---- processes ---- */
+
+static void test_nothing(void **state)
+{
+    assert_none();
+    add_all(MRAIL_CALLS_BARRIER, NOW - 10 * MS, NOW - 9 * MS);
+    assert_none();
+    snapshot.num_ranks = 0;
+    assert_none();
+}
+
+static void test_stopped(void **state)
+{
+    add_all(MRAIL_CALLS_BARRIER, NOW - 6000 * MS, NOW - 5990 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        if (i != 2) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+        }
+    }
+    ranks[2].state = 'T';
+    ranks[0].paths[0] = (diagnose_path_t){.peer = 502, .rail = 1};
+    ranks[0].num_paths = 1;
+    assert_one(DIAGNOSE_STOPPED, "rank 2");
+    ranks[2].state = 'R';
+    ranks[2].alive = 0;
+    assert_one(DIAGNOSE_ENDED, "rank 2");
+}
+
+static void test_ended_job(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].alive = 0;
+        ranks[i].state = '?';
+        ranks[i].run = ranks[i].delay = -1;
+    }
+    assert_none();
+    ranks[1].last_ns = NOW - 5000 * MS;
+    assert_one(DIAGNOSE_ENDED, "rank 1");
+}
+
+/* ---- hang ---- */
+
+/* All ranks but one wait in a collective. */
+static void hang(unsigned absent, uint64_t ago_ns)
+{
+    add_all(MRAIL_CALLS_ALLREDUCE, NOW - ago_ns - 20 * MS,
+            NOW - ago_ns - 10 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        if (i != absent) {
+            add(comm_of(i, 0), MRAIL_CALLS_ALLTOALLV, -1, NOW - ago_ns, 0);
+        }
+    }
+}
+
+static void test_computes(void **state)
+{
+    hang(3, 5000 * MS);
+    assert_one(DIAGNOSE_COMPUTE, "rank 3");
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "has not entered MPI_Alltoallv, call 2 of"));
+    assert_non_null(strstr(report.findings[0].evidence, "rank 0,1,2"));
+    snapshot.patience_ns = 6000 * MS;
+    assert_none();
+}
+
+static void test_computes_in_a_dead_job(void **state)
+{
+    hang(3, 5000 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].alive = 0;
+        ranks[i].state = '?';
+    }
+    assert_one(DIAGNOSE_COMPUTE, "rank 3");
+}
+
+static void test_starved(void **state)
+{
+    hang(1, 3000 * MS);
+    ranks[1].run = 0.2;
+    ranks[1].delay = 0.8;
+    assert_one(DIAGNOSE_CORES, "rank 1");
+    /* If all ranks hardly run, none is to blame, unless for long. */
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].run = 0.2;
+        ranks[i].delay = 0.8;
+    }
+    assert_none();
+    assert_true(report.crowded > 0.7);
+    set_up(NULL);
+    hang(1, 5000 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].run = 0.2;
+        ranks[i].delay = 0.8;
+    }
+    assert_one(DIAGNOSE_COMPUTE, "rank 1");
+}
+
+static void test_posted(void **state)
+{
+    add_all(MRAIL_CALLS_BARRIER, NOW - 6000 * MS, NOW - 5990 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        if (i != 0) {
+            add(comm_of(i, 0), MRAIL_CALLS_BCAST | MRAIL_CALLS_NONBLOCKING, 2,
+                NOW - 5000 * MS, NOW - 5000 * MS);
+            calls[i].wait = (mrail_calls_wait_t){.count = 1,
+                                                 .noticed = 1,
+                                                 .since = NOW - 4900 * MS,
+                                                 .kind = MRAIL_CALLS_WAIT,
+                                                 .peer = -1,
+                                                 .comm = MRAIL_CALLS_COMMS};
+        }
+    }
+    assert_one(DIAGNOSE_COMPUTE, "rank 0");
+    assert_non_null(strstr(report.findings[0].evidence, "MPI_Ibcast"));
+}
+
+/* All are in the same call, which takes long: nobody is absent. */
+static void test_long_call(void **state)
+{
+    add_all(MRAIL_CALLS_ALLTOALL, NOW - 9000 * MS, 0);
+    assert_none();
+}
+
+static void test_crossed(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, (i == 2) ? 1 : 0), MRAIL_CALLS_BARRIER, -1,
+            NOW - 5000 * MS, 0);
+    }
+    judge();
+    assert_true(report.num_findings >= 1);
+    assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
+}
+
+/* Rank 2 is in a long call of another communicator, and not to blame. */
+static void test_waits_elsewhere(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 1), MRAIL_CALLS_ALLTOALL, -1, NOW - 5000 * MS,
+            (i == 2) ? 0 : NOW - 4900 * MS);
+        if (i != 2) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 4800 * MS, 0);
+        }
+    }
+    assert_none();
+}
+
+/* ---- order ---- */
+
+static void test_mismatch(void **state)
+{
+    add_all(MRAIL_CALLS_BCAST, NOW - 7000 * MS, NOW - 6900 * MS);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 0),
+            (i == 1) ? MRAIL_CALLS_BARRIER : MRAIL_CALLS_ALLREDUCE, -1,
+            NOW - 5000 * MS, 0);
+    }
+    assert_one(DIAGNOSE_MISMATCH, "rank 1");
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "is MPI_Barrier at rank 1, but MPI_Allreduce at "
+                           "rank 0 and 2 others"));
+}
+
+static void test_other_root(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 0), MRAIL_CALLS_BCAST, (i == 3) ? 1 : 0, NOW - 50 * MS,
+            NOW - 40 * MS);
+    }
+    assert_one(DIAGNOSE_MISMATCH, "rank 3");
+}
+
+/* ---- messages ---- */
+
+static void wait_for(unsigned rank, int peer, uint64_t ago_ns)
+{
+    calls[rank].wait = (mrail_calls_wait_t){.count = 7,
+                                            .noticed = 7,
+                                            .since = NOW - ago_ns,
+                                            .kind = MRAIL_CALLS_RECV,
+                                            .peer = peer,
+                                            .tag = 3};
+}
+
+static void test_message(void **state)
+{
+    add_all(MRAIL_CALLS_BARRIER, NOW - 9000 * MS, NOW - 8990 * MS);
+    wait_for(0, 3, 5000 * MS);
+    assert_one(DIAGNOSE_COMPUTE, "rank 3");
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "rank 0 waits for it in MPI_Recv with tag 3"));
+    wait_for(0, 3, 1000 * MS);
+    assert_none();
+    wait_for(0, -1, 5000 * MS);
+    assert_none();
+}
+
+static void test_cycle(void **state)
+{
+    wait_for(0, 1, 5000 * MS);
+    wait_for(1, 0, 5000 * MS);
+    judge();
+    assert_int_equal(report.num_findings, 2);
+    assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
+    assert_int_equal(report.findings[1].cause, DIAGNOSE_MISMATCH);
+}
+
+/* ---- late ---- */
+
+/* Adds rounds of two calls, with a computation before the first. Each rank has
+ * random times; `late` computes longer by late_ns. */
+static void add_rounds(uint64_t seed, unsigned late, uint64_t late_ns)
+{
+    uint64_t at[RANKS], from = NOW - 5000 * MS;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, seed);
+    for (unsigned round = 0; round < 60; ++round) {
+        uint64_t last = 0;
+
+        for (unsigned i = 0; i < RANKS; ++i) {
+            at[i] = from + 5 * MS + mrail_rng_below(&rng, 3000000) +
+                    ((i == late) ? late_ns : 0);
+            if (mrail_rng_hit(&rng, 50000)) { /* another process ran */
+                at[i] += mrail_rng_below(&rng, 60000000);
+            }
+            last = MRAIL_MAX(last, at[i]);
+        }
+        for (unsigned i = 0; i < RANKS; ++i) {
+            add(comm_of(i, 0), MRAIL_CALLS_ALLTOALL, -1, at[i], last + 5 * MS);
+            add(comm_of(i, 0), MRAIL_CALLS_ALLREDUCE, -1,
+                last + 5 * MS + mrail_rng_below(&rng, 100000), last + 6 * MS);
+        }
+        from = last + 6 * MS;
+    }
+}
+
+static void test_late(void **state)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; ++seed) {
+        set_up(NULL);
+        add_rounds(seed, (unsigned)seed % RANKS, 15 * MS);
+        judge();
+        if ((report.num_findings != 1) ||
+            (report.findings[0].cause != DIAGNOSE_COMPUTE) ||
+            (report.findings[0].rank != (int)(seed % RANKS))) {
+            fail_msg("seed %u: %u findings", (unsigned)seed,
+                     report.num_findings);
+        }
+    }
+}
+
+static void test_not_late(void **state)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; ++seed) {
+        set_up(NULL);
+        add_rounds(seed, RANKS, 0);
+        judge();
+        if (report.num_findings != 0) {
+            fail_msg("seed %u: %s", (unsigned)seed,
+                     report.findings[0].evidence);
+        }
+    }
+}
+
+/* Calls are too frequent for the records: the sums of two samples count. */
+static void test_late_by_sums(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned n = 0; n < 100; ++n) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 200 * MS + n * MS,
+                NOW - 200 * MS + n * MS + MS / 2);
+        }
+        comm_of(i, 0)->computed = ((i == 2) ? 500 : 100) * MS;
+        earlier[i] = calls[i];
+        earlier[i].comms[0].entered = 10;
+        earlier[i].comms[0].computed = 50 * MS;
+        ranks[i].earlier = &earlier[i];
+    }
+    assert_one(DIAGNOSE_COMPUTE, "rank 2");
+    comm_of(2, 0)->computed = 120 * MS;
+    assert_none();
+}
+
+/* ---- rails ---- */
+
+static void test_slow_rail(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].bytes = 10 << 20;
+    }
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1");
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].nominal /= 10; /* its port is slower */
+    }
+    assert_none();
+}
+
+static void test_rail_with_little_traffic(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].bytes = 1000;
+    }
+    assert_none();
+}
+
+/* One rank of four sees it. */
+static void test_slow_peer(void **state)
+{
+    ranks[0].rails[1].bytes = 10 << 20;
+    assert_none();
+}
+
+static void test_down(void **state)
+{
+    ranks[1].rails[3].is_down = 1;
+    ranks[1].paths[0] = (diagnose_path_t){.peer = 502, .rail = 3};
+    ranks[1].num_paths = 1;
+    ranks[2].paths[0] = (diagnose_path_t){.peer = 501, .rail = 3};
+    ranks[2].num_paths = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic3:1");
+}
+
+static void test_path(void **state)
+{
+    ranks[1].paths[0] =
+        (diagnose_path_t){.peer = 502, .rail = 0, .ago_ns = 3000 * MS};
+    ranks[1].num_paths = 1;
+    assert_one(DIAGNOSE_PATH, "rail nic0:1");
+    assert_non_null(
+        strstr(report.findings[0].evidence, "from rank 1 to rank 2"));
+    ranks[1].paths[0].rail = -1;
+    assert_one(DIAGNOSE_PATH, "path 0");
+}
+
+static void test_order_of_findings(void **state)
+{
+    hang(3, 5000 * MS);
+    ranks[0].rails[1].is_down = 1;
+    ranks[1].state = 'T';
+    judge();
+    assert_int_equal(report.num_findings, 3);
+    assert_int_equal(report.findings[0].cause, DIAGNOSE_STOPPED);
+    assert_int_equal(report.findings[1].cause, DIAGNOSE_RAIL_DOWN);
+    assert_int_equal(report.findings[2].cause, DIAGNOSE_COMPUTE);
+}
+
+/* ---- pages ---- */
+
+/* Paths and ports from the events of a page. */
+static void test_events(void **state)
+{
+    static const char *const texts[] = {
+        "path 2 to peer 00000000000001f5: up -> suspect (stalled)",
+        "path 2 to peer 00000000000001f5: suspect -> retired (probes lost)",
+        "nic1:1: lane 2 to peer 00000000000001f5 closing (failed)",
+        "path 3 to peer 00000000000001f5: up -> retired (CQE error)",
+        "path 3 to peer 00000000000001f5: probing -> up (probe answered)",
+        "path 4 to peer 0000000000000999: up -> retired (CQE error)",
+        "peer 0000000000000999 is gone: it has left",
+        "nic0: port error",
+        "nic0: port active",
+        "nic1: port error"};
+    static mrail_page_t page;
+    diagnose_rank_t rank = {0};
+
+    page = (mrail_page_t){.num_rails = 2, .update_ns = 9000};
+    for (unsigned i = 0; i < 2; ++i) {
+        snprintf(page.rails[i].device, sizeof(page.rails[i].device), "nic%u",
+                 i);
+        page.rails[i].port = 1;
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
+        page.events[i].time_ns = 1000 * (i + 1);
+        snprintf(page.events[i].text, sizeof(page.events[i].text), "%s",
+                 texts[i]);
+        ++page.num_events;
+    }
+    diagnose_fill_rails("test", "/none/mrail-telemetry.0.1.00000000000001f4",
+                        &page, &rank);
+    assert_int_equal(rank.id, 500);
+    assert_int_equal(rank.num_paths, 1);
+    assert_int_equal(rank.paths[0].peer, 501);
+    assert_int_equal(rank.paths[0].slot, 2);
+    assert_int_equal(rank.paths[0].rail, 1);
+    assert_int_equal(rank.paths[0].ago_ns, 7000);
+    assert_string_equal(rank.paths[0].event, "probes lost");
+    assert_false(rank.rails[0].is_down);
+    assert_true(rank.rails[1].is_down);
+}
+
+#define TEST(_func) cmocka_unit_test_setup(_func, set_up)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_nothing),
+        TEST(test_stopped),
+        TEST(test_ended_job),
+        TEST(test_computes),
+        TEST(test_computes_in_a_dead_job),
+        TEST(test_starved),
+        TEST(test_posted),
+        TEST(test_long_call),
+        TEST(test_crossed),
+        TEST(test_waits_elsewhere),
+        TEST(test_mismatch),
+        TEST(test_other_root),
+        TEST(test_message),
+        TEST(test_cycle),
+        TEST(test_late),
+        TEST(test_not_late),
+        TEST(test_late_by_sums),
+        TEST(test_slow_rail),
+        TEST(test_rail_with_little_traffic),
+        TEST(test_slow_peer),
+        TEST(test_down),
+        TEST(test_path),
+        TEST(test_order_of_findings),
+        TEST(test_events),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
