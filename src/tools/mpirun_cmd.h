@@ -1,7 +1,6 @@
 /*
- * Builds the mpirun command of `mrail run`. This is a pure function of the
- * options, so that tests can compare its result word by word. run.c executes
- * the command.
+ * Builds the mpirun command of `mrail run`, which run.c executes. It is a pure
+ * function of the options, so that tests can compare the result word by word.
  */
 #ifndef MRAIL_TOOLS_MPIRUN_CMD_H
 #define MRAIL_TOOLS_MPIRUN_CMD_H
@@ -31,8 +30,8 @@ typedef struct mrail_run_options {
     const char *script;    /* file for `mrail soft --script`; NULL: not given */
     const char *session;   /* software-rail session, if nodes > 0 */
     mrail_gpus_options_t gpus; /* software GPUs, if nodes > 0 */
-    /* "a,b": each rank gets one of these rails; NULL: every rank gets all
-     * rails */
+    /* rails such as "a,b", of which each rank gets one; NULL: every rank gets
+     * all */
     const char *devices;
     mrail_run_stock_t stock;
 } mrail_run_options_t;
@@ -40,7 +39,7 @@ typedef struct mrail_run_options {
 /* Installation paths. */
 typedef struct mrail_run_paths {
     const char *mrail;      /* path of the mrail command */
-    const char *rank_rail;  /* gives each rank its rail */
+    const char *rank_rail;  /* the helper that gives each rank its rail */
     const char *components; /* directory of the Open MPI components */
     /* An empty directory for PMIx of Open MPI 5.0 (see mpirun_cmd.c). NULL: an
      * earlier mpirun. */
@@ -51,10 +50,10 @@ typedef struct mrail_run_paths {
  * option is unknown. */
 int mrail_run_num_values(const char *word);
 
-/* Builds the command. Its first words may have the form NAME=VALUE, as in a
- * shell: these are environment variables for mpirun itself. The user's settings
- * take precedence: options (--mca KEY, -x NAME, --bind-to) and variables that
- * getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. */
+/* Builds the command. Leading words of the form NAME=VALUE are environment
+ * variables for mpirun itself, as in a shell. The user's settings take
+ * precedence: if the user gave an option (--mca KEY, -x NAME, --bind-to), or if
+ * getenv_func finds a variable (UCX_*, OMPI_MCA_*), it is not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

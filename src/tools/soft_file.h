@@ -1,7 +1,7 @@
 /*
- * Fault scripts in files. `mrail soft` runs them, and `mrail run` checks them
- * before it starts a process. `mrail run` needs no other part of the software
- * rails.
+ * Reads fault scripts from files, for `mrail soft`, which runs them, and for
+ * `mrail run`, which checks them before it starts a process. `mrail run` needs
+ * no other part of the software rails.
  */
 #ifndef MRAIL_TOOLS_SOFT_FILE_H
 #define MRAIL_TOOLS_SOFT_FILE_H
@@ -10,7 +10,7 @@
 
 struct sroce_fault_script;
 
-#define SOFT_FILE_WHY_MAX 512 /* bytes of a message */
+#define SOFT_FILE_WHY_MAX 512 /* maximum bytes of a message */
 
 /* Reads a file, or standard input for "-". Returns 0, or -errno with a message
  * in `why`. */

@@ -1,8 +1,8 @@
 /*
- * The table of fault actions on a rail. The parser (script.c) and the help text
- * are driven by this table; mrail-script(5) has the same list. The
- * implementations (the simulator and live software rails) do not see actions.
- * They have one function or field for each sroce_fault_setting_t.
+ * The table of fault actions on a rail, from which the parser (script.c) and
+ * the help text are derived. mrail-script(5) has the same list. The simulator
+ * and the live software rails do not see actions; they implement one function
+ * or field for each sroce_fault_setting_t.
  *
  * Pure: text in, numbers out.
  */
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail. Each has a value at any time, except for the last one,
- * which is an event. */
+/* Settings of a rail. Each always has a value, except for the last one, which
+ * is an event. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */
@@ -38,7 +38,8 @@ typedef enum sroce_fault_setting {
 #define SROCE_FAULT_ALL_STATES (SROCE_FAULT_BIT(SROCE_FAULT_NUM_STATES) - 1)
 #define SROCE_FAULT_MAX_US 10000000u /* maximum of a delay or a span */
 
-/* Returns a value of SROCE_FAULT_REORDER: probability and maximum delay. */
+/* Combines a probability and a maximum delay into a value of
+ * SROCE_FAULT_REORDER. */
 static inline uint64_t sroce_fault_reorder(uint32_t ppm, uint32_t span_us)
 {
     return ((uint64_t)span_us << 32) | ppm;

@@ -2,10 +2,10 @@
  * Runs a fault script: each rail's settings as a function of time and of the
  * traffic sent.
  *
- * For each setting, a rail has its previous value and the values of the active
- * steps. The latest step wins. When a step's `for` ends, the value that it
- * overrode takes effect again. A step without `for` holds until a later step,
- * `clear` or the end.
+ * For each setting, a rail keeps its previous value and the values of all
+ * active steps, of which the latest wins. When a step's `for` ends, the value
+ * that it overrode takes effect again. A step without `for` lasts until a later
+ * step, `clear` or the end.
  *
  * Pure: time and counters are arguments. The ops are called only when a setting
  * changes. Rails are numbered node * num_rails + rail.
@@ -23,8 +23,8 @@ typedef enum sroce_fault_event {
 } sroce_fault_event_t;
 
 typedef struct sroce_fault_ops {
-    /* Returns a rail's current value, or with healthy != 0, its value at the
-     * rail's creation (used for clear). */
+    /* Returns the current value, or if healthy != 0, the value at the rail's
+     * creation (used for clear). */
     uint64_t (*get)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
@@ -38,8 +38,8 @@ typedef struct sroce_fault_ops {
 
 typedef struct sroce_fault_timeline sroce_fault_timeline_t;
 
-/* The caller has checked the script against nodes x rails and keeps it until
- * destroy. Returns NULL if memory runs out. */
+/* The caller must have checked the script against nodes x rails, and keeps it
+ * until destroy. Returns NULL if memory runs out. */
 sroce_fault_timeline_t *
 sroce_fault_timeline_create(const sroce_fault_script_t *script,
                             unsigned num_nodes, unsigned num_rails,
@@ -47,15 +47,15 @@ sroce_fault_timeline_create(const sroce_fault_script_t *script,
 /* Frees the timeline. Active settings stay in force. */
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
-/* Executes the steps that are due by now_ns since the start, in order of time.
- * now_ns never decreases. Returns the time of the next call, or MRAIL_NS_NEVER
- * if no step waits for a time. */
+/* Executes the steps that are due at now_ns after the start, in order of time.
+ * now_ns must never decrease. Returns the time of the next call, or
+ * MRAIL_NS_NEVER if no step waits for a time. */
 mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
                                     mrail_ns_t now_ns);
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 
-/* Reports how much a rail has sent in total since the start. Returns the same
- * value as sroce_fault_timeline_run(). */
+/* Reports the total traffic that a rail has sent since the start. Returns the
+ * same values as sroce_fault_timeline_run(). */
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);
