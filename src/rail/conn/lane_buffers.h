@@ -1,6 +1,5 @@
 /*
- * Receive buffers of a lane: its part of the rail's SRQ, and the credits that
- * they allow.
+ * Receive buffers of a lane in the rail's SRQ, and the credits that they back.
  */
 #ifndef MRAIL_RAIL_CONN_LANE_BUFFERS_H
 #define MRAIL_RAIL_CONN_LANE_BUFFERS_H
@@ -12,12 +11,12 @@
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
                            unsigned count) MRAIL_CTL;
 
-/* Makes the lane's window smaller by `count` messages. */
+/* Shrinks the lane's window by `count` messages. */
 void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count);
 
 /* Reserves a buffer for each message that the peer may send now. If the SRQ is
- * too small for all lanes, the last ones share the buffers of the others. The
- * NIC retries a message that finds no buffer (RNR). */
+ * too small for all lanes, the last ones share the buffers of the others, and
+ * the NIC retries messages that find no buffer (RNR). */
 int mrail_lane_reserve_buffers(mrail_engine_t *engine,
                                mrail_lane_t *lane) MRAIL_CTL;
 

@@ -6,8 +6,8 @@
 
 void mrail_am_request_ack(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Requests the credits that the peer does not need, at most once until another
- * message arrives on the lane. */
+/* Requests the credits that the peer does not need. Does so at most once until
+ * another message arrives on the lane. */
 void mrail_am_recall_lane(mrail_engine_t *engine,
                           mrail_lane_t *lane) MRAIL_DATA;
 
@@ -16,8 +16,8 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer) MRAIL_DATA;
 
 void mrail_am_send_acks(mrail_engine_t *engine) MRAIL_DATA;
 
-/* Doubles the peer's window, which is too small for its messages, while buffers
- * are left. */
+/* Doubles the peer's window, which is too small for its messages, if there are
+ * buffers left. */
 void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
                    unsigned most) MRAIL_DATA MRAIL_NO_CTL;
 

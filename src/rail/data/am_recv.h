@@ -7,7 +7,7 @@
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc) MRAIL_DATA MRAIL_NO_CTL;
 
-/* Drops the message, because it has arrived or the peer has failed. */
+/* Drops the message, because it is a duplicate or the peer has failed. */
 void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx) MRAIL_DATA;
 
 #endif

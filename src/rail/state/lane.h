@@ -17,16 +17,16 @@
 
 /* Receive buffers of a lane beyond its credits, for messages that take no
  * credit. A credit update follows every half window, and a peer that has not
- * read the updates cannot send more than one window, so at most two updates are
- * unread. On any lane that carries messages, each end has at most one ACK_REQ
- * and one answer in flight. Their buffers return as soon as they are read.
- * Updates of a grown window and requests of failed lanes may exceed this; the
- * NIC then retries. */
+ * read the updates can send only one window, so at most two updates are unread.
+ * On each lane that carries messages, each end has at most one ACK_REQ and one
+ * answer in flight. These buffers return as soon as they are read. Updates of a
+ * grown window and requests of failed lanes may exceed the reserve, in which
+ * case the NIC retries. */
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
-/* Reserve for one RECALL message. Another one follows only if the lane was used
- * in the meantime. A RETURN needs no reserve, because it takes a buffer of the
- * credits that it returns. */
+/* Reserve for one RECALL message. Another RECALL follows only after the lane
+ * has been used again. A RETURN needs no reserve, because it takes a buffer of
+ * the credits that it returns. */
 #define MRAIL_RECALL_RESERVE 1
 
 /* Credits of a window that only replayed messages may take. */
@@ -166,8 +166,8 @@ struct mrail_lane {
     uint64_t idle_ns;     /* total time with nothing outstanding while
                            * another lane worked */
 
-    /* Facts beside the state: each may change in several states, or outlives
-     * one. Control, if nothing else is said. */
+    /* Flags beside the state. Each may change in several states, or outlives a
+     * state. Owner: control, unless noted otherwise. */
     uint8_t evict_forced; /* a peer's first lane needs the QP, so this lane must
                            * be evicted */
     uint8_t last_read;    /* data: the last request of an eviction is posted */
