@@ -1,6 +1,6 @@
 /*
- * One rank's part in an exchange whose bytes pass relays, chunk by chunk. Here
- * a chunk is a relay chunk.
+ * One rank's part in an exchange over relays, chunk by chunk. In this file, a
+ * chunk is a relay chunk.
  *
  *   sender -> relay_out  =network=>  relay_in -> receiver
  *
@@ -9,25 +9,25 @@
  * out the network hop (mrail_relay_ops_t), over one ordered channel per pair of
  * ranks. Sources: [NIMBLE] IV-C, IV-D.
  *
- * Slots and credits, hop by hop: the sender copies its bytes once, into one of
- * its own out-slots. The slot becomes free when its network send is complete.
- * Bytes from the network arrive in an in-slot of the rank that receives them
- * (relay_in, or the receiver). That slot becomes free when the receiver has
- * copied them to the user's memory. Ranks copy and receive only into free
- * slots: a free slot is the credit.
+ * Flow control is hop by hop. The sender copies its bytes once, into one of its
+ * own out-slots, which becomes free when its network send is complete. Bytes
+ * from the network arrive in an in-slot of the rank that receives them
+ * (relay_in or the receiver), which becomes free when the receiver has copied
+ * them to the user's memory. Ranks copy and receive only into free slots, so a
+ * free slot serves as the credit.
  *
- * No deadlock occurs, whatever the order of arrival. Each channel with chunks
- * left has a reserved in-slot. A receiver empties slots without waiting.
- * Therefore the head of a channel is always received, every send completes, and
+ * There is no deadlock, whatever the order of arrival. Each channel with chunks
+ * left has a reserved in-slot, and a receiver empties slots without waiting.
+ * The head of a channel is therefore always received, every send completes, and
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
  * Order: the chunks of a flow arrive in order, but those of different flows of
  * a demand may not. Each chunk carries a header with hash, exchange, ranks and
- * offset, which every hop checks against the plan. A mismatch gives -EPROTO,
- * and no byte of that chunk is written. Other processes of the user can write
- * to the pool. They can corrupt data and end the exchange, but cannot cause
- * accesses elsewhere.
+ * offset, which every hop checks against the plan. On a mismatch, the function
+ * returns -EPROTO, and no byte of that chunk is written. Other processes of the
+ * user can write to the pool, and thus corrupt data and end the exchange, but
+ * they cannot cause accesses elsewhere.
  *
  * One thread at a time may use an object. Ranks are numbered as in the
  * communicator.
@@ -47,12 +47,12 @@
 typedef struct mrail_relay mrail_relay_t;
 
 /* Functions that the caller provides. They return 0 or -errno unless stated
- * otherwise. An error ends the exchange: mrail_relay_progress() returns it from
- * then on. */
+ * otherwise. An error ends the exchange, and mrail_relay_progress() then
+ * returns it at every call. */
 typedef struct mrail_relay_ops {
     /* These copy bytes [offset, offset + length) of the demand to rank `to`
-     * (fill) or from rank `from` (drain). The ranges come in any order, each
-     * exactly once. */
+     * (fill) or from rank `from` (drain). Each range is copied exactly once, in
+     * any order. */
     int (*fill)(void *arg, uint32_t to, uint64_t offset, void *slot,
                 size_t length);
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
@@ -122,22 +122,23 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Does work that requires no waiting, up to one chunk of each kind. Returns the
- * number of steps taken; 0 means that nothing is possible now. -errno means
- * that the exchange and the relay have failed. Later calls of this function and
- * of mrail_relay_begin() return the same error. The caller must still end the
- * network requests in flight before it unmaps the pool. */
+/* Makes progress without waiting, up to one chunk for each kind of step.
+ * Returns the number of steps taken, which is 0 if nothing is possible now. A
+ * result of -errno means that the exchange and the relay have failed; later
+ * calls of this function and of mrail_relay_begin() return the same error. The
+ * caller must still end the network requests in flight before it unmaps the
+ * pool. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* Returns 1 if this rank's part is complete or no exchange has begun. Other
- * ranks may still be reading its slots. These become free by themselves,
+ * ranks may still be reading its slots, which become free on their own,
  * possibly during the next exchange. */
 int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
     uint64_t chunks;                          /* chunks handled in any role */
-    /* how often work had to wait for a free slot */
+    /* number of times that work had to wait for a free slot */
     uint64_t waits;
 } mrail_relay_stats_t;
 

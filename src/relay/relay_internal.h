@@ -1,10 +1,10 @@
 /*
  * Internals of a relay, for src/relay and its tests.
  *
- * A rank's work in an exchange consists of five kinds of step
- * (mrail_relay_steps). A step never waits: it does one thing, or reports that
- * nothing is possible. When mrail_relay_begin() returns, all memory is
- * allocated.
+ * A rank's work in an exchange consists of five kinds of steps
+ * (mrail_relay_steps). A step never waits: it either does one thing or reports
+ * that nothing is possible. No step allocates memory, because
+ * mrail_relay_begin() has allocated it all.
  *
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
@@ -21,12 +21,12 @@
  * in_slots. If the slot is not free, a receiver on this node holds it and frees
  * it without waiting for any channel.
  *
- * Invariant 3: the slot budget of a channel limits the number of out-slots that
- * the channel holds. A channel that is slow, at a relay or on the network,
- * therefore leaves slots to the others. A budget is at least one slot.
+ * Invariant 3: each channel has a budget, of at least one, for the out-slots
+ * that it holds. A channel that is slow, at a relay or on the network,
+ * therefore leaves slots for the others.
  *
- * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
- * of the next exchange, pushed by a faster rank, stay in the ring.
+ * Invariant 4: a rank pops only slots of this exchange from a ring. Slots that
+ * a faster rank has pushed for the next exchange stay in the ring.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H
@@ -157,8 +157,8 @@ struct mrail_relay {
     mrail_relay_stats_t stats;
 };
 
-/* Performs one step of one kind. Returns 1 if it did something, 0 if there was
- * nothing to do, or -errno. */
+/* Performs one step. Returns 1 if it did something, 0 if there was nothing to
+ * do, or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);

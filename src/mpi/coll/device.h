@@ -1,5 +1,4 @@
-/* Detects GPU memory. Only the coll module that Open MPI selected before this
- * one can move it. */
+/* Detects GPU memory, with which only the previous coll module can deal. */
 #ifndef MRAIL_MPI_COLL_DEVICE_H
 #define MRAIL_MPI_COLL_DEVICE_H
 

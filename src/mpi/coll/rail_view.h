@@ -2,12 +2,12 @@
  * The bandwidth that a rank announces for its rail: the rate of the port, and
  * the measured bandwidth in each direction. Pure.
  *
- * A new value may discard the plan and its warm start on all ranks. Two rules
- * keep noise away. First, a measurement counts as the rate of the port unless
- * it falls below MCA_COLL_MRAIL_DEGRADED of it: the rail carries other traffic
- * or is degraded. It counts as the rate again when it exceeds
- * MCA_COLL_MRAIL_RECOVERED of it. Second, an announced value changes only by
- * more than MCA_COLL_MRAIL_LEAST_CHANGE of itself.
+ * A new value may invalidate the plan and its warm start on all ranks, so two
+ * rules suppress noise. First, the port rate is announced until the measurement
+ * falls below MCA_COLL_MRAIL_DEGRADED of it, because the rail carries other
+ * traffic or is degraded. It is announced again when the measurement exceeds
+ * MCA_COLL_MRAIL_RECOVERED of it. Second, a new value must differ from the
+ * announced one by more than MCA_COLL_MRAIL_LEAST_CHANGE.
  */
 #ifndef MRAIL_MPI_COLL_RAIL_VIEW_H
 #define MRAIL_MPI_COLL_RAIL_VIEW_H
