@@ -50,8 +50,8 @@ static int page_prefix(char *to, size_t size)
 
 int mrail_page_open(const char *path, struct stat *st)
 {
-    /* Follow no symbolic link, and do not block on a pipe: another process may
-     * have planted either. */
+    /* Do not follow symbolic links or block on a pipe, because another process
+     * may have planted one. */
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if ((fd >= 0) && (fstat(fd, st) != 0)) {
@@ -104,14 +104,14 @@ int mrail_page_clean(const char *dir, long min_age_s)
 
 /* ---- writing ---- */
 
-/* Not inlined: otherwise gcc 12 assumes that only the first member of the
- * structure is written, and warns. */
+/* Not inlined, because gcc 12 would assume that only the first member of the
+ * structure is written, and warn. */
 __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                                                  const void *from, size_t size,
                                                  size_t offset)
 {
-    /* If another process truncates the file, or the file system is full, the
-     * page is incomplete for readers. The writer continues. */
+    /* If another process truncates the file, or the file system is full,
+     * readers see an incomplete page, but the writer continues. */
     (void)!pwrite(file->fd, from, size, (off_t)offset);
 }
 
@@ -120,7 +120,7 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                offsetof(mrail_page_t, _field))
 
 /* Begins a change. A reader accepts its copy only if all changes were complete
- * before it started to copy, and none began in the meantime. */
+ * before it started copying, and none has begun since. */
 static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;
@@ -147,8 +147,8 @@ static void page_init(mrail_page_t *page, size_t ring_size)
 /* ---- fork ---- */
 
 /* A forked child would share the lock of the file, and would keep it after this
- * process has ended. The child therefore closes the file. A mapping keeps the
- * file open as well, so the child maps private memory in place of the ring. */
+ * process has ended. The child therefore closes the file. A mapping also keeps
+ * the file open, so the child replaces the ring with private memory. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static mrail_list_t open_files = {&open_files, &open_files};
@@ -203,8 +203,9 @@ static void page_unlist(mrail_page_file_t *file)
 
 /* ---- open and close ---- */
 
-/* Reserves the memory of the file, without the gap before the ring. Otherwise
- * a full file system would end the process at a store to the ring. */
+/* Reserves the memory of the file, except for the gap before the ring.
+ * Otherwise a store to the ring would kill the process when the file system is
+ * full. */
 static int page_allocate(const mrail_page_file_t *file)
 {
     int ret = -posix_fallocate(file->fd, 0, sizeof(file->page));
@@ -216,8 +217,8 @@ static int page_allocate(const mrail_page_file_t *file)
     return ret;
 }
 
-/* Maps the ring, if there is one. Its pages are present from the start, so that
- * the first records cause no page faults. */
+/* Maps the ring, if there is one. The mapping is pre-faulted, so that the first
+ * records cause no page faults. */
 static int page_map_ring(mrail_page_file_t *file, uint32_t num_records)
 {
     void *memory;
@@ -255,9 +256,8 @@ static int page_name(const mrail_page_file_t *file)
     return 0;
 }
 
-/* Creates the file. It gets its name only once it is locked and complete.
- * Otherwise a reader could mistake it for the page of a process that has
- * ended. */
+/* Creates the file. It gets its name only when it is locked and complete, so
+ * that no reader mistakes it for the page of an ended process. */
 static int page_make(mrail_page_file_t *file, const char *dir,
                      uint32_t num_records)
 {

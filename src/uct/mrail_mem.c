@@ -1,11 +1,11 @@
 /*
  * Registration on all rails, the registration cache, remote keys.
  *
- * A registration may outlive the call that created it, but never the mapping.
- * The cache follows UCX's memory events and drops a region when its pages are
- * unmapped. If other memory is later mapped at the same address, it is
- * registered again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that
- * cache does the same, and this file registers memory at each call.
+ * A registration may outlive the call that created it, but never the mapping:
+ * the cache listens to UCX's memory events and drops a region when its pages
+ * are unmapped. Memory that is later mapped at the same address is registered
+ * again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that cache does
+ * the same, and this file registers memory at each call.
  */
 #include "config.h"
 #include "uct/mrail_mem.h"

@@ -72,10 +72,10 @@ void mrail_am_request_ack(mrail_peer_t *peer)
 
 /*
  * The receive buffers of a rail are leased to its lanes as credits. A lane
- * whose sender waits for credits gets more. If few buffers are left, lanes that
- * have received nothing recently must return theirs (RECALL). The senders
- * return credits by counting them as used (RETURN). Thus the counts of both
- * ends stay absolute, and credit updates may cross in flight.
+ * whose sender waits for credits gets more. If buffers become scarce, lanes
+ * that have received nothing recently must return theirs (RECALL). Senders
+ * return credits by counting them as used (RETURN), so the counts of both ends
+ * stay absolute, and credit updates may cross in flight.
  */
 
 /* Returns the largest window of a lane: an equal share of half the queue. With
@@ -187,8 +187,8 @@ static MRAIL_DATA int mrail_am_send_recall(mrail_lane_t *lane)
 }
 
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
- * a lane before its LANE_READY arrives here. If the lane then ended, nothing
- * would wait for a reply that was sent on it. */
+ * a lane before its LANE_READY arrives here. If the lane ended before that, a
+ * reply on it would be lost unnoticed. */
 static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
@@ -214,8 +214,8 @@ static MRAIL_DATA int mrail_am_send_pending_acks(mrail_engine_t *engine,
         peer->ack_due = 0;
     } else if (mrail_am_has_credit_update(lane)) {
         /* Frequent credit-only messages mean that the window is too small, so
-         * enlarge it, but only to half the maximum: credit-blocked senders
-         * alone get the rest. */
+         * enlarge it, but only to half the maximum, because the rest is for
+         * credit-blocked senders. */
         if (++lane->credit_updates == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);

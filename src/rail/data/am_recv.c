@@ -20,7 +20,7 @@ void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
 
 static MRAIL_DATA void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
 {
-    /* Refuses numbers before tx_acked and numbers that were not sent. */
+    /* Ignores numbers before tx_acked and numbers that were never sent. */
     if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
         mrail_seq32_before(peer->tx_next, ack)) {
         return;
@@ -70,7 +70,7 @@ static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 }
 
 /* Moves a held message to the heap if the rail has granted more credits than it
- * has buffers. Held messages could otherwise occupy all buffers and leave none
+ * has buffers. Otherwise, held messages could occupy all buffers and leave none
  * for the missing message. The copy keeps its credit, which bounds the
  * memory. */
 static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
@@ -157,8 +157,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
         return NULL;
     }
     lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
-    /* Does not read lane->qp->qp_num: a header may name any lane, even one
-     * whose QP the control thread is destroying. */
+    /* Do not read lane->qp->qp_num, because a header may name any lane, even
+     * one whose QP the control thread is destroying. */
     if ((lane == NULL) ||
         (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
         (lane->rx_tag != hdr->tag)) {
@@ -167,8 +167,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
     return lane;
 }
 
-/* Takes one of the lane's credits. Returns 0 if the peer sent without a credit,
- * which would take buffers of other peers. */
+/* Takes one of the lane's credits. Returns 0 if the peer has none left, because
+ * its message would take a buffer from other peers. */
 static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
@@ -202,8 +202,8 @@ static MRAIL_DATA void mrail_am_take_ack(mrail_engine_t *engine,
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
         lane->peer->ack_due_seq = be32toh(hdr->seq);
-        /* The lane may be out of use by now. The answer then takes another
-         * lane, possibly one that is up but not yet in use here. */
+        /* If the lane is already out of use, the answer takes another lane,
+         * possibly one that is up but not yet in use here. */
         if (mrail_lane_is(lane, MRAIL_LANE_OUT)) {
             mrail_peer_activate(lane->peer);
         } else {
@@ -219,8 +219,8 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 
     rx->lane = NULL;
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
-        /* A QP in the error state has returned this buffer unused, so it goes
-         * back to the SRQ. */
+        /* A QP in the error state has returned this buffer unused, so repost it
+         * to the SRQ. */
         ++engine->counters.cqe_errors;
         mrail_rx_release_free(engine, rx);
         return;

@@ -62,8 +62,8 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 
 /* Returns a lane with a credit for a replayed message. The reserved credit may
  * be used only if the message is delivered on arrival, because delivery returns
- * the credit. If the message instead waited for earlier ones on another lane,
- * and that lane failed, this lane would have no credit to replay them. */
+ * the credit. Suppose that the message waited for earlier ones on another lane:
+ * if that lane failed, this one would have no credit left to replay them. */
 static mrail_lane_t *mrail_am_replay_lane(mrail_peer_t *peer,
                                           const mrail_tx_t *tx)
 {
