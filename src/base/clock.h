@@ -2,7 +2,7 @@
  * Time in nanoseconds since an arbitrary origin.
  *
  * Only the outermost code (a progress call, the control thread, a tool) reads
- * the clock. All code below it takes `now_ns` as an argument, so that tests can
+ * the clock. All other code takes `now_ns` as an argument, so that tests can
  * run in virtual time.
  */
 #ifndef MRAIL_BASE_CLOCK_H
@@ -17,7 +17,7 @@
 
 typedef uint64_t mrail_ns_t;
 
-/* Returns CLOCK_MONOTONIC in nanoseconds. Any thread. */
+/* Returns CLOCK_MONOTONIC in nanoseconds. Any thread may call it. */
 mrail_ns_t mrail_clock_now(void);
 
 #endif

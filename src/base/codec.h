@@ -1,8 +1,7 @@
 /*
- * Bounded big-endian codec. A reader or writer that would pass its end sets
- * `bad`. From then on it reads zeros and writes nothing. The caller checks
- * `bad` once, at the end, and does not use a length from the wire before that
- * check.
+ * Bounded big-endian codec. A reader or writer that would run past its end sets
+ * `bad`, after which it reads zeros and writes nothing. The caller checks `bad`
+ * once, at the end, and must not use a length from the wire before that.
  */
 #ifndef MRAIL_BASE_CODEC_H
 #define MRAIL_BASE_CODEC_H

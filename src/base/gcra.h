@@ -1,10 +1,10 @@
 /*
- * A rate that processes share without a lock, as one number in shared memory:
- * the time at which the next byte may leave (in GCRA, the theoretical arrival
- * time, TAT). A sender adds the cost of its bytes to that time. The value before
- * the addition is the time at which its bytes may leave, so senders leave in
- * the order in which they asked. The reservation of a killed process expires by
- * itself.
+ * A rate limit that processes share without a lock. Its state is one number in
+ * shared memory, the time at which the next byte may leave (in GCRA, the
+ * theoretical arrival time, TAT). A sender atomically adds the cost of its
+ * bytes to this time. The previous value is the time at which the bytes may
+ * leave, so senders are served in order. If a process is killed, its
+ * reservation simply expires.
  *
  * Time is CLOCK_MONOTONIC in 1/64 ns.
  */
@@ -18,7 +18,8 @@
 
 #define MRAIL_GCRA_PER_NS 64
 
-/* Returns the time that bytes take at a rate, which is not 0. */
+/* Returns the time that the bytes take at the given rate, which must not be
+ * 0. */
 static inline uint64_t mrail_gcra_cost(uint64_t rate_bytes_per_s,
                                        uint32_t bytes)
 {
@@ -26,9 +27,8 @@ static inline uint64_t mrail_gcra_cost(uint64_t rate_bytes_per_s,
            rate_bytes_per_s;
 }
 
-/* Adds a cost to a TAT, which first rises to the given floor: an idle rate
- * saves up no more than the time since then. Returns the value before the
- * addition in ns. */
+/* Raises a TAT to at least `floor`, then adds the cost. The floor limits the
+ * burst after an idle period. Returns the TAT before the addition, in ns. */
 static inline mrail_ns_t mrail_gcra_advance(_Atomic uint64_t *tat_p,
                                             uint64_t cost, mrail_ns_t floor_ns)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define MRAIL_HASH_FIRST 64 /* buckets of a table with at least one node */
+#define MRAIL_HASH_FIRST 64 /* initial number of buckets */
 
 static mrail_hash_node_t **mrail_hash_bucket(const mrail_hash_t *hash,
                                              uint64_t key)

@@ -20,20 +20,20 @@ typedef struct mrail_hash_node {
 } mrail_hash_node_t;
 
 typedef struct mrail_hash {
-    mrail_hash_node_t **buckets; /* NULL: no node was added yet */
+    mrail_hash_node_t **buckets; /* NULL until a node is added */
     size_t num_buckets;
     size_t num_nodes;
 } mrail_hash_t;
 
-/* Makes an empty table, without an allocation. */
+/* Initialises an empty table. Allocates nothing. */
 void mrail_hash_init(mrail_hash_t *hash);
 
 /* Frees the buckets. The nodes belong to the caller. */
 void mrail_hash_cleanup(mrail_hash_t *hash);
 
 /* Adds a node. Returns 0, or -ENOMEM with the table unchanged. Only the first
- * node can cause -ENOMEM: if there is no memory for more buckets later, the
- * chains grow instead. */
+ * call can fail: if there is no memory for more buckets later, the chains grow
+ * longer instead. */
 int mrail_hash_add(mrail_hash_t *hash, mrail_hash_node_t *node, uint64_t key);
 
 /* Returns the node of the key, or NULL. */

@@ -25,7 +25,7 @@ static mrail_heap_node_t *mrail_heap_merge(mrail_heap_node_t *a,
     return low;
 }
 
-/* Takes the first node out of a list of siblings. */
+/* Removes and returns the first node of a list of siblings. */
 static mrail_heap_node_t *mrail_heap_pop(mrail_heap_node_t **list)
 {
     mrail_heap_node_t *node = *list;
@@ -56,7 +56,7 @@ static mrail_heap_node_t *mrail_heap_merge_all(mrail_heap_node_t *list)
     return root;
 }
 
-/* Separates a node that is not the root, with its children, from the rest. */
+/* Detaches a node other than the root, together with its children. */
 static void mrail_heap_cut(mrail_heap_node_t *node)
 {
     if (node->prev->child == node) {

@@ -16,7 +16,7 @@
 #include "base/util.h"
 
 typedef struct mrail_heap_node {
-    struct mrail_heap_node *child; /* the first one */
+    struct mrail_heap_node *child; /* first child */
     struct mrail_heap_node *next;  /* sibling */
     struct mrail_heap_node *prev;  /* sibling, or the parent of a first child;
                                     * NULL: the root */

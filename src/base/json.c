@@ -11,8 +11,8 @@
  * if there is none. */
 static size_t utf8_length(const unsigned char *text)
 {
-    /* For each first byte, the range of the second byte and the number of
-     * bytes. */
+    /* Rows by range of the first byte: the range of the second byte, and the
+     * number of bytes. */
     static const struct {
         unsigned char first, last, low, high;
         size_t length;

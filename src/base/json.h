@@ -1,13 +1,14 @@
 /*
  * Writes the JSON (RFC 8259) that all `mrail` commands print, as a stream.
  *
- * JSON libraries build a tree in memory. A tree takes several hundred bytes for
- * each value, which is too much for the pieces of a large plan. The libraries
- * store numbers as doubles, but the byte counters of long jobs exceed 2^53.
- * Members are separated by ", ", and a key from its value by ": ", so that
- * lines are easy to search. Source: docs/decisions/0019.
+ * JSON libraries first build a tree in memory, which takes several hundred
+ * bytes per value: too much for the pieces of a large plan. They also store
+ * numbers as doubles, but the byte counters of long jobs exceed 2^53. The
+ * separators are ", " and ": ", so that lines are easy to search. Source:
+ * docs/decisions/0019.
  *
- * Not thread-safe: one thread per writer. Errors remain recorded in the stream.
+ * Not thread-safe: one thread per writer. The caller checks the stream for
+ * write errors.
  */
 #ifndef MRAIL_BASE_JSON_H
 #define MRAIL_BASE_JSON_H
@@ -18,11 +19,11 @@
 typedef struct mrail_json {
     FILE *stream;
     unsigned depth;
-    int comma;   /* the next value follows another value */
-    int newline; /* the next value starts a line */
+    int comma;   /* 1: the next value needs a comma before it */
+    int newline; /* 1: the next value starts a new line */
 } mrail_json_t;
 
-/* Returns a writer for one text. */
+/* Returns a writer for one JSON text. */
 static inline mrail_json_t mrail_json_to(FILE *stream)
 {
     return (mrail_json_t){.stream = stream};
@@ -40,17 +41,17 @@ void mrail_json_int(mrail_json_t *json, const char *key, int64_t value);
 void mrail_json_bool(mrail_json_t *json, const char *key, int value);
 void mrail_json_null(mrail_json_t *json, const char *key);
 
-/* Writes `digits` significant digits (1 to 17), or null if JSON cannot
- * represent the value (infinite or not a number). */
+/* Writes a number with `digits` significant digits (1 to 17). Infinity and NaN,
+ * which JSON cannot represent, become null. */
 void mrail_json_real(mrail_json_t *json, const char *key, double value,
                      int digits);
 
-/* Writes `decimals` digits after the point (0 to 9), or null where
- * mrail_json_real() does. */
+/* Writes a number with `decimals` digits after the point (0 to 9). Infinity and
+ * NaN become null. */
 void mrail_json_fixed(mrail_json_t *json, const char *key, double value,
                       int decimals);
 
-/* Writes U+FFFD for each byte that is not UTF-8, and null for NULL. */
+/* Writes U+FFFD for each byte that is not valid UTF-8, and null for NULL. */
 void mrail_json_string(mrail_json_t *json, const char *key, const char *text);
 
 /* Starts a line before the next value, indented according to its depth. */

@@ -1,7 +1,7 @@
 /*
- * This process's place in its job, from the variables that launchers set: Open
- * MPI's mpirun, PMIx (prterun, srun --mpi=pmix), PMI (MPICH's mpiexec, srun
- * --mpi=pmi2) and Slurm's srun.
+ * Determines the rank of this process from the environment variables of its
+ * launcher: Open MPI's mpirun, PMIx (prterun, srun --mpi=pmix), PMI (MPICH's
+ * mpiexec, srun --mpi=pmi2) or Slurm's srun.
  *
  * Pure: the environment is an argument.
  */
@@ -61,8 +61,7 @@ mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
     for (unsigned i = 0; launch.job == NULL && jobs[i] != NULL; ++i) {
         launch.job = getenv_func(jobs[i]);
     }
-    /* Use all of them except SLURM_PROCID, which is 0 in batch scripts as
-     * well. */
+    /* SLURM_PROCID does not count, because it is 0 in batch scripts as well. */
     for (unsigned i = 0; i < 3; ++i) {
         launch.is_mpi |= getenv_func(ranks[i]) != NULL;
     }

@@ -1,8 +1,8 @@
 /*
- * The log sink. Libraries call mrail_error(), mrail_warn() and so on. The
- * program decides once where the lines go: the UCX transport sends them to
- * UCX's log, and tools leave them on stderr. An event that can happen for every
- * packet is counted, never logged.
+ * Logging. Libraries call mrail_error(), mrail_warn() and so on, and the
+ * program decides once where the lines go: the UCX transport passes them to
+ * UCX's log, and tools leave them on stderr. Events that may occur for every
+ * packet must be counted instead of logged.
  */
 #ifndef MRAIL_BASE_LOG_H
 #define MRAIL_BASE_LOG_H

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #define MAX_DECIMALS 6 /* digits after the point */
-#define MAX_WORD 32    /* bytes in one number of a list */
+#define MAX_WORD 32    /* maximum bytes of a number in a list */
 
 /* Reads digits at *text_p into *value_p and moves *text_p past them. */
 static int read_digits(const char **text_p, uint64_t *value_p)

@@ -1,7 +1,7 @@
 /*
- * A pool of elements of one size. It grows in chunks up to a limit, and frees
- * memory only when it is destroyed. Not thread-safe: the caller serialises. A
- * callback lets the owner register the memory of a chunk with a device.
+ * A pool of fixed-size elements. It grows in chunks up to a limit, and frees
+ * memory only when it is destroyed. A callback allows the owner to register
+ * each chunk with a device. Not thread-safe: the caller serialises.
  */
 #ifndef MRAIL_BASE_POOL_H
 #define MRAIL_BASE_POOL_H
@@ -19,7 +19,7 @@ typedef struct mrail_pool_params {
     unsigned elems_per_chunk; /* >= 1 */
     unsigned max_elems;       /* 0: no limit */
     /* Called with the memory of a new chunk before its first use. Returns 0 or
-     * -errno; on an error, mrail_pool_get() returns NULL. May be NULL. */
+     * -errno; after an error, mrail_pool_get() returns NULL. May be NULL. */
     int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);
     void (*chunk_cleanup)(void *arg, void *priv);
     void *arg;
@@ -48,8 +48,7 @@ size_t mrail_pool_bytes(const mrail_pool_t *pool);
 /* Returns the `priv` that chunk_init set for the chunk of `elem`. */
 void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem);
 
-/* Returns an element. If the limit is reached or memory runs out, returns NULL
- * and changes nothing. */
+/* Returns an element, or NULL if the limit is reached or memory runs out. */
 static inline void *mrail_pool_get(mrail_pool_t *pool)
 {
     mrail_pool_elem_t *elem;

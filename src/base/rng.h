@@ -1,7 +1,7 @@
 /*
  * A seeded pseudo-random generator. The same seed gives the same sequence on
- * every machine, so that a failed run can be replayed. Not for secrets. Source:
- * splitmix64 (Steele, Lea, Flood 2014).
+ * every machine, so that a failed run can be replayed. Not suitable for
+ * secrets. Source: splitmix64 (Steele, Lea, Flood 2014).
  */
 #ifndef MRAIL_BASE_RNG_H
 #define MRAIL_BASE_RNG_H
@@ -23,8 +23,8 @@ static inline uint64_t mrail_rng_next(mrail_rng_t *rng)
     return mrail_mix64(rng->state);
 }
 
-/* Returns a uniform number in [0, bound), bound >= 1. The multiply-shift method
- * has a bias below 2^-32. */
+/* Returns a uniformly distributed number in [0, bound), with bound >= 1. The
+ * bias of the multiply-shift method is below 2^-32. */
 static inline uint32_t mrail_rng_below(mrail_rng_t *rng, uint32_t bound)
 {
     return (uint32_t)(((mrail_rng_next(rng) >> 32) * (uint64_t)bound) >> 32);

@@ -1,10 +1,10 @@
 /*
- * Lines of words, lists and counts: the common part of the project's text
- * formats (topology, demand, fabric). '#' starts a comment, blanks separate
- * words, and empty lines count as lines.
+ * Parser for lines of words, lists and counts, which the project's text formats
+ * (topology, demand, fabric) have in common. '#' starts a comment, and blanks
+ * separate words. Line numbers include empty lines.
  *
- * Pure: text in, words out. If the text is refused, line->why has the message,
- * which the caller prefixes with "NAME:LINE: ".
+ * Pure: text in, words out. If the text is invalid, line->why contains the
+ * message, which the caller prefixes with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
 #define MRAIL_BASE_TEXT_H
@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRAIL_TEXT_MAX_WORDS 12 /* words in a line */
-#define MRAIL_TEXT_LIST_MAX 32  /* parts of a list, between commas */
-#define MRAIL_TEXT_MAX_NAME 100 /* bytes of a name in a message */
+#define MRAIL_TEXT_MAX_WORDS 12 /* maximum words per line */
+#define MRAIL_TEXT_LIST_MAX 32  /* maximum parts of a list */
+#define MRAIL_TEXT_MAX_NAME 100 /* maximum length of a name in messages */
 #define MRAIL_TEXT_LIST_END UINT32_MAX
 
 typedef struct mrail_text_line {
@@ -32,13 +32,13 @@ typedef struct mrail_text_line {
 typedef int (*mrail_text_line_func_t)(mrail_text_line_t *line, void *arg);
 
 /* Splits a text into lines and calls `func` for each. Returns 0, or -EINVAL or
- * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. Only the end of a long name is
- * kept. */
+ * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. Of a long name, the message has
+ * only the end. */
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
                     char *why, size_t size);
 
-/* Writes line->why. Returns -EINVAL. */
+/* Writes a message to line->why and returns -EINVAL. */
 int mrail_text_fail(mrail_text_line_t *line, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
@@ -61,9 +61,9 @@ typedef struct mrail_text_list {
     unsigned first[MRAIL_TEXT_LIST_MAX], last[MRAIL_TEXT_LIST_MAX];
 } mrail_text_list_t;
 
-/* Reads a list of numbers below `count` (> 0), in the order of the text. No
- * number may occur twice. `what` names the numbered things in messages. Returns
- * 0 or -EINVAL. */
+/* Reads a list of numbers below `count` (> 0). No number may occur twice. In
+ * messages, `what` names the objects that are numbered. Returns 0 or
+ * -EINVAL. */
 int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
                     unsigned count, mrail_text_list_t *list);
 

@@ -1,4 +1,4 @@
-/* Small helpers that C lacks. libc only. */
+/* Small helpers that C lacks. Needs only libc. */
 #ifndef MRAIL_BASE_UTIL_H
 #define MRAIL_BASE_UTIL_H
 
@@ -8,8 +8,8 @@
 
 #define MRAIL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MRAIL_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* For functions that must be inlined, such as those where a call would lower
- * the message rate. */
+/* For functions that must be inlined because a call would lower the message
+ * rate. */
 #define MRAIL_INLINE inline __attribute__((always_inline))
 #define MRAIL_EXPORT __attribute__((visibility("default")))
 #define MRAIL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -20,7 +20,7 @@
     ((type *)((char *)(ptr)-offsetof(type, member)))
 #define MRAIL_DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
 
-/* memcpy(3) that ignores both pointers if length is 0. */
+/* Like memcpy(3), but allows invalid pointers if length is 0. */
 static inline void mrail_copy(void *to, const void *from, size_t length)
 {
     if (MRAIL_LIKELY(length != 0)) {

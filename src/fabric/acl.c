@@ -53,8 +53,8 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p)
     return ((prefix_p->addr & ~prefix_p->mask) == 0) ? 0 : -EINVAL;
 }
 
-/* Port names end up in switch configurations and shell scripts, so other
- * characters are not allowed in them. */
+/* Allows only safe characters, because port names end up in switch
+ * configurations and shell scripts. */
 static int is_port(const char *name)
 {
     size_t length = strspn(name, LETTERS DIGITS "/._:-");
@@ -239,7 +239,7 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
         return;
     }
     /* Divides the segment in the same way as mrail_ports_lane_nested(). The
-     * last uplink also gets the ports that remain. */
+     * last uplink also gets the remainder. */
     mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
     step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
     *first_p = (uint16_t)(first + uplink * step);

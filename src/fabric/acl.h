@@ -1,11 +1,11 @@
 /*
- * Switch rules that send each segment of RoCEv2 source ports out of one uplink,
- * in the languages of several switches. A reader checks whether a rule set
- * covers the port range. Source: [CTCCL] 3.2 and 4.1.
+ * Switch rules that map each segment of RoCEv2 source ports to one uplink, in
+ * several switch dialects. A reader checks whether a rule set covers the port
+ * range. Source: [CTCCL] 3.2 and 4.1.
  *
- * The segments are those of orchestrator/ports.h, so rules and lanes agree by
- * construction. Pure: the writer turns options into text, and the reader turns
- * text into a report.
+ * The segments come from orchestrator/ports.h, so rules and lanes always agree.
+ * Pure: the writer turns options into text, and the reader turns text into a
+ * report.
  */
 #ifndef MRAIL_FABRIC_ACL_H
 #define MRAIL_FABRIC_ACL_H
@@ -29,13 +29,13 @@ typedef enum mrail_acl_dialect {
     MRAIL_ACL_NUM_DIALECTS
 } mrail_acl_dialect_t;
 
-/* The effect of an uplink failure on its segment. */
+/* The handling of a segment whose uplink has failed. */
 typedef enum mrail_acl_failure {
-    /* Its packets take the ordinary routes (ECMP). Nothing is lost, but the
-     * load on the other uplinks is uneven. */
+    /* Packets take the ordinary routes (ECMP). Nothing is lost, but the other
+     * uplinks carry unequal loads. */
     MRAIL_ACL_FALL_THROUGH,
-    /* Its packets are dropped. The segment's lanes fail over, and the load on
-     * the other uplinks is equal. */
+    /* Packets are dropped. The segment's lanes fail over, and the other uplinks
+     * carry equal loads. */
     MRAIL_ACL_DROP
 } mrail_acl_failure_t;
 
@@ -48,9 +48,9 @@ typedef struct mrail_acl {
     unsigned num_uplinks;              /* 1 to MRAIL_ACL_MAX_UPLINKS */
     const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
     /*
-     * 1 if this switch is a leaf, which divides the whole range among its
-     * uplinks. For a spine of a three-tier fabric, the number of uplinks of
-     * each leaf: the spine divides each leaf segment among its own uplinks.
+     * On a leaf, which divides the whole range among its uplinks: 1. On a spine
+     * of a three-tier fabric, which divides each leaf segment among its own
+     * uplinks: the number of uplinks per leaf.
      */
     unsigned leaf_uplinks;
     unsigned dscp; /* 0 to 63, or MRAIL_ACL_NO_DSCP */
@@ -58,13 +58,13 @@ typedef struct mrail_acl {
     /* prefix of list and map names, such as "udf" */
     const char *name;
     const char *const *ingress; /* ports to which the rules apply */
-    /* 0: a placeholder line says where to apply them */
+    /* 0: write a placeholder line instead */
     unsigned num_ingress;
     /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its
      * uplinks. Packets to them take the ordinary routes. */
     const char *const *local;
     unsigned num_local;
-    /* IOS only: write exactly the lines that [CTCCL] 4.1 prints. */
+    /* IOS only: write exactly the lines in [CTCCL] 4.1. */
     int as_printed;
 } mrail_acl_t;
 
@@ -82,7 +82,7 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
 /* Like mrail_acl_validate(), but for mrail_acl_write_vrfs(). */
 int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* Returns a message that says how switches of this kind deviate from
+/* Returns a message that describes how switches of this dialect deviate from
  * acl->failure, or NULL if they do not. */
 const char *mrail_acl_failure_note(const mrail_acl_t *acl,
                                    mrail_acl_dialect_t dialect);
@@ -105,8 +105,8 @@ void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
  * Writes commands that put each of the `num_uplinks` parallel links between a
  * spine and its leaves into its own VRF or, for undo, that remove the VRFs.
  * acl->ingress lists the spine's ports to its leaves: all links of the first
- * leaf, then those of the next. A packet that comes in on the k-th link of one
- * leaf goes out on the k-th link of another. Source: [CTCCL] 4.1, Fig. 5.
+ * leaf, then those of the next. A packet that arrives on the k-th link from one
+ * leaf leaves on the k-th link to another. Source: [CTCCL] 4.1, Fig. 5.
  */
 void mrail_acl_write_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                           int undo, FILE *stream);
@@ -118,14 +118,15 @@ typedef struct mrail_acl_report {
     unsigned num_unmapped;  /* rules without a target */
     unsigned num_outside;   /* rules for ports below 0xC000 */
     unsigned num_misplaced; /* segments that differ from those of ports.h */
-    /* rules with a different DSCP or source, and list names that do not exist */
+    /* rules with a different DSCP or source, and references to missing lists */
     unsigned num_conflicts;
-    /* maps, lists and tables that no port uses, if the text has ports */
+    /* maps, lists and tables that are applied to no port, if the text has
+     * ports */
     unsigned num_unapplied;
 } mrail_acl_report_t;
 
-#define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes in a rule set */
-#define MRAIL_ACL_MAX_RULES 16384u    /* rules in a rule set */
+#define MRAIL_ACL_MAX_TEXT (4u << 20) /* maximum bytes of a rule set */
+#define MRAIL_ACL_MAX_RULES 16384u    /* maximum rules of a rule set */
 
 /*
  * Reads a rule set and compares it with the segments of `num_uplinks` uplinks
@@ -134,7 +135,7 @@ typedef struct mrail_acl_report {
  * be read. Returns 0 if each port of the range goes to exactly one uplink.
  * Errors:
  * - -ERANGE: there is a hole, an overlap or another finding;
- * - -EINVAL: the text is malformed or in another dialect, as `why` says;
+ * - -EINVAL: the text is malformed or in another dialect; `why` has a message;
  * - -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,

@@ -1,4 +1,4 @@
-/* Checks which packets a rule set applies to: by their sources, and by the ports
+/* Checks to which packets a rule set applies, by their sources and by the ports
  * on which they arrive. */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -12,8 +12,8 @@ static const char *source_of(const acl_match_t *match)
     return (match->source[0] != '\0') ? match->source : "any";
 }
 
-/* All rules must have the same source. Otherwise, some hosts lack the rules of
- * some ports. */
+/* All rules must have the same source. Otherwise, rules for some source ports
+ * are missing for some hosts. */
 unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream)
 {
     const acl_match_t *first = NULL;
@@ -59,7 +59,7 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
         if (!has_target(other)) {
             continue;
         }
-        /* A deny entry of a list ends the search of that list only. */
+        /* A deny entry ends only the search of its own list. */
         if (match->denies && match->key[0] != '\0') {
             if (is_same(match->key, other->key) && other->line > match->line) {
                 return 1;
@@ -110,7 +110,7 @@ static unsigned check_key(const acl_reader_t *reader, const char *key,
     return 1;
 }
 
-/* Finds ports that have one of the two keys, but not the other one. */
+/* Finds ports that use one of the two keys, but not the other. */
 static unsigned check_pair(const acl_reader_t *reader, const char *key,
                            const char *other, FILE *stream)
 {

@@ -1,7 +1,8 @@
 /*
  * Checks a rule set. It finds ports without a rule, with several rules, or with
- * a rule that has no uplink, and checks whether the rules divide the range as
- * the lanes do. acl_applied.c checks which packets the rules apply to.
+ * a rule that has no uplink, and checks whether the rules divide the range in
+ * the same way as the lanes. acl_applied.c checks to which packets the rules
+ * apply.
  *
  * The check assigns each port to the first rule in the text that matches it.
  * Apart from this, the order of the rules does not matter, because a port with
@@ -28,9 +29,9 @@ typedef struct checker {
 
 /* ---- Which rules count ---- */
 
-/* Returns 1 if the rule does not count. A rule without source ports and without
- * a target serves another purpose, for example a QoS class, unless it takes
- * packets away from our rules. */
+/* Returns 1 if the rule does not count. A rule with neither source ports nor a
+ * target serves another purpose, for example a QoS class, unless it shadows our
+ * rules. */
 static int is_foreign(const acl_reader_t *reader, acl_match_t *match)
 {
     if (!match->is_any || (match->target[0] != '\0' && !match->denies)) {
@@ -43,7 +44,7 @@ static int is_foreign(const acl_reader_t *reader, acl_match_t *match)
     return 0;
 }
 
-/* Clips the match to the port range. Returns 0 if no port is left. */
+/* Clips the match to the port range. Returns 0 if no port remains. */
 static int clip(const acl_match_t *match, unsigned *first_p, unsigned *last_p)
 {
     *first_p = MRAIL_MAX(match->first, MRAIL_PORTS_FIRST);
@@ -157,7 +158,7 @@ static void check_maps(checker_t *checker)
     }
 }
 
-/* Finds names in route maps and class maps of lists that do not exist. */
+/* Finds references in route maps and class maps to lists that do not exist. */
 static void check_names(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;

@@ -2,9 +2,8 @@
  * Rules for Arista EOS: access lists, class maps and a policy map of type pbr.
  * Source: [EOS PBR].
  *
- * EOS has a second feature for the same purpose, traffic policies. The rules
- * use the older one, because fewer platforms can redirect with traffic
- * policies.
+ * EOS has a second, newer feature for the same purpose, traffic policies. The
+ * rules do not use it, because fewer platforms can redirect with it.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -225,7 +224,7 @@ static int read_access_group(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_edge(reader, ACL_REFERENCE, 0, key, reader->name);
 }
 
-/* Reads "[SEQUENCE] class NAME" in a policy map, which starts the block with
+/* Reads "[SEQUENCE] class NAME" in a policy map. The line starts the block with
  * the action of the class. */
 static int read_class(acl_reader_t *reader, const acl_line_t *line)
 {

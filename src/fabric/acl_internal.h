@@ -14,7 +14,8 @@
 #include "orchestrator/ports.h"
 
 #define ACL_ROCE_PORT 4791 /* Source: [RoCEv2] A17.4 */
-/* bytes of mrail_acl_t.name; names of VRF devices have at most 15 bytes */
+/* maximum length of mrail_acl_t.name, because VRF device names have at most 15
+ * bytes */
 #define ACL_MAX_NAME 9
 #define ACL_TARGET_MAX 64
 #define ACL_KEY_MAX 160
@@ -41,7 +42,7 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 /* ---- Reader ---- */
 
 #define ACL_MAX_EDGES 4096u
-#define ACL_MAX_WORDS 32 /* words in a line; further words are ignored */
+#define ACL_MAX_WORDS 32 /* maximum words per line; the rest is ignored */
 
 typedef struct acl_match {
     unsigned line;
@@ -50,20 +51,20 @@ typedef struct acl_match {
     int is_any;           /* the rule does not mention source ports */
     int denies;           /* the rule exempts its ports */
     char key[ACL_KEY_MAX];
-    char source[ACL_TARGET_MAX]; /* only packets from there; "": from any */
+    char source[ACL_TARGET_MAX]; /* source prefix; "": any */
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
-    /* name of the route map, policy or table, and the position in it; set by
-     * acl_resolve(), or by the dialect; "": none */
+    /* name of the route map, policy or table, and position in it; set by
+     * acl_resolve() or by the dialect; "": none */
     char map[ACL_KEY_MAX];
     unsigned order;
-    /* key of the list that must be applied to ports itself; "": none */
+    /* key of the list that must itself be applied to ports; "": none */
     char list[ACL_KEY_MAX];
 } acl_match_t;
 
 typedef enum acl_edge_kind {
     ACL_REFERENCE,   /* leads to another name */
     ACL_TARGET,      /* leads to a next hop or port */
-    ACL_DECLARATION, /* declares that `from` exists; `to` may say what it is */
+    ACL_DECLARATION, /* declares that `from` exists; `to` may give its type */
     ACL_BINDING      /* `from` applies to the port `to` */
 } acl_edge_kind_t;
 
@@ -86,21 +87,21 @@ typedef struct acl_reader {
     unsigned number;  /* number of the current line */
     const char *kind; /* kind of the declared names, such as "access list" */
     char why[192];
-    /* The statement to which the current line belongs. */
+    /* The statement that contains the current line. */
     int block;
     char name[ACL_KEY_MAX];
     char map[ACL_KEY_MAX]; /* EOS: name of the policy */
     unsigned order;
     int denies;
-    int has_ports; /* the text says to which ports rules apply */
+    int has_ports; /* 1: the text applies rules to ports */
     void *state;   /* private to the dialect */
 } acl_reader_t;
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each line that has words. Any of `separators` separates
- * words. The text ends with a NUL byte and is modified. Returns 0 or what
- * `func` returned. */
+/* Calls `func` for each line that has words. Any character of `separators`
+ * separates words. The text must end with a NUL byte, and is modified. Returns
+ * 0, or the first nonzero result of `func`. */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   acl_line_func_t func);
 
@@ -127,7 +128,7 @@ int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
 int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
              const char *port);
 
-/* Prefix of the keys of entries of route maps and policies: "map:NAME:ENTRY".
+/* Key prefix for entries of route maps and policies: "map:NAME:ENTRY".
  */
 #define ACL_MAP "map"
 
@@ -150,13 +151,13 @@ int acl_is_ipv4(const char *text);
 /* Follows the edges from each match to its target. */
 void acl_resolve(acl_reader_t *reader);
 
-/* Finds rules that take packets from each other by their sources, and maps and
- * lists that no port uses. Returns the number of findings. */
+/* Finds rules that shadow each other by their sources, and maps and lists that
+ * are applied to no port. Returns the number of findings. */
 unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream);
 unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream);
 
-/* Returns 1 if the match, which has no ports of its own, takes packets away from
- * rules that come after it. */
+/* Returns 1 if the match, which has no ports of its own, shadows rules that
+ * come after it. */
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and
@@ -172,7 +173,7 @@ typedef struct acl_dialect {
     void (*undo)(const mrail_acl_t *acl, FILE *stream);
     void (*vrfs)(const mrail_acl_t *acl, int undo, FILE *stream);
     int (*read)(acl_reader_t *reader, char *text);
-    /* For each failure mode, how switches deviate from it. */
+    /* For each failure mode, a description of how switches deviate from it. */
     const char *notes[2];
 } acl_dialect_t;
 
@@ -182,7 +183,7 @@ extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
  * in reader->why. */
 int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 
-/* local prefixes; a policy has at most 255 rules */
+/* maximum local prefixes, because a policy has at most 255 rules */
 #define ACL_NVUE_MAX_LOCAL 100
 
 /* NVUE: returns the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if

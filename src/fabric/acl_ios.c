@@ -4,9 +4,9 @@
  *
  * The paper's route map matches "udf 1", with a blank, but its lists are named
  * "udf1". Because the statement takes several names, a switch would look for
- * the lists "udf" and "1". On IOS, a list that does not exist matches every
- * packet, so the first entry would take all traffic. The rules therefore name
- * the list correctly, and only acl->as_printed keeps the blank.
+ * lists named "udf" and "1". On IOS, a missing list matches every packet, so
+ * the first entry would capture all traffic. The rules therefore use the
+ * correct name, and keep the blank only with acl->as_printed.
  *
  * A packet whose next hop is unreachable takes the ordinary routes, unless a
  * later set statement applies. Source: [IOS PBR]. For drop mode, the rules add
@@ -164,8 +164,8 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, MAP, PORT };
 
-/* Declarations of a map entry: it exists, or it matches by something other than
- * access lists. */
+/* Declarations of a map entry: it exists, or it has a match other than an
+ * access list. */
 #define ENTRY "entry"
 #define OTHER_MATCH "match"
 

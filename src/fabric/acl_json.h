@@ -1,6 +1,6 @@
 /*
- * A small JSON reader (RFC 8259) that knows the line of each value. Findings
- * need line numbers, which the tools' JSON library does not report.
+ * A small JSON reader (RFC 8259) that knows the line of each value. The tools'
+ * JSON library does not report line numbers, which findings need.
  *
  * Pure; allocates no memory. Names and values are copied into the caller's
  * buffers and truncated to their size.
@@ -18,7 +18,7 @@ typedef struct acl_json_value {
     char text[ACL_JSON_NAME];       /* the string, number or word */
 } acl_json_value_t;
 
-/* Returns 0, or an error that ends reading. */
+/* Returns 0 to continue, or an error to stop. */
 typedef int (*acl_json_func_t)(const acl_json_value_t *value, void *arg);
 
 /* Calls `func` for each string, number and word that is below at most

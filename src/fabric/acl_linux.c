@@ -4,9 +4,8 @@
  * Sources: [nft], [ip-rule].
  *
  * Marks are needed because `ip rule` refuses a port range that ends at 65535.
- * All rules and routes use a dedicated routing protocol number. One command can
- * therefore remove them all, including those of an earlier run with more
- * uplinks.
+ * All rules and routes use a dedicated routing protocol number, so one command
+ * can remove them all, including those of an earlier run with more uplinks.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -15,7 +14,7 @@
 #include <string.h>
 
 #define PROTOCOL 147 /* marks our rules and routes; no routing daemon uses it */
-/* the first rule; uplink n, from 1, has 4790 + n */
+/* of the first rule; uplink n, from 1, has 4790 + n */
 #define PRIORITY 4790
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */
 #define TABLE 479100u             /* uplink n, from 1, has TABLE + n */
@@ -24,8 +23,8 @@
 
 /* ---- Writer ---- */
 
-/* Writes the commands that remove all rules. None of these commands fails if
- * there is nothing to remove. */
+/* Writes the commands that remove all rules. None of them fails if there is
+ * nothing to remove. */
 static void write_remove(const char *indent, FILE *stream)
 {
     fprintf(stream,
@@ -297,7 +296,7 @@ static int read_exemption(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_match(reader, &match);
 }
 
-/* Reads a line of a chain in the form that nft lists. Rules of a chain without a
+/* Reads a line of a chain as printed by `nft list`. Rules of a chain without a
  * hook apply only after a jump. */
 static int read_chain(acl_reader_t *reader, const acl_line_t *line)
 {

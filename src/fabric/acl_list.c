@@ -15,7 +15,7 @@
 
 typedef struct port_set {
     int is_given; /* the entry has an operator */
-    /* the port has a name instead of a number, so it is not one of ours */
+    /* 1: the port has a name instead of a number, so it is not one of ours */
     int is_named;
     unsigned num;
     unsigned first[2], last[2];

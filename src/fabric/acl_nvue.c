@@ -3,7 +3,7 @@
  * PBR].
  *
  * Policy routing in Cumulus Linux can match addresses, DSCP and ECN, but not
- * ports. An access list therefore gives each segment its own DSCP, and the
+ * ports. An access list therefore marks each segment with its own DSCP, and the
  * policy routes by DSCP. The values come from pools 2 and 3 of [RFC 2474] 6. No
  * standard traffic class uses them, except the last value, which [RFC 8622]
  * assigns to low-priority traffic. Packets keep the value beyond the switch.

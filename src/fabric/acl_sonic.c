@@ -76,8 +76,7 @@ static void write_type(mrail_json_t *json, const char *type)
     mrail_json_object_end(json);
 }
 
-/* JSON has no comments, so the description contains what a comment would
- * say. */
+/* JSON has no comments, so the description takes the place of one. */
 static void write_table(mrail_json_t *json, const mrail_acl_t *acl,
                         const char *name, const char *type)
 {
@@ -190,8 +189,8 @@ static void add_token(char *path, size_t size, const char *token)
     }
 }
 
-/* Writes an operation of a JSON patch ([RFC 6902]). member: of the object with
- * this key; NULL: the object itself. */
+/* Writes a "remove" operation of a JSON patch ([RFC 6902]), for a member of the
+ * object with this key, or for the object itself if `member` is NULL. */
 static void write_remove(mrail_json_t *json, const char *table, const char *key,
                          const char *member)
 {
@@ -297,7 +296,8 @@ typedef struct sonic_rule {
     char key[ACL_JSON_NAME];
     /* The table that applies to packets that leave, instead of arrive. */
     char egress[ACL_JSON_NAME];
-    int has_table;      /* the text has tables, which name their ports */
+    int has_table;      /* 1: the text has tables, and tables name their
+                         * ports */
     int is_placeholder; /* instead of ports, as `mrail acl` writes it */
 } sonic_rule_t;
 

@@ -1,11 +1,11 @@
 /*
- * Bundles: the links across one cut of a fabric, in one direction. All uplinks
- * of a leaf form a bundle, as do all links of a pod to the cores. The bytes
- * through a bundle do not depend on the routing. Bundles therefore bound the
- * time of an exchange from below, and ideal packet spraying is a flow over
- * bundles.
+ * Bundles: the links across one cut of a fabric, in one direction. The uplinks
+ * of a leaf form a bundle, and so do the links between a pod and the cores. The
+ * bytes through a bundle do not depend on routing. Bundles therefore give a
+ * lower bound on the time of an exchange, and ideal packet spraying amounts to
+ * a flow over bundles.
  *
- * A pod is a connected part of a fabric without its cores. Pure.
+ * A pod is a connected component of the fabric without its cores. Pure.
  */
 #ifndef MRAIL_FABRIC_BUNDLE_H
 #define MRAIL_FABRIC_BUNDLE_H

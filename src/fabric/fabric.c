@@ -83,8 +83,8 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
     }
 }
 
-/* Returns the number of NICs that share the uplinks of a leaf or, if is_pod,
- * the uplinks of the spines in its pod. */
+/* Returns the number of NICs that share the uplinks of a leaf, or, if is_pod is
+ * 1, the uplinks of the spines in its pod. */
 static unsigned nics_beside(const mrail_fabric_t *fabric,
                             const mrail_fabric_node_t *leaf, int is_pod)
 {

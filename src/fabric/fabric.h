@@ -1,6 +1,6 @@
 /*
  * A fabric of leaf, spine and core switches with the hosts below them. `mrail
- * lab` builds fabrics from this description, and `mrail simulate` uses it.
+ * lab` builds it, and `mrail simulate` computes the load of its links.
  *
  * A fabric is a folded Clos network. Each link joins a node to one in the tier
  * above, so a packet goes up, turns once, and goes down. mrail-fabric(5)
@@ -18,7 +18,7 @@
 #define MRAIL_FABRIC_NONE UINT32_MAX
 #define MRAIL_FABRIC_MAX_NODES 8192
 #define MRAIL_FABRIC_MAX_LINKS 131072
-#define MRAIL_FABRIC_MAX_NAME 31 /* bytes of a node's name */
+#define MRAIL_FABRIC_MAX_NAME 31 /* maximum length of a node name */
 #define MRAIL_FABRIC_MAX_TEXT (4 << 20)
 #define MRAIL_FABRIC_MAX_UPLINKS 256 /* per switch: MRAIL_PORTS_MAX_UPLINKS */
 #define MRAIL_FABRIC_MAX_NICS 250    /* per leaf, because its subnet is a /24 */
@@ -47,12 +47,13 @@ typedef struct mrail_fabric_link {
     /* index in lower's `up` and in upper's `down` */
     uint32_t lower_port, upper_port;
     uint64_t bytes_per_s; /* rate of each direction */
-    /* IPv4 address of the NIC if this is a link to a host, in host byte order;
-     * otherwise 0. It is in the /24 subnet of its leaf, which itself has .1. */
+    /* For a link to a host, the IPv4 address of the NIC in host byte order, in
+     * the /24 subnet of its leaf (the leaf itself has .1). For any other link,
+     * 0. */
     uint32_t addr;
-    /* The NIC's index for the choice of source ports: the host part of the
-     * address. In a fabric with cores it is the NIC's index in the pod, because
-     * the leaves of a pod share the spines. Jobs there set
+    /* The NIC index for the choice of source ports, which is the host part of
+     * the address. In a fabric with cores, it is instead the index within the
+     * pod, because the leaves of a pod share the spines; jobs there set
      * UCX_MRAIL_NIC_INDEX. */
     uint32_t nic_index;
 } mrail_fabric_link_t;
@@ -85,16 +86,15 @@ uint32_t mrail_fabric_node_find(const mrail_fabric_t *fabric, const char *name);
 /* Returns the host link with this NIC address, or MRAIL_FABRIC_NONE. */
 uint32_t mrail_fabric_addr_find(const mrail_fabric_t *fabric, uint32_t addr);
 
-/* Returns the number of port segments of the leaf of a host link, and of the
- * spines above it. A number is 1 if these switches have no uplinks. */
+/* Returns the number of port segments of a host link's leaf, and of the spines
+ * above it. Switches without uplinks have one segment. */
 void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
-/* Returns 0 if the NICs of each leaf fill its uplinks with `lanes` lanes per
- * peer, and the NICs of each pod fill the uplinks of its spines. If `lanes` is
- * 0, each leaf has mrail_ports_auto_lanes() lanes. If some uplinks are not
- * filled, returns -ERANGE, with a message about the first such leaf in
- * `why`. */
+/* Checks that with `lanes` lanes per peer, the NICs of each leaf use all its
+ * uplinks, and the NICs of each pod use all uplinks of its spines. If `lanes`
+ * is 0, each leaf has mrail_ports_auto_lanes() lanes. Returns 0, or -ERANGE
+ * with a message about the first leaf with idle uplinks. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                              char *why, size_t why_size);
 

@@ -76,8 +76,8 @@ static int build_tiers(fabric_builder_t *builder, mrail_fabric_t *fabric)
 
 #define SUBNET(_addr) ((_addr) & ~0xffu)
 
-/* Checks that all addresses that the file gives for a leaf are in one /24 that
- * no other leaf uses. */
+/* Checks that all configured addresses of a leaf are in one /24 subnet that no
+ * other leaf uses. */
 static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
                         uint32_t i)
 {

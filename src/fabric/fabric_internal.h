@@ -13,7 +13,7 @@ typedef struct fabric_builder {
     unsigned *node_lines; /* line on which each node is declared */
     unsigned *link_lines; /* line on which each link is declared */
     uint32_t num_nodes, num_links, nodes_room, links_room;
-    mrail_fabric_t *fabric; /* complete once all text is read */
+    mrail_fabric_t *fabric; /* complete after all text has been read */
 } fabric_builder_t;
 
 /* Writes a message about line `number`. Returns -EINVAL. */

@@ -52,8 +52,8 @@ static int call_name(fabric_builder_t *builder, const char *name,
     return func(builder, name, arg);
 }
 
-/* Reads "3" or "08-11" from a bracket. All numbers have as many digits as the
- * first one. */
+/* Reads "3" or "08-11" from a bracket. All numbers are padded to the width of
+ * the first one. */
 static int each_number(fabric_builder_t *builder, const char *prefix,
                        const char *part, name_func_t func, void *arg)
 {

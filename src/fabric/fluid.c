@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A remainder below this fraction of a group's bytes is due to rounding and
- * counts as nothing. */
+/* A remainder below this fraction of a group's bytes is a rounding error and
+ * counts as 0. */
 #define DONE_TOLERANCE 1e-9
 
 typedef struct fluid_group {
@@ -262,8 +262,8 @@ static void fill_begin(mrail_fluid_t *fluid)
     }
 }
 
-/* Handles a bottleneck link: those of its flows that have no rate yet get equal
- * shares. */
+/* Gives equal shares of a bottleneck link to those of its flows that have no
+ * rate yet. */
 static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 {
     const fluid_link_t *link = &fluid->links[l];
@@ -328,7 +328,7 @@ static double next_change(const mrail_fluid_t *fluid)
     return dt_s;
 }
 
-/* Lets the flows of a group carry its bytes for dt_s, in proportion to their
+/* Advances a group by dt_s: its flows carry bytes in proportion to their
  * rates. */
 static void carry(mrail_fluid_t *fluid, fluid_group_t *group, double dt_s)
 {
@@ -425,7 +425,7 @@ static int run_begin(mrail_fluid_t *fluid)
     return list_waiting(fluid);
 }
 
-/* Starts the groups whose time has come, or comes within slack_s. */
+/* Starts the groups whose start time is no later than slack_s from now. */
 static void start_groups(mrail_fluid_t *fluid, double slack_s)
 {
     uint32_t before = fluid->num_active;

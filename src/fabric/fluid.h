@@ -1,16 +1,16 @@
 /*
  * Flows as fluids: max-min fair rates over time, on links with capacities.
  *
- * A group is a number of bytes that one or more flows carry together: a message
- * with one flow, or a message whose lanes pull from one pool. At each moment,
- * the rates of all flows are max-min fair: no flow can become faster without
- * slowing down another flow that is no faster. The rates are computed by
- * progressive filling: the link with the least capacity per flow fixes the
- * rates of its flows, then the next one, and so on. Rates change when a group
- * starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
+ * A group is a number of bytes that one or more flows carry together, such as a
+ * message with a single flow, or one whose lanes pull from a common pool. At
+ * each moment, the rates of all flows are max-min fair: no flow can become
+ * faster without slowing down another flow that is no faster. The rates are
+ * computed by progressive filling: the link with the lowest capacity per flow
+ * fixes the rates of its flows, then the next one, and so on. Rates change when
+ * a group starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
- * Pure and deterministic. One user at a time. Times are in seconds, rates in
- * bytes per second.
+ * Pure and deterministic. Not thread-safe. Times are in seconds, rates in bytes
+ * per second.
  */
 #ifndef MRAIL_FABRIC_FLUID_H
 #define MRAIL_FABRIC_FLUID_H
@@ -40,11 +40,11 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /*
  * Runs all groups from time 0 until they have ended, or until `until_s`. If
- * quantum_s is 0, rates change exactly when a group starts or ends. Otherwise
- * they change at most once per quantum, which bounds the work: groups start up
- * to half a quantum early or late. The share of a group that ends within a
- * quantum stays unused for the rest of it. Returns 0, -ENOMEM, or -EDEADLK if a
- * group has no flow.
+ * quantum_s is 0, rates change exactly when a group starts or ends. Otherwise,
+ * to bound the work, they change at most once per quantum. Groups then start up
+ * to half a quantum early or late, and the rate of a group that ends within a
+ * quantum stays unused until the quantum ends. Returns 0, -ENOMEM, or -EDEADLK
+ * if a group has no flow.
  */
 int mrail_fluid_run(mrail_fluid_t *fluid, double until_s, double quantum_s);
 
@@ -70,7 +70,7 @@ uint32_t mrail_fluid_num_groups(const mrail_fluid_t *fluid);
 /* Returns the number of groups that have not ended. */
 uint32_t mrail_fluid_num_left(const mrail_fluid_t *fluid);
 
-/* Returns how often the rates were computed. */
+/* Returns the number of times that the rates were computed. */
 uint64_t mrail_fluid_num_fills(const mrail_fluid_t *fluid);
 
 #endif

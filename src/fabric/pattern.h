@@ -1,6 +1,6 @@
 /*
- * Named exchanges, which define how much each host sends to each other host in
- * consecutive phases.
+ * Named exchanges. A pattern defines how much each host sends to each other
+ * host in consecutive phases.
  *
  *   alltoall       every host sends equally to every other host
  *   ring           host i sends to host i + 1

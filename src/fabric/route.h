@@ -1,17 +1,17 @@
 /*
- * The links that a flow takes through a fabric, given either ECMP with a hash
- * or port rules.
+ * Routing: the links that a flow takes through a fabric, with ECMP hashing or
+ * with port rules.
  *
  * On the way up, a switch chooses among the uplinks that lead to the
  * destination. Rules send a source port to the uplink of its segment; a spine
  * below cores uses the segment within the leaf's segment. ECMP hashes the
  * 5-tuple with a seed per switch. On the way down, ECMP also chooses among
- * parallel links by hash. Rules choose the link in the same position as the one
+ * parallel links by hash. Rules choose the link with the same index as the one
  * on which the flow came up, like the paper's spine VRFs. Sources: [CTCCL] 3.2
  * and 4.1; ports from orchestrator/ports.h.
  *
- * A directed link is 2 * link on the way up, and 2 * link + 1 on the way down.
- * Pure; once created, a router does not change, except for link failures.
+ * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
+ * the way down. Pure. After its creation, only link failures change a router.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H

@@ -24,7 +24,7 @@ const char *mrail_sim_method_name(mrail_sim_method_t method)
     return names[method];
 }
 
-/* The source of a packet of Ethereal names its path, so no switch chooses
+/* In Ethereal, the sender of a packet chooses its path, so no switch may choose
  * another one. Source: [Ethereal] 3.2. */
 static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
 {
@@ -229,8 +229,8 @@ static void collect_bytes(const sim_t *sim, double *link_bytes)
 
 /* ---- Failure ---- */
 
-/* If some lanes of a message have lost their path, the other lanes carry their
- * bytes. */
+/* Returns 1 if lanes pull: if some lanes of a message lose their path, the
+ * others carry their bytes. */
 static int is_pulling(mrail_sim_method_t method)
 {
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
@@ -331,8 +331,8 @@ static void collect_times(const sim_t *sim, uint32_t num_groups,
     result->num_fills += mrail_fluid_num_fills(sim->fluid);
 }
 
-/* Returns the quantum, which must not be far below the differences of starts:
- * each of them would change all rates. */
+/* Returns the quantum. It must not be much shorter than the intervals between
+ * starts, because each start would then recompute all rates. */
 static double quantum_of(const mrail_sim_params_t *params)
 {
     double stagger_s = (params->method == MRAIL_SIM_ETHEREAL)

@@ -1,6 +1,6 @@
 /*
- * Flow-level simulation of exchanges over a fabric: messages, the paths that a
- * method gives them, and the time that they take.
+ * Flow-level simulation of exchanges over a fabric: the paths that a method
+ * assigns to messages, and the time that the messages take.
  *
  * Ports, lanes and splitting come from src/orchestrator, which the transport
  * uses as well. Rates are max-min fair (fluid.h). Packets, queues, congestion
@@ -40,8 +40,8 @@ typedef struct mrail_sim_message {
     double bytes;      /* > 0 */
 } mrail_sim_message_t;
 
-/* The states of the paths from all NICs to all leaves. They outlive a run, so
- * that a later phase avoids the paths that failed in an earlier one. */
+/* The states of the paths from all NICs to all leaves. They persist across
+ * runs, so that a later phase avoids paths that failed in an earlier one. */
 typedef struct mrail_sim_paths mrail_sim_paths_t;
 
 /* Returns NULL if memory runs out. */
@@ -69,8 +69,8 @@ typedef struct mrail_sim_params {
 
 typedef struct mrail_sim_result {
     double time_s; /* time when the last message ends */
-    /* time from the first message's end to the last one's; after a link
-     * failure, only messages that end after it count */
+    /* time between the ends of the first and the last message; after a link
+     * failure, only messages that end later count */
     double spread_s;
     uint64_t num_flows;
     uint32_t most_qps; /* maximum number of flows that a NIC sends */
@@ -90,8 +90,8 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
                   mrail_sim_result_t *result);
 
-/* Computes the lower bound on the time of an exchange, from the rates of NICs
- * and bundles: no choice of paths can be faster. Returns 0 or -ENOMEM. */
+/* Computes a lower bound on the time of an exchange from the rates of NICs and
+ * bundles. No choice of paths can be faster. Returns 0 or -ENOMEM. */
 int mrail_sim_bound(const mrail_fabric_t *fabric,
                     const mrail_sim_message_t *messages, uint32_t num,
                     double *time_s_p);
@@ -99,9 +99,9 @@ int mrail_sim_bound(const mrail_fabric_t *fabric,
 /* ---- Load of uplinks ---- */
 
 typedef struct mrail_sim_load {
-    double mean, least, most; /* utilisation; 1 is the rate of the link */
+    double mean, least, most; /* utilisation, where 1 is the rate of the link */
     double cv;                /* standard deviation over mean */
-    /* variance of the utilisation in per cent, as in [CTCCL] */
+    /* variance of the utilisation, computed in per cent as in [CTCCL] */
     double variance_percent;
     uint32_t num;
 } mrail_sim_load_t;

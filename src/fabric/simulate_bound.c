@@ -1,4 +1,4 @@
-/* The lower bound on the time of an exchange, and the load on uplinks. */
+/* The lower bound on the time of an exchange, and the load of the uplinks. */
 #include "config.h"
 #include "fabric/simulate.h"
 

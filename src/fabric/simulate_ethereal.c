@@ -72,8 +72,8 @@ static uint32_t target_leaf(const sim_t *sim, uint32_t m)
 
 /* ---- Path states ---- */
 
-/* The paper identifies a path by the uplinks that it takes. A path that failed
- * towards one leaf is therefore bad for all leaves. Source: [Ethereal] 3.3. */
+/* The paper identifies a path by its uplinks, so a path that failed towards one
+ * leaf is bad for all leaves. Source: [Ethereal] 3.3. */
 struct mrail_sim_paths {
     uint32_t num_links;
     mrail_ethereal_paths_t *of_nic; /* by host link; num is 0 before use */

@@ -1,4 +1,4 @@
-/* Shared by the files of the flow-level simulation: the state of a run. */
+/* The state of a run, shared by the files of the flow-level simulation. */
 #ifndef MRAIL_FABRIC_SIMULATE_INTERNAL_H
 #define MRAIL_FABRIC_SIMULATE_INTERNAL_H
 
@@ -30,7 +30,8 @@ typedef struct sim {
     mrail_fluid_t *fluid;
     uint32_t *qps; /* indexed by host link */
     uint64_t num_flows;
-    /* all flows in the order of their groups, for the part after the failure */
+    /* all flows in the order of their groups, kept for rerouting after the
+     * failure */
     sim_flow_t *flows;
     size_t flows_room;
     double carried_s;             /* simulated time before time 0 of `fluid` */
@@ -43,7 +44,8 @@ typedef struct sim {
  * -EHOSTUNREACH if there is no path. */
 int mrail_sim_add_flow(sim_t *sim, uint32_t m, uint16_t sport);
 
-/* Adds a group with one new flow. Returns as mrail_sim_add_flow() does. */
+/* Adds a group with one new flow. Returns the same values as
+ * mrail_sim_add_flow(). */
 int mrail_sim_add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport);
 
 /* ---- Ethereal ---- */

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/* Divides `bytes` bytes among num_lanes lanes in proportion to part[] (each >=
- * 0, at least one > 0). end[] is ascending, and its last entry is `bytes`. If
- * every piece has at least `large` bytes and at least 64 KiB, the ends are
- * multiples of 64 bytes. */
+/* Divides `bytes` among num_lanes lanes in proportion to part[] (each >= 0, at
+ * least one > 0). end[] is ascending, and its last entry is `bytes`. If every
+ * piece has at least `large` bytes and at least 64 KiB, the ends are multiples
+ * of 64 bytes. */
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
                      const double *part, uint64_t *end);
 

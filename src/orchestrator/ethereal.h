@@ -42,7 +42,7 @@ typedef struct mrail_ethereal_piece {
 mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
                                             uint64_t i);
 
-/* Which paths are usable. A failed path is bad until its timer expires. Source:
+/* The usable paths. A failed path is bad until its timer expires. Source:
  * [Ethereal] 3.3. */
 typedef struct mrail_ethereal_paths {
     uint32_t num;
@@ -64,8 +64,8 @@ uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
                                      mrail_ns_t now_ns, uint32_t *usable);
 
 /* Returns a random start time of a flow in a batch, uniform in [0, max_ns],
- * max_ns < UINT32_MAX. It keeps synchronised senders from causing the same
- * incast again and again. Source: [Ethereal] 3.1. */
+ * max_ns < UINT32_MAX. This keeps synchronised senders from repeatedly causing
+ * the same incast. Source: [Ethereal] 3.1. */
 mrail_ns_t mrail_ethereal_stagger(mrail_rng_t *rng, mrail_ns_t max_ns);
 
 /* Fills order[] with a random permutation of 0 to count - 1 (Fisher and

@@ -1,6 +1,6 @@
 /*
- * ParaLet: how many parallel flowlets a flow needs, and how long they are.
- * Source: [ParaLet] 4.1 and 5.2.
+ * ParaLet: computes the number and size of the parallel flowlets that a flow
+ * needs. Source: [ParaLet] 4.1 and 5.2.
  *
  * Each of N senders chooses one of N paths at random for each of its m
  * flowlets. If the fullest path gets X of the N m flowlets, the slowdown is
@@ -38,8 +38,8 @@ uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
 
 /*
  * Returns the exact mean slowdown, E(fullest)/m, of n m balls thrown into n
- * bins, for n m up to 65536. Counts the ways to fill the bins up to a limit.
- * The relative error is below 1e-9. Returns NAN if memory runs out.
+ * bins, for n m up to 65536. The method counts the ways to fill the bins up to
+ * a limit. The relative error is below 1e-9. Returns NAN if memory runs out.
  */
 double mrail_flowlets_slowdown_exact(unsigned n, unsigned m);
 

@@ -21,7 +21,7 @@
 #define CHECK_ITERATIONS 3
 #define CHECK_PART 4
 /* The minimum congestion is usually determined by a few links that are full at
- * the same time. Links count among them if their prices rise at least this
+ * the same time. A link counts as one of them if its price rises at least this
  * fast, relative to the fastest. */
 #define IS_EQUAL 0.5
 /* Powers of the loads for bounds before prices exist, in doublings. */
@@ -33,14 +33,15 @@
  * is skipped if some load exceeds the limit by more than this factor. */
 #define RELIEVED 0.98
 #define MAX_RELIEVED_LOAD 1.3
-/* A division is repaired after a fit only if its excess is at most this factor.
- * It should stay close to its weights, and moving more would add relays. */
+/* After a fit, a division is repaired only if its excess is at most this
+ * factor. It should stay close to its weights, and moving more bytes would add
+ * relays. */
 #define NEAR_LIMIT 1.01
 /* Dynamics of the prices. The step is the rise at twice the target. Momentum
- * adds a part of the last rise (Polyak's heavy ball). Prices have a maximum,
- * because the product of e^-price over all links of a path must remain a normal
- * number. Where prices prove bounds, the maximum is as high as the number of
- * links on a path allows, because one capped price would spoil all others. */
+ * adds a part of the last rise (Polyak's heavy ball). Prices have an upper
+ * bound, because the product of e^-price over all links of a path must remain a
+ * normal number. Where prices prove bounds, it is as high as the number of
+ * links on a path allows, because one capped price would distort all others. */
 static const struct {
     double step, momentum;
     double dual_max; /* for any number of links per slot; is_by_depth: higher if
@@ -172,9 +173,9 @@ static void flows_sum_branches(mrail_flows_t *flows)
     }
 }
 
-/* Iterations oscillate around their limit, so the result is their mean. The
- * first iteration is excluded, because it mostly repeats the last division or
- * is far off. */
+/* Iterations oscillate around their limit, so their mean is the result. The
+ * first iteration is excluded, because it either mostly repeats the last
+ * division or is far off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
@@ -433,9 +434,9 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-/* Returns a target from the congestion and bound of the iterations themselves,
- * because those of repairs and cuts say little about where the iterations are
- * heading. */
+/* Returns a target derived from the congestion and bound of the iterations
+ * alone, because those of repairs and cuts do not show where the iterations
+ * converge. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,

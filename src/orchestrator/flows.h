@@ -1,7 +1,6 @@
 /*
- * Divides demands over their paths so that the congestion is minimal, with a
- * proved lower bound. Phase 2 then minimizes the relayed bytes within that
- * congestion.
+ * Divides demands over their paths with minimal congestion, and proves a lower
+ * bound. Phase 2 then minimizes the relayed bytes within that congestion.
  *
  * In this file, a lane is an alternative path of a demand, not a queue pair. A
  * path has an out part and an in part: lane r of the demand's out row, then
@@ -13,16 +12,16 @@
  * operations per demand.
  *
  * The load of a link is its bytes divided by its capacity, in seconds if
- * capacities are bytes per second. The congestion is the largest load. No
- * exchange can finish in less time.
+ * capacities are in bytes per second. The congestion is the largest load, and
+ * no exchange can finish in less time.
  *
  * Each link has a dual price, initially 0. A path's share is proportional to
  * its weight times e^(-price) for each of its links. A price rises while the
  * load exceeds the target congestion. It falls, but not below 0, while the load
- * is under the target. This is dual ascent towards the division nearest to the
- * weights (relative entropy) among all divisions within the capacities. If
- * there is no such division, some prices rise without limit. By linear
- * programming duality, the rises prove a lower bound:
+ * is under the target. This is dual ascent. Among all divisions within the
+ * capacities, it approaches the one nearest to the weights (in relative
+ * entropy). If no division is within the capacities, some prices rise without
+ * limit, and by linear programming duality their rises prove a lower bound:
  *
  *   sum over demands (bytes x the shortest path, with the rises as lengths)
  *   -----------------------------------------------------------------------
@@ -65,8 +64,8 @@
 #define MRAIL_FLOWS_MAX_BRANCHES 16
 #define MRAIL_FLOWS_NO_LINK UINT32_MAX
 
-/* One lane of a row. All bytes of the slot pass its links, and one of its
- * branches if it has any. */
+/* One lane of a row. All bytes of the slot cross its links and, if it has
+ * branches, one of its branches. */
 typedef struct mrail_flows_slot {
     uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: unused */
     uint32_t first_branch;
@@ -76,7 +75,7 @@ typedef struct mrail_flows_slot {
 } mrail_flows_slot_t;
 
 /* One of several ways through a slot, such as one of its relays. The branches
- * of a slot have no link in common, with each other or with the slot. */
+ * of a slot share no link with each other or with the slot. */
 typedef struct mrail_flows_branch {
     uint32_t link[MRAIL_FLOWS_BRANCH_LINKS];
 } mrail_flows_branch_t;
@@ -145,15 +144,15 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_iterations);
 
-/* Both phases at once. Succeeds if the minimum congestion is the load of a cut
- * set and `tries` iterations find a division within `gap` of it. Writes the
- * congestion that it allowed to *limit_p. Returns the number of iterations, or
- * 0 if it found no division and both phases are needed. */
+/* Runs both phases at once. Succeeds if the minimum congestion is the load of a
+ * cut set, and if `tries` iterations find a division within `gap` of it. Writes
+ * the permitted congestion to *limit_p. Returns the number of iterations, or 0
+ * if it found no division and both phases are needed. */
 unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 double relayed_gap, unsigned tries,
                                 unsigned max_iterations, double *limit_p);
 
-/* Divides as closely to the weights as a congestion of `limit` allows. Returns
+/* Divides as close to the weights as a congestion of `limit` allows. Returns
  * the number of iterations, or -ERANGE if max_iterations did not suffice; the
  * last division then remains. Proves nothing. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit,
@@ -164,9 +163,9 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit,
  * division then remains. Proves nothing. */
 int mrail_flows_repair(mrail_flows_t *flows, double limit);
 
-/* Merges parts of less than `least` bytes into one lane of their demand, to get
- * fewer pieces. The congestion stays within `limit`, and relays do not
- * increase. */
+/* To reduce the number of pieces, merges parts of less than `least` bytes into
+ * one lane of their demand. The congestion stays within `limit`, and relays do
+ * not increase. */
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit);
 
 /* Returns the number of array entries per demand: at least the number of

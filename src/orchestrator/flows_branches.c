@@ -1,8 +1,8 @@
 /*
  * Branches of slots: the relays that lead to one rail, or the rails that lead
- * to the spine. A row divides the bytes of a slot among its branches for all of
- * its demands at once, so an iteration over the demands does not depend on
- * them.
+ * to the spine. A row divides the bytes of a slot among its branches for all
+ * demands at once. The cost of an iteration over the demands therefore does not
+ * depend on the number of branches.
  *
  * The share of a branch is proportional to its weight times e^(-price) for each
  * of its links. The weight of the slot is their sum. Division by slot and then
@@ -200,7 +200,8 @@ void mrail_flows_add_branch_lengths(mrail_flows_t *flows)
 
 /* ---- Repair ---- */
 
-/* Returns the fork of a slot, or NULL if it has no branches. Some slot has. */
+/* Returns the fork of a slot, or NULL if it has no branches. At least one slot
+ * must have branches. */
 static const mrail_flows_fork_t *repair_fork(const mrail_flows_t *flows,
                                              uint32_t s)
 {
@@ -240,8 +241,8 @@ static void repair_fork_sums(const repair_t *repair,
     }
 }
 
-/* Returns the bytes that must leave the slot because of its branches. A
- * negative value is room. */
+/* Returns the bytes that must leave the slot because its branches are
+ * overloaded. A negative value is room. */
 static double repair_fork_excess(const repair_t *repair, uint32_t s)
 {
     const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);

@@ -23,8 +23,8 @@ typedef struct mrail_flows_fork {
     uint32_t slot, first, count; /* its branches */
 } mrail_flows_fork_t;
 
-/* Index num_links stands for an absent link, with no price, length or load.
- * Further copies of it pad the arrays of links to link_room. */
+/* Index num_links stands for an absent link, which has no price, length or
+ * load. Copies of it pad the arrays of links to link_room. */
 struct mrail_flows {
     mrail_flows_links_t links;
     mrail_kernels_t kernels;
@@ -32,13 +32,14 @@ struct mrail_flows {
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
     unsigned half_links;      /* the same, with a branch */
-    uint32_t links_in_cuts;   /* links from here on have no set and no parent */
+    uint32_t links_in_cuts;   /* links with this number or above have no set and
+                               * no parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
     const double *base;       /* bytes that stay, by link; or NULL */
     uint32_t *mask;           /* by demand: number of its mask */
     uint32_t *open;           /* by demand: allowed lanes as bits */
-    uint32_t *over;           /* demands that a repair has not finished */
+    uint32_t *over;           /* demands that the repair has not finished */
     /* factors of all masks, followed by their lengths */
     double *mask_lanes;
     /* Slots of all rows, padded: in use, with links set, allocated. */
@@ -134,7 +135,7 @@ static inline double *mrail_flows_tail(const mrail_flows_t *flows,
  * iteration. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
-/* Prices aim at this fraction of the allowed congestion, because iterations
+/* Prices aim at this fraction of the permitted congestion, because iterations
  * oscillate. */
 #define FLOWS_TARGET 0.999
 /* Margin for rounding in moves. */

@@ -198,8 +198,8 @@ static int flows_is_in_set(const mrail_flows_t *flows, const uint32_t *link,
     return 0;
 }
 
-/* Returns 1 if a link of the slot belongs to this set, or a link of each
- * branch. */
+/* Returns 1 if this set contains a link of the slot, or a link of each of its
+ * branches. */
 static int flows_is_cut(const mrail_flows_t *flows, uint32_t s,
                         const mrail_flows_slot_t *slot, uint32_t set)
 {
@@ -218,8 +218,8 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s,
     return (b > 0) && (b == slot->num_branches);
 }
 
-/* Finds the sets that cut all open lanes of a row. Only the sets of its first
- * open lane are candidates, or of this lane's first branch. */
+/* Finds the sets that cut all open lanes of a row. The only candidates are the
+ * sets of its first open lane, or of the first branch of this lane. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row,
                                const mrail_flows_slot_t *slot)
 {
@@ -456,8 +456,8 @@ static double flows_base_of(const mrail_flows_t *flows, uint32_t e)
 }
 
 /* Computes the capacities of the sets, and adds the bytes that no division can
- * move. A link counts for at most the sum of its children, which its bytes pass
- * before or after it. */
+ * move. A link counts for at most the sum of its children, which its bytes also
+ * cross. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;

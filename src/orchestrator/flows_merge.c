@@ -1,4 +1,4 @@
-/* Merges the pieces of each demand, for fewer pieces and no unnecessary
+/* Merges the pieces of each demand, to have fewer pieces and no unnecessary
  * relays. */
 #include "config.h"
 #include "flows_internal.h"
@@ -21,7 +21,8 @@ static double flows_add_to_link(mrail_flows_t *flows, uint32_t link,
     return flows->load[link];
 }
 
-/* Factor to which an empty fork shrinks, so that its proportions remain. */
+/* Factor by which an emptied fork shrinks, so that its proportions are
+ * preserved. */
 #define EMPTY_FORK 1e-12
 
 /* Adds bytes, possibly negative, to the branches of a slot, in proportion to

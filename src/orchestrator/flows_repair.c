@@ -2,8 +2,8 @@
  * Incremental repair, demand by demand. Moves the excess over a limit to lanes
  * with room, removes unnecessary relays, and prices full links.
  *
- * All values are the bytes by which a link exceeds the limit (`excess`). A
- * negative value is room. The absent link has unlimited room.
+ * All values are excesses: the bytes by which a link exceeds the limit. A
+ * negative excess is room. The absent link has unlimited room.
  */
 #include "config.h"
 #include "flows_repair.h"
@@ -25,8 +25,8 @@
 #define UNKNOWN MRAIL_FLOWS_CLOSED
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
- * link that it shares with no other lane has no room. Moves between lanes do
- * not change the links that they share. */
+ * link that it does not share with another lane has no room. Moves between
+ * lanes do not change shared links. */
 static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
@@ -265,7 +265,7 @@ static double repair_move_any(const repair_t *repair, uint32_t from,
 }
 
 /* Moves the excess of a lane to lanes with `first` to `last` additional relays.
- * Returns 1 if some is left. */
+ * Returns 1 if some excess remains. */
 static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
                                             uint32_t from, int first, int last)
 {
@@ -308,9 +308,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* Relieves the demands with moves to lanes without additional relays. A demand
- * within the limit stays within it, because no move exceeds the limit. Stores
- * the other demands in `over` and returns their number. */
+/* Moves excess to lanes without additional relays. A demand within the limit
+ * stays within it, because no move exceeds the limit. Stores the remaining
+ * demands in `over` and returns their number. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
@@ -436,9 +436,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
 }
 
 /* Prices the full links of a demand. A demand uses a long lane only because
- * shorter ones are full, and can leave an overfull lane only for the shortest
- * lane with room. The difference in length is the price of the full links.
- * Returns 1 if a length increased. */
+ * shorter ones are full, and it can leave an overloaded lane only for the
+ * shortest lane with room. The difference in length is the price of the full
+ * links. Returns 1 if a length increased. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

@@ -1,7 +1,7 @@
 /*
- * Incremental repair (flows_repair.c), for the code that repairs branches
- * (flows_branches.c). Few topologies have branches, so the code for them is
- * kept out of the loops.
+ * Incremental repair (flows_repair.c), shared with the code for branches
+ * (flows_branches.c). Few topologies have branches, so their code is kept out
+ * of the loops.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
 #define MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
@@ -10,7 +10,8 @@
 
 #include "base/util.h"
 
-/* Relative tolerance for rounding: a link this close to the limit is full. */
+/* Relative rounding tolerance. A link this close to the limit counts as
+ * full. */
 #define ROUNDING_TOLERANCE 1e-9
 
 typedef struct repair {

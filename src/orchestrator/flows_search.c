@@ -1,6 +1,7 @@
 /*
- * Phase 2: few relays within a congestion. Combines the ascent of flows.c, with
- * a cost for relays, with repair of the iterations and prices of full links.
+ * Phase 2: minimizes relays within a given congestion. It combines the ascent
+ * of flows.c, with a cost for relays, with repair of the iterations and prices
+ * for full links.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -12,7 +13,7 @@
 /* Cost of each relay of a path, as a price. If more than e^-this of a demand
  * takes a path with one more relay than necessary, the other paths are full. */
 #define RELAY_COST 10.0
-/* Number of relayed bytes if there is no division. */
+/* Stands for the relayed bytes while there is no division. */
 #define NO_DIVISION 1e300
 /* Fraction of the gap. A division this close to its bound needs no removal of
  * relays. */
@@ -24,10 +25,10 @@
 #define PLAIN_ITERATION 100
 /* Fraction of the limit. A link with less room than this is full. */
 #define FULL 1e-6
-/* Fraction of all bytes. Smaller differences in relayed bytes do not count. */
+/* Fraction of all bytes. Smaller differences in relayed bytes are ignored. */
 #define RELAYED_TOLERANCE 1e-4
-/* While iterations stay above the limit, the aim decreases down to this value.
- * Further down, there may be no division. */
+/* Lower bound of the target, which decreases while iterations stay above the
+ * limit. Below this value, there may be no division. */
 #define MIN_TARGET 0.992
 #define TARGET_STEP 0.5
 
@@ -67,14 +68,15 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 /* State of a search. */
 typedef struct flows_search {
     double limit, target; /* congestion; target relative to it */
-    double gap, nothing; /* gap of the relayed bytes; bytes that do not count */
-    double limit_gap;    /* gap of the limit above its bound, in a warm start */
-    int is_warm;         /* 1: prices of an earlier problem exist */
-    unsigned tries;      /* iterations to find a division within the limit */
-    double least;        /* relayed bytes without any limit */
-    int is_kept;         /* 1: the last check kept its repaired division */
-    int is_plain;        /* 1: no price jumps */
-    int has_jumped;      /* 1: prices jumped at the last check */
+    double gap, nothing;  /* gap of the relayed bytes; difference that is
+                          * ignored */
+    double limit_gap; /* gap of the limit above its bound, in a warm start */
+    int is_warm;      /* 1: prices of an earlier problem exist */
+    unsigned tries;   /* iterations to find a division within the limit */
+    double least;     /* relayed bytes without any limit */
+    int is_kept;      /* 1: the last check kept its repaired division */
+    int is_plain;     /* 1: no price jumps */
+    int has_jumped;   /* 1: prices jumped at the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -86,8 +88,9 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* Keeps a repaired division if it is the best one, and recomputes the sum of
- * its loads. The iteration is lost, because the two buffers are swapped. */
+/* Keeps a repaired division if it is the best one so far, and recomputes the
+ * sum of its loads. This discards the iteration, because the two buffers are
+ * swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
     double *bytes = flows->trial;
@@ -142,7 +145,7 @@ static double flows_total(const mrail_flows_t *flows)
     return total;
 }
 
-/* Caps prices: however many relays a link saves, it needs no higher price. */
+/* Caps prices at the value above which a link could save no further relays. */
 static void flows_cap_duals(mrail_flows_t *flows)
 {
     double most = mrail_flows_dual_max(flows);
@@ -182,7 +185,7 @@ static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Excess that repair cannot move indicates a cut, so the limit was too low. */
+/* Raises the limit, because excess that repair cannot move indicates a cut. */
 static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
@@ -254,8 +257,8 @@ static void flows_remove_relays_best(mrail_flows_t *flows,
     flows_keep_repaired(flows, search);
 }
 
-/* Starts again from prices of 0, without jumps. After a jump, prices may
- * mislead for a long time, whereas slow rises from 0 reach the right values. */
+/* Restarts from prices of 0, without jumps. After a jump, prices may be off for
+ * a long time, whereas slow rises from 0 reach the right values. */
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;

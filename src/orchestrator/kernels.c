@@ -33,8 +33,8 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 /* Adds in the same order on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-/* Loads of a row's slots, held in registers while consecutive demands share the
- * row. If they were in memory, each demand would wait for the previous one's
+/* Loads of a row's slots, kept in registers while consecutive demands share the
+ * row. In memory, each demand would have to wait for the previous one's
  * store. */
 typedef struct row_regs {
     vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
@@ -234,7 +234,7 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     }
 }
 
-/* Macros, because the way in which functions pass vectors depends on the
+/* These are macros, because the calling convention for vectors depends on the
  * instruction set. */
 #define ALL(value)                                                             \
     (vec_t)                                                                    \

@@ -1,8 +1,8 @@
 /*
  * Kernels: loops over all demands of a division (flows.h) and over all links.
  * The planner spends most of its time here. Vectors have four doubles; the code
- * uses AVX2 if the processor has it. Every lane and every sum is computed in
- * the same order of operations everywhere, so the results are identical.
+ * uses AVX2 if the processor has it. Every lane and every sum uses the same
+ * order of operations on every machine, so the results are identical.
  *
  * Rows have `width` slots: a multiple of MRAIL_KERNELS_VECTOR, at most
  * MRAIL_KERNELS_MAX_WIDTH. Pure.
@@ -25,7 +25,7 @@ typedef struct mrail_kernels {
     const double *mask_factor; /* by mask and lane: 1, or 0 if excluded */
     /* by mask and lane: 0, or a length greater than all others if excluded */
     const double *mask_length;
-    /* fraction of a demand; lanes with a smaller fraction get nothing */
+    /* fraction of a demand below which a lane gets nothing */
     double least_part;
 } mrail_kernels_t;
 

@@ -12,8 +12,8 @@
 
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
-/* Parts of the gap: for the first division, and for everything except
- * rounding. */
+/* Parts of the gap that are available to the first division, and to everything
+ * except rounding. */
 #define PART_BALANCE 0.6
 #define PART_LIMIT 0.95
 /* Minimum weight of a rail for a demand, even if neither end owns the rail. */
@@ -233,7 +233,7 @@ static void levels_sort(mrail_levels_t *levels)
             levels->order[--first[(size_t)pair + 1]] = (uint32_t)i;
         }
     }
-    /* Each pair's start is now one entry too far along. */
+    /* The start of each pair is now one entry too far to the right. */
     memmove(first, first + 1, pairs * sizeof(*first));
     first[pairs] = total;
     levels->is_sorted = 1;

@@ -4,13 +4,13 @@
  * pairs of ranks.
  *
  * The first level assumes that ranks reach all rails of their node and that GPU
- * links have no limit. The real topology can do no better, so the bounds hold
- * for it. A second division of the node pairs stays within the allowed
- * congestion and minimizes relays: each demand is split evenly between the
- * rails of its two ends. The second level runs on request. The demands of a
- * node pair fill its rails, first without relays, then with one relay.
+ * links are unlimited. The real topology can do no better, so the bounds hold
+ * for it as well. A second division of the node pairs minimizes relays within
+ * the permitted congestion, by splitting each demand evenly between the rails
+ * of its two ends. The second level runs on request: the demands of a node pair
+ * fill its rails, first without relays, then with one relay.
  *
- * Small demands must use a path with the fewest relays. They are placed first,
+ * Small demands must use paths with the fewest relays. They are placed first,
  * spread equally over these paths.
  *
  * The topology must meet three conditions: all ranks are single-rail, each rail
@@ -47,8 +47,9 @@ int mrail_levels_divide(mrail_levels_t *levels,
 
 uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
 
-/* Returns where each rail's part of demand i ends, in bytes. The demand must be
- * between two nodes and not empty. Valid until the next call. */
+/* Returns the offset, in bytes, at which each rail's part of demand i ends. The
+ * demand must be between two nodes and not empty. The result is valid until the
+ * next call. */
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i);
 
 /* Return the number of links of rails and uplinks, and their bytes. These are

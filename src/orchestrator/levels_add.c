@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
-/* Limits on bytes and number. Below them, sums cannot overflow, so no demand
- * needs a check. Larger demands are planned at once. */
+/* Upper bounds on the size and number of demands, below which sums cannot
+ * overflow without a check per demand. Larger demands are planned at once. */
 #define HUGE_BYTES (UINT64_C(1) << 40)
 #define MAX_RUN ((size_t)1 << 20)
 
@@ -87,9 +87,9 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* Handles one sender's demands for which a rail at one end is down. Small
- * demands go entirely to the rails that need the fewest relays; normally half
- * of each goes to the receiver's rail. */
+/* Handles one sender's demands for which the own rail of one end is down. Small
+ * demands go entirely to the rails that need the fewest relays, whereas
+ * normally half of each goes to the receiver's rail. */
 static __attribute__((noinline)) void
 levels_add_degraded(mrail_levels_t *levels, uint32_t g,
                     const mrail_plan_demand_t *demand,
@@ -115,10 +115,10 @@ levels_add_degraded(mrail_levels_t *levels, uint32_t g,
 }
 
 /* Adds the demands from one rank to the ranks of another node, which are
- * usually consecutive. Returns their number. Common values are looked up once,
- * and the rest stay in registers, which is why the function above is not
- * inlined. Small demands cause no branch, because it would be unpredictable.
- * With many demands, this loop dominates planning time. */
+ * usually consecutive. Returns their number. With many demands, this loop
+ * dominates planning time. It looks up common values once and keeps the rest in
+ * registers, which is why the function above is not inlined. It does not branch
+ * on small demands, because the branch would be unpredictable. */
 static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
                                           size_t first, uint64_t *digest_p,
                                           const int in_pairs)

@@ -148,8 +148,8 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
 /* ---- Pairwise links ---- */
 
 /* Returns the maximum bytes of a pair of nodes on a rail that neither end owns.
- * These are the bound of water_fill.h for large demands, plus small demands
- * whose own rails are both down. */
+ * They consist of the bound of water_fill.h for large demands, and of small
+ * demands whose own rails are both down. */
 static double levels_third_party(const mrail_levels_t *levels, uint32_t g,
                                  uint32_t rail)
 {

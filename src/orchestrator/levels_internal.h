@@ -12,7 +12,7 @@ typedef struct levels_rank {
     double up, down; /* bytes per second */
 } levels_rank_t;
 
-/* Kept in a separate array, because it is looked up for every demand. */
+/* In an array of its own, because it is looked up for every demand. */
 typedef struct levels_place {
     uint32_t node, rail;
 } levels_place_t;
@@ -21,7 +21,8 @@ typedef struct levels_place {
 typedef struct levels_group {
     /* bytes of all demands; of those that may use any relay */
     uint64_t total, large;
-    uint64_t lost; /* bytes of small demands whose own rails are both down */
+    uint64_t lost; /* bytes of small demands for which both own rails are
+                    * down */
     uint32_t count;
     uint32_t lanes; /* rails that are up at both ends, as bits */
 } levels_group_t;
@@ -40,8 +41,7 @@ typedef struct levels_pairs {
     uint64_t *received;
     /* by rank and place of the receiver: total bytes on a link */
     uint64_t *bytes;
-    /* by node, rail, out then in: maximum bytes that own the rail at neither
-     * end */
+    /* by node, rail, out then in: maximum third-party bytes */
     double *third_party;
 } levels_pairs_t;
 
@@ -78,14 +78,14 @@ struct mrail_levels {
     int is_sorted;
     uint32_t *order; /* demands sorted by pair of nodes */
     uint32_t *first; /* by pair: index in `order` */
-    /* pair that `ends` is for, or MRAIL_PLAN_NONE */
+    /* pair to which `ends` belongs, or MRAIL_PLAN_NONE */
     uint32_t expanded;
     mrail_water_fill_demand_t *members; /* demands of that pair */
     uint64_t *ends;                     /* by demand of that pair and rail */
     double total;
 };
 
-/* Adds the demands up by pair of nodes and by rank, and computes their digest.
+/* Sums the demands by pair of nodes and by rank, and computes their digest.
  * Returns 0, -ENOMEM, or -ERANGE if a demand is invalid. */
 int mrail_levels_add_demands(mrail_levels_t *levels, uint64_t *digest_p);
 

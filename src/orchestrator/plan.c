@@ -17,8 +17,7 @@
 /* Part of the gap that is available to the division. The rest is for
  * rounding. */
 #define PART_LIMIT 0.95
-/* More iterations would take longer than the time that they save in the
- * exchange. */
+/* More iterations would take longer than they save in the exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
 /* Iterations allowed in the first and in the second warm start. */

@@ -1,11 +1,11 @@
 /*
- * libmrail-plan: assigns the bytes of an exchange to rails and relays so that
- * the congestion is minimal.
+ * libmrail-plan: assigns the bytes of an exchange to rails and relays with
+ * minimal congestion.
  *
  *   topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
  *
  * The load of a link is its bytes divided by its capacity, in seconds. The
- * congestion is the largest load. No exchange can finish in less time. The
+ * congestion is the largest load, and no exchange can finish in less time. The
  * planner has three goals, in this order:
  *
  * - a congestion within a given gap of the proved minimum;
@@ -51,21 +51,21 @@ extern "C" {
 #define MRAIL_PLAN_MAX_RANKS 16384u
 /* Maximum ranks per node with pairwise GPU links. */
 #define MRAIL_PLAN_MAX_PAIRWISE 16u
-/* Range of the bytes per second of a link that is up. If capacities were
+/* Capacity range of a link that is up, in bytes per second. If capacities were
  * further apart, the smaller ones would lose digits. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
 #define MRAIL_PLAN_MAX_CAPACITY 1e18
-/* Maximum relays of a rank for one rail. If a node has more ranks on the rail,
- * its ranks use different ones. */
+/* Maximum number of relays that a rank uses for one rail. If more ranks of its
+ * node reach the rail, different ranks use different relays. */
 #define MRAIL_PLAN_MAX_RELAYS 8u
-/* Maximum pieces per demand: on each rail, the boundaries between the relays of
- * both ends; and those between the rails of both ends, through the spine. */
+/* Maximum pieces per demand: on each rail, one for each boundary between relays
+ * at both ends, plus those between the rails of both ends through the spine. */
 #define MRAIL_PLAN_MAX_PIECES 272u
 /* Maximum bytes of the background on a link. */
 #define MRAIL_PLAN_MAX_BACKGROUND (UINT64_C(1) << 62)
 #define MRAIL_PLAN_NONE UINT32_MAX
 #define MRAIL_PLAN_ALL_RAILS UINT32_MAX
-/* Capacity of a rank's reach that never limits it. */
+/* Capacity of a rank's reach if only the port limits it. */
 #define MRAIL_PLAN_UNLIMITED (-1.0)
 
 /* ---- Topology ---- */
@@ -79,24 +79,26 @@ int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
 void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL is allowed */
 
-/* Sets the capacities of a rail's port for sending and receiving. 0: down. */
+/* Sets the capacities of a rail's port for sending and receiving. 0 means that
+ * the port is down. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail, double out, double in);
 
-/* Adds the next rank, numbered from 0, to a node. It reaches no rail yet. */
+/* Adds the next rank, numbered from 0, to a node. The rank does not reach any
+ * rail yet. */
 int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node);
 
 /* Lets a rank reach a rail of its node by itself, so that it needs no relay for
  * the rail and may relay for others. `rail` may be MRAIL_PLAN_ALL_RAILS. `out`
  * and `in` limit what the rank itself sends and receives over the rail's port,
  * its relayed bytes included, for example because the NIC is on another socket.
- * MRAIL_PLAN_UNLIMITED: only the port limits it. 0 for both: the rank does not
- * reach the rail. -EINVAL if only one of the two is 0. */
+ * MRAIL_PLAN_UNLIMITED means that only the port limits it. If both are 0, the
+ * rank does not reach the rail. Returns -EINVAL if only one of them is 0. */
 int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
                               unsigned rail, double out, double in);
 
-/* Sets the capacity of the link between the GPUs of two ranks on one node. 0:
- * no link. */
+/* Sets the capacity of the link between the GPUs of two ranks on one node. 0
+ * means that there is no link. */
 int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
                              unsigned to, double capacity);
 
@@ -117,17 +119,17 @@ int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
-/* If enabled, ranks of one node use the rails, like ranks of different nodes,
- * unless a GPU link or switch connects them directly. If disabled, a rank of
- * the node relays between them. Without a relay their traffic is not planned,
- * because its limit is unknown. */
+/* Controls traffic between ranks of one node that no GPU link or switch
+ * connects directly. If enabled, they use the rails, like ranks of different
+ * nodes. If disabled, a third rank of the node relays; without a relay, their
+ * traffic is not planned, because its limit is unknown. */
 void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int enable);
 
 /* If enabled, ranks without a common rail can also reach each other without a
- * relay, through the spine. The path leaves by a rail of the sender and enters
- * by a rail of the receiver. It uses the uplinks of both leaves, even within a
- * leaf group. A rail is common if the sender's port out and the receiver's port
- * in are up. */
+ * relay, through the spine. The path leaves over a rail of the sender and
+ * enters over a rail of the receiver. It uses the uplinks of both leaves, even
+ * within a leaf group. A rail is common if the sender's port out and the
+ * receiver's port in are up. */
 void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
@@ -136,8 +138,9 @@ unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
 /* Returns the leaf group of an existing node. */
 unsigned mrail_plan_topo_leaf_group_of(const mrail_plan_topo_t *topo,
                                        unsigned node);
-/* Return the node of an existing rank, and the rails that it reaches as bits.
- * The last function writes its limits on a rail: 0 if it does not reach it. */
+/* Return the node of an existing rank, and a mask of the rails that it reaches.
+ * The last function writes its limits on a rail, or 0 if it does not reach the
+ * rail. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
 uint32_t mrail_plan_topo_rails_of(const mrail_plan_topo_t *topo, unsigned rank);
 void mrail_plan_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
@@ -156,17 +159,17 @@ typedef struct mrail_plan_demand {
  * MRAIL_PLAN_DEFAULTS. */
 typedef struct mrail_plan_options {
     size_t struct_size; /* of the caller's version of this struct */
-    /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. A gap below 0.01 is
-     * not always reached; the summary shows whether it is. */
+    /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. The planner does
+     * not always reach a gap below 0.01; the summary shows whether it has. */
     double gap;
-    /* Gap of the relayed bytes, from 0.001 to 1. 0 means 0.03. Another 1/10000
-     * of all bytes is allowed. */
+    /* Gap of the relayed bytes, from 0.001 to 1. 0 means 0.03. In addition,
+     * 1/10000 of all bytes is allowed. */
     double relayed_gap;
-    /* In bytes. Larger demands may use more relays than necessary. UINT64_MAX
-     * means 1 MB (1e6). */
+    /* Size in bytes above which demands may use more relays than necessary.
+     * UINT64_MAX means 1 MB (1e6). */
     uint64_t relay_threshold;
-    /* In bytes. Smaller pieces are avoided if the gap allows. UINT64_MAX means
-     * 64 KiB. */
+    /* Size in bytes below which pieces are avoided if the gap allows.
+     * UINT64_MAX means 64 KiB. */
     uint64_t min_piece;
 } mrail_plan_options_t;
 
@@ -192,11 +195,11 @@ typedef struct mrail_plan_piece {
 /*
  * Result of mrail_plan_make().
  *
- * From 3000 demands on, the planner works in two levels where it can. This
+ * With 3000 demands or more, the planner works in two levels where it can. This
  * requires single-rail ranks without limits. Each node must have one rank for
- * each rail, and its GPUs must be on a switch or all linked in pairs. With two
- * levels, congestion and relayed are upper bounds until mrail_plan_compare(),
- * and relayed_bound is 0.
+ * each rail, and its GPUs must be on a switch or all linked in pairs. In a plan
+ * in two levels, congestion and relayed are upper bounds until
+ * mrail_plan_compare(), and relayed_bound is 0.
  *
  * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
  * piece.
@@ -241,8 +244,8 @@ typedef struct mrail_plan_link {
 
 typedef struct mrail_plan mrail_plan_t;
 
-/* Creates a plan for the current state of the topology. If the topology
- * changes, a new plan is needed. `options` may be NULL, for the defaults. The
+/* Creates a plan for the current state of the topology. After a change of the
+ * topology, a new plan is needed. If `options` is NULL, the defaults apply. The
  * plan is empty until the first mrail_plan_make().
  *
  * Also returns -EINVAL if no rail and no link is up, or if an option is
@@ -257,11 +260,11 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
  * Plans these demands. The caller must not change or free the array until the
  * next call, or until it destroys the plan.
  *
- * `generation` identifies the demands. If it is not 0 and equals that of the
- * last successful call, the caller states that the demands are unchanged. The
- * plan then stays as it is, and the call does not read the demands. Otherwise
- * planning starts from the last plan, which is faster for similar demands. The
- * same sequence of calls gives the same plans.
+ * `generation` identifies the demands. A value that is not 0 and equals that of
+ * the last successful call asserts that the demands are unchanged. The call
+ * then does not read them, and the plan stays as it is. Otherwise planning
+ * starts from the last plan, which is faster for similar demands. The same
+ * sequence of calls gives the same plans.
  *
  * Further errors leave the plan as it was and write a message to `why`,
  * truncated to why_size. `why` may be NULL if why_size is 0.
@@ -276,24 +279,24 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
                     size_t why_size);
 
 /*
- * Sets the background of a link: the bytes that pass it besides the demands of
- * later plans, for example those of small messages that nobody plans. `link` is
- * a number as in mrail_plan_link(). Initially there is none. Background counts
- * in the loads of links, in the congestion and in its bounds, but not in the
- * bytes or the relayed bytes of a plan. Returns -EINVAL if the link does not
+ * Sets the background of a link: the bytes that it carries besides the demands
+ * of later plans, for example those of small unplanned messages. `link` is a
+ * number as in mrail_plan_link(). Initially, there is no background. It counts
+ * towards the loads of links, the congestion and its bounds, but not towards
+ * the bytes or relayed bytes of a plan. Returns -EINVAL if the link does not
  * exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
  */
 int mrail_plan_set_background(mrail_plan_t *plan, unsigned link,
                               uint64_t bytes);
 
-/* Discards the warm start left by the last plan. The next plan is made as if it
- * were the first. */
+/* Discards the warm start of the last plan, so that the next plan is made as if
+ * it were the first. */
 void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
 /* The following three functions fill structs to which later versions may add
  * fields at the end. The inline functions below pass the size of the caller's
- * version. The library writes no more than that, and 0 to fields that it does
- * not know. */
+ * version. The library writes no more than that, and sets fields that it does
+ * not know to 0. */
 unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
                                  mrail_plan_piece_t *pieces, size_t size);
 void mrail_plan_summary_sized(const mrail_plan_t *plan,
@@ -311,11 +314,11 @@ static inline unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
 }
 
 /* Counts the pieces and computes the baseline, in which each demand is whole on
- * one path with the fewest relays. If any of these paths leave over a rail that
- * the sender reaches, one of them is picked by (from + to), otherwise one of
- * all. If a rank has several relays for that rail, or several rails towards the
- * spine, the number of the rank in its node picks one of them. Takes time
- * linear in the number of demands. */
+ * one path with the fewest relays. If some of these paths leave over a rail
+ * that the sender reaches, (from + to) selects one of them; otherwise, it
+ * selects among all. If a rank has several relays for that rail, or several
+ * rails towards the spine, its index within the node selects one of them. Takes
+ * time linear in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
 static inline void mrail_plan_summary(const mrail_plan_t *plan,

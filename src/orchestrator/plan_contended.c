@@ -1,11 +1,11 @@
 /*
- * Plans of many demands of single-rail ranks where two levels do not apply.
- * Each demand is whole on its direct path unless that path has a contended
- * link. Only the demands over contended links are divided, with the others as
- * fixed loads.
+ * Plans many demands of single-rail ranks if the two-level method does not
+ * apply. Each demand takes its direct path as a whole unless this path has a
+ * contended link. Only the demands over contended links are divided, with the
+ * others as fixed loads.
  *
- * The method applies if the minimum congestion is the load of a cut: all ports
- * of a node, or the port and the GPU links of a rank. Otherwise all demands are
+ * The method works if the minimum congestion is the load of a cut: all ports of
+ * a node, or the port and GPU links of a rank. Otherwise, all demands are
  * divided at once.
  */
 #include "config.h"
@@ -47,8 +47,8 @@ static int contended_grow(mrail_plan_t *plan)
     return ret;
 }
 
-/* Adds to link_base the bytes of a demand that has another path with as few
- * relays. */
+/* Adds the bytes of a demand that has another path with as few relays to
+ * link_base. */
 static void contended_add_undecided(mrail_plan_t *plan,
                                     const plan_direct_t *direct, double bytes)
 {
@@ -157,9 +157,9 @@ static double contended_bound(const mrail_plan_t *plan)
 
 /* Returns a lower bound on relayed bytes: the relays of the direct paths, plus
  * the excess of the ports, not counting demands that have an equally short
- * path. Each additional relay takes bytes off one outgoing and one incoming
+ * path. Each additional relay moves bytes off one outgoing and one incoming
  * port, so the larger excess counts. If the direct paths need no relays, an
- * additional relay takes bytes off only one of the two ports, so both excesses
+ * additional relay moves bytes off only one of the two ports, so both excesses
  * count. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)

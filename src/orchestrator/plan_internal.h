@@ -7,13 +7,13 @@
 #include "plan.h"
 #include "routes.h"
 
-/* Number of demands from which plans use two levels, where possible. */
+/* Minimum number of demands for a plan in two levels. */
 #define MRAIL_PLAN_MIN_TWO_LEVELS 3000
 
-/* Limit on the sum of all demands. */
+/* Upper bound on the sum of all demands. */
 #define MRAIL_PLAN_MAX_BYTES (UINT64_C(1) << 62)
 
-/* Takes the place of a group: the demand is whole on its direct path. */
+/* Stands for a group: the demand takes its direct path as a whole. */
 #define MRAIL_PLAN_DIRECT (MRAIL_PLAN_NONE - 1)
 
 /* Direct path of a demand. */
@@ -43,7 +43,7 @@ typedef struct plan_division {
     uint64_t *position;
     uint64_t *branch_end; /* by branch: position on the line of its slot */
     uint64_t digest;      /* digest of the demands */
-    /* holds the plan instead of these arrays, or NULL */
+    /* replaces these arrays if the plan has two levels, or NULL */
     mrail_levels_t *levels;
     mrail_plan_summary_t summary;
 } plan_division_t;
@@ -69,7 +69,8 @@ struct mrail_plan {
     double *link_next;    /* of the next plan */
     double *link_before, *link_base;
     double *background;         /* by link */
-    uint32_t background_end;    /* number of the last link with any, plus 1 */
+    uint32_t background_end;    /* number of the last link with background, plus
+                                 * 1 */
     uint64_t background_digest; /* 0 if there is none */
     int is_all_single_rail;     /* 1: each rank reaches one rail */
     plan_direct_t *direct;      /* by demand of the next division */

@@ -24,7 +24,7 @@ typedef struct plan_part {
     unsigned lane, branch[2];
 } plan_part_t;
 
-/* Gives the whole demand to its direct lane. */
+/* Assigns the whole demand to its direct lane. */
 static void plan_span_direct(const mrail_plan_t *plan,
                              const mrail_plan_demand_t *demand,
                              plan_span_t *span)
@@ -99,7 +99,7 @@ static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
     return 1;
 }
 
-/* Ends the part where the branch at one end of the path ends. */
+/* Limits the part to the current branch at one end of the path. */
 static void plan_limit_to_branch(const mrail_plan_t *plan,
                                  const plan_span_t *span, unsigned end,
                                  plan_part_t *part)
@@ -146,7 +146,8 @@ static int plan_next_part(const mrail_plan_t *plan, plan_span_t *span,
     return 0;
 }
 
-/* Copies a struct to a caller's version of it, which may have another size. */
+/* Copies a struct to the caller's version of it, which may have another
+ * size. */
 static void plan_copy_sized(void *to, size_t size, const void *from,
                             size_t known)
 {

@@ -1,5 +1,5 @@
 /*
- * UDP source ports of lanes. The source port decides which uplink of a leaf
+ * UDP source ports of lanes. The source port determines which uplink of a leaf
  * switch a lane takes.
  *
  * The switch divides the RoCEv2 port range 0xC000-0xFFFF into one segment per
@@ -29,7 +29,7 @@
 unsigned mrail_ports_step(unsigned uplinks);
 
 /* Computes the first and last port of segment n < uplinks, by formula (2). The
- * last segment gets the remainder, so the segments cover the range. */
+ * last segment includes the remainder, so the segments cover the range. */
 void mrail_ports_segment(unsigned uplinks, unsigned n, uint16_t *first_p,
                          uint16_t *last_p);
 
@@ -70,9 +70,9 @@ void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
- * Returns the number of lanes of a NIC to a peer with which every NIC alone
- * loads all uplinks. With more uplinks than MRAIL_PORTS_AUTO_LANES, returns
- * that number, and several NICs together load them all.
+ * Returns the default number of lanes of a NIC to a peer: enough for a single
+ * NIC to load all uplinks, but at most MRAIL_PORTS_AUTO_LANES. With more
+ * uplinks than that, several NICs together load them all.
  */
 #define MRAIL_PORTS_AUTO_LANES 8u
 unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
@@ -82,8 +82,8 @@ unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
  * has at its local end. The remote end calls this with the indices exchanged.
  * Each end sends from the ports of its own NIC, formula (3), so the lanes of a
  * leaf fill its uplinks whatever their destinations. Wherever both NICs have a
- * lane on the same path, both ends of the connection use that path. Data and
- * acknowledgements then depend on one path instead of two.
+ * lane on the same path, both ends of the connection use it, so that data and
+ * acknowledgements depend on one path instead of two.
  *
  * Until the first large transfer there is only connection 0. Its number depends
  * on the mean of the two indices. Single-lane traffic is therefore spread

@@ -43,9 +43,9 @@ typedef struct repath_rates {
     uint64_t least, most, sum;
 } repath_rates_t;
 
-/* Draws one of several equal candidates. Called for each of them, with the
- * number of candidates so far. If the caller keeps the last candidate for which
- * this returns 1, all have the same probability. */
+/* Draws one of several equal candidates with equal probability. The caller
+ * calls it for each candidate, with the number of candidates so far, and keeps
+ * the last one for which it returns 1. */
 static int is_drawn(mrail_repath_t *repath, unsigned equals)
 {
     return mrail_rng_below(&repath->rng, equals) == 0;
@@ -77,8 +77,8 @@ static repath_rates_t compare_lanes(mrail_repath_t *repath,
     return rates;
 }
 
-/* Adds a window to the sums. Sums are needed because a window contains few
- * chunks of a slow lane, so its rates are noisy. */
+/* Adds a window to the sums. A single window contains few chunks of a slow
+ * lane, so its rates are noisy. */
 static void add_window(mrail_repath_t *repath, const uint64_t *bytes,
                        uint64_t saturated)
 {
@@ -116,8 +116,8 @@ static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
     repath->moves = repath->unequal = repath->fruitless = repath->seen = 0;
 }
 
-/* Returns 1 if the sum of rates is all that the rail or the fabric is known to
- * carry. */
+/* Returns 1 if the sum of the rates is the most that the rail or the fabric is
+ * known to carry. */
 static int is_full(const mrail_repath_t *repath, uint64_t sum,
                    uint64_t capacity, mrail_ns_t now_ns)
 {
@@ -172,7 +172,7 @@ static int start_trial(mrail_repath_t *repath, unsigned lane, uint64_t base,
     repath->trial_lane = lane;
     repath->trial_base = base;
     repath->trial_total = 0;
-    /* no check for a loss, because the trial itself decides */
+    /* do not check for a loss, because the trial itself decides */
     repath->before_sum = 0;
     return make_move(repath, lane, MRAIL_REPATH_RANDOM, move_p);
 }
@@ -209,7 +209,7 @@ typedef enum repath_result {
     RESULT_SLOW, /* equal, but the sum is less than the rail carries */
 } repath_result_t;
 
-/* Returns 1 if there were enough windows since the last move to be sure about a
+/* Returns 1 if there have been enough windows since the last move to prove a
  * difference of this size. */
 static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
 {

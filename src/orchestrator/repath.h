@@ -2,12 +2,12 @@
  * Chooses paths by measured rates, in fabrics without port rules: lanes that
  * collide on an uplink move to another source port.
  *
- * ECMP hashes each lane to an uplink that the host does not know. Lanes that
- * always have work share their uplink equally, so their rates show how many
- * lanes collide there. The slowest lane of a rail is on its fullest path, and
- * the fastest lane on its emptiest. Equal ports have equal hashes, so a lane
- * that takes the port of another lane also takes its path. The controller moves
- * the slowest lane:
+ * ECMP hashes each lane to an uplink that the host does not know. Lanes with a
+ * constant backlog share their uplink equally, so their rates show how many
+ * lanes collide there. The slowest lane of a rail is on its most heavily loaded
+ * path, and the fastest lane on the least loaded one. Equal ports have equal
+ * hashes, so a lane that takes the port of another lane also takes its path.
+ * The controller moves the slowest lane:
  *
  * - to the port of the fastest lane, if the lanes together fill the rail and
  *   that path stays the emptier one;
@@ -18,18 +18,18 @@
  * tolerance.
  *
  * Lanes that all collide equally also have equal rates, but their sum is below
- * the rate of the rail. The controller then makes trials: it moves a lane, and
- * moves it back if the sum does not rise. Trials without a gain show that the
- * fabric carries no more, for example because the uplinks together are slower
- * than the rail. Trials then stop until the sum drops, or for the longest
- * back-off.
+ * the rate of the rail. In that case, the controller makes trials: it moves a
+ * lane, and moves it back if the sum does not rise. If trials bring no gain,
+ * the fabric can carry no more, for example because the uplinks together are
+ * slower than the rail. Trials then stop until the sum drops, or for the
+ * longest back-off.
  *
- * One lane moves at a time. An episode has a limited number of moves. After an
- * episode without success, the controller backs off, because paths are not the
- * cause.
+ * One lane moves at a time, and the number of moves in an episode is limited.
+ * After an unsuccessful episode, the controller backs off, because paths are
+ * not the cause.
  *
- * Pure: time, rates and random numbers are arguments. One user at a time.
- * Related work: flow migration in [Ethereal] 3.3; docs/fabric.md.
+ * Pure: time, rates and random numbers are arguments. Not thread-safe. Related
+ * work: flow migration in [Ethereal] 3.3; docs/fabric.md.
  */
 #ifndef MRAIL_ORCHESTRATOR_REPATH_H
 #define MRAIL_ORCHESTRATOR_REPATH_H
@@ -47,11 +47,10 @@ typedef struct mrail_repath_params {
     uint32_t start_ppm;
     /* An episode ends when the difference is at most this (default 120000). */
     uint32_t stop_ppm;
-    /* One window suffices to prove a difference above this (default 600000). */
+    /* A difference above this is proved by a single window (default 600000). */
     uint32_t clear_ppm;
-    /* The slowest lane takes the port of the fastest one if the fastest lane
-     * exceeds it by this, because one more lane on that path is then no
-     * loss. */
+    /* If the fastest lane exceeds the slowest by this, the slowest takes its
+     * port, because one more lane on that path is then no loss. */
     uint32_t copy_ppm;
     unsigned confirm; /* consecutive unequal windows before the first move */
     /* Number of windows that show a gain, or a difference near stop_ppm. Half
@@ -63,7 +62,7 @@ typedef struct mrail_repath_params {
     unsigned trials;
     uint32_t gain_ppm; /* a trial must raise the sum by this */
     uint32_t loss_ppm; /* a move was bad if the sum fell by more than this */
-    /* a rail is fully used from this fraction of its rate on */
+    /* fraction of its rate at which a rail counts as fully used */
     uint32_t full_ppm;
     mrail_ns_t min_backoff_ns,
         max_backoff_ns; /* back-off after an episode without success */
@@ -92,7 +91,7 @@ typedef struct mrail_repath {
     unsigned trial_lane;
     uint64_t trial_base;  /* bytes of a window before the trial */
     uint64_t trial_total; /* bytes since the start of the trial */
-    /* All that the fabric carries, as shown by trials without a gain. */
+    /* The most that the fabric can carry, as shown by trials without a gain. */
     uint64_t known_sum;
     mrail_ns_t known_until_ns;
     mrail_ns_t backoff_ns, backoff_until_ns;

@@ -88,7 +88,7 @@ static void routes_add_uplinks(mrail_routes_t *routes,
 }
 
 /* Makes each uplink and downlink of a leaf the parent of the ports below it:
- * bytes that leave or enter a leaf group on a rail also pass one of these
+ * bytes that leave or enter a leaf group on a rail also cross one of these
  * ports. */
 static void routes_set_parents(mrail_routes_t *routes)
 {

@@ -2,12 +2,13 @@
  * Maps the paths of demands in a topology (plan.h) to rows of lanes for a
  * division (flows.h), and maps lanes back to rails and relays.
  *
- * A lane is a rail, or the path through the spine if there is one. The branches
- * of a lane are the relays that lead to the rail, or the rails that lead to the
- * spine; a slot with only one way has no branches. Within a node with pairwise
- * links, a lane is the place of the relay; the receiver's own place means no
- * relay. With a switch there is one lane. Ranks of a class share their rows:
- * they are on one node, reach the same rails without limits, and use no relays.
+ * A lane is a rail or, if there is one, the path through the spine. The
+ * branches of a lane are the relays that lead to the rail, or the rails that
+ * lead to the spine; a slot with only one way has none. Within a node with
+ * pairwise links, a lane is the place of the relay; the receiver's own place
+ * means no relay. With a switch there is one lane. Ranks of a class share their
+ * rows: they are on one node, reach the same rails without limits, and use no
+ * relays.
  *
  * No I/O; one thread per object.
  */
@@ -50,8 +51,8 @@ uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);
 
-/* Writes the relays and rails of a piece on this lane, with these branches of
- * the out slot and the in slot (0 if they have none). */
+/* Writes the relays and rails of a piece on this lane. The branches are those
+ * of the out slot and the in slot, or 0 if a slot has none. */
 void mrail_routes_explain(const mrail_routes_t *routes, uint32_t to,
                           const mrail_route_t *route, unsigned lane,
                           unsigned branch_out, unsigned branch_in,

@@ -41,8 +41,8 @@ typedef struct routes_node {
     uint32_t last_class; /* its last class, or MRAIL_PLAN_NONE */
 } routes_node_t;
 
-/* Ranks with the same rows: the first of them, which holds the rows, and the
- * previous class of its node, or MRAIL_PLAN_NONE. */
+/* A class of ranks with the same rows. It stores the first rank, which holds
+ * the rows, and the previous class of its node, or MRAIL_PLAN_NONE. */
 typedef struct routes_class {
     uint32_t rank, previous;
 } routes_class_t;
@@ -52,8 +52,8 @@ struct mrail_routes {
     int has_hairpin, has_cross_rail, has_relays;
     routes_node_t *nodes;
     routes_rank_t *ranks;
-    /* The ranks that reach a rail, by node and rail: index of the first one in
-     * relays. One more entry marks the end. */
+    /* By node and rail: the index in `relays` of the first rank that reaches
+     * the rail. One more entry marks the end. */
     uint32_t *first_relay;
     uint32_t *relays;
     /* Links, by rank and rail; NULL if no reach is limited. */

@@ -1,6 +1,6 @@
 /*
- * Rows of routes: which lanes a rank has, over which links and relays.
- * Allocates the maximum number of rows.
+ * Builds the rows of routes, which describe the lanes of a rank with their
+ * links and relays. Allocates the maximum number of rows.
  */
 #include "config.h"
 #include "routes_internal.h"
@@ -273,7 +273,7 @@ static int routes_is_general(const mrail_routes_t *routes, uint32_t rank)
 }
 
 /* Gives a rank the rows of an earlier rank of its class, and discards its own.
- * Without one, the rank begins a class. */
+ * If there is no earlier rank, starts a new class. */
 static void routes_classify(mrail_routes_t *routes, uint32_t rank,
                             uint32_t num_rows, uint32_t num_branches)
 {

@@ -99,7 +99,7 @@ static int topo_is_limit(double capacity)
     return (capacity == MRAIL_PLAN_UNLIMITED) || topo_is_capacity(capacity);
 }
 
-/* Stores the limits of the ranks from the first limited rail on. */
+/* Stores the limits of the ranks once the first rail is limited. */
 static int topo_grow_reach(mrail_plan_topo_t *topo)
 {
     size_t rails = MRAIL_PLAN_MAX_RAILS;

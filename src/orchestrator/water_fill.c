@@ -35,7 +35,7 @@ static void water_fill_begin(water_fill_t *fill)
 }
 
 /* Returns the bytes of a large demand that are not placed yet. So far, the
- * demand is only on its own rails. */
+ * demand occupies only its own rails. */
 static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *fill,
                                              uint32_t i)
 {
@@ -111,8 +111,8 @@ static void water_fill_put_matching(water_fill_t *fill)
     }
 }
 
-/* Places demands with one relay, on the rail of one end. The rail that is less
- * wanted, relative to its room, comes first. */
+/* Places demands with one relay, on the own rail of one end. The rail with the
+ * lower demand relative to its room comes first. */
 static void water_fill_put_own(water_fill_t *fill)
 {
     double *wanted = fill->wanted;

@@ -1,7 +1,7 @@
 /*
  * Second level of a plan (levels.h): water-filling. The demands of a pair of
- * nodes fill the pair's rails so that few bytes need relays. A demand needs one
- * relay for each end whose own rail it does not use. Pure.
+ * nodes fill the pair's rails such that few bytes need relays. A demand needs
+ * one relay at each end whose own rail it does not use. Pure.
  */
 #ifndef MRAIL_ORCHESTRATOR_WATER_FILL_H
 #define MRAIL_ORCHESTRATOR_WATER_FILL_H
@@ -20,10 +20,10 @@ typedef struct mrail_water_fill_demand {
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
-/* Returns the limit on the bytes of large demands on a rail that neither end
- * owns, exact to one byte per demand. It is a quarter of the rail's room, plus
- * any room beyond half of its owners' bytes. Bytes whose ends both own the rail
- * count in full, not half. */
+/* Returns the limit on third-party bytes, which are bytes of large demands on a
+ * rail that neither end owns. It is exact to one byte per demand: a quarter of
+ * the rail's room, plus any room beyond half of its owners' bytes. Bytes for
+ * which both ends own the rail count in full. */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*

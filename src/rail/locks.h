@@ -1,5 +1,5 @@
 /*
- * The locks of the engine, as clang's thread-safety analysis knows them.
+ * The locks of the engine, declared for clang's thread-safety analysis.
  *
  * 1. A function declared MRAIL_DATA needs the data-path lock, one declared
  *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. One declared

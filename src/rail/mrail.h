@@ -13,9 +13,9 @@
  * handles control messages, timers and asynchronous events.
  *
  * Errors: functions return 0 or -errno. -EAGAIN always means that nothing
- * happened: call again after progress. -EINPROGRESS means that the completion
- * callback will run. Once a peer has been given up, every operation to it, new
- * or in flight, ends with the reason:
+ * happened, and that the caller should retry after progress. -EINPROGRESS means
+ * that the completion callback will run. Once the engine has given up a peer,
+ * every operation to it, new or in flight, ends with the reason:
  *
  *   -ETIMEDOUT     unreachable
  *   -ECONNREFUSED  the peer refused the connection
@@ -56,7 +56,7 @@ typedef struct mrail_rail_attr {
     char device[64];  /* verbs device name */
     unsigned port;    /* from 1 */
     int selected;     /* 1: a rail of this engine */
-    char reason[128]; /* why the port is not selected; empty if it is */
+    char reason[128]; /* reason why the port is not selected; otherwise empty */
     uint8_t gid[16];  /* valid if selected */
     int gid_index;
     unsigned mtu;         /* bytes of payload per packet */
@@ -79,10 +79,10 @@ void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
 
 /*
- * Calls `func` for every port of every verbs device, with attributes that say
- * whether `config` selects the port. Keeps nothing open after the call.
- * Returns the number of selected rails. Returns -EINVAL, after one error line,
- * if config->devices names a port that does not exist or is not active.
+ * Calls `func` for every port of every verbs device. The attributes include
+ * whether `config` selects the port. Keeps nothing open after the call. Returns
+ * the number of selected rails. If config->devices names a port that does not
+ * exist or is not active, logs one error line and returns -EINVAL.
  */
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
                         void *arg);
@@ -91,9 +91,10 @@ int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
 
 /*
  * Opens the engine of this process, or takes another reference to it. The
- * configuration of the first opener applies. Returns -ENODEV if there is no
- * rail (one warning says why), -EINVAL for a bad configuration, and -ENOMEM,
- * also if the locked-memory limit is too small (the error line says so).
+ * configuration of the first caller applies. Returns -ENODEV if there is no
+ * rail (a warning gives the reason), -EINVAL if the configuration is invalid,
+ * or -ENOMEM. -ENOMEM may also mean that the locked-memory limit is too small,
+ * which the error line then states.
  */
 int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p);
 void mrail_engine_close(mrail_engine_t *engine);
@@ -136,9 +137,9 @@ typedef struct mrail_rail_now {
 /*
  * Fills in the rails of this process's engine, sorted by subnet, at most
  * MRAIL_MAX_RAILS. Returns their number, or 0 if no engine is open. Any thread
- * may call it, but not from inside mrail_engine_open() or
- * mrail_engine_close(), for which the call waits. It queries `speed` from the
- * device at most every 100 ms.
+ * may call it, but not from inside mrail_engine_open() or mrail_engine_close(),
+ * because it waits for these. Queries `speed` from the device at most once
+ * every 100 ms.
  */
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
@@ -189,18 +190,19 @@ void mrail_rkey_release(mrail_rkey_t *rkey);
 
 typedef struct mrail_iface_params {
     void *arg; /* first argument of the callbacks */
-    /* An active message arrived. `data` is valid only during the call. */
+    /* Called when an active message arrives. `data` is valid only during the
+     * call. */
     void (*am)(void *arg, uint8_t am_id, void *data, size_t length);
-    /* An operation that returned -EINPROGRESS ended, with status 0 or -errno.
-     * `comp` is the caller's argument. */
+    /* Called when an operation that returned -EINPROGRESS ends, with status 0
+     * or -errno. `comp` is the argument of the operation. */
     void (*complete)(void *arg, void *comp, int status);
-    /* No lane reaches the endpoint's peer any more. mrail_ep_describe() names
-     * the peer and the reason. -EIO means that a device refused a PUT or GET of
-     * the endpoint, for example because a key is not valid. Later operations of
-     * the iface on the endpoint also fail. Called once per endpoint. May be
+    /* Called once per endpoint when no lane reaches its peer any more;
+     * mrail_ep_describe() returns the peer and the reason. -EIO means that a
+     * device refused a PUT or GET of the endpoint, for example because of an
+     * invalid key. Later operations on the endpoint fail as well. May be
      * NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
-    /* 1: the user serialises the calls on this iface also with those on the
+    /* 1: the user also serialises the calls on this iface with those on the
      * first iface of the process, so the engine needs no mutex for it. */
     int is_serialised;
 } mrail_iface_params_t;
@@ -216,10 +218,10 @@ void mrail_iface_destroy(mrail_iface_t *iface);
 /* Makes progress on everything. Returns the number of events handled. */
 unsigned mrail_iface_progress(mrail_iface_t *iface);
 
-/* Returns a value that changes with everything that may make room for an
- * operation that got -EAGAIN: events that any iface handled, lanes that came
- * up, and peers that failed. The caller compares the values after two
- * successive calls of mrail_iface_progress(). */
+/* Returns a counter that changes whenever an operation that got -EAGAIN may
+ * succeed: an iface has handled events, a lane has come up, or a peer has
+ * failed. Compare its values after two successive calls of
+ * mrail_iface_progress(). */
 uint64_t mrail_iface_activity(const mrail_iface_t *iface);
 
 /*
@@ -230,9 +232,9 @@ uint64_t mrail_iface_activity(const mrail_iface_t *iface);
 int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p);
 
 /* Arms the descriptor. Returns 0 if the caller may sleep until the descriptor
- * is readable, and then call mrail_iface_progress(). Returns -EBUSY if the
- * caller must call progress first, and -EINVAL if there is no descriptor.
- * wants_room: the caller also waits until an operation no longer returns
+ * is readable and then call mrail_iface_progress(). Returns -EBUSY if the
+ * caller must call progress first, or -EINVAL if there is no descriptor. With
+ * wants_room, the iface also wakes up when an operation may no longer return
  * -EAGAIN. */
 int mrail_iface_arm(mrail_iface_t *iface, int wants_room);
 
@@ -241,7 +243,7 @@ size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
-/* Replace the address of an iface for endpoints that send no active
+/* These replace the address of an iface for endpoints that send no active
  * messages. */
 size_t mrail_engine_addr_size(const mrail_engine_t *engine);
 void mrail_engine_addr_pack(const mrail_engine_t *engine, void *buffer);
@@ -254,7 +256,8 @@ int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
 
 /* ---- endpoints ---- */
 
-/* Returns at once. Operations return -EAGAIN until the first lane is up. */
+/* Creates an endpoint without waiting for the connection. Operations return
+ * -EAGAIN until the first lane is up. */
 int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
                     const void *iface_addr, void *user, mrail_ep_t **ep_p);
 void mrail_ep_destroy(mrail_ep_t *ep);
@@ -278,10 +281,10 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
                             mrail_pack_func_t pack, void *arg);
 
 /*
- * Remote memory access. Only a fence orders operations. Buffered forms return
- * 0 or the packed length; the others return -EINPROGRESS. Every length >= 0 is
- * legal; comp may be NULL. The key must live until the operation completes. In
- * buffered forms it may be released when the call returns.
+ * Remote memory access. Only a fence orders operations. Buffered forms return 0
+ * or the packed length; the others return -EINPROGRESS. Every length >= 0 is
+ * legal; comp may be NULL. The key must remain valid until the operation
+ * completes; in buffered forms, only until the call returns.
  */
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
@@ -290,10 +293,9 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
 int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
-/* Blocks until the data has arrived, with progress but without callbacks.
- * length is at most attr.max_bcopy. Also returns -EAGAIN, with the buffer
- * unchanged, if a lane fails in the meantime or another thread has waited
- * too long. */
+/* Blocks until the data has arrived, making progress but calling no callbacks.
+ * length is at most attr.max_bcopy. If a lane fails meanwhile, or another
+ * thread has waited too long, returns -EAGAIN with the buffer unchanged. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);
@@ -305,26 +307,25 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        const mrail_rkey_t *rkey, void *comp);
 
 /*
- * Bytes that each rail should carry, as a plan gives them. Several operations
- * to one peer may use the same quota, which they reduce. Once the quota of a
- * rail is used up, the rail takes nothing more. A rail keeps its quota while its
- * first lane to the peer connects, and while its paths to the peer are
- * suspected.
+ * Bytes that each rail should carry according to a plan. Several operations to
+ * one peer may share a quota, which they consume. A rail whose quota is used up
+ * takes nothing more. A rail keeps its quota while its first lane to the peer
+ * connects, and while its paths to the peer are suspect.
  *
- * An operation ignores its quota from the time until_ns on, by which its bytes
+ * An operation ignores its quota after until_ns, the time by which its bytes
  * should have arrived. It also does so if the rails that lead to the peer have
- * less quota than the operation has bytes left, for example because a rail has
- * failed. The lanes then take the remaining bytes as they have room.
+ * less quota left than the operation has bytes, for example because a rail has
+ * failed. The lanes then pull the remaining bytes as they have room.
  */
 typedef struct mrail_quota {
     uint64_t left[MRAIL_MAX_RAILS]; /* bytes, by the index of the rail here */
     mrail_ns_t until_ns;            /* see mrail_clock_now() */
-    /* Bytes that have arrived over each rail. The engine adds to it. */
+    /* Bytes that have arrived over each rail; updated by the engine. */
     uint64_t carried[MRAIL_MAX_RAILS];
 } mrail_quota_t;
 
-/* Like mrail_ep_get_zcopy(), with a quota, which must live as long as the
- * operation. */
+/* Like mrail_ep_get_zcopy(), with a quota, which must remain valid until the
+ * operation completes. */
 int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, mrail_quota_t *quota,
@@ -337,8 +338,8 @@ int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 
 /* Returns 0 if all earlier operations are complete at the target. Returns
- * -EINPROGRESS if `comp` will complete when they are (comp is NULL: call
- * again). May return -EAGAIN. */
+ * -EINPROGRESS if they are not; `comp` then completes when they are, or, if
+ * `comp` is NULL, the caller must call again. May return -EAGAIN. */
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
@@ -354,10 +355,10 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
 /* Cancels the endpoint. New operations on it fail with -ECANCELED, and
  * ep_failed() is not called for it. Pending operations and flushes of the
- * endpoint complete with -ECANCELED in the next progress call of its iface. The
- * exception is an operation that a device is executing: it completes, and with
- * it later flushes, when the device no longer accesses its memory. From then
- * on, mrail_ep_flush() waits for nothing else. Messages and data may still
+ * endpoint complete with -ECANCELED in the next progress call of its iface. An
+ * operation that a device is executing is the exception: it completes, and
+ * later flushes with it, when the device no longer accesses its memory.
+ * mrail_ep_flush() then waits for nothing else. Messages and data may still
  * arrive at the peer. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 

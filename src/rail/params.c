@@ -297,7 +297,7 @@ unsigned mrail_config_qp_timeout(const mrail_config_t *config)
 /* ---- unknown names ---- */
 
 #define MRAIL_PARAM_NAME_MAX 32
-#define MRAIL_PARAM_FAR 3u /* this many edits make another word */
+#define MRAIL_PARAM_FAR 3u /* this many edits make a different word */
 
 /* The transport's other variables: those of src/uct/mrail_config.c, and those
  * that UCX adds to every transport. test/ucx/info.sh compares the list. */

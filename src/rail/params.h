@@ -168,9 +168,10 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 #define MRAIL_NIC_INDEX_MAX 65535
 
 /* Reads NIC_INDEX for a rail, counted from 0, which is a port of the device.
- * Returns the index, or -1 if the address gives it. Returns -ENOENT if the list
- * has no number for this rail, or -EINVAL if it is malformed. num_p: receives
- * the number of entries that do not name a device. */
+ * Returns the index, or -1 if it must be taken from the address. Returns
+ * -ENOENT if the list has no number for this rail, or -EINVAL if it is
+ * malformed. *num_p receives the number of entries that do not name a
+ * device. */
 int mrail_config_nic_index(const mrail_config_t *config, unsigned rail,
                            const char *device, unsigned port, unsigned *num_p);
 

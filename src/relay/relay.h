@@ -1,6 +1,6 @@
 /*
- * One rank's part in an exchange whose bytes pass relays, chunk by chunk. Here
- * a chunk is a relay chunk.
+ * One rank's part in an exchange over relays, chunk by chunk. In this file, a
+ * chunk is a relay chunk.
  *
  *   sender -> relay_out  =network=>  relay_in -> receiver
  *
@@ -21,18 +21,18 @@
  * copied them to the user's memory. Ranks copy and receive only into free
  * slots: a free slot is the credit.
  *
- * No deadlock occurs, whatever the order of arrival. Each channel with chunks
- * left has a reserved in-slot. A receiver empties slots without waiting.
- * Therefore the head of a channel is always received, every send completes, and
+ * There is no deadlock, whatever the order of arrival. Each channel with chunks
+ * left has a reserved in-slot, and a receiver empties slots without waiting.
+ * The head of a channel is therefore always received, every send completes, and
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
  * Order: the chunks of a flow arrive in order, but those of different flows of
  * a demand may not. Each chunk carries a header with hash, exchange, ranks and
- * offset, which every hop checks against the plan. A mismatch gives -EPROTO,
- * and no byte of that chunk is written. Other processes of the user can write
- * to the pool. They can corrupt data and end the exchange, but cannot cause
- * accesses elsewhere.
+ * offset, which every hop checks against the plan. On a mismatch, the function
+ * returns -EPROTO, and no byte of that chunk is written. Other processes of the
+ * user can write to the pool, and thus corrupt data and end the exchange, but
+ * they cannot cause accesses elsewhere.
  *
  * One thread at a time may use an object. Ranks are numbered as in the
  * communicator.
@@ -50,8 +50,8 @@
 typedef struct mrail_relay mrail_relay_t;
 
 /* Functions that the caller provides. They return 0 or -errno unless stated
- * otherwise. An error ends the exchange: mrail_relay_progress() returns it from
- * then on. */
+ * otherwise. An error ends the exchange, and mrail_relay_progress() then
+ * returns it at every call. */
 typedef struct mrail_relay_ops {
     /* These copy bytes [offset, offset + length) of the demand to rank `to`
      * (fill) or from rank `from` (drain). The ranges come in any order, each
@@ -138,14 +138,14 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* Returns 1 if this rank's part is complete or no exchange has begun. Other
- * ranks may still be reading its slots. These become free by themselves,
+ * ranks may still be reading its slots, which become free on their own,
  * possibly during the next exchange. */
 int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
     uint64_t chunks;                          /* chunks handled in any role */
-    /* how often work had to wait for a free slot */
+    /* number of times that work had to wait for a free slot */
     uint64_t waits;
 } mrail_relay_stats_t;
 

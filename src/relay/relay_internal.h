@@ -22,9 +22,9 @@
  * in_slots. If the slot is not free, a receiver on this node holds it and frees
  * it without waiting for any channel.
  *
- * Invariant 3: the slot budget of a channel limits the number of out-slots that
- * the channel holds. A channel that is slow, at a relay or on the network,
- * therefore leaves slots to the others. A budget is at least one slot.
+ * Invariant 3: each channel has a budget, of at least one, for the out-slots
+ * that it holds. A channel that is slow, at a relay or on the network,
+ * therefore leaves slots for the others.
  *
  * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.
@@ -183,8 +183,8 @@ struct mrail_relay {
     mrail_relay_stats_t stats;
 };
 
-/* Performs one step of one kind. Returns 1 if it did something, 0 if there was
- * nothing to do, or -errno. */
+/* Performs one step. Returns 1 if it did something, 0 if there was nothing to
+ * do, or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);

@@ -2,11 +2,11 @@
  * Rings that pass slots from one rank to another on the same node. Each ring
  * has one producer and one consumer. An entry names a slot of the producer.
  *
- * An entry contains its sequence number, so the consumer needs nothing else to
- * tell whether it is valid. Each side keeps its position private. The producer
- * need not check for space: each entry that has not been popped is a used slot,
- * and a ring has at least as many entries as a rank has slots. Acquiring a free
- * slot orders the reuse of its entry.
+ * An entry contains its sequence number, so the consumer can determine from the
+ * entry alone whether it is valid. Each side keeps its position private. The
+ * producer need not check for space. Each entry that has not been popped is a
+ * used slot, and a ring has at least as many entries as a rank has slots.
+ * Acquiring a free slot orders the reuse of its entry.
  */
 #ifndef MRAIL_RELAY_RING_H
 #define MRAIL_RELAY_RING_H

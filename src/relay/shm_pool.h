@@ -1,8 +1,9 @@
 /*
- * Shared-memory pool through which the ranks of a node relay for each other. It
- * is a file in /dev/shm with mode 0600 and an unpredictable name. The creator
- * unlinks the file once all ranks have attached it. If a creator is killed
- * before that, the next creator of the same user removes its file.
+ * The shared-memory pool through which the ranks of a node relay for each
+ * other. It is a file in /dev/shm with mode 0600 and an unpredictable name,
+ * which its creator unlinks once all ranks have attached it. If the creator is
+ * killed before that, the next pool that the same user creates removes the
+ * file.
  *
  * The pool holds slots for each rank (relay/slot.h), and a ring for each
  * ordered pair of ranks (relay/ring.h). Payloads of another kind of memory lie

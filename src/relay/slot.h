@@ -1,5 +1,5 @@
 /*
- * Layout of the shared-memory pool, and rules for access to its slots.
+ * The layout of the shared-memory pool, and the access rules for its slots.
  *
  *   head | states: ranks x slots | rings: ranks x ranks | slots: ranks x slots
  *

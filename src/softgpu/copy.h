@@ -1,4 +1,4 @@
-/* Addresses of copies, resolved. sgpu.lock is held. */
+/* Resolves the addresses of copies. sgpu.lock is held. */
 #ifndef MRAIL_SGPU_COPY_H
 #define MRAIL_SGPU_COPY_H
 
@@ -12,8 +12,8 @@ typedef enum sgpu_place_kind {
 } sgpu_place_kind_t;
 
 /* Finds the memory at [address, address + span), and takes a reference to it.
- * Returns CUDA_ERROR_INVALID_VALUE if the range is not of that kind, leaves its
- * allocation, or if the current device has no access to it. */
+ * Returns CUDA_ERROR_INVALID_VALUE if the range is not of that kind, extends
+ * beyond its allocation, or is not accessible to the current device. */
 CUresult sgpu_place_find(sgpu_ctx_t *ctx, uint64_t address, uint64_t span,
                          sgpu_place_kind_t kind, int is_write,
                          sgpu_place_t *place_p);

@@ -1,7 +1,8 @@
 /*
  * Handles of contexts, streams, events and other objects. A handle is a number
- * that consists of a type, an index and a generation, and never an address. So
- * a stale or invented handle is refused instead of followed. The caller locks.
+ * that consists of a type, an index and a generation, and never an address, so
+ * a stale or invented handle is rejected instead of dereferenced. The caller
+ * must lock.
  */
 #ifndef MRAIL_SGPU_HANDLE_H
 #define MRAIL_SGPU_HANDLE_H
@@ -21,7 +22,7 @@ typedef enum sgpu_handle_type {
 /* Returns a handle of the object, or 0 if memory runs out. */
 uint64_t sgpu_handle_create(sgpu_handle_type_t type, void *object);
 
-/* Returns the object, or NULL if the handle is not one of that type. */
+/* Returns the object, or NULL if there is no handle of that type. */
 void *sgpu_handle_find(sgpu_handle_type_t type, uint64_t handle);
 
 void sgpu_handle_destroy(uint64_t handle);

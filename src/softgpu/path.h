@@ -1,6 +1,6 @@
 /*
- * The way of a copy through a node: the directions of links that it occupies,
- * and when its bytes have crossed them. Pure: time is an argument.
+ * The path of a copy through a node: the link directions that it occupies, and
+ * the time at which its bytes have crossed them. Pure: time is an argument.
  */
 #ifndef MRAIL_SGPU_PATH_H
 #define MRAIL_SGPU_PATH_H
@@ -9,13 +9,13 @@
 
 #include "base/clock.h"
 
-/* Bytes of a chunk on links without a limit, and the time of a chunk on links
- * with one. Copies that share a link take it chunk by chunk. */
+/* Size of a chunk on links without a rate limit, and duration of a chunk on
+ * links with one. Copies that share a link alternate chunk by chunk. */
 #define SGPU_PATH_CHUNK_BYTES (1u << 20)
 #define SGPU_PATH_CHUNK_NS (500 * MRAIL_NS_PER_US)
 #define SGPU_PATH_MIN_BYTES 512u
-/* A copy whose thread ran too late makes up for at most this time: the copy
- * engine of a real GPU would not have been late. */
+/* A copy whose thread ran late may catch up by at most this time, because the
+ * copy engine of a real GPU would not have been late. */
 #define SGPU_PATH_LATE_NS (50 * MRAIL_NS_PER_MS)
 
 typedef struct sgpu_path {

@@ -1,7 +1,7 @@
 /*
- * The functions that software GPUs serve, each with the release of CUDA that it
- * is from. cuGetProcAddress gives the newest variant that the caller's release
- * knows. Plain names next to a _v2 have the same binary interface.
+ * The functions that software GPUs support, each with the CUDA release in which
+ * it appeared. cuGetProcAddress returns the newest variant that the caller's
+ * release knows. A plain name next to a _v2 has the same binary interface.
  */
 #ifndef MRAIL_SGPU_SERVED_H
 #define MRAIL_SGPU_SERVED_H

@@ -5,12 +5,12 @@
  * memory is not in it.
  *
  * `mrail soft` creates the file and the session daemon removes it. Fields
- * follow the rule of softroce/host/session.h: each is an atomic that has a
- * meaning on its own, because a process may be killed between two stores.
+ * follow the rule of softroce/host/session.h: each is an atomic that is
+ * meaningful on its own, because a process may be killed between two stores.
  *
  * A process owns slot i as long as it holds the kernel's record lock on byte
- * SGPU_SESSION_LOCKS + i of the file. The lock ends with the process, so memory
- * that a killed process had allocated is returned without a daemon.
+ * SGPU_SESSION_LOCKS + i of the file. The lock ends with the process, so the
+ * memory of a killed process is reclaimed without a daemon.
  */
 #ifndef MRAIL_SGPU_SESSION_H
 #define MRAIL_SGPU_SESSION_H
@@ -26,7 +26,7 @@
 #define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
 #define SGPU_SESSION_NOT_SERVED 640
 #define SGPU_SESSION_DEFAULT_MEMORY (UINT64_C(1) << 30)
-/* Offsets of the record locks. They lie behind the end of the file. */
+/* Offsets of the record locks, beyond the end of the file. */
 #define SGPU_SESSION_LOCKS (INT64_C(1) << 40)
 #define SGPU_SESSION_LOCK_ALLOC (SGPU_SESSION_LOCKS - 1)
 
@@ -111,8 +111,7 @@ typedef struct sgpu_session {
     uint64_t first_link_rate_bytes_per_s;
     uint64_t first_pcie_rate_bytes_per_s;
     _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0: the slot is free */
-    /* Calls of functions that are not served, in the order of
-     * SGPU_NOT_SERVED. */
+    /* Calls of unsupported functions, in the order of SGPU_NOT_SERVED. */
     _Atomic uint64_t not_served[SGPU_SESSION_NOT_SERVED];
     sgpu_gpu_t gpus[]; /* [node * num_gpus + index] */
 } sgpu_session_t;
@@ -128,8 +127,8 @@ typedef struct sgpu_session_params {
     int has_peermem;
 } sgpu_session_params_t;
 
-/* Creates the file at `path` with mode 0600. A file that a killed session left
- * there is replaced. Returns 0, or -errno with nothing left behind. */
+/* Creates the file at `path` with mode 0600, replacing any file that a killed
+ * session left there. Returns 0, or -errno with nothing left behind. */
 int sgpu_session_create(const char *path, const sgpu_session_params_t *params);
 
 /* Maps the file at `path` after checking its owner, mode, version and content.
@@ -139,13 +138,14 @@ int sgpu_session_create(const char *path, const sgpu_session_params_t *params);
 int sgpu_session_open(const char *path, sgpu_session_t **session_p, int *fd_p);
 void sgpu_session_close(sgpu_session_t *session);
 
-/* Takes a free slot, and returns it or -EAGAIN. The slot stays taken until the
- * process ends or closes any descriptor of the file. */
+/* Takes a free slot and returns its number, or -EAGAIN if there is none. The
+ * slot remains taken until the process ends or closes any descriptor of the
+ * file. */
 int sgpu_session_take_slot(sgpu_session_t *session, int fd);
 
 /* Adds `bytes` to the memory that a slot has allocated on a GPU. Returns 0, or
- * -ENOMEM if the GPU has not that much left. Several threads of a process must
- * not call it at the same time. */
+ * -ENOMEM if the GPU does not have that much left. Several threads of a process
+ * must not call it at the same time. */
 int sgpu_session_charge(sgpu_session_t *session, int fd, sgpu_gpu_t *gpu,
                         unsigned slot, uint64_t bytes);
 

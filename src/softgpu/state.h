@@ -31,8 +31,8 @@ typedef struct sgpu_pool sgpu_pool_t;
 typedef struct sgpu_launch sgpu_launch_t;
 
 /* A device that the process sees. The engine is the thread that executes the
- * work in the streams of the device. The callback thread runs host functions,
- * so that a host function that blocks stops no other stream. */
+ * work in the streams of the device. A separate callback thread runs host
+ * functions, so that a blocking host function does not stall other streams. */
 typedef struct sgpu_dev {
     unsigned ordinal;
     sgpu_gpu_t *gpu;
@@ -63,8 +63,8 @@ struct sgpu_ctx {
     sgpu_stream_t *legacy, *per_thread;
 };
 
-/* Physical memory of a GPU: a memory file, mapped where only this library
- * looks. */
+/* Physical memory of a GPU: a memory file, whose mapping only this library
+ * uses. */
 typedef struct sgpu_phys {
     unsigned refs;
     int fd;
@@ -87,7 +87,7 @@ typedef enum sgpu_mem_kind {
     SGPU_MEM_REGISTERED /* cuMemHostRegister */
 } sgpu_mem_kind_t;
 
-/* A range of addresses that the driver knows. */
+/* A range of addresses known to the driver. */
 typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
     unsigned refs; /* the table and the work in streams */
@@ -128,7 +128,7 @@ struct sgpu_stream {
                           * engine is never late */
 };
 
-/* Records of an interprocess event, in a memory file. The entry of record n is
+/* Records of an interprocess event, in a memory file. Record n is in the entry
  * n modulo the number of entries. */
 #define SGPU_EVENT_RECORDS 64
 typedef struct sgpu_event_page {
@@ -169,8 +169,8 @@ extern sgpu_state_t sgpu;
 
 /* Opens the GPUs of the session that MRAIL_SOFT names, once. */
 void sgpu_session_once(void);
-/* Locks. Returns CUDA_SUCCESS, or an error with the lock released: before
- * cuInit, after fork, or in a host function. */
+/* Takes the lock and returns CUDA_SUCCESS. Before cuInit, after fork, or in a
+ * host function, returns an error without the lock. */
 CUresult sgpu_enter(void);
 /* Likewise, and returns the current context. An error of its work is
  * returned. */
@@ -179,9 +179,9 @@ CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
 /* Unlocks and returns ret. */
 CUresult sgpu_leave(CUresult ret);
-/* In the thread that runs host functions: calls are refused from now on. */
+/* For the thread that runs host functions: sets whether calls are refused. */
 void sgpu_refuse_calls(int refuse);
-/* Converts -errno. */
+/* Converts -errno to a CUDA error. */
 CUresult sgpu_result(int error);
 void sgpu_count(sgpu_gpu_t *gpu, sgpu_counter_t counter, uint64_t n);
 
@@ -195,7 +195,7 @@ void sgpu_dev_drain(sgpu_dev_t *dev);
 
 /* ---- phys.c; sgpu.lock is held ---- */
 CUresult sgpu_phys_create(sgpu_dev_t *dev, uint64_t size, sgpu_phys_t **phys_p);
-/* Takes over a descriptor of memory that any process has created. */
+/* Takes ownership of a descriptor for memory that any process has created. */
 CUresult sgpu_phys_import(int fd, sgpu_phys_t **phys_p);
 void sgpu_phys_get(sgpu_phys_t *phys);
 void sgpu_phys_put(sgpu_phys_t *phys);
@@ -219,8 +219,8 @@ void sgpu_mem_put(sgpu_mem_t *mem);
 /* Allocates device memory. pool: handle of its pool, or 0. */
 CUresult sgpu_mem_alloc(sgpu_dev_t *dev, sgpu_mem_kind_t kind, uint64_t size,
                         uint64_t pool, sgpu_mem_t **mem_p);
-/* Makes addresses for physical memory, and inserts the range. Takes over a
- * reference to phys, on failure, too. */
+/* Assigns addresses to physical memory, and inserts the range. Takes over a
+ * reference to phys, even on failure. */
 CUresult sgpu_mem_place(sgpu_mem_kind_t kind, sgpu_dev_t *dev,
                         sgpu_phys_t *phys, uint64_t size, sgpu_mem_t **mem_p);
 static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)

@@ -35,8 +35,8 @@ typedef struct sgpu_op {
     uint64_t seq;        /* in its stream */
     uint64_t serial;     /* in the process */
     mrail_ns_t ready_ns; /* earliest start on a machine that is never late */
-    /* Result of the last step: time of the next one, MRAIL_NS_NEVER: when
-     * anything happens. */
+    /* Result of the last step: the time of the next one, or MRAIL_NS_NEVER to
+     * wait for any event. */
     mrail_ns_t wake_ns;
     union {
         struct {
@@ -98,7 +98,7 @@ typedef enum sgpu_step {
 /* ---- stream.c ---- */
 CUresult sgpu_stream_create(sgpu_ctx_t *ctx, unsigned flags, int has_handle,
                             sgpu_stream_t **stream_p);
-/* Finds the stream of a handle, which may stand for a stream of ctx. */
+/* Finds the stream of a handle. Special handles stand for streams of ctx. */
 CUresult sgpu_stream_find(sgpu_ctx_t *ctx, CUstream handle,
                           sgpu_stream_t **stream_p);
 void sgpu_stream_get(sgpu_stream_t *stream);
@@ -106,8 +106,8 @@ void sgpu_stream_put(sgpu_stream_t *stream);
 /* Removes the handle. Work in the stream still completes. */
 void sgpu_stream_destroy(sgpu_stream_t *stream);
 sgpu_op_t *sgpu_op_create(sgpu_op_kind_t kind);
-/* Appends the operation, after what the rules of the legacy stream demand. On
- * failure the caller keeps it. */
+/* Appends the operation, ordered by the rules of the legacy stream. On failure,
+ * the caller keeps it. */
 CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
 /* Waits until the operation is complete. Releases the lock meanwhile. Returns
  * the error of the context's work. */
@@ -118,7 +118,7 @@ CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
 void sgpu_stream_fail(const sgpu_stream_t *stream, CUresult error);
 
 /* ---- engine.c ---- */
-/* Starts the threads of the device, unless they run. */
+/* Starts the threads of the device unless they are running. */
 CUresult sgpu_engine_start(sgpu_dev_t *dev);
 /* Wakes the engines of all devices. */
 void sgpu_engine_signal(void);

@@ -114,8 +114,8 @@ static int mrail_tele_run_is_valid(const mrail_tele_run_t *run)
             ((length_ns >= MRAIL_TELE_RUN_LONG) && (run->chunks > run->lanes)));
 }
 
-/* Returns 1 if the bytes in flight keep the rail busy for MRAIL_TELE_QUEUE_NS
- * at the rate of the run, including this interval. */
+/* Returns 1 if the bytes in flight would keep the rail busy for
+ * MRAIL_TELE_QUEUE_NS at the rate of the run, including this interval. */
 static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
 {
     const mrail_tele_run_t *run = &flow->run;

@@ -1,7 +1,7 @@
 /*
- * Live bandwidth of one direction of a rail. The estimate falls when other
- * traffic loads the rail or the rail degrades, rises when a higher rate is
- * observed, and expires. Pure: times are arguments. The caller serialises the
+ * Live bandwidth of one direction of a rail. The estimate falls when the rail
+ * degrades or carries other traffic, rises when a higher rate is observed, and
+ * expires without samples. Pure: times are arguments. The caller serialises the
  * updates of a flow; any thread may call mrail_tele_flow_live().
  *
  * Each large chunk is reported when it is posted and when its completion is
@@ -20,11 +20,11 @@
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
  * A low rate may be due to the far end. A low window counts against the rail
- * itself if several peers had work in flight throughout, or if the only peer
- * also gave the highest sample. MRAIL_TELE_LOW_WINDOWS windows of this kind
- * lower the estimate at once. Other low windows lower it only if no better
- * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
- * capacities); the rules are mrail's own.
+ * itself only if several peers had work in flight throughout, or if its only
+ * peer has reached the highest rate before. MRAIL_TELE_LOW_WINDOWS such windows
+ * lower the estimate at once. Others lower it only if no better sample arrives
+ * for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities);
+ * the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -34,20 +34,21 @@
 
 #include <stdint.h>
 
-/* Bytes. Smaller chunks are not reported. */
+/* Minimum size of a measured chunk, in bytes. */
 #define MRAIL_TELE_LARGE 4096
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 /* Shorter runs are discarded. */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* Runs with fewer chunks per lane are discarded, because at each end of a run,
- * part of one chunk per lane is unknown. */
+/* Runs with fewer chunks per lane are discarded, because the bytes of one chunk
+ * per lane are uncertain at each end of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
 /* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
  * suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
-/* With less work in flight than this, latency is the limit, not the rail. */
+/* With less work in flight than this, latency is the bottleneck, not the
+ * rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
 /* A chunk posted this soon after a poll counts as in flight when the poll
  * starts. */
@@ -59,10 +60,10 @@
 #define MRAIL_TELE_CONFIRM_NS (250 * MRAIL_NS_PER_MS)
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
-/* The estimate. All zero: unknown. */
+/* The estimate. All zero means unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t peer;      /* peer of the last non-low sample; 0: several */
+    uint64_t peer;      /* peer of the last sample not too low; 0: several */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
     unsigned low_sure;  /* low windows that no peer can have caused */
@@ -98,12 +99,12 @@ typedef struct mrail_tele_flow {
     uint64_t done;
     uint64_t inflight; /* bytes */
     uint64_t moved;    /* total bytes */
-    uint64_t bytes;    /* bytes that this poll returned */
+    uint64_t bytes;    /* bytes completed in this poll */
     uint64_t peer;     /* the only peer; 0: several */
     unsigned lanes;    /* number of lanes with work in flight now */
     unsigned peers;
     unsigned least_peers; /* minimum of `peers` since the start of this poll */
-    /* the poll was full, so more completions may be waiting */
+    /* 1: the poll was full, so more completions may be waiting */
     int is_full;
     mrail_ns_t poll_ns;   /* time of this poll */
     mrail_ns_t before_ns; /* time of the previous poll */
@@ -170,7 +171,8 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
     }
 }
 
-/* Returns bytes per second, or 0 if unknown. Any thread. */
+/* Returns the estimate in bytes per second, or 0 if it is unknown. Any thread
+ * may call it. */
 uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns);
 
 #endif

@@ -33,8 +33,8 @@ uint64_t mrail_page_now(void)
 
 /* ---- writing ---- */
 
-/* Not inlined: otherwise gcc 12 assumes that only the first member of the
- * structure is written, and warns. */
+/* Not inlined, because gcc 12 would assume that only the first member of the
+ * structure is written, and warn. */
 __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                                                  const void *from, size_t size,
                                                  size_t offset)
@@ -49,7 +49,7 @@ __attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                offsetof(mrail_page_t, _field))
 
 /* Begins a change. A reader accepts its copy only if all changes were complete
- * before it started to copy, and none began in the meantime. */
+ * before it started copying, and none has begun since. */
 static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;

@@ -1,16 +1,16 @@
 /*
- * The telemetry page of a process: a file of fixed size on a tmpfs that shows
- * the process's rails, lanes, counters and events. The process's trace ring
- * (ring.h) follows it in the same file, so both have one name, one lock and one
- * end. Readers copy the file and never block the writer. The file remains if
- * the process is killed; a lock on the file shows whether the process is alive.
+ * The telemetry page of a process: a file of fixed size on a tmpfs with the
+ * process's rails, lanes, counters and events. The trace ring (ring.h) follows
+ * in the same file, so both share a name, a lock and a lifetime. Readers copy
+ * the file and never block the writer. If the process is killed, the file
+ * remains, but the lock on it is released.
  *
  * The process writes the page with write(2), but the ring through a mapping
  * (file.h). Other processes cannot harm it in any other way than described
  * there.
  *
- * The writer's calls must be serialised. A reader trusts nothing: it checks
- * numbers and makes text printable.
+ * The caller serialises the writer's functions. Readers trust nothing: they
+ * check all numbers and make text printable.
  */
 #ifndef MRAIL_TELEMETRY_PAGE_H
 #define MRAIL_TELEMETRY_PAGE_H
@@ -31,20 +31,21 @@ typedef struct mrail_page_rail {
     uint32_t port;
     uint32_t num_lanes; /* lanes that are up */
     uint64_t nominal;   /* nominal rate of the port */
-    uint64_t bytes;     /* bytes carried by all lanes, ended ones included */
+    uint64_t bytes;     /* bytes carried by all lanes, including closed ones */
 } mrail_page_rail_t;
 
 typedef struct mrail_page_lane {
     uint64_t peer;
-    uint64_t bytes; /* bytes of messages, and of completed PUTs and GETs */
-    uint64_t rate;  /* rate over the last chunks; 0: unknown */
+    uint64_t bytes;       /* bytes of messages and of completed PUTs and GETs */
+    uint64_t rate;        /* rate over the last chunks; 0: unknown */
     uint64_t outstanding; /* bytes in flight */
     uint64_t stalled_ns;  /* time with work outstanding but no completion */
     uint64_t idle_ns;     /* time without work while other lanes had work */
     uint16_t slot;
     uint16_t sport; /* UDP source port */
     uint32_t rail;  /* index */
-    /* state of the lane, or of its path if only the path is not up */
+    /* state of the lane, or of its path if the lane is up but the path is
+     * not */
     char state[16];
 } mrail_page_lane_t;
 
@@ -61,9 +62,9 @@ typedef struct mrail_page_event {
 typedef struct mrail_page_head {
     uint32_t magic;
     uint32_t version;
-    uint32_t size; /* bytes of the page, without the ring */
+    uint32_t size; /* size of the page in bytes, without the ring */
     uint32_t pid;
-    /* Size of the ring at MRAIL_PAGE_RING_AT, bytes; 0: there is none. */
+    /* Size in bytes of the ring at MRAIL_PAGE_RING_AT; 0: no ring. */
     uint64_t ring_size;
     uint64_t begun; /* number of changes that were started */
     uint64_t done;  /* number of changes that were completed */
@@ -74,14 +75,13 @@ typedef struct mrail_page {
     uint64_t start_ns;
     /* time of the last update of rails, lanes and counters */
     uint64_t update_ns;
-    /* added to CLOCK_MONOTONIC, the clock of the ring, it gives
-     * CLOCK_REALTIME */
+    /* CLOCK_REALTIME minus CLOCK_MONOTONIC, which is the clock of the ring */
     uint64_t clock_offset_ns;
     int32_t rank; /* rank in its MPI job; -1: no job */
     uint32_t num_rails;
     uint32_t num_counters;
     uint32_t num_lanes;  /* number of lanes in this page */
-    uint32_t more_lanes; /* lanes for which this page has no room */
+    uint32_t more_lanes; /* number of lanes that do not fit into the page */
     uint32_t reserved;
     uint64_t num_events; /* total number; event n is at n % MRAIL_PAGE_EVENTS */
     char job[48];        /* name of the job, or "" */
@@ -92,7 +92,7 @@ typedef struct mrail_page {
     mrail_page_event_t events[MRAIL_PAGE_EVENTS];
 } mrail_page_t;
 
-/* The ring starts at a page boundary of any machine, for the mapping. */
+/* A multiple of the memory page size on any machine, as mmap(2) needs. */
 #define MRAIL_PAGE_RING_ALIGN 65536u
 #define MRAIL_PAGE_RING_AT                                                     \
     (MRAIL_DIV_ROUND_UP(sizeof(mrail_page_t), MRAIL_PAGE_RING_ALIGN) *         \
@@ -106,7 +106,7 @@ static inline size_t mrail_page_file_size(uint32_t num_records)
                : MRAIL_PAGE_RING_AT + mrail_ring_size(num_records);
 }
 
-/* Returns the memory that a file with this number of records takes: the gap
+/* Returns the memory that a file with this number of records takes. The gap
  * before the ring takes none. */
 static inline size_t mrail_page_memory(uint32_t num_records)
 {
@@ -128,16 +128,16 @@ int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
 /* Removes the page when the process ends normally. `file` may be NULL. */
 void mrail_page_remove(mrail_page_file_t *file);
 
-/* Returns the ring of the file, valid until mrail_page_remove(). All zero: the
- * file has none. */
+/* Returns the ring of the file, which is valid until mrail_page_remove(). It is
+ * all zero if the file has no ring. */
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file);
 
-/* Returns the writer's own copy. After changing anything but the header or the
- * events, call mrail_page_update(). */
+/* Returns the writer's own copy of the page. The caller may change all but the
+ * header and the events, and then calls mrail_page_update(). */
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds an event, which is visible at once. `file` may be NULL. */
+/* Adds an event, which readers see at once. `file` may be NULL. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 
@@ -155,7 +155,7 @@ typedef enum mrail_page_status {
 
 /* Reads a consistent copy. *page is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
-/* Returns a message for the user, of the form "it ...". */
+/* Returns a message for the user that starts with "it". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 
 /* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,
@@ -167,7 +167,7 @@ static inline int mrail_page_each(const char *dir,
     return mrail_tele_file_each(dir, MRAIL_TELE_PAGE, visit, arg);
 }
 
-/* Returns the number of the oldest event that is still in the page. */
+/* Returns the number of the oldest event that the page still contains. */
 static inline uint64_t mrail_page_first_event(const mrail_page_t *page)
 {
     return (page->num_events > MRAIL_PAGE_EVENTS)

@@ -1,4 +1,4 @@
-/* Functions shared by the readers of a page and of its ring. */
+/* Shared by the readers of a page and of its ring. */
 #ifndef MRAIL_TELEMETRY_PAGE_INTERNAL_H
 #define MRAIL_TELEMETRY_PAGE_INTERNAL_H
 
@@ -10,9 +10,9 @@
  * terminals. */
 void mrail_page_clean_text(char *text, size_t size);
 
-/* Checks the owner, the size and the header of an open file. Returns
- * MRAIL_PAGE_ALIVE and *head if the rest can be read, whether or not the
- * process still runs. Otherwise returns the reason. */
+/* Checks the owner, size and header of an open file. If they are valid, fills
+ * in *head and returns MRAIL_PAGE_ALIVE, whether or not the process is still
+ * running. Otherwise returns the reason. */
 mrail_page_status_t mrail_page_check(int fd, const struct stat *st,
                                      mrail_page_head_t *head);
 

@@ -59,7 +59,7 @@ void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head)
     reader->has_started = 1;
 }
 
-/* Returns the oldest record that no writer at `head` overwrites. */
+/* Returns the oldest record that a writer at `head` is not overwriting. */
 static uint64_t ring_oldest(const mrail_ring_reader_t *reader, uint64_t head)
 {
     return (head < reader->num_records) ? 0 : head - reader->num_records + 1;

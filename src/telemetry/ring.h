@@ -1,26 +1,26 @@
 /*
  * The trace ring of a process: one record for each chunk of a PUT or GET, and
  * for each batch of active messages, with the times of post and completion.
- * There is one writer, and any number of readers, of which the writer is not
- * aware. Pure: the memory, the times and the copies are arguments.
+ * There are one writer and any number of readers, of which the writer is
+ * unaware. Pure: the memory, the times and the copies are arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *
- * Record n is at place n % num_records. `head` is the number of records
- * written. The writer never reads the memory, so nothing that is written to it
- * can harm the process.
+ * Record n is in place n % num_records, and `head` is the number of records
+ * written. The writer never reads the memory, so no other process can harm it
+ * by writing there.
  *
- * A reader copies records, and then checks what it has copied:
+ * A reader first copies records, then checks which copies are valid:
  *
  *   writer, record n                 reader
  *   head = n          (release)      first = head          (acquire)
  *   words of record n (release)      copy records before `first`
  *   head = n + 1      (release)      last = head           (acquire)
  *
- * Record n takes the place of record n - num_records. Each of its words is
- * stored after head = n. So if any word of a copy is new, `last` is at least
- * n, and the reader discards record n - num_records and all before it. Each
- * discarded record counts as missed.
+ * Record n overwrites record n - num_records, and the writer stores its words
+ * only after head = n. If any word of a copy is new, `last` is therefore at
+ * least n, and the reader discards record n - num_records and all earlier ones.
+ * Discarded records count as missed.
  *
  * Source: [ICCL] 3.4 (times of each work request and its completion).
  */
@@ -37,7 +37,7 @@
 #define MRAIL_RING_VERSION 1u
 #define MRAIL_RING_MIN 64u
 #define MRAIL_RING_MAX (1u << 20)
-/* Lanes of a record are below this number, and rails as well. */
+/* Lane and rail numbers in a record are below this number. */
 #define MRAIL_RING_LANES 256u
 
 /* The subject of a record. A failed chunk, which another lane replays, also has
@@ -54,8 +54,7 @@ typedef enum mrail_ring_kind {
 
 /* Times are CLOCK_MONOTONIC, in ns. */
 typedef struct mrail_ring_record {
-    uint64_t post_ns; /* time of the post; for a batch, that of its last
-                       * message */
+    uint64_t post_ns; /* post time; for a batch, of its last message */
     uint64_t done_ns; /* time of the poll that returned the completion */
     uint64_t peer;
     uint32_t length; /* bytes; for a batch, the sum of its messages */
@@ -128,8 +127,9 @@ static inline uint64_t mrail_ring_tail(uint32_t length, unsigned lane,
 #endif
 }
 
-/* Writes a record with five stores, without a wait, a call or a clock. The
- * caller serialises. On x86, a release store is a plain store. */
+/* Writes a record with five stores. It neither waits, nor makes a call, nor
+ * reads a clock. The caller serialises. On x86, a release store is a plain
+ * store. */
 static inline void mrail_ring_write(mrail_ring_t *ring, mrail_ns_t post_ns,
                                     mrail_ns_t done_ns, uint64_t peer,
                                     uint64_t tail)
@@ -167,28 +167,29 @@ typedef struct mrail_ring_reader {
 int mrail_ring_reader_init(mrail_ring_reader_t *reader,
                            const mrail_ring_header_t *header, size_t size);
 
-/* Skips all records before `head`, which do not count as missed. */
+/* Skips all records before `head`. They do not count as missed. */
 void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head);
 
-/* The records to copy: `count` from place `place` on, without wrapping. */
+/* The records to copy: `count` records starting at `place`, without
+ * wrap-around. */
 typedef struct mrail_ring_span {
     uint64_t first; /* number of the first record */
     uint32_t place;
     uint32_t count;
 } mrail_ring_span_t;
 
-/* Selects the next records to copy, at most `max` and at most up to the end of
- * the ring, from a value of `head` that was read with acquire. Counts records
- * that were already overwritten as missed. Returns 1 if there is a record to
- * copy, 0 if there is none, or -EINVAL if the head has moved backwards. */
+/* Selects the next records to copy: at most `max`, and not beyond the end of
+ * the ring. `head` was read with acquire semantics. Records that were already
+ * overwritten count as missed. Returns 1 if there is a record to copy, 0 if
+ * there is none, or -EINVAL if the head has moved backwards. */
 int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
                      mrail_ring_span_t *span_p);
 
 /*
- * Checks the copies of a span with a value of `head` that was read after them.
- * Drops those that may have been overwritten in the meantime, and those with a
- * field out of range. Moves the others to the front of `records`. Returns their
- * number, or -EINVAL if the head has moved backwards.
+ * Checks the copies of a span against a `head` that was read after copying.
+ * Drops those that may have been overwritten meanwhile or have a field out of
+ * range, and moves the others to the front of `records`. Returns their number,
+ * or -EINVAL if the head has moved backwards.
  */
 int mrail_ring_end(mrail_ring_reader_t *reader, uint64_t head,
                    const mrail_ring_span_t *span, mrail_ring_record_t *records);

@@ -2,9 +2,9 @@
  * Throughput of a lane over its last W completed chunks. Pure; the owner
  * serialises. Source: [ICCL] 3.4 (W = 8).
  *
- * The owner of the samples chooses W. mrail_tele_window_t belongs to the
- * progress thread, and its W is a compile-time constant. mrail_tele_sums_* take
- * the samples and their number as arguments.
+ * In mrail_tele_window_t, which belongs to the progress thread, W is a
+ * compile-time constant. The functions mrail_tele_sums_*() take the samples and
+ * their number as arguments, so their caller chooses W.
  */
 #ifndef MRAIL_TELEMETRY_WINDOW_H
 #define MRAIL_TELEMETRY_WINDOW_H
@@ -21,7 +21,8 @@ typedef struct mrail_tele_sample {
     uint64_t busy_ns;
 } mrail_tele_sample_t;
 
-/* A window without its samples. All zero: nothing measured yet. */
+/* A window without its samples. All zero means that nothing has been measured
+ * yet. */
 typedef struct mrail_tele_sums {
     uint64_t bytes; /* sum over the samples of the window */
     uint64_t busy_ns;
@@ -56,8 +57,9 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
     ++sums->batch;
 }
 
-/* Adds a completion with the same time stamp as the last one, and divides the
- * time of the batch again. Not inlined: the common case needs the registers. */
+/* Adds a completion with the same time stamp as the last one, and redistributes
+ * the time of the batch. Not inlined, because the common case needs the
+ * registers. */
 static __attribute__((noinline, unused)) void
 mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
                       unsigned size, uint64_t bytes)
@@ -78,9 +80,9 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
  * Adds a chunk of `bytes` that was posted at post_ns and completed at now_ns.
  * The lane counts as busy from post_ns or the previous completion, whichever is
  * later, so idle time does not lower the rate. Completions with the same time
- * stamp share the time of the first. If they did not, more than W of them, each
- * with zero time, would leave the window without any time. samples[0..size)
- * must be zero at first; size >= 1 is constant.
+ * stamp share the time of the first one. Otherwise, more than W of them would
+ * fill the window with samples of zero length. samples[0..size) must be zero at
+ * first; size >= 1 is constant.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,

@@ -8,7 +8,7 @@
 
 #define ACL_SWITCH_MAX_LOCAL 1024
 
-/* A switch that was read from a fabric file. */
+/* A switch from a fabric file. */
 typedef struct acl_switch {
     unsigned uplinks, leaf_uplinks;
     unsigned num_local;
@@ -24,7 +24,7 @@ void acl_switch_read(const char *path, const char *name, acl_switch_t *found);
 void acl_show_list(const mrail_acl_t *acl, int json);
 
 /* Checks a rule set, prints the findings, and returns the exit status. If
- * `uplinks` is 0, it is the number of next hops in the rule set. Exits with a
+ * `uplinks` is 0, uses the number of next hops in the rule set. Exits with a
  * message if the text cannot be parsed. */
 int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
                    unsigned uplinks, unsigned leaf_uplinks, int json);

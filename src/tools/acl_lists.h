@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#define ACL_LIST_MAX 1024 /* words */
-#define ACL_WORD_MAX 64   /* bytes of a word, including the terminating NUL */
+#define ACL_LIST_MAX 1024 /* maximum words per list */
+#define ACL_WORD_MAX 64   /* maximum bytes of a word, including the NUL */
 
 typedef struct acl_list {
     unsigned num;
@@ -19,7 +19,7 @@ int acl_list_names(const char *text, acl_list_t *list, char *why, size_t size);
 /*
  * Parses comma-separated IPv4 addresses. "A+STEP" stands for A, A + STEP and so
  * on, one for each remaining uplink; "A+STEPxN" stands for N addresses. The
- * list must have one address per uplink. Returns 0, or -EINVAL with a message
+ * result must have one address per uplink. Returns 0, or -EINVAL with a message
  * in `why`.
  */
 int acl_list_next_hops(const char *text, unsigned uplinks, acl_list_t *list,

@@ -1,5 +1,5 @@
 /*
- * Shared by the areas of mrail bench. The areas are MPI programs that check
+ * Shared by the areas of mrail bench. Each area is an MPI program that checks
  * every byte of every iteration, outside the timed part.
  */
 #ifndef MRAIL_TOOLS_BENCH_H
@@ -26,7 +26,7 @@ typedef struct mrail_bench_options {
     /* for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
     unsigned small_iterations;
     unsigned warmup;
-    /* alltoallv: measured one after the other */
+    /* alltoallv: the skews to measure, one after the other */
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS];
     unsigned num_skews;
     unsigned window;   /* p2p: messages in flight */
@@ -59,7 +59,7 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
 /* Results of one size, over all ranks. */
 typedef struct mrail_bench_result {
-    double *times_s; /* slowest rank of each iteration; sorted at the end */
+    double *times_s; /* slowest rank's time per iteration; sorted at the end */
     unsigned num_times;
     double cpu_s;  /* CPU time of all ranks in the timed parts */
     double wall_s; /* sum of times_s */
@@ -78,8 +78,9 @@ double mrail_bench_median(double *values, unsigned count);
  * count >= 1. */
 double mrail_bench_percentile(double *values, unsigned count, unsigned percent);
 
-/* Fills a message with bytes that differ for every (seed, offset).
- * mrail_bench_check() returns the offset of the first wrong byte, or length. */
+/* Fills a message with bytes that depend on seed and offset.
+ * mrail_bench_check() returns the offset of the first wrong byte, or `length`
+ * if there is none. */
 void mrail_bench_fill(void *buffer, size_t length, uint64_t seed);
 size_t mrail_bench_check(const void *buffer, size_t length, uint64_t seed);
 
@@ -91,11 +92,11 @@ uint64_t mrail_bench_seed(unsigned from, unsigned to, uint64_t iteration);
 double mrail_bench_cpu_now(void);
 
 /* Returns the fraction (0 to 1) of this machine's processors that the run kept
- * busy. Assumes that all ranks run on this machine. */
+ * busy, assuming that all ranks ran on this machine. */
 double mrail_bench_load(const mrail_bench_result_t *result);
 
-/* Names the transport that carries messages, from the environment of an Open
- * MPI rank: "mrail", "ucx:<UCX_TLS>" or "ompi:<pml>". */
+/* Writes the name of the transport that carries messages, according to the
+ * environment of an Open MPI rank: "mrail", "ucx:<UCX_TLS>" or "ompi:<pml>". */
 void mrail_bench_transport(char *name, size_t size);
 
 /* The areas. All ranks call them between MPI_Init and MPI_Finalize. They return

@@ -5,7 +5,7 @@
 #include <mpi.h>
 #include <stdint.h>
 
-/* Counts of this rank since MPI_Init. They never decrease. */
+/* Counters of this rank since MPI_Init, which never decrease. */
 typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_CALLS,         /* calls with an agreement round */
     MRAIL_BENCH_COLL_PLANNED_CALLS, /* calls that were planned */
@@ -19,8 +19,8 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_EXCHANGE_NS, /* wall time in planned exchanges */
     /* unplanned calls in which messages were held back */
     MRAIL_BENCH_COLL_LIMITED_CALLS,
-    MRAIL_BENCH_COLL_UNCHANGED_CALLS, /* of CALLS, those with known demands */
-    /* nonblocking calls that were not left to Open MPI */
+    MRAIL_BENCH_COLL_UNCHANGED_CALLS, /* CALLS whose records had not changed */
+    /* nonblocking calls that coll/mrail handled itself */
     MRAIL_BENCH_COLL_NONBLOCKING_CALLS,
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;

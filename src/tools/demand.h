@@ -1,5 +1,5 @@
 /*
- * Demands of the alltoallv benchmark: how many bytes each rank sends to each
+ * Demands of the alltoallv benchmark: the bytes that each rank sends to each
  * other rank. Pure: every rank computes the same demands.
  */
 #ifndef MRAIL_TOOLS_DEMAND_H
@@ -21,8 +21,8 @@ typedef enum mrail_demand_pattern {
  *
  * The fraction hotspot_ppm (0 to 1,000,000) goes to the hot receiver, and the
  * rest is divided evenly among the others. Remainder bytes go to the ranks that
- * follow. The row is uniform if the hot receiver is the rank itself, or if
- * hotspot_ppm is MRAIL_DEMAND_UNIFORM. With two ranks, all bytes go to the
+ * follow `rank`. The row is uniform if the hot receiver is the rank itself, or
+ * if hotspot_ppm is MRAIL_DEMAND_UNIFORM. With two ranks, all bytes go to the
  * other one. ranks >= 1, rank < ranks, size < 2^44.
  */
 void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,

@@ -1,4 +1,4 @@
-/* Loads the fabric that is given on a command line. */
+/* Loads a fabric that was named on the command line. */
 #ifndef MRAIL_TOOLS_FABRIC_FILE_H
 #define MRAIL_TOOLS_FABRIC_FILE_H
 
@@ -6,8 +6,8 @@
 
 /*
  * Reads a fabric from a file, from stdin if the name is "-", or from the
- * installed file of that name. An invalid fabric is a usage error of `command`.
- * The process also exits if memory runs out. If text_p is not NULL, *text_p and
+ * installed file of that name. If the fabric is invalid or memory runs out,
+ * exits with a usage error of `command`. If text_p is not NULL, *text_p and
  * *length_p receive the text. The caller frees the text and destroys the
  * fabric.
  */

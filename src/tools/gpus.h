@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRAIL_GPUS_MAX 16 /* of a node */
+#define MRAIL_GPUS_MAX 16 /* maximum per node */
 
 typedef struct mrail_gpus_options {
     unsigned num;       /* per node; 0: not given */
@@ -39,8 +39,8 @@ int mrail_gpus_have_pairs(const mrail_gpus_options_t *options);
 int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
                      size_t size);
 
-/* Rows of an option table. The arguments are the type of the target and its
- * member, a mrail_gpus_options_t. */
+/* Rows of an option table. The arguments are the type of the target and the
+ * name of its member of type mrail_gpus_options_t. */
 #define MRAIL_GPUS_OPTIONS(_type, _member)                                     \
     {"--gpus",                                                                 \
      "N",                                                                      \

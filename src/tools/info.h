@@ -8,9 +8,9 @@
 
 #define MRAIL_INFO_COMMAND "info"
 
-/* Shows the rails of this process, and the reason for each port that is not a
- * rail. Returns the exit status: 0, or 1 if there is no rail or the
- * configuration is invalid. */
+/* Shows the rails of this process, and why each other port is not a rail.
+ * Returns the exit status: 0, or 1 if there is no rail or the configuration is
+ * invalid. */
 int mrail_info_rails(int json);
 
 /* Runs a job through `mrail run` with the options `run` and shows the memory of
@@ -18,8 +18,8 @@ int mrail_info_rails(int json);
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, sorted by
- * time. `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit
- * status. */
+ * time. If `dir` is NULL, uses pages_dir(); if `job` is NULL, includes all
+ * jobs. Returns an exit status. */
 int mrail_info_events(const char *dir, const char *job, int json);
 
 /* Shows the parameters of the transport. Returns an exit status. */
@@ -32,8 +32,8 @@ void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
 void mrail_info_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config);
 
-/* Names on stderr the UCX_MRAIL_* variables in the environment that do not
- * exist. */
+/* Warns on stderr about UCX_MRAIL_* variables in the environment that mrail
+ * does not know. */
 void mrail_info_unknown_variables(void);
 
 #endif

@@ -3,15 +3,15 @@
  * command.
  *
  * Every node is a network namespace, and every link is a veth pair. The
- * namespaces have no names outside the lab; bind mounts in the lab's mount
- * namespace hold them. All processes of the lab share one PID namespace, whose
- * init exits with `mrail lab`. The kernel therefore cleans up everything
- * (processes, namespaces, links, files in LAB_SHM), however the lab ends. Named
- * namespaces of ip-netns(8) would outlive a killed lab.
+ * namespaces have no names outside the lab: only bind mounts in the lab's mount
+ * namespace keep them alive. All processes of the lab share one PID namespace,
+ * whose init exits together with `mrail lab`. However the lab ends, the kernel
+ * therefore cleans up everything: processes, namespaces, links, and files in
+ * LAB_SHM. Named namespaces of ip-netns(8) would outlive a killed lab.
  *
- * On a host, the interface railR is rail R, and mgmt leads to a network for
- * mpirun, which is neither shaped nor counted. On a switch, upN is uplink N and
- * downN is its N-th downward link. A leaf also has the bridge `hosts`, whose
+ * On a host, the interface railR is rail R, and mgmt connects to a network for
+ * mpirun, which is neither shaped nor counted. On a switch, upN is uplink N,
+ * and downN is the N-th downward link. A leaf also has a bridge `hosts`, whose
  * ports are its downN.
  */
 #ifndef MRAIL_TOOLS_LAB_COMMAND_H
@@ -24,13 +24,13 @@
 #include <stdio.h>
 
 #define LAB_COMMAND "lab"
-#define LAB_SHM "/dev/shm" /* the lab mounts an empty file system here */
+#define LAB_SHM "/dev/shm" /* the lab mounts an empty tmpfs here */
 #define LAB_DIR LAB_SHM "/mrail-lab"
 #define LAB_MAX_NODES 512u
 #define LAB_PATH_MAX 128
 #define LAB_LANES "UCX_MRAIL_LANES_PER_RAIL"
 #define LAB_CONTROL "lab" /* namespace of CMD, which is not a node */
-/* Networks of the lab itself. A host cannot have an address there. */
+/* Networks of the lab itself, in which hosts cannot have addresses. */
 #define LAB_SWITCH_NET 0x64400000u /* 100.64.0.0/10: a /31 for each link */
 #define LAB_MGMT_NET 0xC6120000u   /* 198.18.0.0/15 [RFC 2544] */
 #define LAB_MGMT_BITS 15
@@ -41,9 +41,9 @@ typedef struct lab {
     uint64_t seed;    /* seeds the hashes of the switches */
     uint64_t queue;   /* bytes of the queue at each end of a link */
     uint8_t *is_down; /* by link; 1: taken down by `mrail lab ctl` */
-    /* By node * leaves + leaf. goes_down: a downward path of live links leads
-     * to the leaf. reaches: any path of live links does. lab_routes_find()
-     * writes both. */
+    /* Indexed by node * leaves + leaf. goes_down: a downward path of live links
+     * leads to the leaf. reaches: some path of live links does.
+     * lab_routes_find() sets both. */
     uint8_t *goes_down, *reaches;
 } lab_t;
 
@@ -60,7 +60,8 @@ void lab_path(char path[LAB_PATH_MAX], const char *dir, const char *name);
 /* Writes a whole file. Exits with a message on failure. */
 void lab_write_file(const char *path, const void *data, size_t length);
 
-/* Keeps the namespaces of this process under `name`, for lab_ns_enter(). */
+/* Keeps the namespaces of this process alive under `name`, for
+ * lab_ns_enter(). */
 void lab_ns_hold(const char *name);
 
 /* Creates the namespaces of a node. */
@@ -90,7 +91,7 @@ const char *lab_interface(const lab_t *lab, uint32_t link, int is_upper,
 const char *lab_link_name(const lab_t *lab, uint32_t link,
                           char name[LAB_LINK_NAME_MAX]);
 unsigned lab_parallel_place(const lab_t *lab, uint32_t link);
-/* Returns the address of one end of a link between switches. */
+/* Returns the address at one end of a link between switches. */
 uint32_t lab_switch_addr(uint32_t link, int is_upper);
 /* Returns the /24 subnet of a leaf by its index, or 0 if the leaf has no
  * host. */
@@ -144,7 +145,7 @@ typedef struct lab_count {
  * MRAIL_ROUTE_DOWN(). The caller frees it. */
 lab_count_t *lab_counters_read(const char *command, const lab_t *lab);
 
-/* Waits until the kernel forwards packets on all links that are not down. */
+/* Waits until all links that are not down carry packets. */
 void lab_counters_await(const char *command, const lab_t *lab);
 
 /* ---- lab_status.c, lab_svg.c ---- */

@@ -32,8 +32,8 @@ typedef struct mrail_run_options {
     const char *script;    /* file for `mrail soft --script`; NULL: not given */
     const char *session;   /* software-rail session, if nodes > 0 */
     mrail_gpus_options_t gpus; /* software GPUs, if nodes > 0 */
-    /* "a,b": each rank gets one of these rails; NULL: every rank gets all
-     * rails */
+    /* rails such as "a,b", of which each rank gets one; NULL: every rank gets
+     * all */
     const char *devices;
     mrail_run_stock_t stock;
     int is_rank; /* this process is a rank, for example of srun */
@@ -42,7 +42,7 @@ typedef struct mrail_run_options {
 /* Installation paths. */
 typedef struct mrail_run_paths {
     const char *mrail;      /* path of the mrail command */
-    const char *rank_rail;  /* gives each rank its rail */
+    const char *rank_rail;  /* the helper that gives each rank its rail */
     const char *components; /* directory of the Open MPI components */
     /* An empty directory for PMIx of Open MPI 5.0 (see mpirun_cmd.c). NULL: an
      * earlier mpirun. */

@@ -1,10 +1,10 @@
 /*
- * The options of a command as a table. The parser, the text of --help and the
- * shell completions for bash and zsh all use this table.
+ * Command-line options as a table, from which the parser, the --help text and
+ * the completions for bash and zsh are derived.
  *
- * Every command has -h, --help and --version. An option's value is the next
- * word or follows '='. A missing or invalid value, or an unknown option, ends
- * the process with a message and status 2.
+ * Every command has -h, --help and --version. The value of an option is the
+ * next word, or follows '='. On an unknown option or a missing or invalid
+ * value, the process exits with a message and status 2.
  */
 #ifndef MRAIL_TOOLS_OPTIONS_H
 #define MRAIL_TOOLS_OPTIONS_H
@@ -28,7 +28,7 @@ typedef enum mrail_option_type {
     MRAIL_OPTION_HEADING, /* not an option: a heading in the help text */
 } mrail_option_type_t;
 
-/* `value` is NULL if an optional value was omitted. The function reports an
+/* `value` is NULL if an optional value was omitted. The function must report an
  * invalid value with mrail_tool_usage(). */
 typedef void (*mrail_option_func_t)(void *target, const char *value);
 
@@ -36,9 +36,8 @@ typedef struct mrail_option {
     /* Names with their dashes, separated by '|'. The help text shows the
      * first. */
     const char *names;
-    /* The value's name in the help text: "N", "FILE", or "a|b|c" for a choice.
-     * "[=LIST]" means that the value is optional and must follow '='. NULL:
-     * none. */
+    /* Name of the value in the help text: "N", "FILE", or "a|b|c" for a choice.
+     * "[=LIST]" is an optional value, which must follow '='. NULL: no value. */
     const char *value;
     const char *help; /* wrapped when printed; NULL hides the option */
     mrail_option_type_t type;
@@ -56,13 +55,12 @@ typedef struct mrail_command {
     /* prints text between options and epilog, or NULL */
     void (*more)(FILE *stream);
 
-    /* Called for a word at argv[0] that is not an option of the table. Returns
-     * the number of words it used. If it returns 0, an option is a usage error,
-     * and any other word starts the operands. NULL: always 0. */
+    /* Called if the word at argv[0] is not an option in the table. Returns the
+     * number of words that it consumed. If this is 0, an option is a usage
+     * error, and any other word starts the operands. NULL: always 0. */
     unsigned (*other)(void *target, char **argv);
 
-    /* Called with the words of each parsed option of the table. NULL: not
-     * called. */
+    /* Called with the words of each parsed option. May be NULL. */
     void (*took)(void *target, const mrail_option_t *option, char *const *words,
                  unsigned num);
 

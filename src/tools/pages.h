@@ -20,9 +20,9 @@ typedef struct pages {
  * UCX_MRAIL_TELEMETRY_DIR, or the default, in this order. */
 const char *pages_dir(const char *option);
 
-/* Reads all pages in `dir`, or only those of `job` if it is not NULL. If
- * `warn` is set, prints to stderr which files cannot be read, and why.
- * Exits with a message if `dir` cannot be read or memory runs out. */
+/* Reads all pages in `dir`, or only those of `job` if it is not NULL. If `warn`
+ * is set, prints a warning for each file that cannot be read. Exits with a
+ * message if `dir` cannot be read or memory runs out. */
 void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn);
 void pages_cleanup(pages_t *pages);

@@ -1,11 +1,11 @@
 /*
- * Comparison arms of `mrail plan`: other ways to carry out an exchange, on the
- * same topology and with the same model. A link takes its bytes divided by its
- * capacity, and the links work at the same time. An arm that works in steps
- * takes the sum of its steps.
+ * Comparison arms of `mrail plan`: other methods of carrying out an exchange,
+ * on the same topology and with the same model. A link takes its bytes divided
+ * by its capacity, and all links work in parallel. An arm that proceeds in
+ * steps takes the sum of its steps.
  *
- * The arms follow what their sources state. docs/planner.md lists the
- * assumptions where a source leaves something open.
+ * Each arm follows its source. Where the source leaves a question open,
+ * docs/planner.md states the assumption.
  *
  * Pure: only the public functions of plan.h, no I/O, no clock.
  */
@@ -32,19 +32,20 @@ typedef struct plan_arm {
     double seconds; /* predicted time */
     double relayed; /* bytes times relays; negative: not defined */
     unsigned steps; /* rounds or stages, one after the other; 0: all at once */
-    /* A sentence if the arm cannot serve the topology, otherwise empty. */
+    /* The reason if the arm does not support the topology; otherwise empty. */
     char why[PLAN_ARMS_WHY_MAX];
 } plan_arm_t;
 
 /* Return the name of an arm, and the label of its source in docs/references.md.
- * The last function returns 1 if the arm is a bound, not an exchange. */
+ * plan_arm_is_bound() returns 1 if the arm is a bound rather than an
+ * exchange. */
 const char *plan_arm_name(plan_arm_id_t id);
 const char *plan_arm_source(plan_arm_id_t id);
 int plan_arm_is_bound(plan_arm_id_t id);
 
-/* Computes all arms. `plan` belongs to the topology, has no background, is made
- * for these demands, and is compared (mrail_plan_compare()). Returns 0, or -ENOMEM with `arms`
- * untouched. */
+/* Computes all arms. `plan` must have been made for this topology and these
+ * demands without background, and compared with mrail_plan_compare(). Returns
+ * 0, or -ENOMEM with `arms` untouched. */
 int plan_arms_compare(const mrail_plan_topo_t *topo, const mrail_plan_t *plan,
                       const mrail_plan_demand_t *demands, size_t num_demands,
                       plan_arm_t arms[PLAN_NUM_ARMS]);

@@ -1,6 +1,6 @@
 /*
- * The links of a topology as the comparison arms see them, and the bytes that
- * an arm puts on them. Filled from the list of links of a plan.
+ * The links of a topology as the comparison arms see them, with the bytes that
+ * an arm puts on them. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
 #define MRAIL_TOOLS_PLAN_ARMS_NET_H
@@ -15,7 +15,7 @@ enum { PLAN_ARMS_OUT, PLAN_ARMS_IN, PLAN_ARMS_WAYS };
 typedef enum plan_arms_kind {
     PLAN_ARMS_NOT_PLANNED, /* no bytes, or no known limit */
     PLAN_ARMS_LINKED,      /* a GPU link or switch connects the ranks */
-    PLAN_ARMS_RELAYED,     /* on one node, only through a third rank */
+    PLAN_ARMS_RELAYED,     /* on one node, but only through a third rank */
     PLAN_ARMS_RAILS        /* over rails */
 } plan_arms_kind_t;
 
@@ -26,19 +26,20 @@ typedef struct plan_arms_net {
     size_t num_demands;
     unsigned num_nodes, num_rails, num_ranks, num_links, num_leaf_groups;
     mrail_plan_link_t *links; /* as listed by the plan */
-    double *bytes;            /* by link; of the arm at work */
-    double relayed;           /* bytes times relays of the arm at work */
+    double *bytes;            /* by link, for the current arm */
+    double relayed;           /* bytes times relays, for the current arm */
     uint32_t *words;          /* memory of the following arrays */
-    /* Links, or MRAIL_PLAN_NONE: a rail that is down, no limit, no link. By way
-     * and node * num_rails + rail, by way and rank * num_rails + rail, by way
-     * and rank, and by rank and place of the other rank. */
+    /* Link numbers. MRAIL_PLAN_NONE means that the rail is down, or that there
+     * is no limit or link. Indexed by direction and node * num_rails + rail, by
+     * direction and rank * num_rails + rail, by direction and rank, and by rank
+     * and place of the other rank. */
     uint32_t *port[PLAN_ARMS_WAYS], *reach[PLAN_ARMS_WAYS];
     uint32_t *to_switch[PLAN_ARMS_WAYS], *gpu_link;
     uint32_t *place; /* by rank: its index in its node */
     /* The ranks of node n are ranks[first[n]] to ranks[first[n + 1] - 1]. */
     uint32_t *first, *ranks;
-    /* By way and rank * num_rails + rail: the relays that the planner also
-     * has, MRAIL_PLAN_MAX_RELAYS each. */
+    /* The same relays as in the planner, up to MRAIL_PLAN_MAX_RELAYS for each
+     * direction and rank * num_rails + rail. */
     uint32_t *num_relays[PLAN_ARMS_WAYS], *relays[PLAN_ARMS_WAYS];
 } plan_arms_net_t;
 
@@ -53,15 +54,15 @@ void plan_arms_net_clear(plan_arms_net_t *net);
 
 plan_arms_kind_t plan_arms_net_kind(const plan_arms_net_t *net, size_t demand);
 
-/* Returns the rails as bits that the demand can use: up at both ends, and each
- * end reaches the rail or has a relay for it. */
+/* Returns a mask of the rails that the demand can use: those that are up at
+ * both ends, and that each end reaches itself or through a relay. */
 uint32_t plan_arms_net_rails(const plan_arms_net_t *net,
                              const mrail_plan_demand_t *demand);
 
 int plan_arms_net_reaches(const plan_arms_net_t *net, uint32_t rank,
                           unsigned rail);
 
-/* Returns whether bytes can go from one rank of a node to another directly. */
+/* Returns 1 if bytes can go directly from one rank of a node to another. */
 int plan_arms_net_is_linked(const plan_arms_net_t *net, uint32_t from,
                             uint32_t to);
 
@@ -80,7 +81,7 @@ unsigned plan_arms_net_end(const plan_arms_net_t *net, unsigned way,
 void plan_arms_net_add(plan_arms_net_t *net, const uint32_t *links,
                        unsigned num, double bytes);
 
-/* Adds bytes of a demand on a rail, evenly spread over the relays of each
+/* Adds bytes of a demand to a rail, spread evenly over the relays at each
  * end. */
 void plan_arms_net_add_rail(plan_arms_net_t *net,
                             const mrail_plan_demand_t *demand, unsigned rail,

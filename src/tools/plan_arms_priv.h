@@ -11,16 +11,16 @@
 int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm);
 int plan_arm_nimble(plan_arms_net_t *net, plan_arm_t *arm);
 
-/* Divides an exchange between nodes into stages, and writes the sum of their
- * times and their number. Both matrices are indexed by sender * num_nodes +
- * receiver. `bytes` is 0 afterwards. The sum of a row or column is below 2^63.
- * Returns 0 or -ENOMEM. */
+/* Divides an exchange between nodes into stages, and writes their number and
+ * the sum of their times. Both matrices are indexed by sender * num_nodes +
+ * receiver. The sum of a row or column must be below 2^63. Consumes `bytes`,
+ * which is all 0 afterwards. Returns 0 or -ENOMEM. */
 #define PLAN_ARMS_MAX_STAGE_NODES 128u
 int plan_arms_stages(uint64_t *bytes, const double *seconds_per_byte,
                      unsigned num_nodes, double *seconds_p, unsigned *num_p);
 
-/* Writes that the arm does not serve a demand, because its ranks have no rail
- * in common. */
+/* Records that the arm does not support a demand, because its ranks have no
+ * rail in common. */
 static inline void plan_arm_no_rail(plan_arm_t *arm,
                                     const mrail_plan_demand_t *demand)
 {

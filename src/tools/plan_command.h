@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #define PLAN_COMMAND "plan"
-#define PLAN_NAME_TEXT 64 /* room for the name of a link */
+#define PLAN_NAME_TEXT 64 /* buffer size for the name of a link */
 #define PLAN_SHORT_TEXT 32
 
 /* A computed plan and its inputs. */
@@ -65,8 +65,8 @@ double plan_gap(double value, double bound);
 /* ---- This machine ---- */
 
 /* Describes this node as a topology text, which the caller frees. The rails are
- * the RDMA devices that hwloc knows. There is a rank for each GPU, bound to the
- * nearest rail. Without GPUs, there is a rank for each rail. Returns 0; or
+ * the RDMA devices that hwloc reports. There is one rank per GPU, bound to the
+ * nearest rail, or one rank per rail if there are no GPUs. Returns 0; or
  * -ENOTSUP (built without hwloc), -ENODEV (no RDMA device), -ENOMEM or another
  * -errno, with a message. */
 int plan_this_node(char **text_p, char *why, size_t size);

@@ -1,8 +1,8 @@
 /*
- * Demands computed from patterns: those of `mrail bench`, and those of other
- * programs. The same pattern, number of ranks and seed give the same demands on
- * every machine, because all arithmetic is on integers. Fractional powers are
- * computed from integer squares and square roots (plan_zipf()).
+ * Demands computed from patterns, such as that of `mrail bench`. The same
+ * pattern, number of ranks and seed give the same demands on every machine,
+ * because all arithmetic is on integers. Even fractional powers are computed
+ * from integer squares and square roots (plan_zipf()).
  *
  * Pure, except for the memory of the result.
  */
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PLAN_DEMAND_WHY_MAX 384
-#define PLAN_DEMAND_MAX ((size_t)1 << 24) /* pairs of ranks */
+#define PLAN_DEMAND_MAX ((size_t)1 << 24) /* maximum number of demands */
 #define PLAN_PPM 1000000u
 
 typedef enum plan_demand_kind {
@@ -54,15 +54,14 @@ typedef struct plan_demand_pattern {
 int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
                       char *why, size_t size);
 
-/* Prints one line per pattern, with its settings and their defaults, for the
- * help text. */
+/* Prints one line per pattern for the help text, with its settings and their
+ * defaults. */
 void plan_demand_help(void (*print)(void *arg, const char *line), void *arg);
 
 /* Computes the demands among num_ranks > 0 ranks, sorted by sender and
- * receiver. Demands of 0 bytes and demands of a rank to itself are omitted.
- * Returns 0, and the caller frees the demands (NULL if there are none). On
- * failure, returns -EINVAL, -ENOSPC (more than PLAN_DEMAND_MAX demands) or
- * -ENOMEM, with a message. */
+ * receiver. Omits demands of 0 bytes, and demands of a rank to itself. Returns
+ * 0, and the caller frees the demands (NULL if there are none); or -EINVAL,
+ * -ENOSPC (more than PLAN_DEMAND_MAX demands) or -ENOMEM, with a message. */
 int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,
                      size_t *num_p, char *why, size_t size);

@@ -2,11 +2,11 @@
  * Topologies and demands of `mrail plan` as text. topology/topo_text.h describes
  * the lines of a topology.
  *
- * Demands are lines "FROM TO BYTES": lists of ranks as in a topology, and bytes
- * with k, m or g as powers of 1024. If several lines name the same pair of
- * ranks, their bytes add up.
+ * A demand is a line "FROM TO BYTES", with lists of ranks as in a topology, and
+ * bytes with k, m or g as powers of 1024. If several lines name the same pair
+ * of ranks, their bytes add up.
  *
- * Pure: accesses no file or clock. A text with an error gives no result.
+ * Pure: accesses no file or clock. There is no result if the text has an error.
  */
 #ifndef MRAIL_TOOLS_PLAN_TEXT_H
 #define MRAIL_TOOLS_PLAN_TEXT_H
@@ -38,15 +38,15 @@ static inline int plan_text_topo(const char *name, const char *text,
 }
 
 /* Reads demands among `num_ranks` > 0 ranks. The result is sorted by sender and
- * receiver, and has each pair once. Demands of 0 bytes and demands of a rank to
- * itself are omitted. Returns 0, and the caller frees the demands (NULL if
- * there are none); or an error as for mrail_topo_text_read(). */
+ * receiver, with at most one demand per pair. Demands of 0 bytes, and demands
+ * of a rank to itself, are omitted. Returns 0, and the caller frees the demands
+ * (NULL if there are none); or an error as for mrail_topo_text_read(). */
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
                       size_t *num_p, char *why, size_t size);
 
-/* Returns the first line of a valid text that has bytes for this pair of ranks,
- * or 0 if there is none. */
+/* Returns the number of the first line of a valid text that has bytes for this
+ * pair of ranks, or 0 if there is none. */
 unsigned plan_text_demand_line(const char *text, size_t length,
                                unsigned num_ranks, unsigned from, unsigned to);
 

@@ -1,6 +1,6 @@
 /*
- * Parses the rates of software rails. `mrail soft` uses them, and `mrail run`
- * checks them before it starts a process.
+ * Parses the rates of software rails for `mrail soft`, and for `mrail run`,
+ * which checks them before it starts a process.
  */
 #ifndef MRAIL_TOOLS_RATES_H
 #define MRAIL_TOOLS_RATES_H
@@ -16,7 +16,7 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
 
 /* Parses "A" for all rails, or "A,B,..." with one rate per rail, into
  * rates_bytes_per_s[num_rails]. Returns 0 or an error as for
- * mrail_rate_parse(). The outputs are written in either case. */
+ * mrail_rate_parse(). Writes the outputs even on failure. */
 int mrail_rates_parse(const char *list, unsigned num_rails,
                       uint64_t *rates_bytes_per_s, char *why, size_t size);
 

@@ -17,7 +17,7 @@
  * seconds. */
 typedef struct simulate_case {
     mrail_sim_method_t method;
-    int is_planned; /* 1: libmrail-plan first moves messages to other rails */
+    int is_planned; /* 1: libmrail-plan first moved messages to other rails */
     unsigned lanes; /* 1 if the method has no lanes */
     unsigned seeds;
     double time_s, least_s,
@@ -36,7 +36,7 @@ typedef struct simulate_run {
     const mrail_fabric_t *fabric;
     const char *pattern; /* as given on the command line */
     uint64_t bytes;      /* bytes that each host sends in a phase; 0: demands */
-    /* lower bound of the time, from the rates of the links */
+    /* lower bound on the time, from the rates of the links */
     double bound_s;
     uint32_t failed_link; /* MRAIL_FABRIC_NONE: none */
     double failure_s;
@@ -47,7 +47,7 @@ typedef struct simulate_run {
 void simulate_table(const simulate_run_t *run, FILE *stream);
 void simulate_json(const simulate_run_t *run, FILE *stream);
 
-/* Draws a row of bars for each case, showing the utilisation of each leaf
+/* Draws a row of bars for each case. A bar shows the utilisation of a leaf
  * uplink. */
 void simulate_svg(const simulate_run_t *run, FILE *stream);
 
@@ -62,11 +62,11 @@ double simulate_spray_s(const simulate_run_t *run);
 void simulate_failure(const char *text, simulate_run_t *run);
 
 /*
- * Reads demands of `mrail plan` as messages, from a file or from a pattern; the
- * other argument is NULL. Each NIC is a rank, ordered by host and then by rail.
- * Messages between NICs of the same host use no link and are left out. The
- * caller frees the messages. Exits with a message if the file or pattern is
- * invalid.
+ * Reads demands in the format of `mrail plan` as messages, from a file or a
+ * pattern; the other argument is NULL. Each NIC is a rank, ordered by host and
+ * then by rail. Messages between NICs of the same host are omitted, because
+ * they use no link. The caller frees the messages. Exits with a message if the
+ * file or pattern is invalid.
  */
 mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
                                       const char *file, const char *pattern,

@@ -13,7 +13,7 @@
 #define SOFT_COMMAND "soft"
 #define SOFT_EXIT_FAILED 1
 #define SOFT_EXIT_USAGE 2
-#define SOFT_WHY_MAX 256 /* bytes of a message */
+#define SOFT_WHY_MAX 256 /* maximum bytes of a message */
 #define SOFT_DEFAULT_SESSION "default"
 
 /* Prints a line to stderr, prefixed with "mrail soft: ". */
@@ -25,14 +25,14 @@ void soft_take_session(const char *command, const char *name);
 /* Opens a session. Prints a message on failure. */
 int soft_open(const char *name, sroce_session_t **session_p);
 
-/* Connects to the session daemon, which may be starting or ending. Returns a
- * connection; or -ENOENT if there is no session, -ETIMEDOUT if its daemon does
- * not answer, or an error of sroce_session_open(). */
+/* Connects to the session daemon, even if it is just starting or ending.
+ * Returns a connection, -ENOENT if there is no session, -ETIMEDOUT if its
+ * daemon does not answer, or an error of sroce_session_open(). */
 int soft_connect(const char *name, sroce_daemon_op_t kind);
 
-/* Finds a file of this program's build tree (path relative to the program) or
- * of its installation (path relative to PKGLIBDIR), which may have been moved.
- * Returns 0, or -ENOENT with the last path tried. */
+/* Finds a file in the build tree (`built`, relative to the program) or in the
+ * installation (relative to PKGLIBDIR), which may have been moved. Returns 0,
+ * or -ENOENT with the last path tried. */
 int soft_library(const char *built, const char *installed, char *path,
                  size_t max);
 

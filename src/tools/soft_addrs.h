@@ -1,7 +1,7 @@
 /*
- * Address lists for `mrail soft`. Each node has a line "NAME ADDRESS,...
- * RATE,..." with an address and a rate for each rail. `mrail lab` writes such
- * files.
+ * Address files for `mrail soft`, which `mrail lab` writes. Each line describes
+ * a node as "NAME ADDRESS,... RATE,...", with an address and a rate for each
+ * rail.
  */
 #ifndef MRAIL_TOOLS_SOFT_ADDRS_H
 #define MRAIL_TOOLS_SOFT_ADDRS_H
@@ -16,11 +16,12 @@ typedef struct soft_addrs {
     sroce_session_addr_t devs[SROCE_SESSION_MAX_DEVS];
 } soft_addrs_t;
 
-/* Reads a file. Returns 0, or -errno with a message in `why`. */
+/* Reads an address file. Returns 0, or -errno with a message in `why`. */
 int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *why,
                     size_t size);
 
-/* Returns the node whose first address is in this network namespace, or -1. */
+/* Returns the node whose first address belongs to this network namespace, or
+ * -1. */
 int soft_addrs_own_node(const soft_addrs_t *addrs);
 
 /* Returns 1 if the session has exactly these addresses. */

@@ -1,7 +1,7 @@
 /*
- * Fault scripts in files. `mrail soft` runs them, and `mrail run` checks them
- * before it starts a process. `mrail run` needs no other part of the software
- * rails.
+ * Reads fault scripts from files, for `mrail soft`, which runs them, and for
+ * `mrail run`, which checks them before it starts a process. `mrail run` needs
+ * no other part of the software rails.
  */
 #ifndef MRAIL_TOOLS_SOFT_FILE_H
 #define MRAIL_TOOLS_SOFT_FILE_H

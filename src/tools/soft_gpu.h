@@ -1,5 +1,5 @@
-/* The software GPUs of a session, as `mrail soft` creates, checks and shows
- * them. Functions print a message on failure. */
+/* Creates, checks and shows the software GPUs of a session, for `mrail soft`.
+ * Functions print a message on failure. */
 #ifndef MRAIL_TOOLS_SOFT_GPU_H
 #define MRAIL_TOOLS_SOFT_GPU_H
 
@@ -15,13 +15,13 @@ void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes);
 int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
                     unsigned num_nodes);
 
-/* Compares the options with the session that exists. Returns 0, or -EINVAL with
- * the difference in `why`. */
+/* Compares the options with an existing session. Returns 0, or -EINVAL with the
+ * difference in `why`. */
 int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
                    char *why, size_t size);
 
-/* Lets the programs that this process starts find the GPUs of the session. A
- * session without GPUs changes nothing. Returns 0 or -errno. */
+/* Sets up the environment in which programs find the GPUs of the session. Does
+ * nothing if the session has no GPUs. Returns 0 or -errno. */
 int soft_gpu_environment(const char *session);
 
 /* Opens the GPUs. Returns NULL if the session has none. fd_p as in

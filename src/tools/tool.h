@@ -45,14 +45,14 @@ const char *mrail_tool_file_name(const char *path);
 
 /* Reads a file, or stdin for "-", and appends a NUL byte. The caller frees the
  * text. A file longer than `max` is read only slightly beyond `max`, so that
- * its parser refuses it. A file that cannot be read is a usage error. The
- * process also exits if memory runs out. */
+ * its parser rejects it. Exits if memory runs out, or with a usage error if the
+ * file cannot be read. */
 char *mrail_tool_read(const char *command, const char *path, size_t max,
                       size_t *length_p);
 
-/* Shows the progress of a long task if stderr is a terminal: "mrail COMMAND:
- * DONE of TOTAL WHAT". Prints at most once a second, and nothing in the first two
- * seconds. With done == total, removes the line. Not thread-safe. */
+/* If stderr is a terminal, shows the progress of a long task: "mrail COMMAND:
+ * DONE of TOTAL WHAT". Prints nothing during the first two seconds, and then at
+ * most once a second. If done == total, removes the line. Not thread-safe. */
 void mrail_tool_progress(const char *command, unsigned done, unsigned total,
                          const char *what);
 
@@ -61,16 +61,16 @@ void mrail_tool_progress(const char *command, unsigned done, unsigned total,
 void mrail_tool_own_dir(char *dir, size_t size);
 
 /* Maps the configured path `target` into a tree that was moved or staged as a
- * whole. A program that was configured for the directory `configured` is now in
- * `own_dir`. The parts that the two configured paths do not share stay the
+ * whole, given that a program configured for the directory `configured` is now
+ * in `own_dir`. The parts in which the two configured paths differ stay the
  * same. Returns 0, or -ENOENT if own_dir does not end like `configured` or the
  * path is too long. */
 int mrail_tool_moved(const char *own_dir, const char *configured,
                      const char *target, char *path, size_t size);
 
-/* Returns the absolute path of a file of the installation that the running
- * program belongs to: the path from mrail_tool_moved() if the file exists
- * there, or else `target`. */
+/* Returns the absolute path of a file in the running program's installation:
+ * the path from mrail_tool_moved() if the file exists there, otherwise
+ * `target`. */
 void mrail_tool_installed(const char *target, char *path, size_t size);
 
 #endif

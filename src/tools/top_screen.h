@@ -1,7 +1,6 @@
 /*
- * mrail top on a terminal: its size, single keys, and the terminal settings for
- * single keys. The settings are restored when the process exits or is
- * suspended.
+ * Terminal handling of mrail top: the size, and single keys. The settings for
+ * single keys are undone when the process exits or is suspended.
  */
 #ifndef MRAIL_TOOLS_TOP_SCREEN_H
 #define MRAIL_TOOLS_TOP_SCREEN_H
@@ -13,9 +12,9 @@ int top_screen_open(void);
 /* Returns the number of rows of the terminal, or 24 if it is unknown. */
 unsigned top_screen_rows(void);
 
-/* Waits up to *seconds_p for a key and subtracts the time that passed. Returns
- * the key; 0 on timeout or if the terminal was resized; -1 if the process was
- * asked to exit. */
+/* Waits up to *seconds_p seconds for a key, and subtracts the elapsed time.
+ * Returns the key, 0 on timeout or if the terminal was resized, or -1 if the
+ * process has been asked to exit. */
 int top_screen_key(double *seconds_p);
 
 /* Restores the settings of the terminal. */

@@ -23,7 +23,7 @@ typedef struct trace_process {
 void trace_table_print(FILE *stream, const trace_process_t *processes,
                        unsigned count);
 
-/* Prints what is missing from the records, if anything. */
+/* Prints how many records are missing, if any. */
 void trace_notes_print(FILE *stream, const trace_process_t *processes,
                        unsigned count);
 

@@ -1,6 +1,6 @@
 /*
- * mrail trace: figures of the lanes of one process, from the records of its
- * trace ring. There is a row for each lane and kind of record. No I/O.
+ * mrail trace: computes the figures of a process's lanes from the records of
+ * its trace ring, with one row for each lane and kind of record. No I/O.
  */
 #ifndef MRAIL_TOOLS_TRACE_TABLE_H
 #define MRAIL_TOOLS_TRACE_TABLE_H
@@ -9,9 +9,9 @@
 #include "telemetry/window.h"
 
 /*
- * Counts of times, in buckets whose width is at most 1/32 of their times.
- * Buckets need the same memory for any number of records. Times are limited to
- * 2^40 ns (18 minutes). Source: HdrHistogram uses the same buckets.
+ * A histogram of times, in buckets at most 1/32 as wide as their values. It
+ * needs the same memory for any number of records. Times are limited to 2^40 ns
+ * (18 minutes). Source: the buckets are those of HdrHistogram.
  */
 #define TRACE_SUB_BITS 5u
 #define TRACE_MAX_BITS 40u
@@ -25,9 +25,9 @@ typedef struct trace_times {
 
 void trace_times_add(trace_times_t *times, uint64_t ns);
 
-/* Returns the time that the given part of the records does not exceed, 0 <
- * part_ppm <= 1000000: at least the exact value, and at most 1/32 more. Returns
- * 0 if there are no records. */
+/* Returns a percentile: the time that the given fraction of the records does
+ * not exceed, 0 < part_ppm <= 1000000. The result is at least the exact value,
+ * and at most 1/32 more. It is 0 if there are no records. */
 uint64_t trace_times_percentile(const trace_times_t *times, uint32_t part_ppm);
 
 typedef struct trace_row {
@@ -39,8 +39,8 @@ typedef struct trace_row {
     uint64_t failed;
     uint64_t messages; /* `count` of the records */
     uint64_t bytes;    /* without failed chunks */
-    /* Lowest rate over MRAIL_TELE_WINDOW chunks in a row, bytes per second; 0:
-     * unknown. */
+    /* Lowest rate over MRAIL_TELE_WINDOW consecutive chunks, in bytes per
+     * second; 0: unknown. */
     uint64_t low;
     mrail_tele_window_t window;
     trace_times_t times;

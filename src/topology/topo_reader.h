@@ -8,7 +8,7 @@
 #include "orchestrator/plan.h"
 #include "base/text.h"
 
-/* Each _line field is the number of the line that set the value, or 0. */
+/* Each field *_line is the number of the line that set the value, or 0. */
 typedef struct mrail_topo_reader_node {
     unsigned group, group_line;
     unsigned pairwise_line, switch_line; /* pairwise_line: also set by link */
@@ -21,38 +21,37 @@ typedef struct mrail_topo_reader_rank {
     unsigned line;        /* last line that set its rails */
 } mrail_topo_reader_rank_t;
 
-/* The text read so far. Arrays are allocated once their sizes are known. */
+/* State of the reader. Arrays are allocated once their sizes are known. */
 typedef struct mrail_topo_reader {
     /* NULL until the numbers of nodes and rails are known */
     mrail_plan_topo_t *topo;
     mrail_text_line_t *line; /* the line being read */
     unsigned num_nodes, num_rails, num_ranks;
     unsigned nodes_line, rails_line, hairpin_line, cross_rail_line;
-    /* line of the first pairwise, link or switch; 0: none */
+    /* number of the first pairwise, link or switch line; 0: none */
     unsigned gpu_line;
-    unsigned uplink_line; /* line of the first uplink; 0: none */
-    unsigned reach_line;  /* line of the first reach; 0: none */
+    unsigned uplink_line; /* number of the first uplink line; 0: none */
+    unsigned reach_line;  /* number of the first reach line; 0: none */
     mrail_topo_reader_node_t *nodes;
     mrail_topo_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
     unsigned *rail_lines;            /* indexed by node and rail */
     unsigned *uplink_lines;          /* indexed by group and rail */
     unsigned *reach_lines;           /* indexed by rank and rail */
     unsigned *link_lines; /* indexed by sender and the receiver's index */
-    /* for each line, the number of values that it still determines */
+    /* by line: the number of its values that no later line has overridden */
     unsigned *left;
-    /* a line all of whose values the current line has overridden; 0: none */
+    /* a line whose values have all been overridden by the current line; 0:
+     * none */
     unsigned lost;
 } mrail_topo_reader_t;
 
 #define MRAIL_TOPO_FAIL(_reader, ...)                                          \
     mrail_text_fail((_reader)->line, __VA_ARGS__)
 
-/* Converts an error of the planner, which writes no messages, into a
- * message. */
+/* Writes a message for an error of the planner, which writes none itself. */
 int mrail_topo_reader_result(mrail_topo_reader_t *reader, int ret);
 
-/* Records that the current line now determines one more value, and line
- * *owner_p one less. */
+/* Records that the current line has taken over a value from line *owner_p. */
 void mrail_topo_reader_claim(mrail_topo_reader_t *reader, unsigned *owner_p);
 
 int mrail_topo_reader_nodes(mrail_topo_reader_t *reader, const char *word,
@@ -79,8 +78,8 @@ int mrail_topo_reader_pairwise(mrail_topo_reader_t *reader);
 int mrail_topo_reader_link(mrail_topo_reader_t *reader);
 int mrail_topo_reader_switch(mrail_topo_reader_t *reader);
 
-/* Checks that each rank without a rail may have a relay. Only reach takes the
- * rails of a rank away. */
+/* Checks that each rank without a rail has a possible relay. Only `reach` lines
+ * can remove a rank's rails. */
 int mrail_topo_reader_check_reach(mrail_topo_reader_t *reader);
 
 #endif

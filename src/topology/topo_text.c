@@ -1,6 +1,6 @@
 /*
- * Parses topologies. All rules are checked here, so that each error names its
- * line. After that, the planner can refuse a topology only if memory runs out.
+ * Parses topologies. All rules are checked here, so that each error message has
+ * a line number. Afterwards, the planner can fail only if memory runs out.
  */
 #include "config.h"
 #include "topology/topo_text.h"
@@ -62,7 +62,7 @@ int mrail_topo_reader_capacities(mrail_topo_reader_t *reader,
 
 /* ---- Size ---- */
 
-/* Creates the topology, whose size is final from here on. */
+/* Creates the topology, whose size is final. */
 static int begin(mrail_topo_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;

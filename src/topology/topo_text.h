@@ -3,8 +3,8 @@
  * coll/mrail read.
  *
  * A topology consists of the following lines. If two lines set the same value,
- * the later one applies. A line that overrides an earlier one completely is
- * refused.
+ * the later one wins. A line that overrides an earlier one completely is an
+ * error.
  *
  *     nodes N                        must be the first two lines
  *     rails N                        rails of each node
@@ -27,7 +27,7 @@
  * given as 50GB (bytes per second) or 400Gb (bits per second), with k, M, G or
  * T as powers of 1000, from 1kB to 1000TB.
  *
- * Pure: accesses no file or clock. A text with an error gives no result.
+ * Pure: accesses no file or clock. There is no result if the text has an error.
  */
 #ifndef MRAIL_TOPOLOGY_TOPO_TEXT_H
 #define MRAIL_TOPOLOGY_TOPO_TEXT_H
@@ -47,9 +47,9 @@ typedef struct mrail_topo_text {
     unsigned *uplink_lines; /* by leaf group and rail; NULL: no uplinks */
 } mrail_topo_text_t;
 
-/* Reads a topology. `name` is used in messages. Returns 0, and the caller
- * cleans the result up; -EINVAL, with "NAME:LINE: " followed by the error and
- * the correct form in `why`; or -ENOMEM, with a message. */
+/* Reads a topology. `name` appears in messages. On success, returns 0, and the
+ * caller must clean up the result. On failure, returns -EINVAL or -ENOMEM with
+ * a message in `why`: "NAME:LINE: ", the error and the correct form. */
 int mrail_topo_text_read(const char *name, const char *text, size_t length,
                          mrail_topo_text_t *text_p, char *why, size_t size);
 void mrail_topo_text_cleanup(mrail_topo_text_t *text);

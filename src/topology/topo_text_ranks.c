@@ -8,7 +8,7 @@
 
 /* ---- Ranks ---- */
 
-/* How a line binds the ranks that it adds to rails. */
+/* The way in which a line binds its ranks to rails. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     mrail_text_list_t rails;
@@ -183,7 +183,7 @@ int mrail_topo_reader_reach(mrail_topo_reader_t *reader)
     return mrail_topo_reader_result(reader, ret);
 }
 
-/* Returns the rail that the last of all reach lines took from a rank. */
+/* Returns the rail that the last `reach` line has taken from a rank. */
 static unsigned last_reach(const mrail_topo_reader_t *reader, unsigned rank)
 {
     unsigned last = 0;

@@ -11,9 +11,10 @@
 #include <uct/base/uct_iov.inl>
 #include <uct/base/uct_md.h>
 
-/* Registration caches. If UCP has its own cache (cache_mem_types), it serves
- * all transports and is switched by UCX_RCACHE_ENABLE. An md must not cache
- * then: UCP asserts that. Older UCP expects the md to cache. */
+/* Registration caches. If UCP has its own cache (cache_mem_types), it covers
+ * all transports, and UCX_RCACHE_ENABLE controls it. An md must not have a
+ * cache then, which UCP asserts. Older UCP versions expect the md to have
+ * one. */
 #if HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES
 #define UCT_MRAIL_HAVE_UCP_RCACHE 1
 #elif HAVE_UCX_MD_RCACHE

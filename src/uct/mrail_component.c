@@ -16,8 +16,8 @@ static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* A site-wide UCX_NET_DEVICES can silently exclude mrail:1, so log that
- * once. */
+/* Logs once if UCX_NET_DEVICES excludes mrail:1, which a site-wide setting may
+ * do unnoticed. */
 static void warn_if_excluded(void)
 {
     static int warned;
@@ -36,8 +36,8 @@ static void warn_if_no_rail(int ret)
 {
     static int warned;
 
-    /* Device discovery returns -EINVAL for a wrong device name, and has then
-     * already logged it. */
+    /* If a device name is wrong, device discovery has already logged it and
+     * returned -EINVAL. */
     if (ret == 0 && !warned && uct_mrail_tls_names() && uct_mrail_may_log()) {
         warned = 1;
         ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail (an "
@@ -99,9 +99,9 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* Returns 1 if another copy of this file is registered. One process may load
- * two copies, from a build and from an installation. Only the first one is
- * registered. */
+/* Returns 1 if another copy of this file is registered. A process may load two
+ * copies, from a build tree and from an installation, of which only the first
+ * is registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

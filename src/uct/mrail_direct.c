@@ -1,7 +1,7 @@
 /*
- * RDMA READs of a collective component: an interface to the engine beside those
- * of UCX. It belongs to the oldest open md, whose registration cache it uses,
- * and closes with it.
+ * RDMA READs for a collective component, through an interface to the engine
+ * beside those of UCX. It belongs to the oldest open md, whose registration
+ * cache it uses, and is closed with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -30,8 +30,8 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* Serialises the calls on the interface. No callback runs under it but
- * on_complete(), which calls nothing. */
+/* Serialises the calls on the interface. The only callback that runs under it
+ * is on_complete(), which makes no calls. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Open mds, in the order of their opening. */

@@ -1,15 +1,15 @@
 /*
- * RDMA READs of a collective component, beside UCX but over the same lanes and
- * with the same registrations. The component states how many bytes each rail
- * should carry.
+ * RDMA READs for a collective component. They bypass UCX, but use the same
+ * lanes and memory registrations. The component specifies how many bytes each
+ * rail should carry.
  *
  * The component looks up the symbol uct_mrail_direct in libuct_mrail.so.0 with
- * dlsym(3). Both sides can be built separately: they exchange plain data, and
- * compare the sizes of the structures.
+ * dlsym(3). Both sides can be built separately, because they exchange plain
+ * data and compare the sizes of the structures.
  *
- * Errors: functions return 0 or -errno, as in rail/mrail.h. Any thread may call
- * them once open() has returned. No function calls back: a READ reports its end
- * in its own structure.
+ * Functions return 0 or -errno, as in rail/mrail.h. Any thread may call them
+ * after open() has returned. There are no callbacks: a READ reports its
+ * completion in its own structure.
  */
 #ifndef UCT_MRAIL_DIRECT_H
 #define UCT_MRAIL_DIRECT_H
@@ -33,8 +33,8 @@ typedef struct uct_mrail_direct_get {
     uct_mrail_direct_mem_t *mem; /* registration that covers the buffer */
     uint64_t remote_address;
     const void *key; /* of the remote memory; used only during the call */
-    /* Bytes that each rail should carry; all 0: the transport decides. From the
-     * time until_ns on, any rail takes what is left. */
+    /* Bytes that each rail should carry; all 0: the transport decides. After
+     * the time until_ns, any rail may take the rest. */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
     uint64_t until_ns; /* of CLOCK_MONOTONIC */
 
@@ -70,7 +70,8 @@ typedef struct uct_mrail_direct_ops {
     int (*open)(int is_threaded);
     void (*close)(void);
 
-    /* Creates an endpoint to a peer. It exists until the interface closes. */
+    /* Creates an endpoint to a peer, which exists until the interface
+     * closes. */
     int (*ep_create)(const void *address, size_t length,
                      uct_mrail_direct_ep_t **ep_p);
 
@@ -84,11 +85,11 @@ typedef struct uct_mrail_direct_ops {
      * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
     size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
 
-    /* Starts a READ. `get` must live until it has ended. Returns 0, -EAGAIN
-     * (call again after progress), or the reason why the peer cannot be
-     * read. */
+    /* Starts a READ. `get` must remain valid until the READ has completed.
+     * Returns 0, -EAGAIN (retry after progress), or the error for which the
+     * peer cannot be read. */
     int (*get)(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get);
-    /* Makes progress, and ends READs. */
+    /* Makes progress and completes READs. */
     void (*progress)(void);
 } uct_mrail_direct_ops_t;
 

@@ -24,7 +24,7 @@ static int must_wait(uct_mrail_ep_t *ep)
            iface->dispatched != &ep->pending;
 }
 
-/* Returns a length of 0 or more unchanged; converts an error to a status. */
+/* Converts a negative error to a status, and returns a length unchanged. */
 static ssize_t length_or_status(ptrdiff_t ret)
 {
     return ucs_likely(ret >= 0) ? ret : (ssize_t)uct_mrail_status((int)ret);
@@ -63,7 +63,7 @@ static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
     return (int)n;
 }
 
-/* UCX's macros for such checks return from the function that names them. */
+/* UCX's own macros for these checks contain a hidden return. */
 #define CHECK_LENGTH(_length, _max, _name)                                     \
     UCT_CHECK_LENGTH((size_t)(_length), 0, _max, _name)
 #define CHECK_IOV(_iovcnt, _name)                                              \

@@ -32,22 +32,21 @@
 #define CAP_FLAGS_INTER_NODE 0
 #endif
 
-/* Packets should start at a cache line and at a multiple of the largest PCIe
- * payload. UCP sends the bytes in front of such an address as a separate
- * fragment. */
+/* Packets should start at a cache line boundary, and at a multiple of the
+ * largest PCIe payload. UCP sends the bytes before the first aligned address as
+ * a separate fragment. */
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
-/* UCP divides the overhead by the length of a fragment, so it assumes that the
- * bytes of long fragments are cheap. However, each byte is copied at both ends,
- * whatever the length of its fragment. The default of the overhead was measured
- * with fragments of this length. */
+/* Fragment length with which the default overhead was measured. UCP divides the
+ * overhead by the fragment length, and so underestimates the cost of long
+ * fragments, whose bytes are copied at both ends like those of short ones. */
 #define OVERHEAD_FRAGMENT 8192.0
 
-/* Seconds that the copies of a fragment of this length cost at both ends. UCX
- * 1.13 counts them only if a copy is slower than the process's part of the
- * rails. This part of the reported overhead makes rendezvous begin at about 64
- * KB for any number of processes, instead of 55 to 174 KB
+/* Cost in seconds of copying a fragment of this length at both ends. UCX 1.13
+ * counts copies only if they are slower than the process's share of the rails.
+ * With this addition to the reported overhead, the rendezvous threshold is
+ * about 64 KB for any number of processes, instead of 55 to 174 KB
  * (docs/decisions/0014). */
 #define FRAGMENT_COPY_S 600e-9
 
@@ -110,9 +109,9 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
-/* Share of the PUT and GET bandwidth that active messages reach when all rails
- * are busy, as measured. Each active message takes a credit and is delivered in
- * order (docs/decisions/0014). */
+/* Measured fraction of the PUT and GET bandwidth that active messages reach
+ * when all rails are busy. Each active message takes a credit and is delivered
+ * in order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
 /* Bytes per second of the copy in am_zcopy (docs/decisions/0007). am_bcopy
@@ -139,7 +138,7 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     }
 }
 
-/* Takes the copies out of the overheads that were asked for. */
+/* Removes the cost of the copies from the requested overheads. */
 static void limit_overheads(uct_perf_attr_t *attr, double limit)
 {
     if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
@@ -168,8 +167,8 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
     if (status != UCS_OK) {
         return status;
     }
-    /* The older protocols ask for the overheads of the sender alone. The newer
-     * ones add the copies themselves. */
+    /* The older protocols request only the sender's overheads. The newer ones
+     * add the copies themselves. */
     if (attr->field_mask & newer) {
         limit_overheads(attr, iface->overhead_s);
     }
@@ -281,12 +280,12 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     }
 }
 
-/* A request that found no room is tried again after any activity that may have
- * made room. Without activity, it is tried again after this many polls, because
- * a lane may only be waiting for time to pass. */
+/* A request that found no room is retried after any activity that may have made
+ * room. Without activity, it is retried after this many polls, because a lane
+ * may merely be waiting for a deadline. */
 #define MRAIL_PENDING_POLLS 16
 
-/* Tries the pending operations again if something happened since the last
+/* Retries the pending operations if something has happened since the last
  * attempt, or after many polls. */
 static UCS_F_NOINLINE void dispatch_pending(uct_mrail_iface_t *iface,
                                             unsigned *count)

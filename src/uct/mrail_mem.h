@@ -17,8 +17,9 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
                                 const uct_mrail_md_config_t *config);
 void uct_mrail_mem_cleanup(uct_mrail_md_t *md);
 
-/* Registers memory, or takes a reference to a cached registration. `flags` are
- * UCT_MD_MEM_FLAG_*. The second function gives it back. */
+/* uct_mrail_memh_get() registers memory, or takes a reference to a cached
+ * registration; `flags` are UCT_MD_MEM_FLAG_*. The second function releases
+ * it. */
 ucs_status_t uct_mrail_memh_get(uct_mrail_md_t *md, void *address,
                                 size_t length, uint64_t flags,
                                 uct_mem_h *memh_p);

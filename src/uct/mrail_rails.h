@@ -26,8 +26,8 @@ typedef struct uct_mrail_rail {
 /*
  * The symbol uct_mrail_rails. Fills in the rails of this process's engine,
  * sorted by subnet, at most UCT_MRAIL_MAX_RAILS. Returns their number, or 0 if
- * no engine is open. It takes microseconds. For `speed` it queries the ports,
- * at most once every 100 ms.
+ * no engine is open. The call takes microseconds. For `speed`, it queries the
+ * ports at most once every 100 ms.
  *
  * Any thread may call it, except while UCX opens or closes the transport on the
  * same thread, because the call waits until that is finished.

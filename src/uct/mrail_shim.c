@@ -1,14 +1,14 @@
 /*
  * The version shim, libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the
- * Open MPI hook loads. It does not contain the transport. It checks that this
- * process runs the UCX version that the transport (mrail-uct.so) was built for,
- * and then loads the transport.
+ * Open MPI hook loads. It does not contain the transport. It loads the
+ * transport (mrail-uct.so) only if this process runs the UCX version for which
+ * it was built.
  *
  * UCX's private structures differ between versions, so the transport must not
  * even be relocated in a process with another UCX. An undefined symbol would
- * end a process with LD_PRELOAD; if all symbols exist, a wrong layout would be
- * worse. The shim itself always loads, because it needs only one function,
- * which every UCX has.
+ * kill a process with LD_PRELOAD; if all symbols exist, wrong structure layouts
+ * are even worse. The shim itself always loads, because it needs only one
+ * function, which every UCX has.
  */
 #include "config.h"
 #include "uct/mrail_shim.h"
@@ -23,8 +23,7 @@
 
 #define TRANSPORT_FILE "mrail-uct.so"
 
-/* Declared in ucp/api/ucp.h. Repeated here so that the shim does not need UCX's
- * headers. */
+/* Copied from ucp/api/ucp.h, so that the shim does not need UCX's headers. */
 extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_shim_state = UCT_MRAIL_SHIM_REFUSED;

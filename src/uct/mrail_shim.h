@@ -10,7 +10,7 @@
 
 typedef enum uct_mrail_shim_state {
     UCT_MRAIL_SHIM_LOADED = 1,
-    /* another UCX version, or the transport is broken */
+    /* the UCX version differs, or the transport cannot be loaded */
     UCT_MRAIL_SHIM_REFUSED = 2,
 } uct_mrail_shim_state_t;
 
@@ -19,10 +19,10 @@ typedef enum uct_mrail_shim_state {
 extern int uct_mrail_shim_state;
 
 /*
- * Called after UCX has been told that a peer is unreachable. `peer` describes
- * the peer, its rails and the last event on each rail. The call comes from the
- * progress thread, inside UCX. It may end the process, but must not call UCX or
- * communicate through MPI.
+ * Called after UCX has been notified that a peer is unreachable. `peer`
+ * describes the peer, its rails and the last event on each rail. The progress
+ * thread makes the call from inside UCX, so the function may end the process,
+ * but must neither call UCX nor communicate through MPI.
  */
 typedef void (*uct_mrail_loss_func_t)(const char *peer, const char *error);
 

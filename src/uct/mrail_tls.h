@@ -62,12 +62,12 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
            !uct_mrail_list_has(list, "all");
 }
 
-/* How each message ends that says why the transport is not loaded. */
+/* The end of each message that explains why the transport is not loaded. */
 #define UCT_MRAIL_DISABLED                                                     \
     "; mrail is disabled and the job continues without it\n"
 
-/* Returns 1 in one process per node, which logs for all processes there.
- * Otherwise a job of 32 ranks would print 32 lines. */
+/* Returns 1 in one process per node, which logs on behalf of all. Otherwise a
+ * job of 32 ranks would print 32 lines. */
 static inline int uct_mrail_may_log(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;

@@ -1,19 +1,19 @@
 /*
- * Direct messages of a planned exchange as RDMA READs over the receiver's
- * rails, each of which carries the bytes that the plan gave it. A READ takes
- * two small messages, like a rendezvous of the pml:
+ * Sends the direct messages of a planned exchange as RDMA READs over the
+ * receiver's rails, each of which carries the bytes that the plan assigned to
+ * it. Like a rendezvous of the pml, a READ takes two small messages:
  *
  *   sender                                   receiver
  *     offer: address, length, key  -------->
  *                                  <======   READ, with a quota for each rail
  *                                  <-------- answer
  *
- * Either side may be unable to register its memory, and a device may refuse the
- * READ. The offer or the answer then says so, and the bytes follow as a message
- * of the pml. If the peer is lost, the call ends with an error.
+ * If either side cannot register its memory, or a device refuses the READ, the
+ * offer or the answer reports it, and the pml sends the bytes as a message. If
+ * the peer is lost, the call ends with an error.
  *
- * A rail that lags must not delay the exchange: after twice the time that the
- * plan forecasts, and 10 ms, any rail takes the bytes that are left.
+ * A slow rail must not delay the exchange: after twice the time that the plan
+ * forecasts, plus 10 ms, any rail may carry the remaining bytes.
  */
 #ifndef MRAIL_MPI_COLL_DIRECT_H
 #define MRAIL_MPI_COLL_DIRECT_H
@@ -34,7 +34,8 @@ void mca_coll_mrail_direct_close(void);
 
 /* ---- module ---- */
 
-/* Allocates what the READs of module->schedule need. Returns 0 or -ENOMEM. */
+/* Allocates the memory for the READs of module->schedule. Returns 0 or
+ * -ENOMEM. */
 int mca_coll_mrail_direct_reserve(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_direct_destroy(mca_coll_mrail_direct_t *direct);
 

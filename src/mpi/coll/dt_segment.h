@@ -27,8 +27,8 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     ompi_datatype_t *type);
 
 /*
- * Positions in segments with gaps, at which earlier calls ended. Without them,
- * each call walks through the datatype from its start. A zeroed object is
+ * Positions in segments with gaps at which earlier calls ended. Without them,
+ * each call would walk through the datatype from its start. A zeroed object is
  * empty. It must be cleaned up before a segment that was used with it changes.
  */
 typedef struct mca_coll_mrail_dt_cursor mca_coll_mrail_dt_cursor_t;

@@ -2,14 +2,14 @@
  * A nonblocking allgather and a nonblocking reduction over the pml: Bruck's
  * algorithm with one or more ports. In each round, a rank sends what it has
  * collected to as many ranks as it has ports. With MCA_COLL_MRAIL_GATHER_PORTS
- * ports, one round suffices for up to 16 ranks and two for up to 256. Few
- * rounds are fast, because in every round all ranks must be scheduled before
+ * ports, one round suffices for up to 16 ranks, and two for up to 256. Fewer
+ * rounds are faster, because in every round all ranks must be scheduled before
  * any can continue. One port, on the other hand, takes the fewest messages and
- * instructions: 3 messages for 8 ranks, 6 for 64.
+ * instructions: 3 messages for 8 ranks, and 6 for 64.
  *
- * A gather collects a block of every rank. The blocks may differ in size if all
- * ranks know all sizes. The reduction computes the bitwise AND of two words of
- * every rank, in messages of 16 bytes whatever the number of ranks.
+ * A gather collects one block from every rank. The blocks may differ in size if
+ * all ranks know all sizes. The reduction computes the bitwise AND of two words
+ * from every rank, in messages of 16 bytes for any number of ranks.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H

@@ -3,14 +3,14 @@
  *
  * In step k of P - 1, rank r sends to r + k and receives from r - k. A rank
  * that starts all steps at once queues every message before any completes.
- * Ranks that share its cores then start late, and rails idle at both ends of a
- * short exchange. A step therefore waits for earlier steps while the bytes in
- * flight exceed what the rank's share of its rails can move in a given time.
- * Pure.
+ * Ranks that share its cores then start late, and rails are idle at the
+ * beginning and end of a short exchange. A step therefore waits for earlier
+ * steps while the bytes in flight exceed what the rank's share of its rails can
+ * move in a given time. Pure.
  *
- * Each rank decides alone. A step waits only for earlier steps, and later steps
- * do not delay those. No rank can therefore wait indefinitely, whatever the
- * others decide.
+ * Each rank decides alone. A step waits only for earlier steps, which later
+ * steps do not delay, so no rank can wait indefinitely, whatever the others
+ * decide.
  */
 #ifndef MRAIL_MPI_COLL_INFLIGHT_H
 #define MRAIL_MPI_COLL_INFLIGHT_H
@@ -40,9 +40,8 @@ static inline void mca_coll_mrail_load_add(mca_coll_mrail_load_t *load,
 /*
  * Returns the number of bytes that this rank's share of its rails moves in
  * inflight_us microseconds, according to rank 0's parameters. Returns 0 on all
- * ranks if the previous module should serve the call. This is the case if some
- * rank does not use mrail, if all ranks are on one node, or if inflight_us
- * is 0.
+ * ranks if the call should go to the previous module, because some rank does
+ * not use mrail, all ranks are on one node, or inflight_us is 0.
  */
 uint64_t
 mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,

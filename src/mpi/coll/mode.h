@@ -1,24 +1,24 @@
 /*
- * Decides which calls on a communicator hold an agreement round about their
+ * Decides which calls on a communicator have an agreement round about their
  * demands. A round costs an allgather, so most small exchanges skip it: each
  * round decides for its own call and the calls after it. All ranks go through
- * the same states because they see the same votes. Pure.
+ * the same states, because they see the same votes. Pure.
  */
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
 
-/* After a planned call, this many calls hold a round even if there is nothing
- * to plan, because programs alternate data exchanges with small exchanges of
- * counts. */
+/* Number of calls after a planned one that have a round even if there is
+ * nothing to plan, because programs alternate data exchanges with small
+ * exchanges of counts. */
 #define MCA_COLL_MRAIL_GRACE_CALLS 8u
-/* After that, 1 call skips the round, then 2, 4 and so on, up to this many.
- * Once calls are skipped, each round starts with a vote of one word. The vote
- * takes log2 P messages, compared with the P - 1 of an alltoallv: less than
- * 1/65 more. */
+/* Upper bound of the back-off: 1 call skips the round, then 2, 4 and so on, up
+ * to this many. During back-off, each round starts with a vote of one word. It
+ * takes log2 P messages, compared with the P - 1 of an alltoallv, so the
+ * overhead is below 1/65. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
-    /* further calls that hold a round with nothing to plan */
+    /* further calls that have a round even with nothing to plan */
     unsigned grace_calls;
     unsigned period; /* calls to skip between rounds; 0: none */
     unsigned left;   /* calls left to skip */
@@ -26,15 +26,16 @@ typedef struct mca_coll_mrail_mode {
     int wanted;
 } mca_coll_mrail_mode_t;
 
-/* Initialises the mode. The first call on a communicator holds a round. While
- * rounds find no demands, they soon become rare. */
+/* Initialises the mode. The first call on a communicator has a round. If rounds
+ * find no demands, the mode soon backs off. */
 static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 {
     *mode = (mca_coll_mrail_mode_t){0};
 }
 
-/* Starts a call. is_large: this rank has a demand worth planning. Returns 1 if
- * the call holds a round; mca_coll_mrail_mode_vote() must then follow. */
+/* Starts a call. `is_large` is 1 if this rank has a demand worth planning.
+ * Returns 1 if the call has a round, after which mca_coll_mrail_mode_vote()
+ * must be called. */
 static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
                                            int is_large)
 {
@@ -54,8 +55,8 @@ mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
     return mode->period > 0;
 }
 
-/* Takes the result of the vote. any_wanted: some rank had a demand since the
- * last round. */
+/* Processes the result of the vote. `any_wanted` is 1 if some rank has had a
+ * large demand since the last round. */
 static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
                                             int any_wanted)
 {

@@ -1,11 +1,12 @@
 /*
  * The rank entries of this job's processes, which Open MPI's modex distributes
- * in MPI_Init. Every process publishes its entry before the modex, when the
- * component is opened: pml/ucx has then opened the transport. The processes
- * therefore know each other's rails before the first call, without a message.
+ * in MPI_Init. Every process publishes its entry when the component is opened,
+ * which is before the modex but after pml/ucx has opened the transport. The
+ * processes therefore know each other's rails before the first call, without a
+ * message.
  *
- * Processes see the same entries, so they draw the same conclusions from them.
- * A process that does not load the component has no entry.
+ * All processes see the same entries, so they draw the same conclusions. A
+ * process that does not load the component has no entry.
  */
 #ifndef MRAIL_MPI_COLL_MODEX_H
 #define MRAIL_MPI_COLL_MODEX_H

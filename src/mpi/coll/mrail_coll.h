@@ -18,21 +18,21 @@
  *   explain    verbose mode                              mrail_coll_explain.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
- * because they decide from the records that they exchanged. No rank can
- * therefore wait for a rank that chose another path. Calls without a plan are
- * served by the module that Open MPI selected before, except MPI_Alltoallv of
- * ranks that need no plan (inflight.h).
+ * because they base it on the records that they have exchanged. No rank can
+ * therefore wait for a rank that chose another path. Calls without a plan go to
+ * the previous module, which Open MPI would use without this one, except for
+ * MPI_Alltoallv of ranks that need no plan (inflight.h).
  *
- * Whether a communicator can be planned at all follows from the entries of its
- * processes (modex.h), when it is created. Most others therefore never see an
+ * When a communicator is created, the entries of its processes (modex.h) show
+ * whether its calls can be planned. If they cannot, most of its calls need no
  * op.
  *
- * Order: the ops of a communicator hold their agreement rounds one after the
- * other, in the order of the calls. The exchange of a planned op also excludes
- * the next op, because there is one schedule and one relay. Exchanges without a
- * plan overlap.
+ * Order: the ops of a communicator have their agreement rounds one after the
+ * other, in call order. A planned exchange also excludes the next op, because
+ * there is only one schedule and one relay. Exchanges without a plan may
+ * overlap.
  *
- * Locking: ops advance in threads that make progress because they wait in MPI.
+ * Locking: ops advance in threads that wait in MPI and make progress.
  * module->is_busy admits one thread at a time to a communicator.
  */
 #ifndef MRAIL_MPI_COLL_H
@@ -104,7 +104,7 @@ const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 
 /* ---- module ---- */
 
-/* Function of the module that served the communicator before. */
+/* The function of the previous module. */
 #define MCA_COLL_MRAIL_PREVIOUS(name)                                          \
     mca_coll_base_module_##name##_fn_t name;                                   \
     mca_coll_base_module_t *name##_module
@@ -130,9 +130,9 @@ typedef struct mca_coll_mrail_module {
     struct ompi_communicator_t *comm;
     /* modes of blocking calls, one for each MPI function */
     mca_coll_mrail_mode_t modes[MCA_COLL_MRAIL_NUM_FUNCS];
-    /* bytes; rank 0's value once the topology is known */
+    /* bytes; rank 0's value after the topology is known */
     uint64_t relay_threshold;
-    /* why later calls are not served; NULL: they are served */
+    /* reason why later calls are not planned; NULL: they may be */
     const char *away;
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
@@ -177,9 +177,9 @@ typedef struct mca_coll_mrail_module {
     unsigned plan_cost_level; /* to announce; see plan_cost.h */
     uint64_t *own;            /* record of this rank, while it is written */
     size_t own_words;
-    /* The next two are equal on all ranks. In words: the total length of
-     * records for which each rank has memory, and what a round carries of each
-     * record; a second round carries the rest. */
+    /* In words, and equal on all ranks: the total record length for which each
+     * rank has memory, and the part of each record that the first round
+     * carries. A second round carries the rest. */
     size_t room, block;
     size_t *starts;                 /* of that round; see gather.h */
     mrail_relay_shape_t pool_shape; /* of memory, or of the one to create */
@@ -204,8 +204,8 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
 /* ---- ops ---- */
 
-/* Result code in addition to Open MPI's: the previous module serves the
- * call. */
+/* Result code in addition to Open MPI's: the call goes to the previous
+ * module. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
 /* State of an op. All states but the last three are a gather or a reduction. */
@@ -305,9 +305,9 @@ void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* A step that gathers: the size of a block, or where all blocks start; the
- * content of this rank's block; and the next step. A step without sizes is a
- * reduction, and `mine` is then module->gather.words. */
+/* Callbacks of a step. A gather has the size of a block or the positions of all
+ * blocks, the content of this rank's block, and the next step. A step without
+ * sizes is a reduction, for which `mine` is module->gather.words. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     const size_t *(*starts)(const mca_coll_mrail_op_t *op);
@@ -326,17 +326,17 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Finds out whether a new communicator can be planned, and sets
- * module->topology or module->away and agreed_away. Returns 0 or -ENOMEM. */
+/* Determines whether calls on a new communicator can be planned, and sets
+ * module->topology, or module->away and agreed_away. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm);
-/* Allocates what the steps need. Later calls do nothing. Returns 0 or
+/* Allocates the memory for the steps. Later calls do nothing. Returns 0 or
  * -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* Set the operand of a reduction that asks whether something holds on all
- * ranks, and return its result. */
+/* Set the operand, and return the result, of a reduction that determines
+ * whether a condition holds on all ranks. */
 static inline void mca_coll_mrail_set_ok(mca_coll_mrail_gather_t *gather,
                                          int is_ok)
 {
@@ -347,11 +347,11 @@ static inline int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
     return gather->words[0] != 0;
 }
 
-/* Allocates what the exchange of records needs. Returns 0 or -ENOMEM. */
+/* Allocates the memory for the exchange of records. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module);
 
-/* Ends the agreement time of an op. It includes planning and setting up
+/* Ends the agreement time of an op, which includes planning and setting up
  * relays. */
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
@@ -370,8 +370,8 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
 
-/* In verbose mode 2, rank 0 prints what the schedule forecasts, and why it is
- * executed or not. */
+/* At verbosity 2, rank 0 prints the forecast of the schedule, and whether it is
+ * executed. */
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Returns the step after the ranks have agreed on a schedule: the exchange, or
@@ -412,9 +412,10 @@ typedef struct mca_coll_mrail_side {
     size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
-/* Decides in the first blocking call whether MPI_Alltoallv uses pairwise
- * exchanges on a communicator without plans. Exchanges messages if all ranks
- * can, and sets module->inflight_bytes. Returns OMPI_SUCCESS or an error. */
+/* Called in the first blocking call on a communicator without plans. The ranks
+ * agree on whether MPI_Alltoallv uses pairwise exchanges;
+ * module->inflight_bytes receives the result. Returns OMPI_SUCCESS or an
+ * error. */
 int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module);
 /* Performs an exchange without a plan or an agreement round, under the
  * in-flight limit. module->inflight_bytes must not be 0 on any rank. Returns

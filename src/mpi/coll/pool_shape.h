@@ -1,7 +1,7 @@
 /*
- * The dimensions of the relay buffers: as many as the plans so far need, and no
- * more than the parameters allow. Equal inputs give equal buffers on all ranks.
- * No MPI here.
+ * Computes the dimensions of the relay buffers. There are as many buffers as
+ * the plans so far need, but no more than the parameters allow. Equal inputs
+ * give equal buffers on all ranks. Does not use MPI.
  */
 #ifndef MRAIL_MPI_COLL_POOL_SHAPE_H
 #define MRAIL_MPI_COLL_POOL_SHAPE_H

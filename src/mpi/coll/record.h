@@ -1,11 +1,11 @@
 /*
- * Agreement records: what each rank tells all others before an exchange. A
- * record lists the rails of the rank and its large demands. Of the small
- * demands, which are never planned, it has only sums. A record is therefore
- * short unless the rank has many large demands.
+ * Agreement records, which each rank sends to all others before an exchange. A
+ * record lists the rails of the rank and its large demands. For the small
+ * demands, which are never planned, it has only sums, so a record is short
+ * unless the rank has many large demands.
  *
- * Ranks read the records of others, so mca_coll_mrail_record_check() must
- * accept a record before any other function reads it. No MPI, no I/O here.
+ * Records come from other ranks, so mca_coll_mrail_record_check() must accept a
+ * record before any other function reads it. Uses neither MPI nor I/O.
  *
  * Format, in 64-bit words of the host, because all ranks run the same build:
  *
@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Flag: only the previous module can serve the call. */
+/* Flag: only the previous module can handle the call. */
 #define MCA_COLL_MRAIL_CANNOT 1u
 /* Flag: has, or recently had, a demand worth planning. */
 #define MCA_COLL_MRAIL_WANTED 2u
@@ -43,7 +43,8 @@
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
 #define MCA_COLL_MRAIL_RECORD_MAX_HEAD                                         \
     (MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1 + UCT_MRAIL_MAX_RAILS)
-/* Limits on the demands of a record. A rank beyond them cannot be planned. */
+/* Limits on the demands of a record. Calls with demands beyond them cannot be
+ * planned. */
 #define MCA_COLL_MRAIL_RECORD_MAX_RANKS (1u << 16)
 #define MCA_COLL_MRAIL_RECORD_MAX_DEMANDS UINT16_MAX
 #define MCA_COLL_MRAIL_RECORD_MAX_BYTES ((UINT64_C(1) << 48) - 1)
@@ -56,14 +57,15 @@ typedef struct mca_coll_mrail_rail_rate {
 
 /* ---- Writing ---- */
 
-/* Which demands of a rank are told one by one. Equal on all ranks. */
+/* Rule that selects the demands that a record lists. Equal on all ranks. */
 typedef struct mca_coll_mrail_record_rule {
-    uint64_t threshold; /* bytes; larger demands are told */
-    /* 1: demands within a node are told, whatever their size */
+    uint64_t threshold; /* bytes; larger demands are listed */
+    /* 1: demands within a node are listed, whatever their size */
     int is_near_told;
 } mca_coll_mrail_record_rule_t;
 
-/* Returns 1 if a demand is told one by one. is_near: it stays within a node. */
+/* Returns 1 if a record lists the demand. `is_near` is 1 if the demand stays
+ * within a node. */
 static inline int
 mca_coll_mrail_record_is_told(const mca_coll_mrail_record_rule_t *rule,
                               uint64_t bytes, int is_near)
@@ -134,8 +136,8 @@ static inline unsigned mca_coll_mrail_record_num_rails(const uint64_t *record)
     return (unsigned)(record[0] >> 8 & 0xf) + 1;
 }
 
-/* Returns what the rank tells about its rail k. All rates of a rail that it
- * does not have are 0. */
+/* Returns the rates of rail k in the record. They are all 0 if the rank does
+ * not have this rail. */
 mca_coll_mrail_rail_rate_t mca_coll_mrail_record_rail(const uint64_t *record,
                                                       unsigned k);
 
@@ -149,7 +151,7 @@ static inline uint64_t mca_coll_mrail_record_digest(const uint64_t *record)
     return record[1];
 }
 
-/* Return the receiver and the bytes (> 0) of the rank's i-th told demand. */
+/* Return the receiver and the bytes (> 0) of the i-th listed demand. */
 static inline uint32_t mca_coll_mrail_record_to(const uint64_t *record,
                                                 size_t i)
 {
@@ -161,7 +163,7 @@ static inline uint64_t mca_coll_mrail_record_bytes(const uint64_t *record,
     return record[mca_coll_mrail_record_head(record) + i] >> 16;
 }
 
-/* Returns the bytes that are told for rank `to`, or 0. */
+/* Returns the bytes that are listed for rank `to`, or 0. */
 uint64_t mca_coll_mrail_record_find(const uint64_t *record, uint32_t to);
 
 /* Returns 1 if flags, demands and sums are equal. The rails and the digest may

@@ -1,4 +1,4 @@
-/* Collects completed requests of the pml without waiting. */
+/* Reaps completed requests of the pml without waiting. */
 #ifndef MRAIL_MPI_COLL_REQUEST_H
 #define MRAIL_MPI_COLL_REQUEST_H
 

@@ -1,11 +1,11 @@
 /*
- * The schedule of a rank in a planned exchange: which bytes take the direct
- * path, and which take relays. Every rank computes the same plan from the same
- * agreement records. No MPI here.
+ * The schedule of a rank in a planned exchange: the bytes that take the direct
+ * path, and those that take relays. Every rank computes the same plan from the
+ * same agreement records. Does not use MPI.
  *
  * The schedule covers the demands that the records list. All others are small
- * and travel directly, as whole messages. Their sums are a load of the rails
- * that no plan can move.
+ * and travel directly, as whole messages. Their sums are a fixed load on the
+ * rails.
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_H
 #define MRAIL_MPI_COLL_SCHEDULE_H
@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fewer direct bytes are sent as a message, because an offer and an answer cost
- * more than they save. */
+/* Minimum size of a READ. Fewer direct bytes are sent as a message, because an
+ * offer and an answer would cost more than they save. */
 #define MCA_COLL_MRAIL_READ_MIN 65536u
 
 typedef struct mca_coll_mrail_schedule_entry {
@@ -44,10 +44,11 @@ typedef struct mca_coll_mrail_rail {
 #define MCA_COLL_MRAIL_TOLD_OUT 1u
 #define MCA_COLL_MRAIL_TOLD_IN 2u
 
-/* The times of an exchange that the links allow, in seconds. */
+/* Lower bounds on the time of an exchange from the loads of the links, in
+ * seconds. */
 typedef struct mca_coll_mrail_forecast {
     double unplanned; /* without a plan; see unplanned.h */
-    /* with the plan; or a lower bound for all plans, if none was made */
+    /* with the plan; or, if none was made, a lower bound for all plans */
     double planned;
     double cost;    /* of making the plan, as the ranks agree */
     int is_planned; /* 1: there is a plan */
@@ -90,7 +91,7 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 
-/* Returns the rule by which demands are told. */
+/* Returns the rule that selects the listed demands. */
 static inline mca_coll_mrail_record_rule_t
 mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
 {
@@ -101,7 +102,8 @@ mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
                                           .is_near_told = topology->is_soft};
 }
 
-/* Returns the bytes that rank `from` tells for rank `to`, or 0. */
+/* Returns the bytes that the record of rank `from` lists for rank `to`, or
+ * 0. */
 static inline uint64_t
 mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                               uint32_t from, uint32_t to)

@@ -1,6 +1,6 @@
 /*
  * The topology of a communicator: its nodes, rails and ranks, derived from one
- * entry per rank. No MPI here: the caller exchanges the entries.
+ * entry per rank. Does not use MPI; the caller exchanges the entries.
  */
 #ifndef MRAIL_MPI_COLL_TOPOLOGY_H
 #define MRAIL_MPI_COLL_TOPOLOGY_H
@@ -27,7 +27,7 @@ typedef struct mca_coll_mrail_params {
     uint64_t plan_budget;
 } mca_coll_mrail_params_t;
 
-/* The entry of a rank, which is exchanged as bytes. */
+/* The entry of a rank, which is exchanged as raw bytes. */
 typedef struct mca_coll_mrail_rank_entry {
     uint64_t version; /* of this software, equal on all ranks; or see below */
     uint64_t node; /* equal on the same machine, or on the same emulated node */
@@ -46,18 +46,19 @@ typedef struct mca_coll_mrail_rank_entry {
 } mca_coll_mrail_rank_entry_t;
 
 /*
- * Without a topology file, a rail is a leaf, and rails are numbered by ascending
- * leaf. If a rank has several rails on a leaf, each of them is a rail of its
- * own. With a topology file, rails have the numbers of the file: the rails of a
- * rank's entry are those that the file gives to the rank, in ascending order.
+ * Without a topology file, a rail is a leaf, and rails are numbered by
+ * ascending leaf. If a rank has several rails on a leaf, each of them is a rail
+ * of its own. With a topology file, rails have the numbers of the file, and the
+ * rails in a rank's entry correspond to those that the file lists for the rank,
+ * in ascending order.
  */
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
     unsigned max_rails; /* largest number of rails of a rank */
     uint32_t *node_of;  /* indexed by rank */
     uint32_t *rails_of; /* by rank: the rails that it reaches, as bits */
-    /* the topology file, by its own ranks, and the rank there of each rank;
-     * NULL: there is no file */
+    /* the topology file, and the rank in it of each rank; NULL: there is no
+     * file */
     const mrail_plan_topo_t *told;
     const uint32_t *world;
     uint32_t *local; /* ranks of this rank's node, ascending */
@@ -73,12 +74,12 @@ typedef struct mca_coll_mrail_topology {
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
 
-/* Values of `version` that stand for something else. */
+/* Special values of `version`. */
 #define MCA_COLL_MRAIL_NO_VERSION 0u /* the rank was out of memory */
 #define MCA_COLL_MRAIL_ABSENT 1u     /* the process does not load coll/mrail */
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
-/* Values of `topo_file` that are not the hash of a file. */
+/* Special values of `topo_file`, which is otherwise the hash of a file. */
 #define MCA_COLL_MRAIL_NO_FILE 0u  /* the user named none */
 #define MCA_COLL_MRAIL_BAD_FILE 1u /* the process cannot read it */
 
@@ -96,22 +97,22 @@ void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
 const char *
 mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry);
 
-/* Returns the reason why these ranks cannot hold an agreement round, or NULL if
- * they can. Reads all entries and allocates nothing, so the result is the same
- * on all ranks. */
+/* Returns the reason why these ranks cannot have an agreement round, or NULL if
+ * they can. Because it reads all entries and allocates nothing, the result is
+ * the same on all ranks. */
 const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks);
 
 /*
  * Requires that mca_coll_mrail_rank_entries_differ() returned NULL. Returns 0
- * with the topology if plans may help. Returns 1 if they cannot; *why_p, a
- * static string, is then the reason, equal on all ranks. Returns -ENOMEM if
- * memory runs out.
+ * with the topology if plans may help. If they cannot, returns 1; *why_p is
+ * then the reason, a static string that is equal on all ranks. Returns -ENOMEM
+ * if memory runs out.
  *
- * `told` and `world` are NULL, or what a topology file says and the rank there
- * of each rank. mca_coll_mrail_topo_file_check() has accepted them. The caller
- * keeps both.
+ * `told` and `world` are the content of a topology file and the rank in it of
+ * each rank, or NULL. mca_coll_mrail_topo_file_check() must have accepted them.
+ * The caller keeps both.
  */
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,

@@ -1,13 +1,13 @@
 /*
- * The loads of an exchange without a plan on the links of the topology, and the
- * decision whether a plan is worth its cost. Pure.
+ * Computes the loads of the topology's links in an exchange without a plan, and
+ * decides whether a plan is worth its cost. Pure.
  *
- * Model: each pair of ranks divides its bytes over its common rails, in
- * proportion to the rate of each. The rate is the lower of two: at which the
- * sender can send on the rail, and at which the receiver can receive. The lanes
- * of the transport do this, because each lane takes the next chunk when it has
- * room (decision 0003). The lanes know nothing about uplinks. A pair without a
- * common rail uses all its rails.
+ * In the model, each pair of ranks divides its bytes over its common rails in
+ * proportion to their rates. The rate of a rail is the lower of the sender's
+ * send rate and the receiver's receive rate. The lanes of the transport behave
+ * this way, because each lane takes the next chunk when it has room (decision
+ * 0003); they know nothing about uplinks. A pair without a common rail uses all
+ * its rails.
  *
  * The model ignores that lanes shift bytes away from a rail that other pairs
  * load. It may thus overestimate the gain of a plan.
@@ -21,11 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A plan must save this fraction of the time of the exchange without a plan: the
- * gap of the planner, and the error of rates and model. */
+/* A plan must save at least this fraction of the unplanned time, to cover the
+ * gap of the planner and the errors of rates and model. */
 #define MCA_COLL_MRAIL_LEAST_GAIN 0.03
-/* It must also save this time, which the ranks need to compare their plans and
- * to start relays. */
+/* In addition, it must save the time that the ranks need to compare their plans
+ * and start relays. */
 #define MCA_COLL_MRAIL_LEAST_GAIN_S 100e-6
 
 typedef struct mca_coll_mrail_unplanned mca_coll_mrail_unplanned_t;
@@ -43,8 +43,8 @@ void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
                                   const mrail_plan_demand_t *demands,
                                   size_t num_demands);
 
-/* Adds bytes that leave and enter a node by a rail, and of which nothing else is
- * known. */
+/* Adds bytes that leave and enter a node over a rail, and about which nothing
+ * else is known. */
 void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
                                   unsigned node, unsigned rail, double out,
                                   double in);

@@ -1,5 +1,5 @@
 /*
- * Received control messages: validation, and their effects. A message is
+ * Validates received control messages and carries them out. A message is
  * dropped and counted if it lacks this engine's cookie, or if its sender's
  * cookie is not the known one.
  */
@@ -28,7 +28,7 @@ static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
     /* Each answer takes the next pair of rails, because the rail of the HELLO
-     * may lead here but not back. */
+     * may work in one direction only. */
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
@@ -46,8 +46,8 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
     unsigned slot = msg->path.slot;
 
     /* A probe of a path is answered over the same path. A liveness check names
-     * no path, and the path of its slot may use rails other than those of the
-     * message. The reply then takes the rails of the message, because they
+     * no path, and the path of its slot may use other rails than the message.
+     * The reply then takes the rails of the message, which are known to
      * work. */
     if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
@@ -133,8 +133,8 @@ static MRAIL_CTL mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
     return peer;
 }
 
-/* Returns 1 if the peer's rails must be learned from the message, before a
- * reply needs them. */
+/* Returns 1 if the peer's rails must be stored from the message before a reply
+ * needs them. */
 static int mrail_ctl_teaches(const mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg)
 {
@@ -161,7 +161,7 @@ static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
 
 static const struct {
     mrail_ctl_handler_t handler;
-    int any_peer;  /* also accepted from an unknown peer */
+    int any_peer;  /* 1: also accepted from an unknown peer */
     int lane_body; /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
@@ -227,8 +227,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 rail->index);
     ctl_handlers[msg.type].handler(engine, peer, &msg);
     mrail_ctl_work(peer); /* the message may have changed what is due */
-    /* These messages create or connect a QP, which takes long, so other threads
-     * get the control lock before the next message. */
+    /* These messages create or connect a QP, which takes a long time, so let
+     * other threads take the control lock before the next message. */
     rail->ud_pause |=
         (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

@@ -53,9 +53,9 @@ err:
     return -1;
 }
 
-/* Returns 1 for a late repeat of a request that was already handled, which must
- * be refused. If the request was refused, the peer expects no lane. If its lane
- * has ended, the peer would not know of a new one. */
+/* Returns 1 for a late repeat of a request that was already handled. It must be
+ * refused: if the request was refused, the peer expects no lane, and if its
+ * lane has ended, the peer would not know of a new one. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -84,7 +84,7 @@ static MRAIL_CTL void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
-/* Postpones the lane. A peer that requests a first lane is told to wait. A
+/* Postpones the lane. For a first lane, the reply makes the peer wait. A
  * further lane is refused, and the peer requests it again later. */
 static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
                                         const mrail_ctl_msg_t *msg)
@@ -95,8 +95,8 @@ static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
                                  : MRAIL_REASON_QP_BUDGET);
 }
 
-/* Refuses the lane for lack of budget. For a first lane, the peer is told to
- * wait if there may be room later. */
+/* Refuses the lane for lack of budget. For a first lane, the reply makes the
+ * peer wait if there may be room later. */
 static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
                                             mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
@@ -134,7 +134,7 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* The peer has sent a newer request, so it had given up the one that
+        /* The peer has sent a newer request, so it has given up the one that
          * this end accepted. */
         mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
@@ -144,10 +144,11 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
 }
 
 /* Takes the base pair from a request for a further lane. A peer sends one only
- * after its first lane was up, so the base pair is agreed, even if LANE_READY
- * was lost. This end's own request for a first lane is dropped: the peer would
- * refuse it, and it may occupy resources that the requested lane needs. A first
- * lane that this end has granted stays, because it may be a later one. */
+ * after its first lane has come up, so the base pair is agreed, even if
+ * LANE_READY was lost. This end's own request for a first lane is dropped: the
+ * peer would refuse it, and it may occupy resources that the requested lane
+ * needs. A first lane that this end has granted stays, because it may be a
+ * later one. */
 static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
                                            const mrail_wire_lane_t *wire)
 {
@@ -169,8 +170,8 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_lane_t *lane;
 
-    /* A peer with more lanes on a rail does without those that this end does
-     * not want. */
+    /* If the peer has more lanes per rail, it does without those that this end
+     * does not have. */
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails) ||
         (wire->slot >= peer->slot_limit)) {
@@ -201,7 +202,7 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_IDLE) || (engine->id >= peer->id)) {
         /* If two requests have crossed, the one from the end with the lower id
-         * counts, so the other end answers it. */
+         * wins, and the other end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
 }
@@ -235,9 +236,9 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
         ((lane->state == MRAIL_LANE_ACCEPTING) &&
          (lane->epoch != msg->lane.epoch))) {
-        /* This end has given up the request. The peer waits for LANE_READY, so
-         * it must be told. If this end has accepted a request of the peer
-         * instead, each end would wait for the other. */
+        /* This end has given up the request, but the peer waits for LANE_READY,
+         * so notify it. If this end has meanwhile accepted a request of the
+         * peer, the two ends would otherwise wait for each other. */
         mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
         return;
     }
@@ -286,7 +287,7 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
-        lane->tries = 1; /* the peer is alive: no reason to give up */
+        lane->tries = 1; /* the peer is alive, so do not give up */
         peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_ctl_not_granted(

@@ -1,12 +1,12 @@
 /*
- * The control protocol: which message a peer or a lane sends next, and when.
- * lane_request.c requests lanes, ctl_send.c builds messages, and ctl_recv.c
- * handles received ones. All of it runs under the control lock, mostly on the
- * control thread.
+ * The control protocol: decides which message a peer or a lane sends next, and
+ * when. lane_request.c requests lanes, ctl_send.c builds messages, and
+ * ctl_recv.c handles received ones. All of it runs under the control lock,
+ * mostly on the control thread.
  *
- * Every exchange is a request that the sender repeats until the answer arrives.
- * Handling a request twice is harmless. When two peers request the same lane at
- * once, the peer with the lower id is the initiator.
+ * Every exchange is a request that the sender repeats until the answer arrives,
+ * so requests are idempotent. If two peers request the same lane at once, the
+ * one with the lower id becomes the initiator.
  */
 #include "config.h"
 #include "rail/conn/ctl_run.h"
@@ -27,7 +27,7 @@
 /* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
 
-/* Interval of EVICTs once the peer has left the first ones unanswered. */
+/* Interval of EVICTs if the peer has left the first ones unanswered. */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 /* Returns the number of repeats that fill the peer timeout. */
@@ -100,8 +100,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT); /* no other lane leads
                                                         * to the peer */
     } else if (lane->state == MRAIL_LANE_ACCEPTING) {
-        /* The peer may not have the lane, if the request was a late repeat of a
-         * refused one. The answer to EVICT shows whether it has. */
+        /* If the request was a late repeat of a refused one, the peer does not
+         * have the lane. The answer to EVICT shows whether it does. */
         mrail_lane_event(lane, MRAIL_LANE_EV_NO_READY, "no answer");
     } else if (is_first) {
         mrail_ctl_give_up(lane->peer);
@@ -128,9 +128,9 @@ static MRAIL_CTL int mrail_ctl_greet(mrail_lane_t *lane)
     return ret;
 }
 
-/* Returns the time until the next repeat. A peer may compute for a long time
- * before it answers EVICT, but its control thread shows that it is alive. If
- * that thread is silent as well, the peer fails, which frees the QP. */
+/* Returns the time until the next repeat. A busy peer may take a long time to
+ * answer EVICT, but its control thread shows that it is alive. If that thread
+ * is silent as well, the peer fails, which frees the QP. */
 static MRAIL_CTL mrail_ns_t mrail_ctl_lane_rto(mrail_lane_t *lane)
 {
     if ((lane->state == MRAIL_LANE_EVICTING) &&
@@ -226,8 +226,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
     if (++peer->tries == peer->num_boots + MRAIL_CTL_SILENT) {
         mrail_ctl_connected(peer);
     }
-    /* Some rails of the peer's address may be dead, so the first HELLO to each
-     * of them waits only for the shortest time. */
+    /* Some rails in the peer's address may be dead, so the first HELLO to each
+     * of them has the shortest timeout. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
     peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
     return peer->deadline_ns;
@@ -259,9 +259,9 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        /* Does not touch the lanes: a progress thread ends them
-         * (mrail_peer_try_end()), and may be about to do so, waiting for this
-         * lock. */
+        /* Do not touch the lanes: a progress thread ends them
+         * (mrail_peer_try_end()), and may already be waiting for this lock to
+         * do so. */
         peer->state = MRAIL_PEER_GONE;
         mrail_ctl_connected(peer);
         return MRAIL_NS_NEVER;
@@ -322,7 +322,7 @@ static MRAIL_CTL void mrail_ctl_take_unblocked(mrail_engine_t *engine)
     }
 }
 
-/* Returns the time of the next turn. */
+/* Returns the time of the next iteration. */
 static mrail_ns_t mrail_ctl_next(const mrail_engine_t *engine,
                                  mrail_ns_t now_ns)
 {
@@ -345,8 +345,8 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 
     mrail_ctl_take_due(engine, now_ns);
     mrail_ctl_take_unblocked(engine);
-    /* A visit may give the same peer or another one more work. That work is
-     * left for the next turn, which then follows at once. */
+    /* A visit may create more work for the same peer or another one. That work
+     * is left for the next iteration, which then follows at once. */
     mrail_list_init(&turn);
     mrail_list_move_all(&turn, &engine->work);
     while (!mrail_list_empty(&turn)) {
@@ -431,8 +431,8 @@ void mrail_ctl_bye(mrail_engine_t *engine)
 
     mrail_ctl_take(engine);
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        /* This includes peers that were given up, because one that is alive
-         * must not wait for this process. */
+        /* Include peers that were given up, because they may be alive and must
+         * not wait for this process. */
         if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
             peer->bye_mask = (1ull << peer->num_pairs) - 1;
         }

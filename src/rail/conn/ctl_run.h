@@ -1,4 +1,4 @@
-/* Due control messages: which one a peer or a lane sends next. Control lock
+/* Sends control messages that are due, for peers and lanes. Control lock
  * held. */
 #ifndef MRAIL_RAIL_CONN_CTL_RUN_H
 #define MRAIL_RAIL_CONN_CTL_RUN_H
@@ -9,7 +9,7 @@
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Postpones the deadlines of all peers by `suspended_ns`, the time for which
- * this process was suspended until now. Both locks held. */
+ * this process has been suspended. Both locks held. */
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns) MRAIL_BOTH;
 

@@ -1,10 +1,10 @@
 /*
- * Control messages to send: the rail, the address handle and the content.
- * ctl_run.c decides when to repeat them.
+ * Builds control messages, and chooses the rail and the address handle for
+ * them. ctl_run.c decides when to repeat them.
  *
  * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
- * is free and nothing was sent. This does not count as an attempt: the caller
- * sends the message later. Any other error counts as a lost datagram.
+ * is free and nothing was sent; this does not count as an attempt, and the
+ * caller retries later. Any other error counts as a lost datagram.
  */
 #include "config.h"
 #include "rail/conn/ctl_send.h"
@@ -122,7 +122,7 @@ static int mrail_ctl_is_in_outage(const mrail_peer_t *peer, unsigned way)
     return peer->engine->rails[peer->pairs[index].local].outage;
 }
 
-/* Tries rails that carry nothing last, if there are others. */
+/* Tries rails with an outage last. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
     int ret = -EAGAIN, tried = 0;
@@ -148,7 +148,7 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
     }
 }
 
-/* Sends to a peer of which only the address is known. */
+/* Sends to a peer for which only the address is known. */
 static MRAIL_CTL int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
                                           mrail_ctl_msg_t *msg)
 {

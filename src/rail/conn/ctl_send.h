@@ -9,13 +9,14 @@
  * free, and nothing was sent.
  */
 
-/* Sends to a known peer over pair `way`, counted from the base. Each repeat
- * passes another `way`, so that it does not depend on one rail. */
+/* Sends to a known peer over rail pair `way`, counted from the base. Each
+ * repeat should pass another `way`, so that delivery does not depend on one
+ * rail. */
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
                       mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-/* Does the same as mrail_ctl_send_by(), but uses the next pair with a send
- * buffer if the selected one has none. */
+/* Like mrail_ctl_send_by(), but if the selected pair has no send buffer, uses
+ * the next one that has. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
                    mrail_ctl_msg_t *msg) MRAIL_CTL;
 
@@ -36,11 +37,12 @@ int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type) MRAIL_CTL;
 int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                           mrail_ctl_reason_t reason) MRAIL_CTL;
 
-/* Reports that this end does not know this epoch of the lane. */
+/* Reports to the peer that this end does not know this epoch of the lane. */
 int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot,
                         uint16_t epoch) MRAIL_CTL;
 
-/* Reports that this end has finished with this epoch of the lane. */
+/* Reports to the peer that this end has finished with this epoch of the
+ * lane. */
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                            uint32_t seq, uint16_t received) MRAIL_CTL;
 
@@ -49,8 +51,8 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot) MRAIL_CTL;
 
-/* Sends MOVE over the path of a slot, as mrail_ctl_send_path() does. like: a
- * slot, or MRAIL_MOVE_RANDOM. */
+/* Sends MOVE over the path of a slot, like mrail_ctl_send_path(). `like` is a
+ * slot or MRAIL_MOVE_RANDOM. */
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
                         unsigned like) MRAIL_CTL;
 

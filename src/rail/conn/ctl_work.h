@@ -13,12 +13,13 @@
  * Control lock held. */
 void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
-/* Returns 1 if the peer may connect now. After a 0, the control thread visits
- * the peer again when another peer has connected. Control lock held. */
+/* Returns 1 if the peer may connect now. If not, returns 0, and the control
+ * thread visits the peer again when another one has connected. Control lock
+ * held. */
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
-/* Lets another peer connect: this one has connected or failed, or is silent.
- * Control lock held. */
+/* Lets another peer connect, because this one has connected or failed, or is
+ * silent. Control lock held. */
 void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Starts a liveness check of the peer's control thread. The peer fails if no
@@ -32,29 +33,28 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
 
-/* Maximum number of peers that connect at the same time. With more, the answers
+/* Maximum number of peers that connect at the same time. With more, answers
  * would overflow the receive queues of the control channel, and each lost
- * answer costs a repeat. */
+ * answer costs a retransmission. */
 #define MRAIL_CTL_CONNECTING 256
 
 /* Repeats after which a silent peer lets others connect. */
 #define MRAIL_CTL_SILENT 3
 
-/* Has the control thread visit the peer again when a send buffer may be free.
- * Returns MRAIL_NS_NEVER, for the callers that return a deadline. Control lock
- * held. */
+/* Schedules a visit to the peer for when a send buffer may be free. Returns
+ * MRAIL_NS_NEVER, which callers return as their deadline. Control lock held. */
 mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
 
-/* Interval at which a message that found no send buffer is tried again. */
+/* Retry interval of a message that found no send buffer. */
 #define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
 
-/* Returns the time until the next repeat, after `tries` repeats. */
+/* Returns the retransmission timeout after `tries` repeats. */
 mrail_ns_t mrail_ctl_rto(unsigned tries);
 
 /* Returns the time without any path after which the peer fails. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
-/* Fails the peer, because no path has led to it for the peer timeout. */
+/* Fails the peer, because it has been unreachable for the peer timeout. */
 void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
 
 #endif

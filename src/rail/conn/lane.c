@@ -72,7 +72,8 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     if (wr->send_flags & IBV_SEND_SIGNALED) {
         lane->unsignalled = 0;
     }
-    ++lane->sq_posted; /* the marker names the position before this request */
+    ++lane->sq_posted; /* the marker contains the position before this
+                        * request */
     return mrail_qp_post(lane->qp, wr);
 }
 
@@ -86,15 +87,15 @@ void mrail_lane_drain(mrail_lane_t *lane)
 
     if (lane->drained || (lane->qp == NULL) || lane->rail->fatal ||
         (mrail_lane_sq_free(lane) == 0)) {
-        return; /* no room: try again after a completion */
+        return; /* no room; retry after a completion */
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
         --lane->sq_posted; /* this request will have no completion */
         lane->drained = 0;
-        /* Even if the device accepts no more requests in this state, it still
-         * completes chunks, which are all signalled. Unsignalled requests touch
-         * only engine memory, so they can be written off. */
+        /* If the device accepts no requests in this state, it still completes
+         * chunks, which are all signalled. Unsignalled requests access only
+         * engine memory, so they can be written off. */
         if (mrail_list_empty(&lane->flying)) {
             lane->sq_done = lane->sq_posted;
         }

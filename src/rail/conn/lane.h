@@ -5,15 +5,15 @@
 #include "rail/state/engine.h"
 
 /*
- * Posts one work request. The caller has checked mrail_lane_sq_free(). Some AM
- * sends and acknowledgements are signalled, to show that the queue has
- * drained. Returns 0, or -errno of ibv_post_send(3), which means that the lane
- * has failed.
+ * Posts a work request. The caller must have checked mrail_lane_sq_free(). Some
+ * AM sends and acknowledgements are signalled, so that the engine sees the
+ * queue drain. Returns 0, or the -errno of ibv_post_send(3), which means that
+ * the lane has failed.
  */
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
 
-/* Posts a final request on a QP in the error state. When it completes, all
- * earlier requests are complete, including unsignalled successful ones. Call
+/* Posts a final request on a QP in the error state. Its completion proves that
+ * all earlier requests have completed, including unsignalled ones. Call this
  * until sq_done equals sq_posted. Data-path lock held. */
 void mrail_lane_drain(mrail_lane_t *lane) MRAIL_DATA;
 
@@ -27,16 +27,16 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
 void mrail_lane_destroy_qp(mrail_engine_t *engine,
                            mrail_lane_t *lane) MRAIL_CTL;
 
-/* Ends the QP for good and frees its place in the lane table. The lane itself
- * stays, for messages and statistics that name it. */
+/* Destroys the QP and frees its entry in the lane table. The lane itself
+ * remains, because messages and statistics may refer to it. */
 void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Ends and frees the lane, which must have nothing in flight. If the lane was
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
 
-/* As mrail_lane_release(), with the event that ends the epoch. Keeps what late
- * messages about the epoch need. */
+/* Like mrail_lane_release(), with the event that ends the epoch. Keeps what is
+ * needed to answer late messages about the epoch. */
 void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
                        const char *cause) MRAIL_BOTH;
 
@@ -47,8 +47,8 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_rail_t *remote_rail) MRAIL_CTL;
 
 /* The only writer of the state: applies an event, and logs the transition.
- * Returns the actions, of which it has carried out DO_CHECK and DO_EXCHANGE,
- * and counts a message that is invalid in this state as unexpected. */
+ * Returns the actions; it has already carried out DO_CHECK and DO_EXCHANGE.
+ * Counts a message that is invalid in this state as unexpected. */
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
 

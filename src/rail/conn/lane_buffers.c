@@ -1,6 +1,5 @@
 /*
- * Receive buffers of a lane: its part of the rail's SRQ, and the credits that
- * they allow.
+ * Receive buffers of a lane in the rail's SRQ, and the credits that they back.
  */
 #include "config.h"
 #include "rail/conn/lane_buffers.h"

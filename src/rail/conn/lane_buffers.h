@@ -1,6 +1,5 @@
 /*
- * Receive buffers of a lane: its part of the rail's SRQ, and the credits that
- * they allow.
+ * Receive buffers of a lane in the rail's SRQ, and the credits that they back.
  */
 #ifndef MRAIL_RAIL_CONN_LANE_BUFFERS_H
 #define MRAIL_RAIL_CONN_LANE_BUFFERS_H

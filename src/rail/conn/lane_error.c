@@ -1,5 +1,5 @@
-/* Errors of lanes and peers. The functions only set bits; recovery/ acts on
- * them. */
+/* Reports errors of lanes and peers. The functions only set bits, on which
+ * recovery/ acts. */
 #include "config.h"
 #include "rail/conn/lane_error.h"
 

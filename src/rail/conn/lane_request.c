@@ -1,6 +1,6 @@
 /*
- * Lane requests: which lanes to request and on which rails, and what to do if
- * there is no room or no QP, or if the answer yields no lane.
+ * Lane requests: decides which lanes to request on which rails, and handles a
+ * lack of room or QPs and answers that yield no lane.
  */
 #include "config.h"
 #include "rail/conn/lane_request.h"
@@ -95,8 +95,8 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
         ret = mrail_lane_connect(peer->engine, lane, remote,
                                  &peer->rails[remote->src_rail]);
     }
-    if (ret == 0) { /* in time: the peer sends nothing before it gets the
-                     * answer */
+    if (ret == 0) { /* early enough, because the peer sends nothing before it
+                     * gets the answer */
         mrail_ctl_list_lane(lane);
     }
     return ret;
@@ -163,8 +163,8 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
 }
 
 /* Returns the epoch of a new lane, which distinguishes its messages from late
- * ones of earlier lanes. The epochs of this end repeat after 32768 requests,
- * and the lowest bit keeps them apart from those that the peer chooses. */
+ * ones of earlier lanes. The epochs of this end repeat after 32768 requests.
+ * The lowest bit distinguishes them from those that the peer chooses. */
 static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -275,8 +275,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Moves the very first lane to an open path. Until a lane has come up, the base
- * pair is not agreed, so the lane need not wait for a particular path. */
+/* Moves the very first lane to an open path. Until a lane has come up, there is
+ * no agreed base pair, so the lane need not wait for a particular path. */
 static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -397,8 +397,8 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         peer->reconnect_cause = cause;
         peer->reconnect_ns =
             (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
-        /* Counts from the first repeat: unreachable_ns restarts whenever the
-         * peer answers that this end must wait. */
+        /* Count from the first repeat, because unreachable_ns restarts whenever
+         * the peer answers that this end must wait. */
         if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
             (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
             mrail_ctl_give_up(peer);
@@ -447,9 +447,9 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
 }
 
 /* Returns the k-th slot in the order of requests. Lanes for messages come
- * first, because resources may suffice for some lanes only. They rotate, so
- * that a lane that fails repeatedly although its probes pass does not keep the
- * others from being tried. */
+ * first, because resources may suffice for only some lanes. They rotate, so
+ * that a lane that keeps failing although its probes pass does not block the
+ * others. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

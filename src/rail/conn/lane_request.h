@@ -16,16 +16,16 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
  * memory is left. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
 
-/* Enters the lane in the lane table. Completions of its QP now find it, so it
- * may be released only under the data-path lock. */
+/* Enters the lane in the lane table. Completions of its QP now refer to it, so
+ * it may be released only under the data-path lock. */
 void mrail_ctl_list_lane(mrail_lane_t *lane) MRAIL_CTL;
 
-/* Connects the QP, which can then receive. Returns 0 or -errno. */
+/* Connects the QP so that it can receive. Returns 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane,
                       const mrail_wire_lane_t *remote) MRAIL_CTL;
 
-/* Connects a peer in this process, or the process itself, without messages.
- * Returns -EAGAIN if there is no room for its lane yet. */
+/* Connects a peer in this process, or the process to itself, without messages.
+ * Returns -EAGAIN if there is no room for the lane yet. */
 int mrail_ctl_connect_self(mrail_peer_t *peer) MRAIL_BOTH;
 
 /* Returns the k-th slot in the order of requests. */
@@ -36,8 +36,8 @@ unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Lets a later large transfer repeat the requests for lanes that found no room.
- * Returns the earliest time for these repeats. */
+/* Allows a later large transfer to repeat requests for lanes that found no
+ * room. Returns the earliest time for this. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Drops a request that produced no lane. */
@@ -47,17 +47,17 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
  * also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
 
-/* Handles a failure to connect the QP: its port is gone, or the QP is in the
- * error state. Tells the peer, whose end is already connected, that the lane
- * failed. If it was the peer's very first lane, requests it again. */
+/* Handles a failure to connect the QP, because its port is gone or the QP is in
+ * the error state. Notifies the peer, whose end is already connected, that the
+ * lane has failed. If it was the very first lane to the peer, requests it
+ * again. */
 void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Handles the peer's refusal to grant the lane, now or ever. `reason` and the
- * text say why. */
+/* Handles the peer's refusal to grant the lane, now or ever, for `reason`. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
                            const char *why) MRAIL_BOTH;
 
-/* Handles a lack of budget: the peer does without the lane for a while. */
+/* Handles a lack of QP budget: the peer does without the lane for a while. */
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
 
 /* Handles an impossible lane: the peer does without it, or fails if it is the

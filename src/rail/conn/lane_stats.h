@@ -14,8 +14,8 @@ typedef struct mrail_stats_lane {
     uint16_t sport;
 } mrail_stats_lane_t;
 
-/* Number of lanes of freed peers that are kept. Without a limit the file would
- * grow without end. */
+/* Maximum number of lanes of freed peers in the statistics, so that the file
+ * does not grow without bound. */
 #define MRAIL_STATS_LANES 1024
 
 /* Keeps the lane's data for the statistics, because its peer is being freed.

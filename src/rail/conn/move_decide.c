@@ -17,12 +17,12 @@
 
 #define MOVE_MIN_BUSY 5u
 
-/* Lanes that are busy for at least this percentage of the window use all that
- * their paths can carry. */
+/* Lanes that are busy for at least this percentage of the window saturate their
+ * paths. */
 #define MOVE_FULL_BUSY 70u
 
-/* A peer with at least this percentage of a rail's bytes has the rail to
- * itself. */
+/* A peer with at least this percentage of a rail's bytes counts as its only
+ * user. */
 #define MOVE_ALONE 95u
 
 typedef struct mrail_moves {
@@ -37,8 +37,7 @@ typedef struct mrail_moves {
 
 /* Work of the lanes of a pair in a window. */
 typedef struct mrail_move_view {
-    uint64_t bytes[MRAIL_MAX_SLOTS]; /* extrapolated to a lane that is busy
-                                      * for the whole window */
+    uint64_t bytes[MRAIL_MAX_SLOTS]; /* extrapolated to the whole window */
     uint64_t counted;                /* lanes with enough work */
     uint64_t total;                  /* bytes of all lanes */
     int is_full;
@@ -169,8 +168,8 @@ static MRAIL_CTL void mrail_move_poll_holds(mrail_peer_t *peer,
     }
 }
 
-/* Requests a move from the peer, which controls the port, or that it undoes the
- * last move. */
+/* Requests a move from the peer, which controls the port, or requests that it
+ * undo the last move. */
 static MRAIL_CTL void mrail_move_request(mrail_peer_t *peer, unsigned slot,
                                          unsigned like, int is_back,
                                          mrail_ns_t now_ns)

@@ -6,20 +6,21 @@
  *
  * Each end controls the ports of the data that it sends. The end that sends
  * PUTs therefore moves its own lane. The end that reads with GETs sees the
- * rates as well, and requests a move from the other end (MOVE). Losing the
- * request is harmless: if the lane stays slow, the evidence recurs and another
- * request is sent. proto/port_move.h decides which requests are carried out.
+ * rates as well, and requests a move from the other end (MOVE). A lost request
+ * does no harm, because if the lane stays slow, the evidence recurs and the
+ * reader sends another one. proto/port_move.h decides which requests are
+ * carried out.
  *
  * If the path of a QP changes while it answers READs, the rest of the data
- * takes another path, and packets overtake each other. The reader therefore
- * holds the lane before a MOVE: it posts nothing until its READs have
+ * takes another path, and packets may overtake each other. Before a MOVE, the
+ * reader therefore holds the lane: it posts nothing until its READs have
  * completed, and for a moment afterwards. See
  * docs/decisions/0020-ports-by-evidence.md.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
  * For other devices, the send queue is drained (RTS -> SQD), and the QP takes a
- * new path and continues. Requests posted in the meantime wait. A device that
- * can do neither keeps its ports.
+ * new path and continues. Requests that are posted meanwhile wait. A device
+ * that supports neither keeps its ports.
  */
 #include "config.h"
 #include "rail/conn/move_lane.h"

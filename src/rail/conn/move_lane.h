@@ -7,9 +7,9 @@
 /* Continues a move. Returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Starts a move of the lane, unless proto/port_move.h or the device refuses.
- * like: see mrail_ctl_send_move(). seq: number of the peer's MOVE; 0: a decision
- * of this end. */
+/* Starts a move of the lane, unless proto/port_move.h or the device forbids it.
+ * `like`: see mrail_ctl_send_move(). `seq`: number of the peer's MOVE, or 0 if
+ * this end decided to move. */
 void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                    mrail_ns_t now_ns) MRAIL_CTL;
 

@@ -1,6 +1,6 @@
 /*
- * The paths to a peer, one for each lane number: their events, the transitions
- * that proto/health.c decides, and the resulting actions. Control lock held.
+ * The paths to a peer, one for each lane number. Feeds events to
+ * proto/health.c, and carries out the resulting actions. Control lock held.
  */
 #include "config.h"
 #include "rail/conn/paths.h"
@@ -163,10 +163,10 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
            (path->health.state == MRAIL_HEALTH_DOWN);
 }
 
-/* Weighs the evidence against a path after each lost probe: how often another
- * path worked in the meantime. Silence on all paths is no evidence against one
- * of them: the peer may be busy, or the network full. A path whose port is down
- * needs no such evidence. */
+/* Weighs the evidence against a path after each lost probe: the number of times
+ * that another path worked meanwhile. Silence on all paths is no evidence
+ * against one of them, because the peer may be busy or the network congested.
+ * For a path whose port is down, no further evidence is needed. */
 static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)
 {
@@ -175,16 +175,16 @@ static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
     if (path->health.state != MRAIL_HEALTH_SUSPECT) {
         return mrail_path_others_answer(peer, slot, now_ns);
     }
-    /* moved_ns must be later than the probe: it is the time of a tick, and the
-     * completions that the tick found came before it. */
+    /* moved_ns must be later than the probe, because it is the time of a tick
+     * that found earlier completions. */
     path->compared += (peer->answer_ns >= path->probe_ns) ||
                       (peer->moved_ns > path->probe_ns);
     return path->compared >= path_params.probes;
 }
 
-/* Shares the time of a silence after which a path works again. The silence may
- * have been caused by the peer or a common part of the network, so other silent
- * paths get this time as well. */
+/* Grants other silent paths the time after which this path answered again,
+ * because the peer or a common part of the network may have caused the
+ * silence. */
 static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
 {
     mrail_ns_t patience_ns = MRAIL_MIN(silence_ns, MRAIL_PATH_PATIENCE_MAX);
@@ -198,9 +198,9 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
     }
 }
 
-/* Counts a path that lost its probes while other paths to the peer answered:
- * its rail may have an outage. One path of each peer counts, and only if
- * nothing got through on the rail in the meantime. */
+/* Counts a path that lost its probes while other paths to the peer answered,
+ * which may indicate an outage of its rail. One path of each peer counts, and
+ * only if nothing has got through on the rail meanwhile. */
 static void mrail_path_count_retired(mrail_peer_t *peer, unsigned slot)
 {
     mrail_rail_t *rail = mrail_path_rail(peer, slot);
@@ -327,7 +327,7 @@ static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
     }
 }
 
-/* Sends a probe that waited for a send buffer; its time starts now. Returns 1
+/* Sends a probe that waited for a send buffer, and starts its timer. Returns 1
  * if the path must still wait. A path whose port is down needs no probe. */
 static MRAIL_CTL int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
                                            mrail_ns_t now_ns)

@@ -136,8 +136,8 @@ void mrail_peer_set_departed(mrail_peer_t *peer, int status)
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Gives the peer its rails and pairs, and room for its lanes. One allocation
- * holds all arrays. Returns 0 or -ENOMEM. */
+/* Sets the rails and pairs of the peer, and allocates room for its lanes. A
+ * single allocation holds all arrays. Returns 0 or -ENOMEM. */
 static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
                                 const mrail_wire_rail_t *rails,
                                 unsigned num_pairs,
@@ -178,8 +178,7 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     return 0;
 }
 
-/* Frees the peer's bootstrap rails. From now on, messages to the peer take its
- * pairs of rails. */
+/* Frees the peer's bootstrap rails, because messages now use its rail pairs. */
 static MRAIL_CTL void mrail_peer_drop_boots(mrail_peer_t *peer)
 {
     mrail_ctl_drop_boot_handles(peer, NULL);

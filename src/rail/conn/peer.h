@@ -15,11 +15,11 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
  * closing. */
 void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
 
-/* Returns the status with which the peer of that id was freed, or 0 if it was
- * not freed or was freed too long ago. Control lock held. */
+/* Returns the status with which the peer with this id was freed, or 0 if it was
+ * not freed, or too long ago. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
 
-/* Marks a new peer as failed, because the peer of its id was freed earlier.
+/* Marks a new peer as failed, because a peer with its id was freed earlier.
  * Both locks held. */
 void mrail_peer_set_departed(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
@@ -32,10 +32,11 @@ void mrail_peer_request_lanes(mrail_peer_t *peer,
 mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
                                      mrail_ns_t now_ns);
 
-/* Makes progress visit the peer until it has nothing to wait for. */
+/* Puts the peer on the list that progress visits, until it has nothing left to
+ * wait for. */
 void mrail_peer_activate(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Learns the peer's rails and pairs them with the local ones. */
+/* Stores the peer's rails and pairs them with the local ones. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 #endif

@@ -10,9 +10,9 @@
 /* Minimum interval between searches. */
 #define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)
 
-#define MRAIL_EVICT_BATCH 4 /* lanes that one search may evict */
+#define MRAIL_EVICT_BATCH 4 /* maximum lanes evicted by a search */
 
-#define MRAIL_EVICT_VISITS 256 /* lanes that one search visits */
+#define MRAIL_EVICT_VISITS 256 /* maximum lanes visited by a search */
 
 typedef struct mrail_evict_search {
     mrail_lane_t *lanes[MRAIL_EVICT_BATCH]; /* the best lanes to evict */
@@ -41,8 +41,8 @@ static int mrail_evict_has_forced(const mrail_engine_t *engine)
            lane->evict_forced;
 }
 
-/* Returns 1 if the lane may be evicted. Marks lanes without a post since the
- * last search that visited them. */
+/* Returns 1 if the lane may be evicted, because it has posted nothing since a
+ * search last visited it. */
 static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
 {
     uint64_t used;
@@ -77,8 +77,8 @@ static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
     search->lanes[at] = lane;
 }
 
-/* Continues where the last search ended, and visits only so many lanes that its
- * time does not depend on the number of peers. */
+/* Continues where the last search ended. The number of visited lanes is
+ * bounded, so the time does not depend on the number of peers. */
 static void mrail_evict_search(mrail_engine_t *engine, int hard,
                                mrail_evict_search_t *search)
 {

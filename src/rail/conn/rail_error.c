@@ -1,17 +1,18 @@
 /*
  * Errors of whole rails, and outages.
  *
- * Without this file, every peer would find out for itself that a rail carries
- * nothing: thousands of stalls and probes, and as many probes after each
- * back-off. With many peers, the engine decides once for the rail. An outage
- * begins in three cases: the device is lost, the port stays down, or paths of
- * several peers were retired and nothing got through on the rail in the
- * meantime. In the last case the other ends may be at fault, so a sample of
+ * Without this file, the engine would discover for each peer separately that a
+ * rail carries nothing, with thousands of stalls and probes, and as many probes
+ * after each back-off. With many peers, it decides once for the whole rail. An
+ * outage begins if the device is lost, if the port stays down, or if paths of
+ * several peers have been retired and nothing has got through on the rail
+ * meanwhile. In the last case the other ends may be at fault, so a sample of
  * other paths must fail to answer as well.
  *
- * The lanes of the rail then close in batches, so that no turn takes long.
- * Their paths wait, and only a few of them probe. When a probe is answered, or
- * the port comes up, the outage ends and the paths return, in batches as well.
+ * The lanes of the rail are then closed in batches, so that no iteration takes
+ * long. Their paths wait, and only a few of them probe. When a probe is
+ * answered or the port comes up, the outage ends and the paths return, also in
+ * batches.
  */
 #include "config.h"
 #include "rail/conn/rail_error.h"
@@ -20,8 +21,8 @@
 #include "rail/conn/paths.h"
 #include "rail/conn/rail_paths.h"
 
-/* Number of retired paths after which a sample is probed, number that makes an
- * outage, with those of the sample, and size of the sample. */
+/* Number of retired paths that triggers the probing of a sample; number that
+ * proves an outage, including those of the sample; size of the sample. */
 #define MRAIL_RAIL_SUSPECT 4
 #define MRAIL_RAIL_OUTAGE 12
 #define MRAIL_RAIL_SAMPLE 16
@@ -31,7 +32,7 @@
 /* Time between two batches. */
 #define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
 
-/* Returns 1 if a rail without an outage leads to the peer as well. */
+/* Returns 1 if another rail, without an outage, also leads to the peer. */
 static int mrail_rail_has_other(const mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
@@ -99,8 +100,8 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
               rail->attr.device, rail->attr.port, cause);
 }
 
-/* Probes some paths, which shows whether the rail carries anything. The search
- * continues in the next turn if all lanes that it visited are closing. */
+/* Probes some paths to see whether the rail carries anything. If all visited
+ * lanes are closing, the search continues in the next iteration. */
 static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;
@@ -158,8 +159,7 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
     if (rail->sample_ns == 0) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    /* If too few paths are retired by then, only paths that are retired later
-     * matter. */
+    /* If too few paths have been retired by then, only later ones count. */
     return (now_ns < rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)
                ? rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME
                : MRAIL_NS_NEVER;

@@ -9,7 +9,7 @@
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 
-/* Begins and ends outages, for some of the lanes and paths of each rail.
+/* Begins and ends outages, one batch of lanes and paths per rail at a time.
  * Returns the time of the next call. Control lock held. */
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 

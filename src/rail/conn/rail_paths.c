@@ -71,8 +71,8 @@ void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns)
     }
 }
 
-/* Handles a local port that went down or came up. The first peers hear of the
- * event at once. With many peers, the others follow later, a few at a time. */
+/* Handles a local port that has gone down or come up. The first peers are
+ * notified at once. With many peers, the others follow in batches. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {

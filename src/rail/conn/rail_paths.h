@@ -9,20 +9,19 @@
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Maximum number of peers or lanes that learn of an event of their rail in one
- * turn. */
+/* Maximum number of peers or lanes that are notified of a rail event per
+ * iteration of the control thread. */
 #define MRAIL_RAIL_BATCH 64
 
 /* Number of paths that probe a rail during an outage. */
 #define MRAIL_RAIL_PROBERS 8
 
-/* Reports the end of an outage to at most `max` paths that wait for the
- * rail. */
+/* Reports the end of an outage to up to `max` paths that wait for the rail. */
 void mrail_paths_restore(mrail_rail_t *rail, unsigned max,
                          mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Lets one of the paths that wait for the rail probe it, in place of paths that
- * are gone. */
+/* Lets one of the paths that wait for the rail probe it, to replace probers
+ * that are gone. */
 void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Creates new address handles if the GID has moved in the table of the rail's

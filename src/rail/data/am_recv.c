@@ -32,7 +32,7 @@ static MRAIL_DATA void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 }
 
 /* Moves a held message to the heap if the rail has granted more credits than it
- * has buffers. Held messages could otherwise occupy all buffers and leave none
+ * has buffers. Otherwise, held messages could occupy all buffers and leave none
  * for the missing message. The copy keeps its credit, which bounds the
  * memory. */
 static MRAIL_DATA mrail_rx_t *mrail_am_give_back_buffer(mrail_engine_t *engine,
@@ -99,8 +99,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
         return NULL;
     }
     lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
-    /* Does not read lane->qp->qp_num: a header may name any lane, even one
-     * whose QP the control thread is destroying. */
+    /* Do not read lane->qp->qp_num, because a header may name any lane, even
+     * one whose QP the control thread is destroying. */
     if ((lane == NULL) ||
         (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
         (lane->rx_tag != hdr->tag)) {
@@ -143,8 +143,8 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 
     rx->lane = NULL;
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
-        /* A QP in the error state has returned this buffer unused, so it goes
-         * back to the SRQ. */
+        /* A QP in the error state has returned this buffer unused, so repost it
+         * to the SRQ. */
         ++engine->counters.cqe_errors;
         mrail_rx_release_free(engine, rx);
         return;

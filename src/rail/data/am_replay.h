@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Drops the messages of a failed peer: those that are not acknowledged, and
- * those that are held until an earlier one arrives. */
+/* Drops the messages of a failed peer: unacknowledged ones, and those that are
+ * held until an earlier one arrives. */
 void mrail_am_fail(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Resends messages while there are credits. */

@@ -50,11 +50,11 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* Marks one lane without credits as credit-blocked. The next message on it says
- * so, and the peer enlarges the window of this lane. The lane that has carried
- * the fewest messages is chosen: if the window of the first lane always grew,
- * that lane would attract nearly all messages. Only one window grows at a time,
- * because unneeded buffers cost memory and cache. */
+/* Marks one lane without credits as credit-blocked. The next message on the
+ * lane reports this, and the peer enlarges its window. The choice is the lane
+ * that has carried the fewest messages, because if the window of the first lane
+ * always grew, that lane would attract nearly all messages. Only one window
+ * grows at a time, because unneeded buffers cost memory and cache. */
 static void mrail_am_mark_blocked(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;
@@ -161,7 +161,7 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     lane->am_carried += MRAIL_TELEMETRY ? length : 0;
 
     mrail_am_post(lane, tx);
-    /* This follows the post and loads the peer again, which keeps fewer
+    /* Done after the post, and with the peer loaded again, to keep fewer
      * registers alive. */
     peer = lane->peer;
     ++peer->engine->counters.am_sent;
@@ -211,7 +211,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     int ret;
 
     mrail_iface_enter(iface);
-    /* The length is not known yet, so any lane will do for now. */
+    /* The length is not known yet, so take any lane for now. */
     lane = mrail_am_primary(ep, 0, &ret);
     if (lane == NULL) {
         result = ret;

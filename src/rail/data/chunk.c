@@ -249,7 +249,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     if (chunk->op->quota != NULL) {
         chunk->op->quota->carried[lane->rail->index] += chunk->length;
     }
-    /* Unposted work waits until all rails have been polled, because a good
-     * choice needs the load of all lanes. */
+    /* Unposted work waits until all rails have been polled, because the choice
+     * of a lane depends on the load of all lanes. */
     mrail_chunk_finish(chunk);
 }

@@ -12,14 +12,14 @@
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status,
                           mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Removes the operation from its peer, because none of its chunks is left. */
+/* Removes the operation, which has no chunks left, from its peer. */
 void mrail_op_close(mrail_op_t *op) MRAIL_DATA;
 
 /* Closes the operation, and completes it with `status`. */
 void mrail_op_finish(mrail_op_t *op, int status) MRAIL_DATA MRAIL_NO_CTL;
 
-/* Posts the next `length` bytes of the operation. Returns 0. Returns -EAGAIN,
- * with the operation unchanged, if memory is short or the lane has failed. */
+/* Posts the next `length` bytes of the operation. Returns 0, or -EAGAIN with
+ * the operation unchanged if memory is short or the lane has failed. */
 int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                      mrail_ns_t now_ns) MRAIL_DATA;
 

@@ -4,10 +4,10 @@
  * Data that one NIC has acknowledged may become visible later than a message
  * that arrives through another NIC. Operations are therefore complete at the
  * target only when three conditions hold:
- * - Every earlier operation has its completion. A small PUT needs none of its
- *   own unless its lane fails, because the next condition includes it.
+ * - Every earlier operation has its completion. Unless its lane fails, a small
+ *   PUT needs none of its own, because the next condition covers it.
  * - On every lane that has written since the previous flush or fence, a READ
- *   has completed. It follows the writes on the same QP and pushes them out.
+ *   has completed. It follows the writes on the same QP and flushes them.
  * - The software of the peer has acknowledged the active messages.
  *
  * A fence needs the first two conditions, and holds back all posts until they
@@ -105,8 +105,8 @@ static MRAIL_DATA int mrail_flush_ops_done(const mrail_peer_t *peer,
            !mrail_put_is_lost(peer);
 }
 
-/* Sends POLL, which makes the peer's control thread poll and acknowledge. This
- * is needed because a peer that computes does not poll its lanes, so it does
+/* Sends POLL, which makes the peer's control thread poll and acknowledge.
+ * Without it, a peer that is busy computing does not poll its lanes and does
  * not see the ACK_REQ. An unanswered POLL is not a failure, because a debugger
  * may have stopped the process. */
 static MRAIL_DATA void mrail_flush_poll_peer(mrail_peer_t *peer,
@@ -173,7 +173,7 @@ static MRAIL_DATA mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
     return NULL;
 }
 
-/* Starts from the beginning after each completion, because the completion may
+/* Restarts from the beginning after each completion, because its callback may
  * fence or flush the peer, call this function again, and finish any other
  * flush. */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)

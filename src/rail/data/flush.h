@@ -14,15 +14,15 @@ void mrail_flush_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 /* Ends the flushes of the endpoint with -ECANCELED, after its operations. */
 void mrail_flush_cancel(mrail_ep_t *ep) MRAIL_DATA;
 
-/* Removes one of the reasons (num_fences) to hold posts back. */
+/* Decrements num_fences, the number of reasons for holding back posts. */
 void mrail_flush_open(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Requests new visibility READs, because a failed lane's data is written
- * again. */
+/* Requests new visibility READs, because the data of a failed lane is being
+ * written again. */
 void mrail_flush_again(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Returns the first fence that holds posts back, or NULL if there is none or an
- * ordered lane keeps the order. */
+/* Returns the first fence that holds back posts, or NULL if there is none, or
+ * if an ordered lane preserves the order. */
 const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer) MRAIL_DATA;
 
 /* Returns 1 if no operation is in flight and every write has been followed by a

@@ -61,8 +61,8 @@ static MRAIL_DATA int mrail_peer_fence(mrail_peer_t *peer)
     ++peer->engine->counters.fences;
     if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->ordered_lane_closed =
-            1; /* nothing may pass, not even on the ordered lane of an earlier
-                * fence */
+            1; /* nothing may pass, not even on an earlier fence's ordered
+                * lane */
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {
@@ -106,8 +106,8 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
            mrail_list_empty(&peer->flushes_pending);
 }
 
-/* Adds the peer to the group. Returns 1, 0 if there is nothing to wait for, or
- * -EAGAIN. */
+/* Adds the peer to the group. Returns 1 on success, 0 if there is nothing to
+ * wait for, or -EAGAIN. */
 static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
                                        mrail_flush_group_t *group)
 {
@@ -293,8 +293,8 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp)
         mrail_pool_put(&iface->engine->groups, group);
         goto out;
     }
-    /* Out of memory: the members that were already added finish without a
-     * callback, and the caller tries again. */
+    /* If memory has run out, the members that were already added finish without
+     * a callback, and the caller retries. */
     if (ret < 0) {
         group->done.comp = NULL;
         mrail_group_close(iface, group, members);

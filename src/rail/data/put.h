@@ -1,21 +1,21 @@
 /*
  * Small PUTs, which complete by position.
  *
- * A small PUT is a send buffer without operation or chunk, and most have no
- * completion of their own. The buffer stays in lane->puts until a later request
- * of the lane completes successfully, because an RC QP completes its requests
- * in order. Such a request always follows:
+ * A small PUT is a send buffer without an operation or a chunk, and usually
+ * without a completion of its own. An RC QP completes its requests in order, so
+ * the buffer stays in lane->puts until a later request of the lane completes
+ * successfully. There is always a later request:
  *
  * - The lane requests a completion at least every sq_depth / 4 requests.
  * - A flush or fence posts a READ behind the PUTs.
  * - If neither happens, stall detection posts the READ, so that an idle lane
  *   keeps no buffers.
  *
- * When a lane fails, its remaining PUTs count as not completed. They wait in
- * lane->puts until both ends have closed the lane, and then in peer->lost_puts
- * until another lane takes them. A PUT that the device refused waits there at
- * once. A flush or fence waits for them. New PUTs wait
- * behind the failover, so a flush need not tell earlier from later ones.
+ * When a lane fails, its remaining PUTs count as incomplete. They wait in
+ * lane->puts until both ends have closed the lane, then in peer->lost_puts
+ * until another lane takes them. A PUT that the device refused goes there at
+ * once. Flushes and fences wait for all of them. New PUTs wait behind the
+ * failover, so a flush need not distinguish earlier from later ones.
  */
 #ifndef MRAIL_RAIL_DATA_PUT_H
 #define MRAIL_RAIL_DATA_PUT_H
@@ -23,8 +23,8 @@
 #include "rail/data/tx_post.h"
 #include "rail/state/signals.h"
 
-/* Returns 1 if the lane takes small PUTs. It keeps room for messages and
- * READs. */
+/* Returns 1 if the lane has room for a small PUT besides the reserve for
+ * messages and READs. */
 static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
 {
     return mrail_lane_sq_free(lane) > lane->sq_depth / 4;
@@ -64,8 +64,8 @@ static inline MRAIL_DATA void mrail_put_reap(mrail_lane_t *lane)
     }
 }
 
-/* Returns the PUT whose request is the last one before `sq_end`; NULL: that
- * request is no small PUT. */
+/* Returns the PUT whose request is the last one before `sq_end`, or NULL if
+ * that request is not a small PUT. */
 mrail_tx_t *mrail_put_find(const mrail_lane_t *lane,
                            uint32_t sq_end) MRAIL_DATA;
 
@@ -75,7 +75,7 @@ int mrail_put_is_lost(const mrail_peer_t *peer) MRAIL_DATA;
 /* Moves the undelivered PUTs of the lane to the peer, for the replay. */
 void mrail_put_take_lost(mrail_lane_t *lane) MRAIL_DATA;
 
-/* From now on, PUTs of the endpoint are not replayed. */
+/* Excludes PUTs of the endpoint from replay. */
 void mrail_put_cancel(mrail_peer_t *peer, uint64_t ep_id) MRAIL_DATA;
 
 /* Drops all PUTs of a failed peer. */

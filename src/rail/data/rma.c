@@ -5,9 +5,8 @@
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is
  * signalled, so that each lane's load and rate are known. A chunk that returns
- * without being completed remains counted in its operation. It is on a list of
- * the lane, and later of the peer, until another lane has carried it or the
- * peer fails.
+ * without success still counts in its operation. It is on a list of the lane,
+ * and later of the peer, until another lane has carried it or the peer fails.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -56,9 +55,9 @@ static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
         return -EAGAIN;
     }
     /* PUTs and GETs wait for a fence, even on its ordered lane. If the lane
-     * fails, the number of arrived messages proves which earlier WRITEs
-     * arrived, but a PUT proves nothing. The WRITEs would be replayed although
-     * the peer may already have read the data of the PUT. */
+     * fails, the number of arrived messages proves which earlier WRITEs have
+     * arrived, but a PUT proves nothing. The engine would replay the WRITEs
+     * although the peer may already have read the data of the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -155,7 +154,7 @@ mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
     }
     *ret_p = -EAGAIN;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
-        return NULL; /* the lanes are full; waiting operations must not take
+        return NULL; /* the lanes are full, and waiting operations must not take
                       * more buffers */
     }
     tx = mrail_tx_get(pool);
@@ -195,9 +194,9 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
 }
 
-/* Returns the lane for a small PUT. Returns NULL if nothing may be posted now,
- * or if the PUT needs an operation because of its length. A longer PUT may use
- * other lanes, or it measures the rate of its lane. */
+/* Returns the lane for a small PUT, or NULL if nothing may be posted now. Also
+ * returns NULL if the PUT is so long that it needs an operation, because longer
+ * PUTs may use other lanes, or measure the rate of their lane. */
 static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
                                                       size_t length)
 {

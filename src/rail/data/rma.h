@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Returns the operation of that id, or NULL if it is complete. */
+/* Returns the operation with this id, or NULL if it is complete. */
 mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id) MRAIL_DATA;
 
 /* Prepares an operation that uses a registered buffer of the engine. Returns

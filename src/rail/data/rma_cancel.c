@@ -37,7 +37,8 @@ static void mrail_rma_reject_eps(mrail_peer_t *peer, const mrail_iface_t *iface)
     }
 }
 
-/* Warns, and fails what waits for an operation of the iface. */
+/* Logs a warning, and fails everything that waits for an operation of the
+ * iface. */
 static void mrail_rma_report(mrail_peer_t *peer, const mrail_iface_t *iface,
                              uint64_t id, const char *name, size_t length,
                              const char *cause)

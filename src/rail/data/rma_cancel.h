@@ -13,7 +13,7 @@ void mrail_rma_reject(mrail_op_t *op, const char *cause) MRAIL_DATA;
 void mrail_rma_reject_put(mrail_peer_t *peer, mrail_tx_t *tx,
                           const char *cause) MRAIL_DATA;
 
-/* Ends the operations of the endpoint with -ECANCELED, at once or when the
+/* Ends the operations of the endpoint with -ECANCELED, immediately or when the
  * devices have returned their chunks. Calls no callback. */
 void mrail_rma_cancel(mrail_ep_t *ep) MRAIL_DATA;
 

@@ -9,9 +9,8 @@
 #include "rail/params.h"
 
 /* If no lane has room, the choice is repeated after a completion for the peer,
- * or after this time. The time is needed because completions for other peers
- * also make room on a rail, and because mrail_sched_pick() may keep a lane
- * waiting. */
+ * or after this time. The time limit covers completions for other peers, which
+ * also make room on a rail, and lanes that mrail_sched_pick() keeps waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
 
 static int mrail_lane_is_usable(const mrail_lane_t *lane)
@@ -29,9 +28,9 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Returns the lane for a whole operation; NULL: none has room. An operation
- * stays on the first lane, like a message of its length, if its rail carries it
- * faster than this process can post it. */
+/* Returns the lane for a whole operation, or NULL if none has room. Like a
+ * message of the same length, an operation stays on the first lane if its rail
+ * carries it faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {
@@ -59,12 +58,13 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
-/* The rest of a rail's quota is not cut off if it is smaller than this. */
+/* A remainder of a rail's quota below this size does not become a chunk of its
+ * own. */
 #define MRAIL_RMA_QUOTA_MIN (16u << 10)
 
-/* Returns the rails that lead to the peer, as bits: those with a lane in use or
- * on hold. A rail on which no lane was up so far also counts, because its first
- * lane is still connecting. */
+/* Returns a mask of the rails that lead to the peer: those with a lane in use
+ * or on hold. A rail whose first lane has not come up yet also counts, because
+ * the lane is still connecting. */
 static MRAIL_DATA uint32_t mrail_peer_rails(const mrail_peer_t *peer)
 {
     uint64_t held = __atomic_load_n(&peer->held_mask, __ATOMIC_RELAXED);

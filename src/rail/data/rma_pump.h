@@ -7,11 +7,11 @@
 /* Posts as much work as the lanes have room for. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Like mrail_rma_pump(), but for use at every poll: first checks whether there
- * may be room. */
+/* Like mrail_rma_pump(), but first checks whether there may be room, so that it
+ * can be called at every poll. */
 void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Notes for each lane in use whether it may take a chunk now. */
+/* Sets for each lane in use whether it may take a chunk now. */
 void mrail_rma_mark_usable(mrail_peer_t *peer) MRAIL_DATA;
 
 #endif

@@ -30,8 +30,8 @@ static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
     mrail_list_insert_before(pos, &chunk->list);
 }
 
-/* Returns 1 if the chunk has arrived. A READ has not arrived even if the peer
- * has seen the request, because its data may be lost. */
+/* Returns 1 if the chunk has arrived. A READ never counts as arrived: even if
+ * the peer has seen the request, the data may be lost. */
 static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 {
     return (chunk->op->kind == MRAIL_OP_VISIBLE) ||

@@ -1,6 +1,5 @@
 /*
- * Receive buffers: their return to the SRQ, and the credits that the peer
- * gains with them.
+ * Returns receive buffers to the SRQ, and the credits for them to the peer.
  */
 #include "config.h"
 #include "rail/data/rx.h"
@@ -31,7 +30,7 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
     engine->num_repost[rail] = 0;
     batch[count - 1]->wr.next = NULL;
     if (mrail_rail_post_recv(&engine->rails[rail], &batch[0]->wr) != 0) {
-        /* Cannot happen: the SRQ has room for all buffers. */
+        /* Cannot happen, because the SRQ has room for all buffers. */
         mrail_error("%s: the shared receive queue refused a buffer",
                     engine->rails[rail].attr.device);
         return;

@@ -1,6 +1,5 @@
 /*
- * Receive buffers: their return to the SRQ, and the credits that the peer
- * gains with them.
+ * Returns receive buffers to the SRQ, and the credits for them to the peer.
  */
 #ifndef MRAIL_RAIL_DATA_RX_H
 #define MRAIL_RAIL_DATA_RX_H
@@ -27,12 +26,12 @@ static inline MRAIL_DATA void mrail_rx_flush(mrail_engine_t *engine,
 /* Grants the peer one more message on the lane. */
 void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_DATA;
 
-/* Notes that the lane owes its peer a reply. */
+/* Records that the lane owes its peer a reply. */
 void mrail_am_add_pending_ack(mrail_engine_t *engine,
                               mrail_lane_t *lane) MRAIL_DATA;
 
-/* Releases the buffer of a message that took no credit. It is one of the few
- * reserved buffers, so it returns at once. */
+/* Releases the buffer of a message that took no credit. Such buffers are few
+ * and reserved, so it returns to the SRQ at once. */
 void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
 void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;

@@ -3,8 +3,8 @@
  *
  * This file collects the bytes queued for all peers, and
  * rail/proto/fair_share.h divides them. A throttled lane is temporarily
- * unusable. No state is kept about lanes: the busy peers and their rails are
- * collected again in every period.
+ * unusable. There is no per-lane state, because the busy peers and their rails
+ * are collected anew in every period.
  */
 #include "config.h"
 #include "rail/data/throttle.h"

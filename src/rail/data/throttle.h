@@ -5,7 +5,7 @@
 
 #include "rail/state/engine.h"
 
-/* Divides the rails among the busy peers again. */
+/* Recomputes the division of the rails among the busy peers. */
 void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Marks lanes unusable if other peers need their rails more. */

@@ -33,8 +33,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* The operation belongs to no caller, so it uses up no id. The waiting
-     * flush counts it. */
+    /* The operation does not belong to a caller, so it consumes no id. The
+     * waiting flush counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (flush != NULL) {
@@ -64,8 +64,8 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
     (void)mrail_peer_num_up(peer); /* picks up lanes that came up */
     if (!flush->last_stage) {
         flush->last_stage = 1;
-        /* This includes slots where another flush has posted a READ, because
-         * the completion of that READ is reported only to the other flush. */
+        /* Include slots on which another flush has posted a READ, because only
+         * the other flush learns of its completion. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
     mrail_for_each_slot(slot, flush->unseen) {

@@ -25,10 +25,9 @@
 /* Interval of updates of the telemetry page: busy, and idle. */
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
-/* A timer that runs later than this shows that the process or its machine was
- * suspended. Only the time beyond this limit extends the peers' deadlines,
- * because a thread that is always a little late must not extend them
- * forever. */
+/* A timer that is later than this shows that the process or its machine was
+ * suspended. Only the time beyond this limit extends the peers' deadlines, so
+ * that a thread that is always slightly late does not extend them forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* Maximum number of yields to a thread that wants the control lock. */
@@ -36,8 +35,9 @@
 
 /* ---- halts ---- */
 
-/* Extends the peers' deadlines after a halt, before any timer is checked. A
- * process that did not run cannot tell how long its peers were silent. */
+/* Extends the peers' deadlines after a halt, before any timer is checked,
+ * because a process that did not run does not know how long its peers were
+ * silent. */
 static void mrail_control_wake(mrail_engine_t *engine,
                                mrail_control_timers_t *timers)
 {
@@ -62,9 +62,9 @@ static void mrail_control_wake(mrail_engine_t *engine,
 
 /* ---- datagrams and events ---- */
 
-/* Yields to a thread that waits for the control lock. A mutex is not handed to
- * the waiting thread, so the control thread would take it again at once. The
- * number of yields is limited, because the waiting thread may not be
+/* Yields to a thread that waits for the control lock. A mutex is not handed
+ * over to a waiting thread, so the control thread would otherwise retake it at
+ * once. The number of yields is bounded, because the waiting thread may not get
  * scheduled. */
 static void mrail_control_let_in(mrail_engine_t *engine)
 {
@@ -82,7 +82,7 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     unsigned count, since_run = 0;
     int again;
 
-    /* Arms first, then polls, so that no datagram in between is missed. */
+    /* Arm first, then poll, so that no datagram is missed in between. */
     (void)mrail_rail_arm_ud(rail);
     /* A flood must delay neither timers nor threads that want the lock. */
     do {
@@ -227,8 +227,8 @@ static MRAIL_DATA void mrail_control_look(mrail_engine_t *engine,
     mrail_data_ctl_unlock(engine);
 }
 
-/* Serves the lanes of a process that computes: detects failures and answers
- * peers. Returns the time of the next call. */
+/* Attends to the lanes of a process that is busy computing: detects failures
+ * and answers peers. Returns the time of the next call. */
 static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
                                       mrail_control_timers_t *timers)
 {

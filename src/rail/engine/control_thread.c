@@ -1,7 +1,8 @@
 /*
- * The control thread. It serves control messages, asynchronous device events
- * and timers (control_poll.c). Thus a process that computes outside the
- * library still answers connect, evict and probe messages within milliseconds.
+ * The control thread, which handles control messages, asynchronous device
+ * events and timers (control_poll.c). Because of it, a process that is
+ * computing outside the library still answers connect, evict and probe messages
+ * within milliseconds.
  */
 #include "config.h"
 #include "rail/engine/control_thread.h"
@@ -35,7 +36,7 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                : 0;
 }
 
-/* Removes a lost device from the epoll set. Its events have been read by now.
+/* Removes a lost device, whose events have all been read, from the epoll set.
  * Once its queue is closed, it would signal EPOLLERR forever (Linux,
  * ib_uverbs_event_poll()). */
 static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,

@@ -224,7 +224,7 @@ static MRAIL_UNCHECKED void mrail_engine_free(mrail_engine_t *engine)
     free(engine);
 }
 
-/* Allocates the first send buffers of each size. Without them every operation
+/* Allocates the first send buffers of each size, without which every operation
  * would return -EAGAIN forever. */
 static int mrail_engine_first_buffers(mrail_engine_t *engine)
 {
@@ -262,7 +262,8 @@ static MRAIL_UNCHECKED int mrail_engine_init(mrail_engine_t *engine,
     engine->cookie = random[1];
     mrail_rng_init(&engine->rng, random[2]);
     engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
-    /* Processes with one peer each must not all use the first rail. */
+    /* A random start, because processes with one peer each must not all use the
+     * first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
     engine->rx_stride =
         MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM + config->seg_size, 64) * 64;

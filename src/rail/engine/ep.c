@@ -32,9 +32,9 @@ static MRAIL_CTL int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
     return (id == engine->id) || (peers < engine->config.max_qps);
 }
 
-/* Returns a subnet that lets a rail of the peer pair with a local rail, if
- * there is one. The peer's address does not say how many bits form its
- * subnet. */
+/* Returns a subnet with which a rail of the peer pairs with a local rail, if
+ * there is one. The peer's address does not include the prefix length of its
+ * subnets. */
 static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
                                      const uint8_t gid[16])
 {
@@ -81,10 +81,10 @@ static int mrail_ep_learn_boots(mrail_peer_t *peer,
     return 0;
 }
 
-/* Finds or creates the peer of an address. A process that said BYE returns
- * with a new id, so its old id stays failed. -EDQUOT: no QP is left for the
- * peer. Reporting it here lets the caller fail with a clear error. Both
- * locks held. */
+/* Finds or creates the peer of an address. A process that sent BYE comes back
+ * with a new id, so its old id stays failed. Returns -EDQUOT if no QP is left
+ * for the peer, so that the caller can fail with a clear error. Both locks
+ * held. */
 static MRAIL_BOTH int mrail_ep_find_peer(mrail_engine_t *engine,
                                          const mrail_wire_device_addr_t *device,
                                          const mrail_wire_iface_addr_t *iface,

@@ -27,9 +27,9 @@ static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
     get->done = 1;
 }
 
-/* Returns 1 if this thread alone may not be able to complete the READ. Failover
- * needs the control thread and, in a callback, the end of the callback. Only
- * the control thread detects a stalled lane. */
+/* Returns 1 if this thread alone may be unable to complete the READ. Failover
+ * needs the control thread and, if this is a callback, the end of the callback.
+ * Only the control thread detects a stalled lane. */
 static int mrail_get_short_must_end(const mrail_peer_t *peer,
                                     mrail_ns_t start_ns)
 {
@@ -64,9 +64,9 @@ static MRAIL_DATA int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
     return 0;
 }
 
-/* The UCT interface requires this function to wait, for one round trip.
- * Messages that arrive in the meantime wait in the inbox, because callbacks are
- * not allowed here. */
+/* The UCT interface requires this function to wait for a round trip. Messages
+ * that arrive meanwhile wait in the inbox, because callbacks are not allowed
+ * here. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey)
 {

@@ -32,9 +32,9 @@
  * only one rail. */
 #define MRAIL_RAIL_IDLE_POLLS 512
 
-/* Returns 1 for errors that another lane would repeat, for example because a
- * key is not valid. "Local QP operation error" is not one of them: rdma_rxe
- * reports it if it finds no route. */
+/* Returns 1 for errors that would recur on another lane, for example because of
+ * an invalid key. "Local QP operation error" is not one of them, because
+ * rdma_rxe reports it if it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
     switch (status) {
@@ -49,7 +49,7 @@ static int mrail_status_is_final(enum ibv_wc_status status)
     }
 }
 
-/* Fails the operation of a request that a device refuses and would refuse on
+/* Fails the operation whose request a device has refused and would refuse on
  * any lane. `lane` is the lane of the request, whose completion has set
  * sq_done. */
 static MRAIL_DATA void mrail_engine_refused(mrail_lane_t *lane,
@@ -118,7 +118,7 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
-/* Notes that this rail delivers no more completions. The next check fails it
+/* Records that this rail delivers no more completions. The next check fails it
  * over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
@@ -191,8 +191,8 @@ static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
     next = __atomic_exchange_n(&engine->check_first, NULL, __ATOMIC_ACQUIRE);
     while ((peer = next) != NULL) {
         next = peer->check_next;
-        /* From here on, a change lists the peer again. The exchange orders
-         * earlier changes before the check. */
+        /* After this exchange, a change lists the peer again; earlier changes
+         * are ordered before the check. */
         (void)__atomic_exchange_n(&peer->check_listed, 0, __ATOMIC_ACQ_REL);
         mrail_engine_check_peer(peer);
     }
@@ -240,7 +240,7 @@ static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
 {
     mrail_peer_t *peer, *tmp;
     /* A callback may poll again. Only the outermost call removes peers, because
-     * `tmp` of an outer call must stay in the list. */
+     * `tmp` of an outer call must remain in the list. */
     int outermost = (engine->nesting++ == 0);
 
     if (*now_ns == 0) {

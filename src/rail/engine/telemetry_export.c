@@ -35,7 +35,7 @@ static void export_job(mrail_page_t *page)
              program_invocation_short_name);
 }
 
-/* Writes what does not change: the rails, and the names of the counters. */
+/* Writes the constant parts: the rails, and the names of the counters. */
 static void export_names(const mrail_engine_t *engine, mrail_page_t *page)
 {
     mrail_page_counter_t *to = page->counters;

@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Creates the page and the trace ring if the configuration says so. */
+/* Creates the page and the trace ring if the configuration enables them. */
 void mrail_telemetry_export_open(mrail_engine_t *engine);
 
 void mrail_telemetry_export_close(mrail_engine_t *engine);

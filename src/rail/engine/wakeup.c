@@ -2,9 +2,9 @@
  * Sleeping until an event: the event file descriptor of an iface.
  *
  * The descriptor is an epoll set. It contains the rails' completion channels,
- * for events of devices, and an eventfd, for events inside the process.
- * Examples of the latter: a lane came up, a peer failed, or another iface's
- * progress took a completion of this iface from a CQ. The thread that causes
+ * for events of devices, and an eventfd, for events inside the process. Such
+ * events are a lane that comes up, a peer that fails, or a completion of this
+ * iface that another iface's progress takes from a CQ. The thread that causes
  * the event signals the armed ifaces. mrail_iface_arm() first sets the flag and
  * then checks, so no event is lost. Arming consumes the devices' events from
  * the channels that all ifaces share, so if there was an event, the other
@@ -78,12 +78,12 @@ void mrail_wakeup_close(mrail_iface_t *iface)
     }
 }
 
-/* Makes the rail's next completion an event. Returns 1 if there already is a
- * completion, which stays in the rail's batch. */
+/* Requests an event for the rail's next completion. Returns 1 if there already
+ * is a completion, which stays in the rail's batch. */
 static MRAIL_DATA int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     if (mrail_rail_arm(rail) != 0) {
-        return 1; /* without a wakeup the caller must not sleep */
+        return 1; /* without a wake-up, the caller must not sleep */
     }
     return mrail_rail_fetch(rail);
 }
@@ -122,9 +122,9 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
-            /* Arming consumed an event that other ifaces are waiting for. The
-             * user of this iface may not come back to poll its completions, so
-             * they are signalled. */
+            /* Arming has consumed an event for which other ifaces are waiting.
+             * Signal them, because the user of this iface may not come back to
+             * poll. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }
         busy = 1;

@@ -46,10 +46,10 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
 }
 
 /*
- * Each rail has a weight. The weight of a rail that would be busy longer than
- * the others decreases in proportion, until all rails are busy equally long. A
- * rail may stay less busy if no class can use both it and a busier rail.
- * Source: iterative proportional fitting, Deming and Stephan 1940.
+ * Each rail has a weight, which decreases in proportion if the rail would be
+ * busy longer than the others, until all rails are busy equally long. A rail
+ * may stay less busy if no class can use both it and a busier rail. Source:
+ * iterative proportional fitting, Deming and Stephan 1940.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
@@ -152,7 +152,7 @@ static int fair_share_is_known(const mrail_fair_share_t *fair_share,
     return 1;
 }
 
-/* Returns the class that needs the rail most per peer. Returns none if only one
+/* Returns the class that needs the rail most per peer, or none if only one
  * class uses the rail. */
 static unsigned
 fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)

@@ -1,20 +1,19 @@
 /*
  * Weighted max-min fair shares of rails, for peers that reach different rails.
  *
- * Peers whose live lanes are on the same local rails form a *class*. If
- * classes differ, a class with more rails would take its part of each, finish
- * early, and leave rails idle that the other classes cannot use. The queued
- * bytes are therefore divided over the rails so that all rails finish as early
- * as possible. On each rail one class is never throttled, the *bottleneck
- * class*: the one that needs the rail most per peer. Another class may post a
- * fixed number of bytes there for each byte of the bottleneck class. This limit
- * is relative, so the actual rate of the rail, and traffic of other processes,
- * do not matter.
+ * Peers whose live lanes are on the same local rails form a *class*. Without
+ * sharing, a class with more rails would take its part of each, finish early,
+ * and leave rails idle that the other classes cannot use. The queued bytes are
+ * therefore divided so that all rails finish as early as possible. On each
+ * rail, the class that needs the rail most per peer, the *bottleneck class*, is
+ * never throttled. Other classes may post a fixed number of bytes there for
+ * each byte of the bottleneck class. Because this limit is relative, neither
+ * the actual rate of the rail nor traffic of other processes matters.
  *
- * Throttling does not delay the class that finishes last. But if the far end
- * keeps the bottleneck class from filling a rail, the rail must not idle.
- * The throughput of the rail is therefore measured while no class is throttled.
- * If throttling lowers it considerably, the classes are released for a while,
+ * Throttling does not delay the class that finishes last. A rail must not idle,
+ * however, if the far end keeps the bottleneck class from filling it. The
+ * throughput of the rail is therefore measured while no class is throttled. If
+ * throttling lowers it considerably, the classes are released for a while, and
  * longer each time.
  *
  *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios
@@ -33,7 +32,7 @@
 
 #define MRAIL_FAIR_SHARE_RAILS 16
 #define MRAIL_FAIR_SHARE_CLASSES 8
-#define MRAIL_FAIR_SHARE_NONE 255 /* no class: never throttled */
+#define MRAIL_FAIR_SHARE_NONE 255 /* no class; never throttled */
 
 /* Interval between divisions; queued bytes change all the time. */
 #define MRAIL_FAIR_SHARE_PERIOD_NS (2 * MRAIL_NS_PER_MS)
@@ -43,14 +42,13 @@
 #define MRAIL_FAIR_SHARE_CHUNKS 24
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_FAIR_SHARE_LOOK_LONG (50 * MRAIL_NS_PER_MS)
-/* If throttling lowers a rail's rate by this fraction, the rail has room, so
- * throttling pauses. */
+/* If throttling lowers a rail's rate by this fraction, the rail has spare
+ * capacity, so throttling pauses. */
 #define MRAIL_FAIR_SHARE_ROOM 0.25
 /* Longest pause of throttling on a rail. The first pause lasts as long as one
  * measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
-/* Time without sharing after which earlier measurements of a rail no longer
- * count. */
+/* Age at which measurements of a rail expire while it is not shared. */
 #define MRAIL_FAIR_SHARE_OLD_NS (1 * MRAIL_NS_PER_SEC)
 /* Throttling leaves each class at least this fraction of a rail. */
 #define MRAIL_FAIR_SHARE_LEAST 0.02

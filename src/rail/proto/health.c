@@ -140,7 +140,7 @@ static void mrail_health_set_timer(mrail_health_t *health,
         health->due_ns = MRAIL_NS_NEVER;
         break;
     case TIMER_GRACE:
-        /* The port itself reports its state, so no probe is needed. */
+        /* The port itself reports its state, so no probes are needed. */
         health->lost = params->probes - 1;
         health->due_ns = now_ns + params->grace_ns;
         break;

@@ -3,16 +3,16 @@
  * has its own source port. Each path has one record, with one deadline, and
  * follows a table of transitions. Pure: events and time in, actions out.
  *
- * Suspicion is cheap: it only withholds new work. Retiring a path needs
- * evidence, which is one of the following:
+ * Suspicion is cheap, because it only withholds new work. Retiring a path,
+ * however, takes evidence, which is one of the following:
  * - The device returned requests with an error, or the peer closed its end.
  * - Repeated probes over the path were lost, and another path to the same peer
  *   answered.
  * - Probes are answered, but no request on this lane has completed for a long
  *   time, whereas requests on other lanes have.
  *
- * If no path answers, none is worse than the others. Congestion and pauses
- * therefore retire no path.
+ * If no path answers, none is worse than the others, so congestion and pause
+ * storms retire no path.
  */
 #ifndef MRAIL_RAIL_HEALTH_H
 #define MRAIL_RAIL_HEALTH_H
@@ -23,7 +23,7 @@
 
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
-    MRAIL_HEALTH_SUSPECT, /* gets no new work until it has answered */
+    MRAIL_HEALTH_SUSPECT, /* gets no new work until it answers */
     MRAIL_HEALTH_DOWN,    /* its port is down; only earlier requests complete */
     MRAIL_HEALTH_RETIRED, /* its QP was given up; the path backs off */
     MRAIL_HEALTH_PROBING, /* returns if it answers a probe */
@@ -66,7 +66,8 @@ typedef struct mrail_health_params {
     mrail_ns_t grace_ns;   /* time for which a port may be down before its
                             * path is retired */
     mrail_ns_t probe_ns;   /* time allowed for an answer */
-    unsigned probes;       /* consecutive lost probes that retire a path */
+    unsigned probes;       /* number of consecutive lost probes that retires a
+                            * path */
     mrail_ns_t backoff_ns; /* back-off of a retired path; doubles each time */
     mrail_ns_t backoff_max_ns;
     mrail_ns_t quiescent_ns; /* a path that was up for this time has a short
@@ -107,8 +108,8 @@ void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
  * mrail_health_expedite(). */
 void mrail_health_park(mrail_health_t *health);
 
-/* Returns the event of a deadline that has passed: TIMEOUT or PROBES_EXHAUSTED.
- * others_answer: another path to the same peer is known to work. */
+/* Returns the event for an expired deadline: TIMEOUT or PROBES_EXHAUSTED.
+ * `others_answer` is 1 if another path to the same peer is known to work. */
 mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
                                            const mrail_health_params_t *params,
                                            int others_answer);

@@ -44,13 +44,15 @@ typedef enum mrail_lane_state {
 #define MRAIL_LANE_CLOSES 0x80u    /* both ends agree on what has arrived */
 
 typedef enum mrail_lane_event {
-    /* Messages of the peer. In other states they are late or invalid. */
+    /* Messages of the peer. A message without a transition in the current state
+     * is late or invalid. */
     MRAIL_LANE_EV_EVICT,
     MRAIL_LANE_EV_REFUSE,
     MRAIL_LANE_EV_CONFIRM,
     MRAIL_LANE_EV_FAIL,
     MRAIL_LANE_EV_MESSAGES,
-    /* Decisions of this end. In other states they are impossible. */
+    /* Decisions of this end. A decision without a transition in the current
+     * state is impossible. */
     MRAIL_LANE_EV_REQUEST = MRAIL_LANE_EV_MESSAGES,
     MRAIL_LANE_EV_ACCEPT,
     MRAIL_LANE_EV_DROP,       /* no answer, refused, or no QP */

@@ -33,7 +33,7 @@ uint16_t mrail_port_move_back(mrail_port_move_t *move, uint32_t *newest_p,
     uint16_t to = move->undo;
 
     if (seq != 0) {
-        /* If its MOVE comes later, it is not carried out. */
+        /* If its MOVE arrives later, it must not be carried out. */
         (void)mrail_port_move_is_newer(newest_p, seq);
     }
     if (move->end_ns != 0) {
@@ -82,8 +82,7 @@ void mrail_move_ask(mrail_move_ask_t *ask, uint32_t seq, uint16_t like,
 void mrail_move_ask_back(mrail_move_ask_t *ask, mrail_ns_t now_ns)
 {
     if ((ask->state == MRAIL_MOVE_ASK_DRAINS) && !ask->is_back) {
-        /* MOVE was not sent. It is not sent any more, and the lane is
-         * released. */
+        /* MOVE was not sent yet. Drop it and release the lane. */
         ask->seq = 0;
         ask->since_ns = now_ns - MRAIL_MOVE_TIMEOUT;
     } else if (ask->seq != 0) {

@@ -4,10 +4,10 @@
  * its lane and sends them. conn/move_lane.c changes the ports, and
  * conn/move_decide.c sends the requests.
  *
- * No request has an answer, and each may be lost, repeated or overtaken. The
- * sending end therefore carries out each number at most once, and none that is
- * older than another one that it has seen. A request that it cannot carry out
- * at once is dropped for good, because the reader has measured without it.
+ * Requests have no answers, and may be lost, repeated or overtaken. The sending
+ * end therefore carries out each number at most once, and only if it has seen
+ * no newer one. It drops a request that it cannot carry out at once, because
+ * the reader's measurements assume an immediate move.
  *
  * Pure: time is an argument. test/property/test_moves.c searches all orders.
  */
@@ -24,8 +24,8 @@
 /* Longest time for the send queue, or the reader's READs, to drain. */
 #define MRAIL_MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
 
-/* Time for which a lane stays held after its request, which must arrive and be
- * carried out. */
+/* Time for which a lane stays held after its request, so that the request can
+ * arrive and be carried out. */
 #define MRAIL_MOVE_HOLD (20 * MRAIL_NS_PER_MS)
 
 /* ---- The end that sends the data ---- */
@@ -83,7 +83,8 @@ typedef enum mrail_move_ask_action {
     MRAIL_MOVE_ASK_RELEASE /* the lane takes work again */
 } mrail_move_ask_action_t;
 
-/* Both hold the lane, unless the second one has nothing to undo. */
+/* Both functions hold the lane, unless mrail_move_ask_back() has nothing to
+ * undo. */
 void mrail_move_ask(mrail_move_ask_t *ask, uint32_t seq, uint16_t like,
                     mrail_ns_t now_ns);
 void mrail_move_ask_back(mrail_move_ask_t *ask, mrail_ns_t now_ns);

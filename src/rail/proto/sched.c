@@ -47,9 +47,9 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
     return MRAIL_MAX((double)lane->inflight - served, 0.0);
 }
 
-/* Returns the size of the lane's next chunk. left: bytes that this lane will
- * still get. They are split into equal chunks, so that all lanes finish
- * together. */
+/* Returns the size of the lane's next chunk. `left` is the number of bytes that
+ * this lane will still get. They are split into equal chunks, so that all lanes
+ * finish together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 double left, size_t limit, size_t equal_split,
                                 const mrail_sched_params_t *params)
@@ -69,7 +69,7 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     if (lane->meter.sums.count == 0) {
         target = MRAIL_SCHED_CHUNK_LOW;
     } else {
-        /* With an equal split, a part that is a little larger than the others
+        /* With an equal split, a part that is slightly larger than the others
          * is not cut in two. */
         target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
         target =
@@ -177,8 +177,8 @@ static double mrail_sched_taken(const mrail_sched_lane_t *lane,
 }
 
 /* Returns 1 if this chunk would load the lane's uplink more than the others.
- * The bound needs lanes with nearly equal rates, because a lane that has a
- * fault would hold all others back. */
+ * The bound applies only if the rates are nearly equal, because a faulty lane
+ * would hold back all others. */
 static int mrail_sched_is_ahead(const mrail_sched_lane_t *lane, size_t chunk,
                                 const mrail_sched_total_t *total,
                                 const mrail_sched_params_t *params)
@@ -257,8 +257,9 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         return -1;
     }
     /* Time to finish everything with all lanes busy. A lane that would finish
-     * later leaves the work to a faster one, unless it has been idle for the
-     * time of a chunk, because then the other lanes make no progress. */
+     * later leaves the work to a faster one. If it has been idle for the time
+     * of a chunk, however, the other lanes make no progress, so it takes the
+     * work. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <

@@ -3,14 +3,14 @@
  * time is an argument.
  *
  * Lanes pull work: nothing is assigned to a lane before it has window space. A
- * lane that finishes early thus takes work that a lagging lane has not
- * started. Near the end of the work a slow lane stays idle if it would finish
+ * lane that finishes early thus takes over work that a slow lane has not
+ * started. Near the end of the work, a slow lane stays idle if it would finish
  * last.
  *
  * With port rules, the uplink of each lane is known, and the lanes of a peer
  * load their uplinks equally. A lane takes no chunk while it is more than half
  * a chunk ahead of the lane with the fewest bytes. This bound does not apply if
- * the rates differ so much that a lane must have a fault.
+ * the rates differ so much that a lane must be faulty.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -52,9 +52,9 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_CHUNK_LOW (64u << 10)
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
-/* A single lane has no other lane to share work with. Splitting then costs time
- * and only yields samples of the rail's rate (telemetry/capacity.h), so there
- * are few chunks. */
+/* Chunk size for the only lane to a peer. With no other lane to share work
+ * with, splitting costs time and only yields samples of the rail's rate
+ * (telemetry/capacity.h), so there are few chunks. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
 /* An operation that is small for its lanes is split equally over all of them;
@@ -68,19 +68,19 @@ typedef struct mrail_sched_params {
  * indicates a fault. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
 #define MRAIL_SCHED_EQUAL_RATES_RULES 2.0
-/* Duration of the work in an automatic window. It bridges the time in which a
- * process is not scheduled, and limits the work that a stalled lane holds back.
- * A window has at least two chunks, more for a lane that ran dry, and at most
+/* Duration of the work in an automatic window. It bridges the time for which a
+ * process is descheduled, and bounds the work that a stalled lane holds back. A
+ * window has at least two chunks, more for a lane that ran dry, and at most
  * MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
  * Reports a successful chunk that is large enough to measure; inflight and
- * since_ns already exclude it. An empty lane could have taken more. Because the
- * time when it became empty is unknown, its measured rate is too low. A window
- * derived from that rate would leave the lane empty for longer each time. The
- * window therefore doubles until the lane is found busy again.
+ * since_ns already exclude it. A lane that ran dry could have carried more.
+ * Since the time when it ran dry is unknown, its measured rate is too low, and
+ * a window derived from this rate would let it run dry for longer each time.
+ * The window therefore doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -90,11 +90,11 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 }
 
 /*
- * Returns the bytes of an equal part of an operation for each of `count`
- * lanes, or 0 if a lane cannot take its part in one chunk. If many operations
- * share a rail, each one is slow. If one lane then finished early, the
- * remainder on another lane would take as long as the whole operation. Equal
- * parts end together.
+ * Returns the bytes of an equal part of an operation for each of `count` lanes,
+ * or 0 if a lane cannot take its part in one chunk. If many operations share a
+ * rail, each of them is slow. If one lane finished early, the rest on another
+ * lane would then take as long as the whole operation, whereas equal parts end
+ * together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {
@@ -109,16 +109,16 @@ static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
  * `queued` (>= limit) is the number of such bytes of all waiting operations;
  * without it, the end of one operation would look like the end of all work.
  * Returns the index and, in *segment_p, the size (1..limit). Returns -1 if the
- * caller must wait for a completion. That happens only if some lane has work in
- * flight, or no lane is usable.
+ * caller must wait for a completion, which happens only if some lane has work
+ * in flight, or no lane is usable.
  */
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
                      size_t limit, size_t queued,
                      const mrail_sched_params_t *params, mrail_ns_t now_ns,
                      size_t *segment_p);
 
-/* Returns the usable lane that finishes an unsplit chunk of `length` bytes
- * first. Ties go to the first lane. Returns -1 if none is usable. */
+/* Returns the usable lane that would finish an unsplit chunk of `length` bytes
+ * first, or -1 if none is usable. The lowest index wins a tie. */
 int mrail_sched_pick_whole(mrail_sched_lane_t *const *lanes, unsigned count,
                            size_t length);
 

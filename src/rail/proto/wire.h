@@ -1,8 +1,8 @@
 /*
- * The data exchanged by two engines: data headers on RC lanes, control
- * messages on the UD QPs, and addresses. Big-endian. The codecs are pure:
- * bytes in, structs out. They reject lengths and indices from the wire that are
- * out of range. docs/wire.md describes the layouts.
+ * The wire format between two engines: data headers on RC lanes, control
+ * messages on the UD QPs, and addresses, all big-endian. The codecs are pure:
+ * bytes in, structs out. They reject lengths and indices that are out of range.
+ * docs/wire.md describes the layouts.
  */
 #ifndef MRAIL_RAIL_WIRE_H
 #define MRAIL_RAIL_WIRE_H
@@ -82,7 +82,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_CONFIRM = 9,    /* answers EVICT or FAIL: this many AMs arrived
                                * on the lane */
     MRAIL_CTL_FAIL = 10,      /* the lane has failed; close it as well */
-    MRAIL_CTL_REFUSE = 11,    /* the request cannot be met; `reason` says why */
+    MRAIL_CTL_REFUSE = 11,    /* the request is refused for `reason` */
     MRAIL_CTL_BYE = 12,       /* this engine is closing */
     MRAIL_CTL_POLL = 13,      /* poll your lanes: a flush is waiting for them */
     MRAIL_CTL_MOVE = 14,      /* send from another source port on this path */

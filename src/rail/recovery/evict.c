@@ -1,12 +1,12 @@
 /*
  * Eviction of lanes.
  *
- * When a lane is needed and the QP budget is used up, lanes other than a
- * peer's first one are given up, least recently used first. Both ends must
- * agree. This end takes an idle lane out of use, drains it, and sends EVICT.
- * The peer does the same and answers CONFIRM or, if it is using the lane,
- * answers REFUSE. The QP is destroyed when both ends are done, so no request
- * ever meets a missing QP.
+ * When a lane is needed and the QP budget is exhausted, the engine evicts lanes
+ * other than a peer's first one, least recently used first. Both ends must
+ * agree: this end takes an idle lane out of use, drains it, and sends EVICT.
+ * The peer does the same and answers CONFIRM, or REFUSE if it is using the
+ * lane. The QP is destroyed when both ends are done, so no request ever meets a
+ * missing QP.
  *
  * The control thread chooses lanes and exchanges the messages. Progress
  * threads decide whether a lane is idle, and reap it. The lanes of a process
@@ -42,8 +42,8 @@ static int mrail_list_has_lane(const mrail_list_t *list,
     return 0;
 }
 
-/* Returns 1 if messages of the lane, which occupy its buffers, wait for
- * delivery. */
+/* Returns 1 if messages of the lane are waiting for delivery, and thus occupy
+ * its buffers. */
 static MRAIL_DATA int mrail_lane_has_messages(mrail_engine_t *engine,
                                               const mrail_lane_t *lane)
 {
@@ -102,7 +102,7 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
         mrail_am_request_ack(lane->peer);
     }
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
-        /* While no other lane can take the pending work, this lane still takes
+        /* As long as no other lane can take the pending work, this lane takes
          * it. */
         mrail_lane_event(lane,
                          (mrail_lane_has_successor(lane) ||
@@ -188,9 +188,9 @@ static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
     mrail_ctl_work(peer); /* the peer may have requested a new lane already */
 }
 
-/* Takes a lane back into use that the peer still uses, and sends the updates
- * that became due meanwhile. A lane that carries no messages has no credits to
- * report, and the peer has no buffer for a reply on it. */
+/* Puts a lane back into use because the peer still uses it, and sends the
+ * updates that have become due meanwhile. A lane that carries no messages has
+ * no credits to report, and the peer has no buffer for a reply on it. */
 static MRAIL_BOTH void mrail_evict_restore(mrail_lane_t *lane)
 {
     lane->last_read = lane->evict_forced = 0;

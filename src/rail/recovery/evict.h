@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Continues pending evictions. Data-path lock held. */
+/* Continues evictions that are in progress. Data-path lock held. */
 void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Returns 1 if the peer has no eviction to continue. */

@@ -1,12 +1,12 @@
 /*
- * Failover: gives up a failed lane and replays what it did not deliver.
+ * Failover: closes a failed lane and replays the work that it did not deliver.
  * docs/failover.md describes the protocol and its invariants.
  *
- * Either end may begin. It moves its QP to the error state: nothing more
- * arrives, and the device returns all requests and receive buffers. The end
- * then answers the peer's FAIL with the number of messages that arrived
- * (CONFIRM). Replay, over any lane, starts only when both ends are done. Thus
- * nothing from the old lane can arrive after its replay. The lane's place is
+ * Either end may begin. It moves its QP to the error state, so that nothing
+ * more arrives, and the device returns all requests and receive buffers. It
+ * then answers the peer's FAIL with the number of messages that have arrived
+ * (CONFIRM). Replay, over any lane, starts only when both ends are done, so
+ * nothing from the old lane can arrive after its replay. The lane number is
  * then free for a new epoch.
  *
  * A thread under either lock requests a failover through fail_mask. The rest
@@ -59,8 +59,8 @@ static MRAIL_DATA void mrail_failover_barrier(mrail_peer_t *peer)
 }
 
 /* Detaches messages that wait for delivery. They are still delivered, but
- * return no credit to the lane. Until then, their buffers are missing from the
- * SRQ. */
+ * return no credit to the lane. Until delivery, their buffers are missing from
+ * the SRQ. */
 static void mrail_failover_disown_list(const mrail_list_t *list,
                                        mrail_lane_t *lane)
 {

@@ -1,4 +1,5 @@
-/* Failover: gives up a failed lane and replays what it did not deliver. */
+/* Failover: closes a failed lane and replays the work that it did not
+ * deliver. */
 #ifndef MRAIL_RAIL_RECOVERY_FAILOVER_H
 #define MRAIL_RAIL_RECOVERY_FAILOVER_H
 
@@ -11,7 +12,8 @@ void mrail_failover_start(mrail_peer_t *peer) MRAIL_BOTH;
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Hands undelivered messages of the lane over to the engine. They return no
- * credit, and no lane counts on their buffers. Both locks held. */
+ * credits, and their buffers are no longer reserved for a lane. Both locks
+ * held. */
 void mrail_failover_disown(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Continues the lane's path validation. Both locks held. */

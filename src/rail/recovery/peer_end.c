@@ -1,6 +1,6 @@
 /*
- * The end of a peer: its QPs stop, the devices return all requests, and then
- * its operations fail.
+ * The end of a failed peer: its QPs stop, the devices return all requests, and
+ * only then do its operations fail.
  */
 #include "config.h"
 #include "rail/recovery/peer_end.h"
@@ -37,9 +37,9 @@ void mrail_peer_release(mrail_peer_t *peer)
 }
 
 /* Drains the lanes. Returns 1 if the devices have returned all work requests,
- * and their completions have been handled. Until then they may access the
- * memory of pending operations. A lost device
- * returns nothing; its QPs end before the operations do. */
+ * and their completions have been handled. Until then, they may access the
+ * memory of pending operations. A lost device returns nothing; its QPs are
+ * destroyed before the operations end. */
 static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
     int is_drained = 1, waits = 0;
@@ -195,8 +195,8 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
     mrail_peer_free(peer);
 }
 
-/* A peer that was given up gets no BYE here. If it is alive, a BYE would look
- * like a regular end, and its own probes will detect the failure. */
+/* A peer that was given up gets no BYE. If it is alive, a BYE would look like a
+ * regular end, whereas its own probes detect the failure. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;

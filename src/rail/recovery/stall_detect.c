@@ -1,27 +1,28 @@
 /*
- * Stall detection and keepalive. A path that loses packets raises no event, and
- * the NIC's own timers may take seconds.
+ * Stall detection and keepalive. They are needed because a path that loses
+ * packets raises no event, and the NIC's own timers may take seconds.
  *
- * While work for a peer is outstanding, the control thread checks its lanes at
- * every tick. It visits no other peers. Chunks have completions, but messages
- * and small PUTs have none. So if messages stay unacknowledged for a tick, one
- * small READ follows them, and a request for an acknowledgement. A READ also
- * follows small PUTs that are not complete at a tick.
+ * At every tick, the control thread checks the lanes of the peers that have
+ * outstanding work, and visits no other peers. Chunks have completions, but
+ * messages and small PUTs usually have none. If messages stay unacknowledged
+ * for a tick, a small READ therefore follows them, with a request for an
+ * acknowledgement. A READ also follows small PUTs that are not complete at a
+ * tick.
  *
- * A lane with work in flight and no completion for a while raises STALLED for
- * its path (paths.c), which must then answer a probe. If the path answers,
- * either the lane is slow or its QP gets no answers. The lane raises QP_STALLED
- * if it has completed nothing for a long time, while other lanes to the peer
- * have. Idle lanes get a READ for this comparison.
+ * A lane with work in flight but no completion for a while raises STALLED for
+ * its path (paths.c), which must then answer a probe. If it does, either the
+ * lane is slow or its QP gets no answers. If the lane has completed nothing for
+ * a long time while other lanes to the peer have, it raises QP_STALLED. For
+ * this comparison, idle lanes get a READ.
  *
- * Work on a slow path takes longer than a tick. The measured rate of the lane
- * tells how long. The path becomes suspect only after a multiple of that time,
- * and probes on it are allowed that time for their answers.
+ * Work on a slow path takes longer than a tick. The expected time follows from
+ * the measured rate of the lane. The path becomes suspect only after a multiple
+ * of that time, and its probes have that time for their answers.
  *
  * A process that only waits sends nothing, so it would not notice a failure.
  * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets
- * one small READ. The peer's NIC answers a READ even if the process computes,
- * or a debugger has stopped it.
+ * a small READ. The peer's NIC answers it even if the process is computing, or
+ * is stopped in a debugger.
  *
  * All functions: data-path lock and control lock held.
  */
@@ -50,7 +51,8 @@
 /* Ticks without a completion after which other lanes are checked. */
 #define STALL_COMPARE 40u
 
-/* Ticks without a completion after which a lane is stuck if others answer. */
+/* Ticks without a completion after which a lane counts as stuck if others
+ * answer. */
 #define STALL_STUCK 48u
 
 #define STALL_FRESH 8u /* ticks for which a completion counts as recent */
@@ -92,8 +94,8 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-/* Adds up stalled and idle time. A drop in throughput is the network's fault
- * only while work is outstanding. */
+/* Accumulates stalled and idle time. A drop in throughput indicates a network
+ * problem only while work is outstanding. */
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
@@ -144,8 +146,8 @@ static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
                      MRAIL_PATH_PATIENCE_MAX);
 }
 
-/* Returns the number of ticks without a completion that a slow lane
- * explains. */
+/* Returns the number of ticks without a completion that the slowness of the
+ * lane explains. */
 static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
 {
     return (unsigned)MRAIL_MIN(STALL_SLOWER * mrail_stall_expected(lane) /

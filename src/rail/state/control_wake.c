@@ -1,4 +1,4 @@
-/* The signal to the control thread. */
+/* The signal that wakes the control thread. */
 #include "config.h"
 #include "rail/state/control_wake.h"
 

@@ -1,16 +1,17 @@
 /*
  * The data-path lock. While the process has one iface, whose user serialises
  * its calls, entering costs two plain stores. The lock is biased towards this
- * user's thread. The creation of a second iface turns the lock into a mutex for
- * good. The creator sets `shared`, forces a barrier on every running thread
- * (membarrier(2)), and waits until the biased thread does not hold the lock.
+ * user's thread. Creating a second iface permanently turns the lock into a
+ * mutex. The creating thread sets `shared`, forces a barrier on every running
+ * thread (membarrier(2)), and waits until the biased thread has released the
+ * lock.
  *
  * The control thread may borrow the lock in the same way for work that cannot
  * wait until the next call of the user.
  *
  * This is biased locking with an asymmetric fence. The biased thread's store to
- * `busy` and its load of `shared` must not be reordered. The creator, not the
- * biased thread, pays for the barrier that this needs.
+ * `busy` must not be reordered with its load of `shared`. The creating thread,
+ * not the biased one, pays for the required barrier.
  */
 #ifndef MRAIL_RAIL_DATA_LOCK_H
 #define MRAIL_RAIL_DATA_LOCK_H
@@ -34,14 +35,14 @@ typedef struct mrail_data_lock {
 void mrail_data_lock_init(mrail_data_lock_t *lock);
 void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
 
-/* Makes all threads take the mutex from now on. Must not be called under the
+/* Permanently turns the lock into a mutex. Must not be called under the
  * data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *lock);
 
 /* Enters the lock on a thread other than the biased one. Only one thread may do
  * this at a time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
-/* Leaves the lock. From then on, the biased thread needs no mutex. */
+/* Leaves the lock, after which the biased thread needs no mutex again. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
 /* ThreadSanitizer does not know membarrier(2), so it gets sequential
@@ -91,9 +92,9 @@ static inline int mrail_data_lock_is_borrowed(const mrail_data_lock_t *lock)
 }
 
 /* Returns 1 if another thread waits to enter. A mutex is not fair: a thread
- * that polls in a loop may take it again for seconds before the thread that it
- * woke has run. A thread that only polls therefore calls this function first
- * and yields. */
+ * that polls in a loop may keep retaking it for seconds before the thread that
+ * it woke gets to run. A thread that only polls should therefore call this
+ * function first, and yield. */
 static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *lock)
 {
     return mrail_data_lock_is_shared(lock) &&

@@ -27,15 +27,15 @@
 #include <pthread.h>
 
 #define MRAIL_MAX_IFACES 64
-/* Bytes for mrail_rx_t, before the data header. */
+/* Bytes reserved for mrail_rx_t in front of the data header. */
 #define MRAIL_RX_HEADROOM 128
-/* Bytes of payload area in a small send buffer. */
+/* Bytes of the payload area in a small send buffer. */
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
 /* Fixed time to process an active message, to which the time of a copy is
  * added. A message stays on the first lane if its time on the wire is shorter
  * than its processing. A single process cannot fill the rail with messages of
- * this size, and messages on one lane need no reordering. */
+ * that size, and messages on one lane need no reordering. */
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
@@ -47,8 +47,8 @@
                                    * credits */
 #define MRAIL_DEPARTED 1024 /* remembered ids of freed peers */
 
-/* Events that may repeat per packet. They are counted, and mrail info shows the
- * counters. */
+/* Events that may occur for every packet. They are counted rather than logged;
+ * mrail info shows the counters. */
 /* clang-format off */
 #define MRAIL_COUNTERS(X)                                                     \
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
@@ -66,8 +66,9 @@ typedef struct mrail_counters {
 #undef MRAIL_COUNTER_FIELD
 } mrail_counters_t;
 
-/* Limit for the messages that an idle iface keeps on the heap. Further messages
- * keep their receive buffers, and so withhold credits from their senders. */
+/* Upper bound on the messages that an idle iface keeps on the heap. Further
+ * messages keep their receive buffers, which applies backpressure to their
+ * senders. */
 #define MRAIL_INBOX_BYTES (64ul << 20)
 
 /* The events that wake a sleeping iface; see engine/wakeup.c. */
@@ -124,8 +125,8 @@ static inline void mrail_ep_tell_failed(mrail_ep_t *ep)
     }
 }
 
-/* The result of operations on a failed endpoint. Returns -EAGAIN until the
- * error callback has run, because the callback reports the reason, and an MPI
+/* Returns the result of operations on a failed endpoint. It is -EAGAIN until
+ * the error callback has run: the callback reports the reason, and an MPI
  * library ends the job at the first error. */
 static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
@@ -213,8 +214,8 @@ struct mrail_engine {
     mrail_list_t work;   /* peers that the control thread visits in its next
                           * turn */
     mrail_heap_t timers; /* peers by the time of their next visit */
-    /* Known peers, ordered by the time of their next keepalive. All use the
-     * same interval, so a peer always goes to the end of the list. */
+    /* Known peers, ordered by the time of their next keepalive. All have the
+     * same interval, so a peer is always appended. */
     mrail_list_t keepalives;
     mrail_list_t blocked; /* peers that wait for a send buffer */
     /* Peers that wait until fewer others connect. */
@@ -257,7 +258,7 @@ struct mrail_engine {
     int stop; /* atomic */
 };
 
-/* Every public data call of an iface begins with this. Calls nest. */
+/* Begins every public data call of an iface. Calls may nest. */
 static inline MRAIL_TAKES_DATA MRAIL_UNCHECKED void
 mrail_iface_enter(mrail_iface_t *iface)
 {
@@ -274,8 +275,8 @@ mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
-/* Takes and returns the control lock. Threads of the user take it by
- * mrail_ctl_lock(). */
+/* Take and release the control lock. Threads of the user must use
+ * mrail_ctl_lock() instead. */
 static inline MRAIL_TAKES_CTL MRAIL_UNCHECKED void
 mrail_ctl_take(mrail_engine_t *engine)
 {
@@ -288,8 +289,8 @@ mrail_ctl_unlock(mrail_engine_t *engine)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Takes the control lock on a thread of the user. The control thread yields it
- * between two messages (mrail_control_let_in()). */
+/* Takes the control lock on a thread of the user. The control thread yields the
+ * lock between two messages (mrail_control_let_in()). */
 static inline MRAIL_TAKES_CTL void mrail_ctl_lock(mrail_engine_t *engine)
 {
     __atomic_fetch_add(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
@@ -314,7 +315,7 @@ mrail_data_ctl_unlock(mrail_engine_t *engine)
     mrail_ctl_unlock(engine);
 }
 
-/* Returns NULL if the iface is gone. A later iface in the same place has a
+/* Returns NULL if the iface is gone. A later iface in the same entry has a
  * different id. */
 static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
                                               uint16_t id)

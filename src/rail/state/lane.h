@@ -127,8 +127,8 @@ struct mrail_lane {
     uint64_t idle_ns;     /* total time with nothing outstanding while
                            * another lane worked */
 
-    /* Facts beside the state: each may change in several states, or outlives
-     * one. Control, if nothing else is said. */
+    /* Flags beside the state. Each may change in several states, or outlives a
+     * state. Owner: control, unless noted otherwise. */
     uint8_t evict_forced; /* a peer's first lane needs the QP, so this lane must
                            * be evicted */
     uint8_t last_read;    /* data: the last request of an eviction is posted */

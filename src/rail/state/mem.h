@@ -1,5 +1,4 @@
-/* Memory registrations: one MR per rail, and the keys that name them
- * remotely. */
+/* Memory registrations: one MR per rail, and the remote keys for them. */
 #ifndef MRAIL_RAIL_STATE_MEM_H
 #define MRAIL_RAIL_STATE_MEM_H
 

@@ -2,10 +2,10 @@
  * A peer process: its rails, its lanes, and its streams and operations.
  * Endpoints of all ifaces share it.
  *
- * A progress call frees the peer, with its lanes and address handles. It does
- * so when the peer has left or was given up, its last endpoint is gone, and
- * the devices have returned all requests. The engine remembers its id, because
- * datagrams may arrive late.
+ * A progress call frees the peer with its lanes and address handles. Before
+ * that, the peer must have left or been given up, its last endpoint must be
+ * gone, and the devices must have returned all requests. The engine remembers
+ * its id, because datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_STATE_PEER_H
 #define MRAIL_RAIL_STATE_PEER_H
@@ -33,22 +33,23 @@ typedef enum mrail_peer_state {
     MRAIL_PEER_NEW,   /* nothing was sent yet */
     MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
     MRAIL_PEER_KNOWN, /* rails are known; lanes may be requested */
-    MRAIL_PEER_GONE   /* the peer said BYE, or was given up */
+    MRAIL_PEER_GONE   /* the peer sent BYE, or was given up */
 } mrail_peer_state_t;
 
-/* The last epoch of a lane that has ended. It is kept for late messages, and
- * for a peer that does not know yet that the lane has ended. */
+/* The last epoch of a closed lane. It is kept for late messages, and for a peer
+ * that does not know yet that the lane is closed. */
 typedef struct mrail_prev_epoch {
     uint8_t known;
     uint16_t epoch;
     uint16_t received; /* number of AMs that had arrived */
 } mrail_prev_epoch_t;
 
-/* This many consecutive unanswered probes retire a path. An answer to any of
- * them counts. */
+/* Number of consecutive unanswered probes that retires a path. An answer to any
+ * of them counts. */
 #define MRAIL_PATH_PROBES 3
 
-/* Limit of patience_ns: a path that does not answer within it is retired. */
+/* Upper bound of patience_ns. A path that does not answer within this time is
+ * retired. */
 #define MRAIL_PATH_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
 
 typedef struct mrail_path {
@@ -162,8 +163,8 @@ struct mrail_peer {
     /* ---- written by the control thread, read by progress threads ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
     uint64_t up_mask;                     /* atomic: slots whose lanes are up */
-    /* Atomic: slots that left up_mask because their path is suspected or its
-     * port is down. They return to it, or the lane fails. */
+    /* Atomic: slots that left up_mask because their path is suspect or its port
+     * is down. They return to it unless the lane fails. */
     uint64_t held_mask;
     int failed;          /* atomic: 0 or -errno */
     uint64_t evict_mask; /* atomic: slots that the progress thread must

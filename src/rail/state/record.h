@@ -3,9 +3,9 @@
  * each batch of active messages of a lane. Data-path lock held. All functions
  * return at once if there is no ring.
  *
- * An active message has no completion of its own. A batch ends with a message
- * whose completion the lane requests anyway. While a completion is missing, the
- * batch stays as it is, and later messages belong to the next one.
+ * Most active messages have no completion of their own, so a batch ends with a
+ * message whose completion the lane requests anyway. While this completion is
+ * outstanding, the batch is closed, and later messages belong to the next one.
  */
 #ifndef MRAIL_RAIL_STATE_RECORD_H
 #define MRAIL_RAIL_STATE_RECORD_H
@@ -23,8 +23,8 @@ static inline int mrail_record_is_on(const mrail_engine_t *engine)
     return MRAIL_TELEMETRY && (engine->ring.header != NULL);
 }
 
-/* Prepares the last word of the lane's records. It then lacks only the length,
- * the kind, and the further messages of a batch. */
+/* Precomputes the last word of the lane's records, except for the length, the
+ * kind, and the message count of a batch. */
 static inline void mrail_record_lane(mrail_lane_t *lane)
 {
     lane->record_tail = mrail_ring_tail(0, lane->slot, lane->rail->index, 0, 1);

@@ -16,8 +16,8 @@ static inline void mrail_stall_wake(mrail_peer_t *peer)
     }
 }
 
-/* Makes the next poll check the peer, which has failed or whose lane masks have
- * changed. */
+/* Makes the next poll check the peer, because it has failed or its lane masks
+ * have changed. */
 void mrail_peer_check(mrail_peer_t *peer);
 
 /* Wakes the iface if it sleeps. */

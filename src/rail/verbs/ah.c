@@ -1,4 +1,4 @@
-/* Address handles: the paths of datagrams and of connected QPs. */
+/* Address handles, which define the paths of datagrams and of connected QPs. */
 #include "config.h"
 #include "rail/verbs/ah.h"
 

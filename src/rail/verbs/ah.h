@@ -1,4 +1,4 @@
-/* Address handles: the paths of datagrams and of connected QPs. */
+/* Address handles, which define the paths of datagrams and of connected QPs. */
 #ifndef MRAIL_RAIL_VERBS_AH_H
 #define MRAIL_RAIL_VERBS_AH_H
 
@@ -13,8 +13,8 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const uint8_t gid[16],
                                     uint16_t sport) MRAIL_CTL;
 
-/* Destroys the handle after the datagrams posted so far have left. Control lock
- * held. */
+/* Destroys the handle once all datagrams posted so far have been sent. Control
+ * lock held. */
 void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah) MRAIL_CTL;
 
 /* Fills in the attributes with which AHs and connected QPs reach `gid`. */

@@ -20,9 +20,8 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     }
 }
 
-/* The flags must be constants. With variable flags, the macro ibv_reg_mr() in
- * verbs.h calls another function, which supports access bits that are not used
- * here. */
+/* The flags must be constants: with variable flags, the macro ibv_reg_mr() in
+ * verbs.h calls another function, for access bits that are not used here. */
 struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
                               mrail_access_t access)
 {

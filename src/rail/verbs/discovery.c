@@ -1,4 +1,4 @@
-/* Finds the ports that can be rails, and reports why other ports cannot. */
+/* Finds the ports that can be rails, and reports why other ports cannot be. */
 #include "config.h"
 #include "rail/mrail.h"
 
@@ -291,9 +291,9 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
         return "the port cannot be queried";
     }
     /* A port has two rates. The first is constant and equal for all ports of a
-     * kind. The scheduler uses it, and so does UCX's bandwidth estimate, from
+     * kind; the scheduler uses it, and so does UCX's bandwidth estimate, from
      * which UCX derives protocol thresholds. The second is the rate that the
-     * port reports now. The planner uses it. */
+     * port currently reports, which the planner uses. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;

@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 /*
- * Computes the subnet of a GID, comparable between nodes, and its host part.
- * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic. netmask_bits:
- * prefix length of the network interface, 0 if unknown. Returns the prefix
- * length used.
+ * Computes the subnet of a GID, which can be compared between nodes, and its
+ * host part. configured_bits: UCX_MRAIL_SUBNET_BITS, or -1 for automatic.
+ * netmask_bits: prefix length of the network interface, or 0 if unknown.
+ * Returns the prefix length that was used.
  */
 unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned netmask_bits, uint64_t *subnet_p,
@@ -22,8 +22,8 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
  * Sets attr->nic_index, the index of a rail's NIC for the choice of source
  * ports: the configured one, or `host`, the host part of its address. rail:
  * number of the rail, from 0. Uses the device, port, GID and subnet_bits of
- * `attr`. Returns NULL, or the reason why there is no index. With port rules in
- * the switches, an IPv6 address or one of a point-to-point subnet has none.
+ * `attr`. Returns NULL, or the reason if there is no index: with port rules,
+ * IPv6 addresses and addresses in point-to-point subnets have none.
  */
 const char *mrail_discovery_nic_index(const mrail_config_t *config,
                                       unsigned rail, unsigned host,

@@ -22,13 +22,13 @@ typedef struct mrail_event {
 } mrail_event_t;
 
 /* Takes the next event of the device. Returns 0 if there is none. Events of
- * other ports of the device are MRAIL_EVENT_OTHER. No lock held: a thread in
- * mrail_qp_destroy() that holds the control lock waits until the event is
- * taken. */
+ * other ports of the device are MRAIL_EVENT_OTHER. No lock may be held, because
+ * mrail_qp_destroy() waits for the event to be taken while its caller holds the
+ * control lock. */
 int mrail_rail_next_event(mrail_rail_t *rail, mrail_event_t *event);
 
-/* Consumes the events of the channel, and requests one for the next completion
- * of its CQ. Returns 0 or -errno. */
+/* Consumes the events of the channel, and requests an event for the next
+ * completion of its CQ. Returns 0 or -errno. */
 int mrail_rail_arm(mrail_rail_t *rail);
 /* Like mrail_rail_arm(), but for the control channel. */
 int mrail_rail_arm_ud(mrail_rail_t *rail);

@@ -1,13 +1,13 @@
 /*
- * Determines how a device controls a QP's UDP source port, and which port a QP
- * gets when it requests one. It uses a sample QP that is connected to itself
+ * Determines how a device controls the UDP source port of a QP, and which port
+ * a QP actually gets. For this, it uses a sample QP that is connected to itself
  * and sends nothing.
  *
  * The flow label sets the source port when the QP is connected
  * (orchestrator/ports.h). The device stores the label, and its driver or
- * hardware computes the port. The sample shows what the device has stored; a
- * table of drivers says whether the port follows from it. Only a packet capture
- * shows the port on the wire.
+ * hardware computes the port. The sample QP shows the label that the device has
+ * stored, and a table of drivers records whether the port follows from it. Only
+ * a packet capture shows the port on the wire.
  */
 #ifndef MRAIL_RAIL_PORT_CONTROL_H
 #define MRAIL_RAIL_PORT_CONTROL_H
@@ -49,18 +49,19 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            unsigned num, mrail_port_control_t *control_p);
 
 /*
- * Changes the source port of a connected QP at once. Returns 0. Returns
- * -EOPNOTSUPP if this driver has no call for it: the send queue must be
+ * Changes the source port of a connected QP at once. Returns 0, or -EOPNOTSUPP
+ * if the driver has no call for this, in which case the send queue must be
  * drained first. Returns another -errno if the call failed.
  */
 struct ibv_qp;
 int mrail_port_control_set(struct ibv_qp *qp, const char *device,
                            uint16_t sport);
 
-/* Returns what the table of drivers says about a kernel driver. */
+/* Looks up a kernel driver in the table of drivers. */
 mrail_port_driver_t mrail_port_control_driver(const char *driver);
 
-/* Return text for users: how ports are set, and what is uncertain. */
+/* Return texts for users that describe how ports are set, and what is
+ * uncertain. */
 const char *mrail_port_control_words(const mrail_port_control_t *control);
 const char *mrail_port_live_words(mrail_port_live_t live);
 

@@ -33,7 +33,7 @@ int mrail_qp_to_error(struct ibv_qp *qp);
  * in flight. */
 enum ibv_qp_state mrail_qp_state(struct ibv_qp *qp, int *is_draining_p);
 
-/* Stops the send queue after the request in progress (RTS -> SQD). */
+/* Stops the send queue after the current request (RTS -> SQD). */
 int mrail_qp_stop_sending(struct ibv_qp *qp);
 /* Changes the path of a stopped QP without requests in flight. */
 int mrail_qp_set_path(struct ibv_qp *qp, const struct ibv_ah_attr *path);

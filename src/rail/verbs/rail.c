@@ -308,7 +308,7 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
     return 1;
 }
 
-/* A child of fork() must not take away pages that a device accesses. Kernels
+/* A fork()ed child must not take over pages that a device accesses. Kernels
  * before 5.12 need this call before any registration, and the environment
  * variable if huge pages are registered. Later kernels need neither. Source:
  * ibv_fork_init(3). */

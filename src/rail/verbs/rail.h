@@ -36,7 +36,7 @@ typedef enum mrail_flow {
     MRAIL_FLOWS
 } mrail_flow_t;
 
-/* Receive buffers that are allocated and registered together. */
+/* A group of receive buffers that are allocated and registered together. */
 typedef struct mrail_rx_chunk {
     struct mrail_rx_chunk *next;
     struct ibv_mr *mr;
@@ -67,7 +67,7 @@ typedef struct mrail_rail {
     struct ibv_srq *srq;
     unsigned srq_depth;    /* capacity in buffers */
     unsigned srq_used;     /* buffers created for the SRQ; control lock */
-    unsigned srq_spare;    /* buffers that no lane counts on; control lock */
+    unsigned srq_spare;    /* buffers not reserved for a lane; control lock */
     unsigned num_am_lanes; /* lanes whose credits use the SRQ; control lock */
     unsigned srq_short;    /* credits without a buffer, because the sum of
                             * the windows exceeds the SRQ; control lock,
@@ -150,8 +150,8 @@ typedef struct mrail_rail {
     int ud_pause;          /* the last message took long, and other threads
                             * want the lock */
     uint32_t ud_tx_sent;   /* total number of datagrams posted */
-    /* Address handles without an owner, in order. The device may still hold
-     * their datagrams. */
+    /* Released address handles, in order, whose datagrams the device may still
+     * hold. */
     struct mrail_dead_ah *first_dead_ah;
     struct mrail_dead_ah *last_dead_ah;
     /* Datagrams polled during a search for a send buffer. */
@@ -160,8 +160,8 @@ typedef struct mrail_rail {
     unsigned ud_num_held;
 } mrail_rail_t;
 
-/* Returns the number of buffers in the SRQ that no lane counts on. Control lock
- * held. */
+/* Returns the number of buffers in the SRQ that are not reserved for a lane.
+ * Control lock held. */
 static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 {
     rail->srq_spare +=
@@ -189,9 +189,9 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
 
 void mrail_rail_close(mrail_rail_t *rail);
 
-/* Allocates and registers receive buffers of `size` bytes together. The device
- * may hold some of them from now on, so mrail_rail_free_buffers() frees them.
- * Returns NULL with errno set on failure. */
+/* Allocates and registers a group of receive buffers, `size` bytes in total.
+ * Because the device may hold some of them, only mrail_rail_free_buffers()
+ * frees them. Returns NULL with errno set on failure. */
 const mrail_rx_chunk_t *mrail_rail_add_chunk(mrail_rail_t *rail, size_t size);
 
 /* Posts receive buffers to the SRQ. Returns 0 or -errno. */
@@ -219,10 +219,9 @@ const char *mrail_rail_status_text(enum ibv_wc_status status);
 int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
- * mark have been handled. The CQ need not become empty, because other
- * completions may keep arriving. It is enough that a poll has since emptied the
- * CQ, or that as many completions as the CQ can hold have been polled.
- * Data-path lock held. */
+ * mark have been handled. The CQ need not be empty, because further completions
+ * may keep arriving. It is enough if a poll has since emptied it, or if as many
+ * completions as it can hold have been polled. Data-path lock held. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */
@@ -235,9 +234,9 @@ void mrail_rail_query_speed(mrail_rail_t *rail);
 /* Returns 1 if the device reports that the port is up. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
 
-/* Finds the GID again, because a port that comes back may have it at another
- * index. Returns 1 if the index has changed: address handles and QPs must be
- * created again. Control lock held. */
+/* Looks up the GID again, because it may have another index after the port
+ * comes back. Returns 1 if the index has changed, in which case address handles
+ * and QPs must be created again. Control lock held. */
 int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 
 #endif

@@ -92,8 +92,8 @@ int mrail_rail_ud_open(mrail_rail_t *rail)
     return mrail_rail_ud_start(rail);
 }
 
-/* Polls one batch of completions. Keeps datagrams, because their answers need
- * send buffers. Returns 0 if there are no completions. */
+/* Polls one batch of completions. Keeps datagrams for later, because their
+ * answers need send buffers. Returns 0 if there are no completions. */
 static int mrail_rail_ud_fetch(mrail_rail_t *rail)
 {
     struct ibv_wc wc[MRAIL_UD_BATCH];
@@ -187,10 +187,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * Resets a control QP that is in the error state. In this state it returns
- * every receive at once, so posting again would loop forever. Some devices
- * treat a datagram longer than the buffer as an error of the QP, so an external
- * host may be the cause. Datagrams in transit are lost, as UD permits.
+ * Resets a control QP that is in the error state. In this state, it would
+ * return every posted receive at once, in an endless loop. Some devices treat a
+ * datagram longer than the buffer as a QP error, so an external host may be the
+ * cause. Datagrams in flight are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {

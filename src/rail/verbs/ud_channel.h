@@ -4,15 +4,15 @@
 
 #include "rail/verbs/rail.h"
 
-/* Sends a datagram on the control channel. Returns -EAGAIN if no send buffer is
- * free: nothing was sent, and the channel gets an event when a buffer returns.
- * Returns -EIO if no buffer has returned for a second: the datagram counts as
- * lost. Control lock held. */
+/* Sends a datagram on the control channel. If no send buffer is free, sends
+ * nothing and returns -EAGAIN; the channel gets an event when a buffer returns.
+ * If no buffer has returned for a second, returns -EIO, and the datagram counts
+ * as lost. Control lock held. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length) MRAIL_CTL;
 
-/* Returns the number of datagrams that mrail_rail_ud_send() takes now. Control
- * lock held. */
+/* Returns the number of datagrams that mrail_rail_ud_send() can accept now.
+ * Control lock held. */
 unsigned mrail_rail_ud_room(mrail_rail_t *rail);
 
 /* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, but

@@ -61,8 +61,8 @@ struct sroce_cq {
     void *user;
     struct ibv_wc *ring;
     uint32_t size; /* power of two */
-    uint32_t head; /* next to write */
-    uint32_t tail; /* next to poll */
+    uint32_t head; /* next entry to write */
+    uint32_t tail; /* next entry to poll */
     unsigned users;
     uint8_t armed; /* SROCE_ARM_* */
     uint8_t overrun;
@@ -172,21 +172,21 @@ typedef struct sroce_req {
     uint32_t psn_alloc;
     uint32_t psn_max;
     uint32_t rd_out;       /* READs and atomics in [tail, cur) */
-    uint32_t rd_psns;      /* PSNs of their missing responses */
+    uint32_t rd_psns;      /* number of PSNs of their missing responses */
     uint32_t window;       /* maximum packets in flight; adapts to loss */
     uint32_t window_acked; /* packets acknowledged towards window growth */
     uint32_t since_ackreq; /* packets since the last AckReq */
     uint32_t read_off;     /* bytes received for the READ at tail */
     sroce_sgcur_t read_sg;
     uint32_t gap_psn;     /* psn_una of the last repeated READ request */
-    uint32_t recover_psn; /* no second shrink until psn_una reaches this */
+    uint32_t recover_psn; /* psn_una at which the window may shrink again */
     uint8_t gap_seen;
     uint8_t rnr_wait; /* 1 until rnr_ns */
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
-    uint8_t failed;        /* the WQE at fail_idx cannot be sent */
-    uint8_t drained_event; /* IBV_EVENT_SQ_DRAINED is due */
+    uint8_t failed;        /* 1: the WQE at fail_idx cannot be sent */
+    uint8_t drained_event; /* 1: IBV_EVENT_SQ_DRAINED is due */
     uint8_t probes;        /* probes sent since progress */
     uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
@@ -201,14 +201,14 @@ typedef struct sroce_req {
     mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
 } sroce_req_t;
 
-/* A READ or atomic from the peer: what is needed to respond, and to respond
- * again if the request is repeated. */
+/* A READ or atomic from the peer, with the state needed to respond, and to
+ * respond again if the request is repeated. */
 typedef struct sroce_rdres {
     uint32_t psn; /* of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
-    uint8_t pending; /* a response is due */
-    uint8_t again;   /* the whole response was sent before */
+    uint8_t pending; /* 1: a response is due */
+    uint8_t again;   /* 1: the whole response has been sent before */
     uint32_t rkey;
     uint32_t cur_psn;  /* PSN of the next response packet */
     uint32_t cur_left; /* response packets left */
@@ -225,13 +225,13 @@ typedef struct sroce_resp {
     uint32_t msn;
     uint32_t ack_psn; /* PSN of a NAK; an ACK carries epsn - 1 */
     uint8_t ack_due;  /* an ACK or NAK is due */
-    uint8_t ack_late; /* did not fit in the last run: send it first */
+    uint8_t ack_late; /* 1: did not fit into the last run; send it first */
     uint8_t syndrome;
-    uint8_t nak_sent; /* a sequence or RNR NAK was sent for epsn */
-    uint8_t fatal;    /* the QP is in error, its NAK is still due */
+    uint8_t nak_sent; /* 1: a sequence or RNR NAK was sent for epsn */
+    uint8_t fatal;    /* 1: the QP is in error, but its NAK is still due */
     uint8_t msg;      /* SROCE_MSG_*: the message in progress */
-    uint8_t have_wqe; /* a receive WQE was taken: see wqe_sge */
-    uint8_t comm_est; /* IBV_EVENT_COMM_EST was raised */
+    uint8_t have_wqe; /* 1: a receive WQE was taken (see wqe_sge) */
+    uint8_t comm_est; /* 1: IBV_EVENT_COMM_EST was raised */
     uint32_t ooo_psn; /* highest PSN received ahead of epsn */
     uint32_t rkey;    /* of the WRITE in progress */
     uint64_t addr;
@@ -259,7 +259,7 @@ struct sroce_qp {
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
     uint8_t active; /* ops.qp_active was called */
-    /* The next run starts with requests, not with responses. */
+    /* 1: the next run starts with requests rather than responses. */
     uint8_t requests_first;
     int access;
     sroce_av_t av;
@@ -367,7 +367,7 @@ typedef struct sroce_tx {
     mrail_ns_t now_ns;
     uint32_t max_bytes;
     unsigned max_pkts;
-    int closed;        /* the last packet was shorter: the run is complete */
+    int closed;        /* 1: complete, because the last packet was shorter */
     uint32_t mark_iov; /* first iovec of the current packet */
     uint32_t mark_scratch;
 } sroce_tx_t;
@@ -393,10 +393,11 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
            SROCE_ICRC_BYTES;
 }
 
-/* Returns 1 if a packet of `bytes` to this destination can join the run. */
+/* Returns 1 if a packet of `bytes` to this destination fits into the run. */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
-/* Starts a packet and returns where in the scratch memory its header goes. */
+/* Starts a packet, and returns the place of its header in the scratch
+ * memory. */
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
 /* Adds payload from memory or from an SGE list. Small payloads are copied. */
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes);
@@ -420,15 +421,16 @@ static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
 
 int sroce_req_init(sroce_req_t *req, struct ibv_qp_cap *cap);
 void sroce_req_reset(sroce_qp_t *qp);
-/* Returns 1 and sets *next_p if a request packet can be sent now, else 0. */
+/* If a request packet can be sent now, sets *next_p and returns 1. Otherwise
+ * returns 0. */
 int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p);
 /* Appends the request packet. Returns 0 if it does not fit or the WQE
  * failed. */
 int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next);
 /* Moves cur and psn_next back or forward to `psn`. */
 void sroce_req_seek(sroce_qp_t *qp, uint32_t psn);
-/* Schedules a resend of the last packet, with AckReq set. The reply shows which
- * packets the responder has. */
+/* Schedules a retransmission of the last packet, with AckReq set. The reply
+ * shows which packets the responder has. */
 void sroce_req_probe(sroce_qp_t *qp);
 /* Reports a loss. The window shrinks once per round trip. */
 void sroce_req_shrink(sroce_qp_t *qp);
@@ -447,8 +449,8 @@ int sroce_comp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status);
 /* Completes the WQE at tail with an error; the QP enters the error state. */
 void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status);
-/* Called after the tail moved. If it has reached a failed WQE, reports the
- * failure; if an SQ drain has finished, raises SQ_DRAINED. */
+/* Called after the tail has moved. If it has reached a failed WQE, reports the
+ * failure. If the SQ is drained, raises SQ_DRAINED. */
 void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 /* ---- Responder (resp.c) ---- */

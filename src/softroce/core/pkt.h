@@ -86,7 +86,7 @@ extern const sroce_op_t sroce_ops[256];
 #define SROCE_SYN_KIND_RNR 1
 #define SROCE_SYN_KIND_NAK 3
 
-/* How long a requester waits after an RNR NAK, by timer code (0..31). */
+/* Wait of a requester after an RNR NAK, indexed by timer code (0..31). */
 extern const uint32_t sroce_rnr_timer_us[32];
 
 typedef struct sroce_bth {
@@ -128,7 +128,7 @@ static inline void sroce_put64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* Decodes a BTH. `p` holds at least SROCE_BTH_BYTES. */
+/* Decodes a BTH. `p` must have at least SROCE_BTH_BYTES. */
 static inline void sroce_bth_get(const uint8_t *p, sroce_bth_t *bth)
 {
     uint32_t w1 = sroce_get32(p + 4), w2 = sroce_get32(p + 8);

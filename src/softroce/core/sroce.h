@@ -4,12 +4,12 @@
  * keys.
  *
  * The library does no I/O, has no clock, lock, thread or log, and does not read
- * the environment. The owner (host/ or sim/) passes in the time and received
+ * the environment. Its owner (host/ or sim/) passes in the time and received
  * packets (sroce_dev_rx), and pulls packets to send (sroce_qp_peek,
  * sroce_qp_pull). Callbacks report events (sroce_dev_ops_t). The owner
  * serialises all calls on a device and its objects; different devices are
- * independent. A callback runs inside the call that caused it and must not call
- * the core, except for sroce_*_user() and sroce_qp_num().
+ * independent. A callback runs inside the call that triggered it, and must not
+ * call the core, except for sroce_*_user() and sroce_qp_num().
  *
  * Functions that return int return 0 or a positive errno value, as verbs do.
  * IPv4 addresses are in network byte order, everything else in host byte order.
@@ -90,9 +90,9 @@ typedef struct sroce_dev_ops {
     void (*cq_event)(void *arg, void *cq_user);
     /* `user` belongs to the QP, CQ or SRQ that the event is about. */
     void (*async_event)(void *arg, enum ibv_event_type type, void *user);
-    /* The QP has something to send. Not called again for this QP until
-     * sroce_qp_peek() has returned 0. An owner that destroys a QP removes it
-     * from its own run list. */
+    /* The QP has something to send. It is not reported again until
+     * sroce_qp_peek() has returned 0 for it. An owner that destroys a QP must
+     * remove it from its run list. */
     void (*qp_active)(void *arg, sroce_qp_t *qp, void *qp_user);
     void *arg;
 } sroce_dev_ops_t;
@@ -107,22 +107,22 @@ typedef struct sroce_dev_params {
     uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0: 256 */
     mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
                            * MRAIL_NS_NEVER: no probes */
-    uint64_t key_secret;  /* unpredictable number: a process that has seen no
-                           * key cannot guess one. 0: keys count from 0 */
+    uint64_t key_secret;  /* random number that keeps other processes from
+                           * guessing keys; 0: keys count up from 0 */
     sroce_dev_ops_t ops;
 } sroce_dev_params_t;
 
 /* Returns 0, EINVAL (an illegal parameter) or ENOMEM. */
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
-/* Destroys the device and its QPs. The owner destroys all other objects first.
- * Objects left behind are leaked and must not be used. */
+/* Destroys the device and its QPs. The owner must destroy all other objects
+ * first; any that remain are leaked and must not be used. */
 void sroce_dev_destroy(sroce_dev_t *dev);
 /* Later WRITEs become visible `write_delay_ns` after they are acknowledged, or
  * before the device's next completion, READ or atomic if that is earlier. A
  * NIC's posted writes may behave in the same way. 0: no delay. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
-/* Returns the counters. The owner may add to them, under the same
+/* Returns the counters, to which the owner may add under the same
  * serialisation. */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
@@ -153,10 +153,10 @@ typedef struct sroce_rxpkt {
 } sroce_rxpkt_t;
 
 /*
- * Processes one received packet. The core trusts nothing in it and keeps no
- * pointer to `data`. Returns 1 if the packet was used, 0 if it was dropped (a
- * counter says why). The owner passes in a whole receive batch before it pulls,
- * so that acknowledgements coalesce.
+ * Processes a received packet. The core trusts nothing in it, and keeps no
+ * pointer to `data`. Returns 1 if the packet was accepted, or 0 if it was
+ * dropped, in which case a counter shows why. The owner should pass in a whole
+ * receive batch before it pulls, so that acknowledgements coalesce.
  */
 int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
 /* Returns the destination QPN of a packet, for demultiplexing, or UINT32_MAX if
@@ -171,11 +171,11 @@ uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 #define SROCE_RUN_SCRATCH 8192
 
 /*
- * A run: packets from one QP and one source port to one destination. All have
- * `seg_bytes`, except that the last may be shorter. One sendmsg() with
- * UDP_SEGMENT sends the run (without UDP_SEGMENT if num_pkts is 1). `iov`
- * points into the core's scratch memory and into user memory. It is valid until
- * the next call on the device.
+ * A run: packets from one QP and source port to one destination. Each has
+ * `seg_bytes`, except that the last may be shorter. One sendmsg() sends the
+ * run, with UDP_SEGMENT unless num_pkts is 1. `iov` points into the core's
+ * scratch memory and into user memory, and is valid until the next call on the
+ * device.
  */
 typedef struct sroce_txrun {
     uint32_t dst_ip;
@@ -195,28 +195,27 @@ typedef struct sroce_txinfo {
     uint32_t next_bytes; /* UDP payload of the next packet */
     uint32_t run_bytes;  /* estimate for the next run, >= next_bytes; the run
                           * may be shorter */
-    int only_ack;        /* only an acknowledgement is due. If delayed by a few
-                          * microseconds, it can share a run with the next
-                          * request */
+    int only_ack;        /* 1: only an acknowledgement is due, which may share a
+                          * run with the next request if it is delayed by a few
+                          * microseconds */
 } sroce_txinfo_t;
 
-/* Returns 1 and sets *info_p if the QP can send now. After a return of 0,
- * qp_active announces the next packet. */
+/* If the QP can send now, sets *info_p and returns 1. Otherwise returns 0, and
+ * qp_active will announce the next packet. */
 int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
- * Returns 1 if the owner should send the posted requests at once, 0 if too
- * little is queued for a good run. After a return of 0, pending
- * acknowledgements bring the owner back, and the next progress call sends
- * everything as one run.
+ * Returns 1 if the owner should send the posted requests immediately, or 0 if
+ * too little is queued for a good run. In that case, pending acknowledgements
+ * trigger another progress call, which sends everything as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
 
 /*
- * Moves the QP's next packets to *run: at most `max_bytes` of UDP payload and
- * `max_pkts` packets. A limit below one packet yields none. Returns
- * run->num_pkts, which is 0 if nothing can be sent. Acknowledgements and READ
- * responses are part of the run.
+ * Moves the QP's next packets to *run, up to `max_bytes` of UDP payload and
+ * `max_pkts` packets, including acknowledgements and READ responses. If the
+ * limit is below one packet, moves none. Returns run->num_pkts, which is 0 if
+ * nothing can be sent.
  */
 unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
                        unsigned max_pkts, sroce_txrun_t *run);
@@ -231,16 +230,16 @@ typedef struct sroce_av {
 } sroce_av_t;
 
 /*
- * What wr.ud.ah must point to. The owner embeds it as `ah` in its own object.
- * Posting reads only `av`.
+ * The object to which wr.ud.ah must point. The owner embeds it as `ah` in its
+ * own object. Posting reads only `av`.
  */
 typedef struct sroce_ah {
     struct ibv_ah ibv;
     sroce_av_t av;
 } sroce_ah_t;
 
-/* Returns 0, or EINVAL: no GRH, an unknown port or source GID, or a dgid that
- * is not an IPv4-mapped unicast address. */
+/* Returns 0, or EINVAL if there is no GRH, the port or source GID is unknown,
+ * or the dgid is not an IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
 /* Returns the source port of the path, 0xC000..0xFFFF:
  *   0xC000 | ((fl & 0x3FFF) ^ (fl >> 14))
@@ -254,10 +253,10 @@ int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * Registers memory. `access` is IBV_ACCESS_*. With the keys of the MR, `addr`
- * is accessed at address `iova`. A key contains a generation as well as an
- * index, so that the key of a destroyed MR is not reused soon. Returns EINVAL
- * for remote write or atomic access without local write access.
+ * Registers memory. `access` is IBV_ACCESS_*. Users of the keys address `addr`
+ * as `iova`. A key contains an index and a generation, so that the key of a
+ * destroyed MR is not reused soon. Returns EINVAL for remote write or atomic
+ * access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
@@ -277,19 +276,19 @@ int sroce_cq_resize(sroce_cq_t *cq, unsigned cqe);
 /* Removes up to n completions, oldest first, and returns their number, as
  * ibv_poll_cq does. */
 int sroce_cq_poll(sroce_cq_t *cq, int n, struct ibv_wc *wc);
-/* Requests one cq_event, for the next completion or, with solicited_only, for
- * the next one that is solicited or failed. */
+/* Requests one cq_event for the next completion. With solicited_only, requests
+ * it for the next completion that is solicited or failed. */
 void sroce_cq_arm(sroce_cq_t *cq, int solicited_only);
 unsigned sroce_cq_depth(const sroce_cq_t *cq);   /* capacity in entries */
 unsigned sroce_cq_pending(const sroce_cq_t *cq); /* unpolled entries */
 
 /* ---- Shared receive queues ---- */
 
-/* Raises attr->max_wr and max_sge to what was allocated. */
+/* Raises attr->max_wr and max_sge to the allocated sizes. */
 int sroce_srq_create(sroce_pd_t *pd, struct ibv_srq_attr *attr, void *user,
                      sroce_srq_t **srq_p);
-/* Sets IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. Returns EINVAL if max_wr is below the
- * number posted. */
+/* Sets IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. Returns EINVAL if more than max_wr
+ * requests are posted. */
 int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
                      int attr_mask);
 void sroce_srq_query(const sroce_srq_t *srq, struct ibv_srq_attr *attr);
@@ -322,7 +321,7 @@ void sroce_qp_destroy(sroce_qp_t *qp);
  * value out of range. */
 int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
                     int attr_mask);
-/* Returns all attributes; there is no mask. */
+/* Returns all attributes; there is no attribute mask. */
 void sroce_qp_query(const sroce_qp_t *qp, struct ibv_qp_attr *attr);
 
 /* Like ibv_post_send(). Returns EINVAL or ENOMEM (queue full); *bad_wr is the

@@ -56,7 +56,8 @@ typedef enum sroce_fault_setting {
      SROCE_FAULT_BIT(SROCE_FAULT_GPU_LINK_RATE))
 #define SROCE_FAULT_MAX_US 10000000u /* maximum of a delay or a span */
 
-/* Returns a value of SROCE_FAULT_REORDER: probability and maximum delay. */
+/* Combines a probability and a maximum delay into a value of
+ * SROCE_FAULT_REORDER. */
 static inline uint64_t sroce_fault_reorder(uint32_t ppm, uint32_t span_us)
 {
     return ((uint64_t)span_us << 32) | ppm;

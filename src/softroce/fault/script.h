@@ -23,14 +23,14 @@
 #include "base/clock.h"
 #include "softroce/fault/action.h"
 
-#define SROCE_FAULT_MAX_BYTES (1u << 20) /* in a script */
+#define SROCE_FAULT_MAX_BYTES (1u << 20) /* maximum bytes of a script */
 #define SROCE_FAULT_MAX_STEPS 1024
-#define SROCE_FAULT_MAX_WORDS 24  /* in a line */
-#define SROCE_FAULT_MAX_INDEX 256 /* nodes, rails */
+#define SROCE_FAULT_MAX_WORDS 24  /* maximum words per line */
+#define SROCE_FAULT_MAX_INDEX 256 /* maximum number of nodes or rails */
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
 #define SROCE_FAULT_WHY_MAX 384
-#define SROCE_FAULT_NAME_MAX 100 /* of the script's name in messages */
+#define SROCE_FAULT_NAME_MAX 100 /* maximum script name in messages */
 
 typedef enum sroce_fault_when {
     SROCE_FAULT_AT_TIME,
@@ -71,8 +71,8 @@ typedef struct sroce_fault_script {
     sroce_fault_step_t *steps; /* in file order */
 } sroce_fault_script_t;
 
-/* Returns the file name for messages. A path that is too long is reduced to its
- * end, so that a message fits into SROCE_FAULT_WHY_MAX bytes. */
+/* Returns the file name for messages. Of a long path, only the end is kept, so
+ * that a message fits into SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*

@@ -55,9 +55,9 @@ uint32_t sroce_fault_timeline_settings(const sroce_fault_timeline_t *tl,
 /* Frees the timeline. Active settings stay in force. */
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
-/* Executes the steps that are due by now_ns since the start, in order of time.
- * now_ns never decreases. Returns the time of the next call, or MRAIL_NS_NEVER
- * if no step waits for a time. */
+/* Executes the steps that are due at now_ns after the start, in order of time.
+ * now_ns must never decrease. Returns the time of the next call, or
+ * MRAIL_NS_NEVER if no step waits for a time. */
 mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
                                     mrail_ns_t now_ns);
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);

@@ -1,26 +1,28 @@
 /*
- * The session daemon. One small process per session holds a duplicate of every
- * receive socket, so that the kernel's SO_REUSEPORT array never changes while
- * jobs run.
+ * The session daemon, a small process for each session. It holds a duplicate of
+ * every receive socket, so that the kernel's SO_REUSEPORT array never changes
+ * while jobs run.
  *
  * All processes that use a device receive on one UDP port. The kernel selects a
- * socket by its index in an array, and when a socket closes, moves the last one
- * into the gap. When a process exits or is killed, the sockets of other
- * processes would be renumbered, and no process could find out the new order.
- * Because the daemon holds duplicates, no socket ever closes. The slot number
- * equals the index for the life of the session, and the selector program stays
- * valid. A free slot is reused together with its socket.
+ * socket by its index in an array, and when a socket closes, it moves the last
+ * one into the gap. Without the daemon, a process that exits or is killed would
+ * therefore renumber the sockets of others, and no process could find out the
+ * new order. Because the daemon holds duplicates, no socket ever closes: the
+ * slot number remains the index for the life of the session, and the selector
+ * program stays valid. A free slot is reused together with its socket.
  *
- * The daemon also notices when a process dies (from its pidfd or the end of its
- * connection) and returns its reservations. It notifies processes when settings
- * change, and removes the session when no process holds it.
+ * When a process dies, which the daemon detects by its pidfd or the end of its
+ * connection, the daemon returns its reservations. It also notifies processes
+ * when settings change, and removes the session when no process holds it any
+ * more.
  *
- * It never touches a packet. If it is killed, running jobs continue, and new
- * processes are refused with a message.
+ * The daemon never touches a packet. If it is killed, running jobs continue,
+ * but new processes fail with a message.
  *
- * Connections are SOCK_SEQPACKET on the session's socket and are accepted only
- * from the same user. One message at a time goes each way: a sroce_daemon_msg_t
- * in host byte order. The daemon never blocks on a connection.
+ * Connections are of type SOCK_SEQPACKET, and are accepted only from the same
+ * user. In each direction there is at most one message at a time, a
+ * sroce_daemon_msg_t in host byte order. The daemon never blocks on a
+ * connection.
  */
 #ifndef MRAIL_SROCE_DAEMON_H
 #define MRAIL_SROCE_DAEMON_H
@@ -38,7 +40,7 @@ typedef enum sroce_daemon_op {
     SROCE_DAEMON_LEAVE, /* dev, slot */
     /* Received: notify all users. Sent: settings have changed. */
     SROCE_DAEMON_NOTIFY,
-    SROCE_DAEMON_WATCH /* does not keep the session alive; ends with it */
+    SROCE_DAEMON_WATCH /* ends with the session, and does not keep it alive */
 } sroce_daemon_op_t;
 
 typedef struct sroce_daemon_msg {
@@ -56,9 +58,9 @@ typedef struct sroce_daemon_msg {
 } sroce_daemon_msg_t;
 
 /*
- * Runs the server. Once it accepts connections, it writes one byte to ready_fd
- * and closes ready_fd. It runs until the session has been unused for 200 ms,
- * then closes `hold` and returns an exit status.
+ * Runs the daemon. Once it accepts connections, it writes one byte to ready_fd
+ * and closes it. When the session has been unused for 200 ms, closes `hold` and
+ * returns an exit status.
  */
 int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);

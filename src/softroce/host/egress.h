@@ -1,10 +1,9 @@
 /*
- * The egress of a device, which comes after the rate and credit checks in tx.c.
- * It applies port state and faults (loss, delay and so on). The caller holds
- * ctx->lock.
+ * The egress of a device, behind the rate and credit checks of tx.c. It applies
+ * the port state and faults such as loss and delay. The caller holds ctx->lock.
  *
- * Without faults, the cost is a test of one word at each end. With faults,
- * packets are copied: that path is for tests, not for speed.
+ * Without faults, this costs a test of one word at each end. With faults,
+ * packets are copied, because that path is for tests, not for speed.
  */
 #ifndef MRAIL_SROCE_EGRESS_H
 #define MRAIL_SROCE_EGRESS_H
@@ -31,8 +30,8 @@ static inline int sroce_egress_dest_is_alive(int dest_dev, unsigned dest_slot)
            SROCE_SLOT_LIVE;
 }
 
-/* Sends packets with the credit that the caller took, unless a fault
- * intervenes. Packets to external hosts need no credit. */
+/* Sends packets, unless a fault intervenes. The caller has taken credit for
+ * them; packets to external hosts need none. */
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit, mrail_ns_t now_ns);
 void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,

@@ -33,26 +33,27 @@
 
 #define SROCE_HOST_MAX_SPORT_SOCKS 64
 #define SROCE_HOST_SPORT_BUCKETS 128
-/* Receive buffer to request; the kernel grants up to net.core.rmem_max, 212992
- * by default. External hosts take no credit, so the data that they have in
- * flight must fit (rdma_rxe: 512 KB for each queue pair, and the whole of a
+/* Receive buffer to request. The kernel grants up to net.core.rmem_max, 212992
+ * by default. External hosts take no credit, so all data that they have in
+ * flight must fit (rdma_rxe: 512 KB for each queue pair, and all data of a
  * READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
 #define SROCE_HOST_SNDBUF (4 << 20)
-/* Kernel memory used by a packet in a run, in addition to its bytes (sk_buff,
- * head). Measured: 768 for a small packet. The rest is a safety margin. */
+/* Kernel memory that a packet in a run takes in addition to its bytes (sk_buff,
+ * head). A measured small packet took 768 bytes; the rest is a safety
+ * margin. */
 #define SROCE_HOST_PKT_OVERHEAD 832
-/* A packet sent alone takes the sk_buff and one allocation. The allocation
- * holds its bytes, its headers and the end of the head, rounded up to a power
- * of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
+/* A packet that is sent alone takes the sk_buff and one allocation for its
+ * bytes, its headers and the end of the head, rounded up to a power of two. In
+ * measurements, 3700 bytes took 4352, and 3800 took 8448. */
 #define SROCE_HOST_SINGLE_HEAD 400
 #define SROCE_HOST_SINGLE_SKB 256
 #define SROCE_HOST_RX_BYTES 65536
 
 typedef struct sroce_host_ctx sroce_host_ctx_t;
 
-/* A device in the list. A NULL pointer follows ibv_device, because
- * mlx5dv_is_supported() reads the driver's operations there. */
+/* A device in the list. The NULL pointer after ibv_device is for
+ * mlx5dv_is_supported(), which looks for the driver's operations there. */
 typedef struct sroce_host_dev {
     struct ibv_device ibv;
     void *no_driver_ops;
@@ -119,11 +120,11 @@ typedef struct sroce_host_qp {
     mrail_ns_t wake_ns;
     uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
     uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
-    mrail_ns_t departure_ns; /* when the reserved bytes may leave */
+    mrail_ns_t departure_ns; /* time at which the reserved bytes may leave */
     uint64_t poll_epoch; /* poll since which `posts` counts, see verbs_ops.c */
     unsigned posts;
     mrail_ns_t credit_since_ns; /* start of the wait for credit; 0: none */
-    int backlogged;             /* the last batch left work behind */
+    int backlogged;             /* 1: the last batch left work behind */
     uint32_t dest_ip;           /* address of dest_dev */
     int dest_dev;               /* device index, -1: outside the session */
     sroce_host_batch_t *held;   /* UD: a packet waiting for credit */
@@ -179,21 +180,20 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_delay_us; /* value in the core */
-    uint32_t settings_gen;   /* value last seen in sdev; likewise the next
-                              * two */
+    uint32_t settings_gen;   /* last values seen in sdev, also below */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* progress calls since the last read of the socket */
     uint32_t kernel_drops;
-    int64_t held_seen;        /* value of rx_held last seen */
-    mrail_ns_t held_since_ns; /* held_seen unchanged, socket empty since then */
+    int64_t held_seen;        /* last value of rx_held seen */
+    mrail_ns_t held_since_ns; /* since then unchanged, socket empty */
 
     /* Transmit. */
     mrail_list_t ready;
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
-    int worked; /* packets were sent or received since the last reset */
-    int recheck_waiting;  /* packets arrived: waiting QPs may have replies */
+    int worked; /* 1: packets were sent or received since the last reset */
+    int recheck_waiting;  /* 1: waiting QPs may have replies */
     mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
@@ -209,7 +209,7 @@ struct sroce_host_ctx {
 
     /* Read by the control thread. */
     _Atomic uint64_t app_calls; /* polls and posts of the application */
-    uint64_t seen_calls;        /* value last seen */
+    uint64_t seen_calls;        /* last value seen */
     /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
     _Atomic int armed;   /* polls left until an armed CQ no longer counts */
@@ -252,14 +252,14 @@ static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
     return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
 }
 
-/* Returns 0 in a forked child, where the parent's contexts are unusable. */
+/* Returns 0 in a forked child, which cannot use its parent's contexts. */
 static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
 {
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
 }
 
 /* Returns 1 if the rail is paused. A paused rail neither sends nor receives,
- * and loses nothing. */
+ * but loses nothing. */
 static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 {
     return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
@@ -294,7 +294,7 @@ static inline void sroce_host_count(sroce_host_ctx_t *ctx,
 
 /* ---- proc.c ---- */
 
-/* Opens the session on the first call. Returns 1 if the program sees only
+/* On the first call, opens the session. Returns 1 if the program sees only
  * software devices, or 0 if the library is inert. */
 int sroce_host_enabled(void);
 /* Returns 1 if rails act as if nvidia-peermem were loaded (fakefs.c). */
@@ -329,9 +329,10 @@ int64_t sroce_net_rx_limit(int fd);
 /* Reads up to `max` messages, passes them to the core and returns their
  * number. */
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
-/* Returns 0, or -errno if the kernel did not accept the packets. They are then
- * lost, as on a wire, and the caller keeps no copy. That includes -EAGAIN (the
- * send buffer is full, which never happens on the loopback interface). */
+/* Returns 0, or -errno if the kernel did not accept the packets. This includes
+ * -EAGAIN (the send buffer is full, which never happens on the loopback
+ * interface). The packets are then lost, as on a wire; the caller keeps no
+ * copy. */
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
@@ -343,21 +344,21 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 /* ---- credit.c; ctx->lock is held ---- */
 
 /* Takes credit for n <= `num` packets of `seg_bytes` to a process of the
- * session, and returns n. The credit taken is sroce_host_credit() of a run of n
- * packets, which is enough for any part of that run. Until commit or return,
- * the slot records it as unsent. */
+ * session, and returns n. The amount is the sroce_host_credit() of a run of n
+ * packets, which suffices for any part of that run. The slot records it as
+ * unsent until it is committed or returned. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* Like sroce_credit_take(), but for a queue pair, which is queued if credit is
- * short. Small packets are not queued. */
+/* Like sroce_credit_take(), but for a queue pair, which is queued if there is
+ * too little credit. Small packets are not queued. */
 unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   uint32_t seg_bytes, unsigned num,
                                   mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* Records that the packets are in the socket. The receiver returns the
- * remaining credit. */
+/* Records that the packets are in the socket. Their credit is returned by the
+ * receiver. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
 /* Restarts the random numbers from the seed of the session or of a script. */

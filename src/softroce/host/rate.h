@@ -1,16 +1,16 @@
 /*
  * Rate limiters that all processes of a device share without a lock
- * (base/gcra.h). A sender *reserves* a departure time for its batch. Senders
- * depart in the order in which they asked, each with one batch reserved at a
- * time. That is fair for any number of senders and any polling rates.
+ * (base/gcra.h). A sender *reserves* a departure time for its batch.
+ * Reservations are served in order, and a sender has one batch reserved at a
+ * time, which is fair for any number of senders and any polling rates.
  *
- * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender that always has
- * work may be late because the kernel did not run it. It may then make up for
- * SROCE_RATE_LATE_NS: the queue of a real NIC would not have been late.
+ * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with a backlog
+ * may be late because it was descheduled. It may then make up for
+ * SROCE_RATE_LATE_NS, because the queue of a real NIC would not have been late.
  *
  * Small packets (acknowledgements, wire-up, barriers) do not queue behind other
- * senders' batches. They are charged, but wait only if small packets alone
- * exceed the rate.
+ * senders' batches. They count against the rate, but wait only if small packets
+ * alone exceed it.
  *
  * Any thread of any process may call these functions.
  */
@@ -26,8 +26,8 @@
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
 
-/* Reserves `bytes` and returns when they may leave; 0: at once. depth_ns is
- * SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
+/* Reserves `bytes`, and returns the time at which they may leave, or 0 for
+ * immediately. depth_ns is SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
                                             uint32_t bytes, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
@@ -56,9 +56,9 @@ static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
            (bucket->small_tat <= now_ns * 64);
 }
 
-/* Returns reserved bytes that were not sent. The rate may have changed since:
- * bytes that were reserved without a limit may be more than a new limiter has
- * reserved. */
+/* Gives back reserved bytes that were not sent. If the rate has changed since,
+ * this may be more than the limiter has reserved, namely if there was no limit
+ * at the time of the reservation. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
     uint64_t rate_bytes_per_s =

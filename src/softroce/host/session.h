@@ -4,11 +4,11 @@
  * while jobs run (rates, port state, loss, delay), each device's table of
  * processes ("slots"), and counters.
  *
- * Sockets and processes are handled in daemon.h. The session holds no packets.
+ * daemon.h handles sockets and processes. The session holds no packets.
  *
- * Invariant: a reader may find any value in a mutable field at any time,
- * because a process can be killed between two stores. So no lock is ever held
- * in this memory, and each field is an atomic that has a meaning on its own.
+ * Invariant: because a process can be killed between two stores, a reader must
+ * expect any value in a mutable field at any time. This memory therefore
+ * contains no locks, and each field is an atomic that is meaningful on its own.
  *
  * `mrail soft` creates the file, and the session daemon removes it.
  */
@@ -26,15 +26,15 @@
 #define SROCE_SESSION_MAX_RAILS 16
 #define SROCE_SESSION_MAX_NODES 254
 #define SROCE_SESSION_MAX_DEVS 256
-/* Processes that can have a device open at the same time. The top bits of a QPN
- * select the process. */
+/* log2 of the number of processes that can have a device open at the same time.
+ * The top bits of a QPN select the process. */
 #define SROCE_SESSION_SLOT_BITS 7
 #define SROCE_SESSION_SLOTS (1 << SROCE_SESSION_SLOT_BITS)
 #define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
 
 #define SROCE_SESSION_DEFAULT_MTU 4096
-/* UDP port of the socket that marks a session's base as taken. It lies outside
- * the source port range and the kernel's ephemeral ports. */
+/* UDP port of the socket that marks a session's base as taken, outside the
+ * source port range and the kernel's ephemeral ports. */
 #define SROCE_SESSION_BASE_PORT 4792
 
 /* Flags of a session, which never change. */
@@ -58,8 +58,8 @@ typedef enum sroce_counter {
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
     SROCE_CNT_DROP_BLACKHOLE, /* lost by a blackhole fault */
     SROCE_CNT_DROP_ACKS,      /* responses lost by drop_acks */
-    SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
-    SROCE_CNT_DROP_SHORT,     /* shorter than a destination QPN */
+    SROCE_CNT_DROP_NO_PEER,   /* no process has the destination QPN */
+    SROCE_CNT_DROP_SHORT,     /* too short for a destination QPN */
     SROCE_CNT_DROP_MISROUTED, /* addressed to another process's QPN */
     SROCE_CNT_DROP_DELAY,     /* the delay line was full */
     SROCE_CNT_DROP_SEND,      /* the kernel refused the packets */
@@ -97,12 +97,12 @@ typedef struct sroce_slot {
     _Atomic uint32_t generation;         /* incremented at each assignment */
     _Atomic int32_t pid;
     /* Socket-buffer bytes that senders have reserved and the owner has not yet
-     * read. Senders add before they send; the owner subtracts. */
+     * read. Senders add to it before they send, and the owner subtracts. */
     _Alignas(64) _Atomic int64_t rx_held;
     _Atomic int64_t rx_limit; /* upper limit of rx_held */
-    /* The sender that has waited longest for credit: (start of its wait in us)
-     * << 16 | sender, or 0: none. The sender refreshes the heartbeat
-     * while it waits. */
+    /* The sender that has waited longest for credit, as (start of its wait in
+     * us) << 16 | sender; 0: none. While it waits, it refreshes the
+     * heartbeat. */
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_heartbeat_ns;
     /* Bytes that this process has reserved at another slot and may not have
@@ -189,10 +189,9 @@ typedef struct sroce_session_params {
     /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0:
      * 127.S, with S from a hash of the name, or the next S that is free. */
     uint32_t base_addr; /* host byte order, low 16 bits 0 */
-    /* Alternatively a list, or NULL. Entry [node * num_rails + rail] has an
-     * address (host byte order) and a rate, in place of base_addr and
-     * rate_bytes_per_s. The rate limits what the rail sends; the network limits
-     * what it receives. */
+    /* A list that replaces base_addr and rate_bytes_per_s, or NULL. Entry [node
+     * * num_rails + rail] has an address (host byte order) and a rate, which
+     * limits only what the rail sends; the network limits what it receives. */
     const struct sroce_session_addr *addrs;
     const char *addrs_path; /* the list's file, which the session locks */
 } sroce_session_params_t;
@@ -216,10 +215,10 @@ typedef struct sroce_session_hold {
 } sroce_session_hold_t;
 
 /*
- * Creates the file under its final name, with all fields valid. hold_p receives
- * two open descriptors. The session lives as long as a process has the first
- * one open, and owns its addresses as long as a process has the second one
- * open. Errors leave nothing behind:
+ * Creates the file under its final name, with all fields valid. *hold_p
+ * receives two open descriptors. While any process has the first one open, the
+ * session lives; while any process has the second one open, it owns its
+ * addresses. Errors leave nothing behind:
  * - -EEXIST: a session of this name exists, or the session that owns the given
  *   base is being created (the caller may open it);
  * - -EADDRINUSE: the given base, or every base, is taken;
@@ -240,8 +239,8 @@ void sroce_session_hold_close(const sroce_session_hold_t *hold);
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
-/* Checks the content of a file of `size` bytes, which is at least the size of
- * the header. Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
+/* Checks the content of a file of `size` bytes, at least that of the header.
+ * Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
 /* Suffix of the file that holds the software GPUs of a session (src/softgpu). No

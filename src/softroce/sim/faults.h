@@ -1,10 +1,11 @@
 /*
- * A fault script in virtual time, and what it does to a simulation's packets.
- * Rail R of node K in the script is node K * num_rails + R of the simulation.
+ * A fault script in virtual time, and its effects on the packets of a
+ * simulation. Rail R of node K in the script is node K * num_rails + R of the
+ * simulation.
  *
  * Only sim.c and faults.c use this interface; tests use sroce_sim_script() in
- * sim.h. The script draws its own random numbers, from its own seed. They are
- * independent of those of link faults.
+ * sim.h. The script has its own seed, so its random numbers are independent of
+ * those of link faults.
  */
 #ifndef SROCE_SIM_FAULTS_H
 #define SROCE_SIM_FAULTS_H
@@ -17,7 +18,7 @@ typedef struct sroce_sim_faults sroce_sim_faults_t;
 /* Services that sim.c provides. */
 typedef struct sroce_sim_fault_ops {
     void (*port)(void *arg, unsigned node, int up);
-    /* A pause has ended: deliver the held packets. */
+    /* Called when a pause has ended, to deliver the held packets. */
     void (*resume)(void *arg, unsigned node);
     void (*fail_qps)(void *arg, unsigned node, uint32_t nth);
     void (*write_delay)(void *arg, unsigned node, mrail_ns_t delay_ns);
@@ -29,7 +30,7 @@ typedef struct sroce_sim_fault_ops {
 /* The effect of the script on a packet. */
 typedef struct sroce_sim_effect {
     unsigned copies;     /* 0: lost */
-    mrail_ns_t leave_ns; /* when it reaches the link; never before now */
+    mrail_ns_t leave_ns; /* arrival at the link; never before now */
     mrail_ns_t delay_ns; /* added to the link's delay */
     mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* extra delay because of
                                                * reordering */
@@ -48,7 +49,7 @@ void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
 void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 
-/* Draws the faults for a packet that is being sent, and counts the packet. */
+/* Counts a packet that is being sent, and draws its faults. */
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
                              unsigned to, const uint8_t *data, uint32_t length,
                              mrail_ns_t now_ns, sroce_sim_effect_t *effect_p);

@@ -43,7 +43,7 @@ typedef struct sroce_sim_event {
 
 /* Returns NULL if memory runs out. */
 sroce_sim_t *sroce_sim_create(uint64_t seed);
-/* All objects on the devices must have been destroyed. */
+/* The caller must have destroyed all objects on the devices. */
 void sroce_sim_destroy(sroce_sim_t *sim);
 
 /*
@@ -68,10 +68,10 @@ mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
 
 /*
  * Starts a fault script, whose faults add to those of the links. Rail R of node
- * K is the simulated node K * num_rails + R. When a port goes down or up, its
- * event is raised. A simulation runs only one script. The caller has checked
- * the script against nodes x rails and keeps it until the end. Returns 0, or -1
- * if memory runs out.
+ * K is the simulated node K * num_rails + R. Port changes raise the
+ * corresponding events. A simulation runs only one script. The caller must have
+ * checked it against nodes x rails, and keeps it until the end. Returns 0, or
+ * -1 if memory runs out.
  */
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails);
@@ -83,13 +83,13 @@ uint64_t sroce_sim_trace(const sroce_sim_t *sim);
 void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
                       uint16_t sport, const void *data, uint32_t length);
 
-/* Runs until `until_ns`, or until no event is left. Returns 1 if events are
- * left. */
+/* Runs until `until_ns` or until no event is left. Returns 1 if events
+ * remain. */
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* Runs the events of the next instant. Returns 0 if no event is left. */
 int sroce_sim_step(sroce_sim_t *sim);
-/* Like sroce_sim_step(), but not past `until_ns`. Returns 0 if there is no
- * event before then; the clock is at `until_ns` in that case. */
+/* Like sroce_sim_step(), but does not go beyond `until_ns`. If there is no
+ * event before then, sets the clock to `until_ns` and returns 0. */
 int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 
 /* Calls sroce_qp_destroy() and removes the QP from the node's run list. */
