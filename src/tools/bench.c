@@ -44,10 +44,7 @@ typedef enum bench_dst {
 } bench_dst_t;
 
 /* Order as in the value list of --memory. */
-typedef enum bench_memory {
-    MEMORY_HOST,
-    MEMORY_DEVICE
-} bench_memory_t;
+typedef enum bench_memory { MEMORY_HOST, MEMORY_DEVICE } bench_memory_t;
 
 typedef struct bench {
     const area_t *area;

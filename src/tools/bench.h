@@ -31,7 +31,7 @@ typedef struct mrail_bench_options {
     unsigned num_skews;
     unsigned window;   /* p2p: messages in flight */
     int bidirectional; /* p2p: 1 streams in both directions */
-    int is_device; /* 1: buffers are in device memory */
+    int is_device;     /* 1: buffers are in device memory */
     int json;
     int explain; /* 1: coll/mrail prints its forecasts */
     int corrupt; /* 1: flips a byte after the exchange, to test the check */

@@ -329,8 +329,8 @@ static void print_result(const mrail_bench_options_t *options,
     figures_t figures = figures_of(result, ranks, size);
 
     if (options->json) {
-        print_json(options, skew, ranks, size, result, &figures,
-                   coll_fractions, rails);
+        print_json(options, skew, ranks, size, result, &figures, coll_fractions,
+                   rails);
     } else {
         print_row(size, result, &figures, coll_fractions);
         print_rails(rails);

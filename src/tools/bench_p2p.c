@@ -27,7 +27,7 @@ typedef struct pair {
     unsigned phase;  /* distinguishes the data of the kernels */
     size_t size;
     mrail_bench_buffer_t send, recv; /* `window` messages each */
-    MPI_Request *requests; /* 2 * window */
+    MPI_Request *requests;           /* 2 * window */
     /* half of each round trip in seconds; `window` values */
     double *halves;
 } pair_t;
@@ -105,11 +105,11 @@ static double stream(const pair_t *pair)
 
     for (unsigned i = 0; i < pair->window; ++i) {
         if (pair->lower) {
-            MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
-                      2, MPI_COMM_WORLD, &pair->requests[i]);
+            MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE,
+                      pair->peer, 2, MPI_COMM_WORLD, &pair->requests[i]);
         } else {
-            MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
-                      2, MPI_COMM_WORLD, &pair->requests[i]);
+            MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE,
+                      pair->peer, 2, MPI_COMM_WORLD, &pair->requests[i]);
         }
     }
     MPI_Waitall((int)pair->window, pair->requests, MPI_STATUSES_IGNORE);
@@ -130,10 +130,10 @@ static double both_ways(const pair_t *pair)
     int size = (int)pair->size;
 
     for (unsigned i = 0; i < pair->window; ++i) {
-        MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE, pair->peer, 2,
-                  MPI_COMM_WORLD, &pair->requests[2 * i]);
-        MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE, pair->peer, 2,
-                  MPI_COMM_WORLD, &pair->requests[2 * i + 1]);
+        MPI_Irecv(pair->recv.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
+                  2, MPI_COMM_WORLD, &pair->requests[2 * i]);
+        MPI_Isend(pair->send.mpi + i * pair->size, size, MPI_BYTE, pair->peer,
+                  2, MPI_COMM_WORLD, &pair->requests[2 * i + 1]);
     }
     MPI_Waitall((int)(2 * pair->window), pair->requests, MPI_STATUSES_IGNORE);
     return (MPI_Wtime() - start_s) / (2.0 * pair->window);

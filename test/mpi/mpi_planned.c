@@ -24,11 +24,11 @@
 
 enum { SEED_S = 60, MOST_AT_ONCE = 3 };
 
-static int large_self;     /* --large-self */
+static int large_self;         /* --large-self */
 static planned_where_t memory; /* --memory */
-static const char *broken; /* --break */
-static unsigned breaks;    /* bytes changed */
-static uint64_t sent;      /* to other ranks, in all calls */
+static const char *broken;     /* --break */
+static unsigned breaks;        /* bytes changed */
+static uint64_t sent;          /* to other ranks, in all calls */
 
 static void set_alarm(uint64_t seed)
 {

@@ -129,16 +129,16 @@ static void start_blocking(planned_exchange_t *ex, const void *from,
 
     switch (ex->call) {
     case PLANNED_ALLTOALL:
-        MPI_Alltoall(from, counts[0], types[0], planned_side_buffer(recv), recv->counts[0],
-                     recv->mpi_types[0], ex->comm);
+        MPI_Alltoall(from, counts[0], types[0], planned_side_buffer(recv),
+                     recv->counts[0], recv->mpi_types[0], ex->comm);
         break;
     case PLANNED_ALLTOALLW:
-        MPI_Alltoallw(from, counts, displs, types, planned_side_buffer(recv), recv->counts,
-                      recv->displs, recv->mpi_types, ex->comm);
+        MPI_Alltoallw(from, counts, displs, types, planned_side_buffer(recv),
+                      recv->counts, recv->displs, recv->mpi_types, ex->comm);
         break;
     default:
-        MPI_Alltoallv(from, counts, displs, types[0], planned_side_buffer(recv), recv->counts,
-                      recv->displs, recv->mpi_types[0], ex->comm);
+        MPI_Alltoallv(from, counts, displs, types[0], planned_side_buffer(recv),
+                      recv->counts, recv->displs, recv->mpi_types[0], ex->comm);
     }
 }
 
@@ -150,17 +150,19 @@ static void start_nonblocking(planned_exchange_t *ex, const void *from,
 
     switch (ex->call) {
     case PLANNED_ALLTOALL:
-        MPI_Ialltoall(from, counts[0], types[0], planned_side_buffer(recv), recv->counts[0],
-                      recv->mpi_types[0], ex->comm, &ex->request);
+        MPI_Ialltoall(from, counts[0], types[0], planned_side_buffer(recv),
+                      recv->counts[0], recv->mpi_types[0], ex->comm,
+                      &ex->request);
         break;
     case PLANNED_ALLTOALLW:
-        MPI_Ialltoallw(from, counts, displs, types, planned_side_buffer(recv), recv->counts,
-                       recv->displs, recv->mpi_types, ex->comm, &ex->request);
+        MPI_Ialltoallw(from, counts, displs, types, planned_side_buffer(recv),
+                       recv->counts, recv->displs, recv->mpi_types, ex->comm,
+                       &ex->request);
         break;
     default:
-        MPI_Ialltoallv(from, counts, displs, types[0], planned_side_buffer(recv), recv->counts,
-                       recv->displs, recv->mpi_types[0], ex->comm,
-                       &ex->request);
+        MPI_Ialltoallv(from, counts, displs, types[0],
+                       planned_side_buffer(recv), recv->counts, recv->displs,
+                       recv->mpi_types[0], ex->comm, &ex->request);
     }
 }
 

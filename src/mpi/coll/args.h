@@ -22,9 +22,9 @@ typedef enum mca_coll_mrail_func {
 /* The send or receive side of a call. Arrays are indexed by rank. */
 typedef struct mca_coll_mrail_args_side {
     const void *buffer;
-    int count;                /* MPI_Alltoall */
-    const int *counts, *disps; /* the other two */
-    struct ompi_datatype_t *type; /* not MPI_Alltoallw */
+    int count;                            /* MPI_Alltoall */
+    const int *counts, *disps;            /* the other two */
+    struct ompi_datatype_t *type;         /* not MPI_Alltoallw */
     struct ompi_datatype_t *const *types; /* MPI_Alltoallw */
 } mca_coll_mrail_args_side_t;
 

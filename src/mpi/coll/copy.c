@@ -53,8 +53,8 @@ static streams_t *find_streams(CUcontext ctx)
 static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                         const void *from, size_t bytes, CUevent event)
 {
-    CUresult result = cuda->cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes,
-                                          stream);
+    CUresult result =
+        cuda->cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, stream);
 
     return (result == CUDA_SUCCESS) ? cuda->cuEventRecord(event, stream)
                                     : result;
@@ -114,8 +114,9 @@ static CUresult copy_in_context(const mrail_cuda_t *cuda, direction_t direction,
 
 static int fail(size_t bytes, const char *why)
 {
-    fprintf(stderr, "mrail: coll: a copy of %zu bytes of device memory fails: "
-                    "%s\n",
+    fprintf(stderr,
+            "mrail: coll: a copy of %zu bytes of device memory fails: "
+            "%s\n",
             bytes, why);
     return -EIO;
 }

@@ -138,8 +138,8 @@ static mca_coll_mrail_step_t end_broken(mca_coll_mrail_op_t *op)
 {
     vote(op, op->module->agreement.any_wanted);
     mca_coll_mrail_agreed(op);
-    op->ret = ((op->flags & MCA_COLL_MRAIL_BROKEN) != 0) ? op->error
-                                                         : MPI_ERR_OTHER;
+    op->ret =
+        ((op->flags & MCA_COLL_MRAIL_BROKEN) != 0) ? op->error : MPI_ERR_OTHER;
     return MCA_COLL_MRAIL_DONE;
 }
 

@@ -79,10 +79,9 @@ static int previous_later(mca_coll_mrail_module_t *module,
                                   in->disps, in->types, module->comm, request_p,
                                   module->ialltoallw_module);
     default:
-        return module->ialltoall(out->buffer, out->count, out->type,
-                                 (void *)in->buffer, in->count, in->type,
-                                 module->comm, request_p,
-                                 module->ialltoall_module);
+        return module->ialltoall(
+            out->buffer, out->count, out->type, (void *)in->buffer, in->count,
+            in->type, module->comm, request_p, module->ialltoall_module);
     }
 }
 
@@ -137,11 +136,10 @@ static int serve(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error)
 {
     struct ompi_communicator_t *comm = module->comm;
-    int is_large =
-        error == OMPI_SUCCESS &&
-        mca_coll_mrail_args_is_large(args, ompi_comm_size(comm),
-                                     ompi_comm_rank(comm),
-                                     module->relay_threshold);
+    int is_large = error == OMPI_SUCCESS &&
+                   mca_coll_mrail_args_is_large(args, ompi_comm_size(comm),
+                                                ompi_comm_rank(comm),
+                                                module->relay_threshold);
     mca_coll_mrail_op_t *op;
     int ret;
 
@@ -181,8 +179,7 @@ static int start(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error,
                  mca_coll_mrail_shadows_t *shadows, ompi_request_t **request_p)
 {
-    mca_coll_mrail_op_t *op =
-        mca_coll_mrail_op_get(module, args->func, 0);
+    mca_coll_mrail_op_t *op = mca_coll_mrail_op_get(module, args->func, 0);
     int ret;
 
     if (op == NULL) {
@@ -255,7 +252,8 @@ static int call_later(mca_coll_mrail_module_t *module,
             shadows = NULL;
         }
     }
-    if (module->agreed_away == NULL || (shadows != NULL && error == OMPI_SUCCESS)) {
+    if (module->agreed_away == NULL ||
+        (shadows != NULL && error == OMPI_SUCCESS)) {
         return start(module, args, error, shadows, request_p);
     }
     mca_coll_mrail_shadows_free(shadows);

@@ -558,8 +558,7 @@ static int fill(mca_coll_mrail_op_t *op, const mca_coll_mrail_args_t *args)
 
     mca_coll_mrail_args_segments(args->func, &args->recv, ranks, op->recvs);
     if (args->send.buffer != MPI_IN_PLACE) {
-        mca_coll_mrail_args_segments(args->func, &args->send, ranks,
-                                     op->sends);
+        mca_coll_mrail_args_segments(args->func, &args->send, ranks, op->sends);
         return OMPI_SUCCESS;
     }
     ret = copy_in_place(op);

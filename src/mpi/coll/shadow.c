@@ -119,8 +119,7 @@ static int check_host(const mca_coll_mrail_region_t *region)
 }
 
 static int shadow_init(mca_coll_mrail_shadow_t *shadow,
-                       const mca_coll_mrail_dt_segment_t *segments,
-                       int ranks)
+                       const mca_coll_mrail_dt_segment_t *segments, int ranks)
 {
     mrail_cuda_range_t range = {.memory = MRAIL_CUDA_HOST};
     int ret = OMPI_SUCCESS;
@@ -130,8 +129,7 @@ static int shadow_init(mca_coll_mrail_shadow_t *shadow,
         return MPI_ERR_NO_MEM;
     }
     for (int i = 0; i < ranks && ret == OMPI_SUCCESS; ++i) {
-        mca_coll_mrail_region_t *region =
-            &shadow->regions[shadow->num_regions];
+        mca_coll_mrail_region_t *region = &shadow->regions[shadow->num_regions];
 
         if (segments[i].bytes > 0) {
             *region = region_of(&segments[i]);
@@ -206,8 +204,7 @@ static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
     if (mca_coll_mrail_block_get(size, is_sparse, &shadow->block) < 0) {
         return MPI_ERR_NO_MEM;
     }
-    shadow->shift =
-        shadow->block.memory + (uintptr_t)first % ALIGNMENT - first;
+    shadow->shift = shadow->block.memory + (uintptr_t)first % ALIGNMENT - first;
     return (is_input || shadow->has_gaps) ? copy_regions(shadow, 0)
                                           : OMPI_SUCCESS;
 }
