@@ -525,6 +525,15 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
     return ibv_reg_mr(pd, addr, length, (int)access);
 }
 
+/* There is no device memory. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
+                                 size_t length, uint64_t iova, int fd,
+                                 int access)
+{
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
     release(mr);
