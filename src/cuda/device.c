@@ -16,8 +16,26 @@ static int device_attribute(const mrail_cuda_t *cuda, CUdevice device,
            (value != 0);
 }
 
+static uint32_t device_peers(const mrail_cuda_t *cuda, CUdevice device,
+                             int count)
+{
+    uint32_t peers = 0;
+
+    for (int i = 0; (i < count) && (i < MRAIL_CUDA_MAX_DEVICES); ++i) {
+        CUdevice peer;
+        int can = 0;
+
+        if ((cuda->cuDeviceGet(&peer, i) == CUDA_SUCCESS) && (peer != device) &&
+            (cuda->cuDeviceCanAccessPeer(&can, device, peer) == CUDA_SUCCESS) &&
+            can) {
+            peers |= UINT32_C(1) << i;
+        }
+    }
+    return peers;
+}
+
 /* Returns 0 if the driver does not know the device. */
-static int device_describe(const mrail_cuda_t *cuda, int ordinal,
+static int device_describe(const mrail_cuda_t *cuda, int ordinal, int count,
                            mrail_cuda_device_t *device_p)
 {
     mrail_cuda_device_t device = {.ordinal = ordinal};
@@ -39,6 +57,7 @@ static int device_describe(const mrail_cuda_t *cuda, int ordinal,
         cuda, handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
     device.has_dmabuf =
         device_attribute(cuda, handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+    device.peers = device_peers(cuda, handle, count);
     *device_p = device;
     return 1;
 }
@@ -53,7 +72,7 @@ unsigned mrail_cuda_devices(const mrail_cuda_t *cuda,
         return 0;
     }
     for (int i = 0; (i < count) && (num < MRAIL_CUDA_MAX_DEVICES); ++i) {
-        num += (unsigned)device_describe(cuda, i, &devices[num]);
+        num += (unsigned)device_describe(cuda, i, count, &devices[num]);
     }
     return num;
 }

@@ -16,6 +16,8 @@ typedef struct mrail_cuda_device {
     size_t memory;  /* bytes */
     int has_rdma;   /* NICs may access its memory */
     int has_dmabuf; /* its memory can be exported as a dma-buf */
+    uint32_t peers; /* bits of the ordinals of devices whose memory it can
+                     * access, by a GPU link or by PCIe */
 } mrail_cuda_device_t;
 
 /* Describes the devices in the order of their ordinals, at most

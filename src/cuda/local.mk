@@ -5,7 +5,8 @@ libmrail_cuda_la_SOURCES = \
     src/cuda/abi.h src/cuda/abi_calls.h src/cuda/abi_values.h \
     src/cuda/device.c src/cuda/device.h \
     src/cuda/driver.c src/cuda/driver.h \
-    src/cuda/memory.c src/cuda/memory.h
+    src/cuda/memory.c src/cuda/memory.h \
+    src/cuda/place.c src/cuda/place.h
 
 # Device memory for relays.
 noinst_LTLIBRARIES += libmrail-cuda-relay.la

@@ -54,7 +54,8 @@ static const mrail_command_t command = {
     .about =
         "Shows the rails of this machine with the current UCX_MRAIL_* settings:\n"
         "addresses, leaf, rate, NUMA node, the UDP source ports of the lanes and how\n"
-        "they are set. Also shows which ports are not rails, and why.\n",
+        "they are set. Also shows which ports are not rails, and why, and how the\n"
+        "rails access the memory of GPUs.\n",
     .options = info_options,
     .epilog =
         "Exit status: 0 done, 1 no rail or failure, 2 usage or an invalid parameter.\n",

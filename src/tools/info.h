@@ -32,6 +32,11 @@ void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
 void mrail_info_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config);
 
+/* Shows the GPUs and how the rails access their memory, as members of the open
+ * object, or as a table if `json` is NULL. */
+void mrail_info_gpus(mrail_json_t *json, const mrail_rail_attr_t *rails,
+                     unsigned count);
+
 /* Warns on stderr about UCX_MRAIL_* variables in the environment that mrail
  * does not know. */
 void mrail_info_unknown_variables(void);

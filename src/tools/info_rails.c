@@ -94,6 +94,7 @@ static void print_rail_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     mrail_json_int(json, "numa_node", attr->numa_node);
     mrail_json_string(json, "cpus", cpus);
     mrail_json_uint(json, "max_inline", attr->max_inline);
+    mrail_json_bool(json, "dma_buf", attr->has_dmabuf);
     mrail_info_ports_json(json, attr, config);
 }
 
@@ -111,6 +112,7 @@ static void print_json(const discovery_t *found, const mrail_config_t *config)
     }
     mrail_json_newline(&json);
     mrail_json_array_end(&json);
+    mrail_info_gpus(&json, found->attrs, found->count);
     mrail_json_object_end(&json);
     mrail_json_end(&json);
 }
@@ -173,6 +175,7 @@ static void print_table(const discovery_t *found, const mrail_config_t *config,
                    attr->device, attr->port, attr->reason);
         }
     }
+    mrail_info_gpus(NULL, found->attrs, found->count);
 }
 
 static void warn_unknown(void *arg, const char *name, const char *nearest)

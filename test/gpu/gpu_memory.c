@@ -298,6 +298,7 @@ static int test_devices(void)
         CHECK(strstr(devices[i].name, "software GPU") != NULL);
         CHECK(devices[i].has_dmabuf && devices[i].has_rdma);
         CHECK(devices[i].memory > 0);
+        CHECK(devices[i].peers == (0xfu & ~(1u << i)));
     }
     CHECK(memcmp(&devices[0].uuid, &devices[1].uuid, 16) != 0);
     return 0;

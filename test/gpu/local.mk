@@ -70,8 +70,11 @@ TIMING_TESTS += test/gpu/rates.sh
 EXTRA_DIST += test/gpu/rates.sh
 
 if HAVE_CMOCKA
-check_PROGRAMS += test_gpu_path
-TESTS += test_gpu_path
+check_PROGRAMS += test_gpu_path test_place
+TESTS += test_gpu_path test_place
+test_place_SOURCES = test/unit/test_place.c src/cuda/place.c
+test_place_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_place_LDADD = $(CMOCKA_LIBS)
 test_gpu_path_SOURCES = test/unit/test_gpu_path.c src/softgpu/path.c
 test_gpu_path_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_gpu_path_LDADD = $(CMOCKA_LIBS)

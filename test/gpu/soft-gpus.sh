@@ -4,7 +4,7 @@
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
-need_built mrail-soft mrail-run gpu_tool
+need_built mrail-info mrail-soft mrail-run gpu_tool
 
 tool=$build/gpu_tool
 
@@ -46,6 +46,8 @@ expect_run 'a session without GPUs has no device' 0 '^init 100$' \
 unset LD_LIBRARY_PATH
 expect_run 'a session without GPUs has no driver' failure '' \
     gpus -- sh -c 'test -n "${MRAIL_SOFT_GPUS-}"'
+expect_run 'mrail info: no driver' 0 '^no GPU: no CUDA driver \(libcuda.so.1\)$' \
+    gpus -- "$build/mrail-info"
 
 # Faults from the beginning.
 expect_run 'refused: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
@@ -87,7 +89,16 @@ expect_run 'devices' 0 '^devices 0 1 2$' gpus --gpus 3 -- "$tool" count
 expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
     env LD_LIBRARY_PATH=/some/folder "$soft" --session "$session" --rails 1 \
     --gpus 1 -- sh -c 'echo "$LD_LIBRARY_PATH"'
+expect_run 'mrail info: GPUs' 0 \
+    '^1 +mrail software GPU 1 +0000:41:00.0 +dma-buf +0, 2 +unknown$' \
+    gpus --gpus 3 -- "$build/mrail-info"
+expect_run 'mrail info: GPUs, JSON' 0 \
+    '"pci": "0000:41:00.0", "memory": 67108864, "peers": "0", "registered_by": "dma-buf"' \
+    gpus --gpus 2 --gpu-memory 64M -- "$build/mrail-info" --json
 export CUDA_VISIBLE_DEVICES
+CUDA_VISIBLE_DEVICES=
+expect_run 'mrail info: no device' 0 '^no GPU: the CUDA driver has no device$' \
+    gpus --gpus 2 -- "$build/mrail-info"
 CUDA_VISIBLE_DEVICES=2,0
 expect_run 'visible devices, in another order' 0 '^devices 2 0$' \
     gpus --gpus 3 -- "$tool" count

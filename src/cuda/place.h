@@ -1,0 +1,22 @@
+/* Where devices are in the machine: the PCI tree and the NUMA nodes. */
+#ifndef MRAIL_CUDA_PLACE_H
+#define MRAIL_CUDA_PLACE_H
+
+typedef struct mrail_place {
+    char path[256]; /* in the PCI tree, "/sys/devices/pci0000:3a/..."; empty:
+                     * unknown */
+    int numa_node;  /* -1: unknown */
+} mrail_place_t;
+
+/* Reads the place of a device from a link of sysfs to it, such as
+ * "/sys/bus/pci/devices/0000:3b:00.0". */
+void mrail_place_read(const char *link, mrail_place_t *place_p);
+
+/* Returns how near two devices are. A higher value means nearer:
+ *   0          unknown, or on different NUMA nodes
+ *   1          on the same NUMA node
+ *   2 or more  below the same host bridge; each bridge that both are below
+ *              counts one */
+unsigned mrail_place_nearness(const mrail_place_t *a, const mrail_place_t *b);
+
+#endif
