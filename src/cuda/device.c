@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <unistd.h>
 
-#define PEERMEM_MODULE "/sys/module/nvidia_peermem"
+#define PEERMEM_MODULE "/sys/module/nvidia_peermem/version"
 
 static int device_attribute(const mrail_cuda_t *cuda, CUdevice device,
                             CUdevice_attribute attribute)

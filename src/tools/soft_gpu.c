@@ -171,6 +171,9 @@ int soft_gpu_environment(const char *session)
     }
     setenv("LD_LIBRARY_PATH", list, 1);
     setenv("MRAIL_SOFT_GPUS", path, 1);
+    /* UCX cannot overwrite the beginning of every function of the library, and
+     * without hooks it has no registration cache. */
+    setenv("UCX_MEM_CUDA_HOOK_MODE", "reloc", 0);
     free(list);
     return 0;
 }

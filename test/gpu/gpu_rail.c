@@ -8,6 +8,7 @@
 #include "gpu_test.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #define SIZE ((size_t)6 << 20)
 #define SEED_OWN 1
@@ -198,11 +199,13 @@ static int rail_fails(job_t *job)
 
 static int registration(job_t *job)
 {
+    int has_peermem = access("/sys/module/nvidia_peermem/version", F_OK) == 0;
     void *host = malloc(SIZE);
     CUdeviceptr a, b, managed;
     mrail_mem_t *mem, *again;
 
-    CHECK(mrail_engine_device_access(job->engine) == MRAIL_CUDA_ACCESS_DMABUF);
+    CHECK(mrail_engine_device_access(job->engine) ==
+          (has_peermem ? MRAIL_CUDA_ACCESS_PEERMEM : MRAIL_CUDA_ACCESS_DMABUF));
     CU(cuMemAlloc(&a, 10000));
     /* Registration caches align the end. */
     CHECK(mrail_mem_reg(job->engine, (void *)(uintptr_t)a, 10000 + 48, &mem) ==

@@ -37,6 +37,7 @@ order)
 rail)
     export MRAIL_TEST_SOFT="$soft"
     run '' --nodes 2 --rails 4 --node 0
+    run 'peermem: ' --nodes 2 --rails 4 --node 0 --peermem --gpu-fault no_dmabuf
     ;;
 relay) run '' --gpu-link mesh:50M --gpu-memory 64M ;;
 *) run '' ;;
