@@ -217,6 +217,19 @@ CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime_v2(float *ms_p, CUevent start, CUevent end);
 
+/* Pools of other processes */
+CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool,
+                                          CUmemAllocationHandleType type,
+                                          unsigned long long flags);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_p,
+                                            void *shareable,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags);
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data_p,
+                                CUdeviceptr address);
+CUresult cuMemPoolImportPointer(CUdeviceptr *address_p, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data);
+
 /* Kernels */
 CUresult cuModuleLoadData(CUmodule *module_p, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module_p, const void *image,

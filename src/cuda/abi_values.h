@@ -192,6 +192,7 @@
     X(CUmemLocation, 8)                                                        \
     X(CUmemAllocationProp, 32)                                                 \
     X(CUmemAccessDesc, 12)                                                     \
+    X(CUmemPoolPtrExportData, 64)                                              \
     X(CUmemPoolProps, 88)                                                      \
     X(CUDA_MEMCPY2D, 128)                                                      \
     X(CUstreamBatchMemOpParams, 48)

@@ -5,10 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
- * same addresses to the GPUs of each node, too. */
-#define DEVICE_FIRST_BUS 0x40
-
 CUresult cuDriverGetVersion(int *version_p)
 {
     if (version_p == NULL) {
@@ -165,7 +161,7 @@ CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute,
     }
     *value_p = 0;
     if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-        *value_p = DEVICE_FIRST_BUS + (int)dev->gpu->index;
+        *value_p = SGPU_SESSION_FIRST_BUS + (int)dev->gpu->index;
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(device_attributes); ++i) {
         if (device_attributes[i].attribute == attribute) {
@@ -203,7 +199,7 @@ CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice ordinal)
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     snprintf(id, (size_t)size, "0000:%02x:00.0",
-             DEVICE_FIRST_BUS + dev->gpu->index);
+             SGPU_SESSION_FIRST_BUS + dev->gpu->index);
     return sgpu_leave(CUDA_SUCCESS);
 }
 
@@ -221,7 +217,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev_p, const char *id)
     }
     for (unsigned i = 0; i < sgpu.num_devs; ++i) {
         if ((domain == 0) && (device == 0) && (function == 0) &&
-            (bus == DEVICE_FIRST_BUS + sgpu.devs[i].gpu->index)) {
+            (bus == SGPU_SESSION_FIRST_BUS + sgpu.devs[i].gpu->index)) {
             *dev_p = (CUdevice)i;
             return sgpu_leave(CUDA_SUCCESS);
         }

@@ -1,10 +1,6 @@
-/*
- * IPC handles of memory and events. A handle names a descriptor of the process
- * that exports it. The importer opens this descriptor in /proc, which the
- * kernel permits to processes of the same user, and checks that it is still the
- * same file.
- */
+/* IPC handles of memory and events, and the handles that pools use. */
 #include "config.h"
+#include "softgpu/ipc.h"
 #include "softgpu/work.h"
 
 #include <fcntl.h>
@@ -13,43 +9,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define IPC_MAGIC_MEM 0x6d656d31u
-#define IPC_MAGIC_EVENT 0x65766e31u
-
-typedef struct ipc_handle {
-    uint32_t magic;
-    uint32_t node;
-    uint64_t session;
-    int32_t pid;
-    int32_t fd;
-    uint64_t st_dev;
-    uint64_t st_ino;
-    uint64_t size; /* of the memory, as it was asked for */
-} ipc_handle_t;
-
-_Static_assert(sizeof(ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");
-
-static CUresult ipc_fill(ipc_handle_t *handle, uint32_t magic, int fd,
-                         uint64_t size)
+CUresult sgpu_ipc_fill(sgpu_ipc_handle_t *handle, uint32_t magic, int fd,
+                       uint64_t size)
 {
     struct stat st;
 
     if (fstat(fd, &st) != 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    *handle = (ipc_handle_t){.magic = magic,
-                             .node = sgpu.node,
-                             .session = sgpu.session->id,
-                             .pid = getpid(),
-                             .fd = fd,
-                             .st_dev = st.st_dev,
-                             .st_ino = st.st_ino,
-                             .size = size};
+    *handle = (sgpu_ipc_handle_t){.magic = magic,
+                                  .node = sgpu.node,
+                                  .session = sgpu.session->id,
+                                  .pid = getpid(),
+                                  .fd = fd,
+                                  .st_dev = st.st_dev,
+                                  .st_ino = st.st_ino,
+                                  .size = size};
     return CUDA_SUCCESS;
 }
 
-static CUresult ipc_check(const sgpu_ctx_t *ctx, const ipc_handle_t *handle,
-                          uint32_t magic)
+CUresult sgpu_ipc_check(const sgpu_ctx_t *ctx, const sgpu_ipc_handle_t *handle,
+                        uint32_t magic)
 {
     if (sgpu_gpu_has(ctx->dev->gpu, SGPU_FAULT_IPC_ERROR)) {
         return CUDA_ERROR_MAP_FAILED;
@@ -63,8 +43,7 @@ static CUresult ipc_check(const sgpu_ctx_t *ctx, const ipc_handle_t *handle,
                                      : CUDA_SUCCESS;
 }
 
-/* Opens the file of a handle. */
-static CUresult ipc_open(const ipc_handle_t *handle, int *fd_p)
+CUresult sgpu_ipc_open(const sgpu_ipc_handle_t *handle, int *fd_p)
 {
     struct stat st;
     char path[64];
@@ -91,7 +70,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_p, CUdeviceptr address)
 {
     sgpu_ctx_t *ctx;
     CUresult ret = sgpu_enter_ctx(&ctx);
-    ipc_handle_t handle;
+    sgpu_ipc_handle_t handle;
     sgpu_mem_t *mem;
 
     if (ret != CUDA_SUCCESS) {
@@ -102,7 +81,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_p, CUdeviceptr address)
         (mem->pool != 0)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    ret = ipc_fill(&handle, IPC_MAGIC_MEM, mem->phys->fd, mem->size);
+    ret = sgpu_ipc_fill(&handle, SGPU_IPC_MAGIC_MEM, mem->phys->fd, mem->size);
     if (ret == CUDA_SUCCESS) {
         memset(handle_p, 0, sizeof(*handle_p));
         memcpy(handle_p, &handle, sizeof(handle));
@@ -112,11 +91,12 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_p, CUdeviceptr address)
 
 /* Finds memory that this context has opened already. */
 static sgpu_mem_t *ipc_find_open(const sgpu_ctx_t *ctx,
-                                 const ipc_handle_t *handle)
+                                 const sgpu_ipc_handle_t *handle)
 {
     for (sgpu_mem_t *mem = sgpu_mem_first(); mem != NULL;
          mem = sgpu_mem_after(mem)) {
-        if ((mem->kind == SGPU_MEM_IMPORTED) && (mem->ctx == ctx->handle) &&
+        if ((mem->kind == SGPU_MEM_IMPORTED) && (mem->pool == 0) &&
+            (mem->ctx == ctx->handle) &&
             (mem->phys->st_dev == handle->st_dev) &&
             (mem->phys->st_ino == handle->st_ino)) {
             return mem;
@@ -125,15 +105,15 @@ static sgpu_mem_t *ipc_find_open(const sgpu_ctx_t *ctx,
     return NULL;
 }
 
-static CUresult ipc_import(sgpu_ctx_t *ctx, const ipc_handle_t *handle,
-                           sgpu_mem_t **mem_p)
+CUresult sgpu_ipc_import(sgpu_ctx_t *ctx, const sgpu_ipc_handle_t *handle,
+                         sgpu_mem_t **mem_p)
 {
     sgpu_phys_t *phys;
     sgpu_dev_t *dev;
     CUresult ret;
     int fd;
 
-    ret = ipc_open(handle, &fd);
+    ret = sgpu_ipc_open(handle, &fd);
     if (ret != CUDA_SUCCESS) {
         return ret;
     }
@@ -165,7 +145,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address_p, CUipcMemHandle opaque,
 {
     sgpu_ctx_t *ctx;
     CUresult ret = sgpu_enter_ctx(&ctx);
-    ipc_handle_t handle;
+    sgpu_ipc_handle_t handle;
     sgpu_mem_t *mem;
 
     if (ret != CUDA_SUCCESS) {
@@ -175,13 +155,13 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address_p, CUipcMemHandle opaque,
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memcpy(&handle, &opaque, sizeof(handle));
-    ret = ipc_check(ctx, &handle, IPC_MAGIC_MEM);
+    ret = sgpu_ipc_check(ctx, &handle, SGPU_IPC_MAGIC_MEM);
     if (ret != CUDA_SUCCESS) {
         return sgpu_leave(ret);
     }
     mem = ipc_find_open(ctx, &handle);
     if (mem == NULL) {
-        ret = ipc_import(ctx, &handle, &mem);
+        ret = sgpu_ipc_import(ctx, &handle, &mem);
         if (ret != CUDA_SUCCESS) {
             return sgpu_leave(ret);
         }
@@ -201,7 +181,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
         return ret;
     }
     mem = sgpu_mem_find(address);
-    if ((mem == NULL) || (mem->kind != SGPU_MEM_IMPORTED) ||
+    if ((mem == NULL) || (mem->kind != SGPU_MEM_IMPORTED) || (mem->pool != 0) ||
         (mem->base != address)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
@@ -217,7 +197,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle_p, CUevent event_handle)
 {
     CUresult ret = sgpu_enter();
-    ipc_handle_t handle;
+    sgpu_ipc_handle_t handle;
     sgpu_event_t *event;
 
     if (ret != CUDA_SUCCESS) {
@@ -227,7 +207,8 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle_p, CUevent event_handle)
     if ((handle_p == NULL) || (event == NULL) || (event->page == NULL)) {
         return sgpu_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    ret = ipc_fill(&handle, IPC_MAGIC_EVENT, event->fd, sizeof(*event->page));
+    ret = sgpu_ipc_fill(&handle, SGPU_IPC_MAGIC_EVENT, event->fd,
+                        sizeof(*event->page));
     if (ret == CUDA_SUCCESS) {
         memset(handle_p, 0, sizeof(*handle_p));
         memcpy(handle_p, &handle, sizeof(handle));
@@ -239,7 +220,7 @@ CUresult cuIpcOpenEventHandle(CUevent *event_p, CUipcEventHandle opaque)
 {
     sgpu_ctx_t *ctx;
     CUresult ret = sgpu_enter_ctx(&ctx);
-    ipc_handle_t handle;
+    sgpu_ipc_handle_t handle;
     sgpu_event_t *event;
     int fd;
 
@@ -250,9 +231,9 @@ CUresult cuIpcOpenEventHandle(CUevent *event_p, CUipcEventHandle opaque)
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memcpy(&handle, &opaque, sizeof(handle));
-    ret = ipc_check(ctx, &handle, IPC_MAGIC_EVENT);
+    ret = sgpu_ipc_check(ctx, &handle, SGPU_IPC_MAGIC_EVENT);
     if (ret == CUDA_SUCCESS) {
-        ret = ipc_open(&handle, &fd);
+        ret = sgpu_ipc_open(&handle, &fd);
     }
     if (ret != CUDA_SUCCESS) {
         return sgpu_leave(ret);

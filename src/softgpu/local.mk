@@ -1,7 +1,14 @@
-# src/softgpu: software GPUs, a CUDA driver library. It is in a folder of its
-# own, so that a library path with this folder brings nothing else.
+# src/softgpu: software GPUs, a CUDA driver library and NVML. They are in a
+# folder of their own, so that a library path with this folder brings nothing
+# else.
 softgpudir = $(pkglibdir)/softgpu
-softgpu_LTLIBRARIES = src/softgpu/libcuda.la
+softgpu_LTLIBRARIES = src/softgpu/libcuda.la src/softgpu/libnvidia-ml.la
+src_softgpu_libnvidia_ml_la_SOURCES = \
+    src/softgpu/nvml.c src/softgpu/nvml.h \
+    src/softgpu/session.c src/softgpu/session.h
+src_softgpu_libnvidia_ml_la_CFLAGS = $(AM_CFLAGS) -pthread
+src_softgpu_libnvidia_ml_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0
+src_softgpu_libnvidia_ml_la_LIBADD = libmrail-base.la -lpthread
 src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/copy.c src/softgpu/copy.h \
     src/softgpu/ctx.c \
@@ -14,7 +21,7 @@ src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/handle.c src/softgpu/handle.h \
     src/softgpu/host.c \
     src/softgpu/init.c \
-    src/softgpu/ipc.c \
+    src/softgpu/ipc.c src/softgpu/ipc.h \
     src/softgpu/launch.c src/softgpu/launch.h \
     src/softgpu/mem.c \
     src/softgpu/module.c \
@@ -25,7 +32,8 @@ src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/phys.c \
     src/softgpu/place.c \
     src/softgpu/pointer.c \
-    src/softgpu/pool.c \
+    src/softgpu/pool.c src/softgpu/pool.h \
+    src/softgpu/pool_share.c \
     src/softgpu/served.h \
     src/softgpu/session.c src/softgpu/session.h \
     src/softgpu/state.h \

@@ -281,7 +281,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     }
     mem = sgpu_mem_find(address);
     if ((mem == NULL) || (mem->base != address) ||
-        ((mem->kind != SGPU_MEM_DEVICE) && (mem->kind != SGPU_MEM_MANAGED))) {
+        ((mem->kind != SGPU_MEM_DEVICE) && (mem->kind != SGPU_MEM_MANAGED) &&
+         (mem->pool == 0))) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     sgpu_mem_get(mem);

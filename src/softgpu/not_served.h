@@ -113,43 +113,41 @@
     X(cuMemDiscardBatchAsync_ptsz) X(cuMemFree) X(cuMemFreeAsync_ptsz)         \
     X(cuMemGetAddressRange) X(cuMemGetDefaultMemPool) X(cuMemGetInfo)          \
     X(cuMemGetMemPool) X(cuMemHostGetDevicePointer) X(cuMemMapArrayAsync)      \
-    X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer)                       \
-    X(cuMemPoolExportToShareableHandle) X(cuMemPoolGetAccess)                  \
-    X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer)            \
-    X(cuMemPoolSetAccess) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_ptsz)     \
-    X(cuMemPrefetchAsync_v2) X(cuMemPrefetchAsync_v2_ptsz)                     \
-    X(cuMemPrefetchBatchAsync) X(cuMemPrefetchBatchAsync_ptsz)                 \
-    X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) X(cuMemSetMemPool)    \
-    X(cuMemcpy2D) X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2_ptsz)                \
-    X(cuMemcpy2DUnaligned) X(cuMemcpy2DUnaligned_v2_ptds)                      \
-    X(cuMemcpy2D_v2_ptds) X(cuMemcpy3D) X(cuMemcpy3DAsync)                     \
-    X(cuMemcpy3DAsync_v2) X(cuMemcpy3DAsync_v2_ptsz) X(cuMemcpy3DBatchAsync)   \
-    X(cuMemcpy3DBatchAsync_ptsz) X(cuMemcpy3DBatchAsync_v2)                    \
-    X(cuMemcpy3DBatchAsync_v2_ptsz) X(cuMemcpy3DPeer) X(cuMemcpy3DPeerAsync)   \
-    X(cuMemcpy3DPeerAsync_ptsz) X(cuMemcpy3DPeer_ptds) X(cuMemcpy3D_v2)        \
-    X(cuMemcpy3D_v2_ptds) X(cuMemcpyAsync_ptsz) X(cuMemcpyAtoA)                \
-    X(cuMemcpyAtoA_v2) X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD)                 \
-    X(cuMemcpyAtoD_v2) X(cuMemcpyAtoD_v2_ptds) X(cuMemcpyAtoH)                 \
-    X(cuMemcpyAtoHAsync) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoHAsync_v2_ptsz)  \
-    X(cuMemcpyAtoH_v2) X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyBatchAsync)           \
-    X(cuMemcpyBatchAsync_ptsz) X(cuMemcpyBatchAsync_v2)                        \
-    X(cuMemcpyBatchAsync_v2_ptsz) X(cuMemcpyDtoA) X(cuMemcpyDtoA_v2)           \
-    X(cuMemcpyDtoA_v2_ptds) X(cuMemcpyDtoD) X(cuMemcpyDtoDAsync)               \
-    X(cuMemcpyDtoDAsync_v2_ptsz) X(cuMemcpyDtoD_v2_ptds) X(cuMemcpyDtoH)       \
-    X(cuMemcpyDtoHAsync) X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpyDtoH_v2_ptds)  \
-    X(cuMemcpyHtoA) X(cuMemcpyHtoAAsync) X(cuMemcpyHtoAAsync_v2)               \
-    X(cuMemcpyHtoAAsync_v2_ptsz) X(cuMemcpyHtoA_v2) X(cuMemcpyHtoA_v2_ptds)    \
-    X(cuMemcpyHtoD) X(cuMemcpyHtoDAsync) X(cuMemcpyHtoDAsync_v2_ptsz)          \
-    X(cuMemcpyHtoD_v2_ptds) X(cuMemcpyPeerAsync_ptsz) X(cuMemcpyPeer_ptds)     \
-    X(cuMemcpy_ptds) X(cuMemsetD16) X(cuMemsetD16Async_ptsz)                   \
-    X(cuMemsetD16_v2_ptds) X(cuMemsetD2D16) X(cuMemsetD2D16Async)              \
-    X(cuMemsetD2D16Async_ptsz) X(cuMemsetD2D16_v2) X(cuMemsetD2D16_v2_ptds)    \
-    X(cuMemsetD2D32) X(cuMemsetD2D32Async) X(cuMemsetD2D32Async_ptsz)          \
-    X(cuMemsetD2D32_v2) X(cuMemsetD2D32_v2_ptds) X(cuMemsetD2D8)               \
-    X(cuMemsetD2D8Async) X(cuMemsetD2D8Async_ptsz) X(cuMemsetD2D8_v2)          \
-    X(cuMemsetD2D8_v2_ptds) X(cuMemsetD32) X(cuMemsetD32Async_ptsz)            \
-    X(cuMemsetD32_v2_ptds) X(cuMemsetD8) X(cuMemsetD8Async_ptsz)               \
-    X(cuMemsetD8_v2_ptds) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
+    X(cuMemMapArrayAsync_ptsz) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess)     \
+    X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_ptsz) X(cuMemPrefetchAsync_v2)  \
+    X(cuMemPrefetchAsync_v2_ptsz) X(cuMemPrefetchBatchAsync)                   \
+    X(cuMemPrefetchBatchAsync_ptsz) X(cuMemRangeGetAttribute)                  \
+    X(cuMemRangeGetAttributes) X(cuMemSetMemPool) X(cuMemcpy2D)                \
+    X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2_ptsz) X(cuMemcpy2DUnaligned)       \
+    X(cuMemcpy2DUnaligned_v2_ptds) X(cuMemcpy2D_v2_ptds) X(cuMemcpy3D)         \
+    X(cuMemcpy3DAsync) X(cuMemcpy3DAsync_v2) X(cuMemcpy3DAsync_v2_ptsz)        \
+    X(cuMemcpy3DBatchAsync) X(cuMemcpy3DBatchAsync_ptsz)                       \
+    X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz)                 \
+    X(cuMemcpy3DPeer) X(cuMemcpy3DPeerAsync) X(cuMemcpy3DPeerAsync_ptsz)       \
+    X(cuMemcpy3DPeer_ptds) X(cuMemcpy3D_v2) X(cuMemcpy3D_v2_ptds)              \
+    X(cuMemcpyAsync_ptsz) X(cuMemcpyAtoA) X(cuMemcpyAtoA_v2)                   \
+    X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD) X(cuMemcpyAtoD_v2)                 \
+    X(cuMemcpyAtoD_v2_ptds) X(cuMemcpyAtoH) X(cuMemcpyAtoHAsync)               \
+    X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoHAsync_v2_ptsz) X(cuMemcpyAtoH_v2)    \
+    X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyBatchAsync) X(cuMemcpyBatchAsync_ptsz)   \
+    X(cuMemcpyBatchAsync_v2) X(cuMemcpyBatchAsync_v2_ptsz) X(cuMemcpyDtoA)     \
+    X(cuMemcpyDtoA_v2) X(cuMemcpyDtoA_v2_ptds) X(cuMemcpyDtoD)                 \
+    X(cuMemcpyDtoDAsync) X(cuMemcpyDtoDAsync_v2_ptsz) X(cuMemcpyDtoD_v2_ptds)  \
+    X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoHAsync_v2_ptsz)          \
+    X(cuMemcpyDtoH_v2_ptds) X(cuMemcpyHtoA) X(cuMemcpyHtoAAsync)               \
+    X(cuMemcpyHtoAAsync_v2) X(cuMemcpyHtoAAsync_v2_ptsz) X(cuMemcpyHtoA_v2)    \
+    X(cuMemcpyHtoA_v2_ptds) X(cuMemcpyHtoD) X(cuMemcpyHtoDAsync)               \
+    X(cuMemcpyHtoDAsync_v2_ptsz) X(cuMemcpyHtoD_v2_ptds)                       \
+    X(cuMemcpyPeerAsync_ptsz) X(cuMemcpyPeer_ptds) X(cuMemcpy_ptds)            \
+    X(cuMemsetD16) X(cuMemsetD16Async_ptsz) X(cuMemsetD16_v2_ptds)             \
+    X(cuMemsetD2D16) X(cuMemsetD2D16Async) X(cuMemsetD2D16Async_ptsz)          \
+    X(cuMemsetD2D16_v2) X(cuMemsetD2D16_v2_ptds) X(cuMemsetD2D32)              \
+    X(cuMemsetD2D32Async) X(cuMemsetD2D32Async_ptsz) X(cuMemsetD2D32_v2)       \
+    X(cuMemsetD2D32_v2_ptds) X(cuMemsetD2D8) X(cuMemsetD2D8Async)              \
+    X(cuMemsetD2D8Async_ptsz) X(cuMemsetD2D8_v2) X(cuMemsetD2D8_v2_ptds)       \
+    X(cuMemsetD32) X(cuMemsetD32Async_ptsz) X(cuMemsetD32_v2_ptds)             \
+    X(cuMemsetD8) X(cuMemsetD8Async_ptsz) X(cuMemsetD8_v2_ptds)                \
+    X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy)                       \
     X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements)       \
     X(cuMipmappedArrayGetSparseProperties) X(cuModuleEnumerateFunctions)       \
     X(cuModuleGetFunctionCount) X(cuModuleGetGlobal) X(cuModuleGetGlobal_v2)   \

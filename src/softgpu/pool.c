@@ -4,20 +4,13 @@
  * their thresholds have no effect.
  */
 #include "config.h"
+#include "softgpu/pool.h"
 #include "softgpu/work.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
-struct sgpu_pool {
-    uint64_t handle;
-    sgpu_dev_t *dev;
-    int is_default;
-    uint64_t used; /* bytes */
-    uint64_t threshold;
-};
-
-static CUresult pool_create(sgpu_dev_t *dev, int is_default,
-                            sgpu_pool_t **pool_p)
+CUresult sgpu_pool_create(sgpu_dev_t *dev, sgpu_pool_t **pool_p)
 {
     sgpu_pool_t *pool = calloc(1, sizeof(*pool));
 
@@ -25,7 +18,8 @@ static CUresult pool_create(sgpu_dev_t *dev, int is_default,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pool->dev = dev;
-    pool->is_default = is_default;
+    pool->id = mrail_mix64(sgpu.session->id ^ (uint64_t)getpid() << 32 ^
+                           ++sgpu.next_id);
     pool->handle = sgpu_handle_create(SGPU_HANDLE_POOL, pool);
     if (pool->handle == 0) {
         free(pool);
@@ -40,7 +34,10 @@ static CUresult pool_default(sgpu_dev_t *dev, sgpu_pool_t **pool_p)
     CUresult ret = CUDA_SUCCESS;
 
     if (dev->default_pool == NULL) {
-        ret = pool_create(dev, 1, &dev->default_pool);
+        ret = sgpu_pool_create(dev, &dev->default_pool);
+        if (ret == CUDA_SUCCESS) {
+            dev->default_pool->is_default = 1;
+        }
     }
     *pool_p = dev->default_pool;
     return ret;
@@ -131,17 +128,19 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool_p, const CUmemPoolProps *props)
         ((unsigned)props->location.id >= sgpu.num_devs)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    if ((props->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
         return sgpu_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
-    ret = pool_create(&sgpu.devs[props->location.id], 0, &pool);
+    ret = sgpu_pool_create(&sgpu.devs[props->location.id], &pool);
     if (ret == CUDA_SUCCESS) {
+        pool->is_shareable =
+            (props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         *pool_p = (CUmemoryPool)(uintptr_t)pool->handle;
     }
     return sgpu_leave(ret);
 }
 
-static CUresult pool_enter(CUmemoryPool handle, sgpu_pool_t **pool_p)
+CUresult sgpu_pool_enter(CUmemoryPool handle, sgpu_pool_t **pool_p)
 {
     CUresult ret = sgpu_enter();
 
@@ -156,7 +155,7 @@ static CUresult pool_enter(CUmemoryPool handle, sgpu_pool_t **pool_p)
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
     sgpu_pool_t *pool;
-    CUresult ret = pool_enter(handle, &pool);
+    CUresult ret = sgpu_pool_enter(handle, &pool);
 
     if (ret != CUDA_SUCCESS) {
         return ret;
@@ -175,7 +174,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     sgpu_pool_t *pool;
-    CUresult ret = pool_enter(handle, &pool);
+    CUresult ret = sgpu_pool_enter(handle, &pool);
 
     return (ret != CUDA_SUCCESS) ? ret : sgpu_leave(CUDA_SUCCESS);
 }
@@ -184,7 +183,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle,
                                CUmemPool_attribute attribute, void *value)
 {
     sgpu_pool_t *pool;
-    CUresult ret = pool_enter(handle, &pool);
+    CUresult ret = sgpu_pool_enter(handle, &pool);
 
     if (ret != CUDA_SUCCESS) {
         return ret;
@@ -202,7 +201,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle,
                                CUmemPool_attribute attribute, void *value_p)
 {
     sgpu_pool_t *pool;
-    CUresult ret = pool_enter(handle, &pool);
+    CUresult ret = sgpu_pool_enter(handle, &pool);
 
     if (ret != CUDA_SUCCESS) {
         return ret;
@@ -246,7 +245,8 @@ static CUresult pool_alloc(CUdeviceptr *address_p, size_t size,
     } else {
         ret = pool_current(stream->dev, &pool);
     }
-    if ((ret == CUDA_SUCCESS) && ((address_p == NULL) || (pool == NULL))) {
+    if ((ret == CUDA_SUCCESS) &&
+        ((address_p == NULL) || (pool == NULL) || pool->is_imported)) {
         ret = CUDA_ERROR_INVALID_VALUE;
     }
     if (ret == CUDA_SUCCESS) {
@@ -288,7 +288,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     mem = sgpu_mem_find(address);
     ret = sgpu_stream_find(ctx, handle, &stream);
     if ((ret != CUDA_SUCCESS) || (mem == NULL) || (mem->base != address) ||
-        (mem->kind != SGPU_MEM_DEVICE)) {
+        ((mem->kind != SGPU_MEM_DEVICE) && (mem->pool == 0))) {
         return sgpu_leave((ret != CUDA_SUCCESS) ? ret
                                                 : CUDA_ERROR_INVALID_VALUE);
     }

@@ -90,6 +90,10 @@
     X(cuMemPoolTrimTo, 11020)                                                  \
     X(cuMemPoolSetAttribute, 11020)                                            \
     X(cuMemPoolGetAttribute, 11020)                                            \
+    X(cuMemPoolExportToShareableHandle, 11020)                                 \
+    X(cuMemPoolImportFromShareableHandle, 11020)                               \
+    X(cuMemPoolExportPointer, 11020)                                           \
+    X(cuMemPoolImportPointer, 11020)                                           \
     X(cuMemAllocAsync, 11020)                                                  \
     X(cuMemAllocFromPoolAsync, 11020)                                          \
     X(cuMemFreeAsync, 11020)                                                   \

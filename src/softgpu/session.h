@@ -21,7 +21,10 @@
 
 #define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
 #define SGPU_SESSION_VERSION 2u
-#define SGPU_SESSION_MAX_GPUS 16  /* of a node */
+#define SGPU_SESSION_MAX_GPUS 16 /* of a node */
+/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
+ * same addresses to the GPUs of each node, too. */
+#define SGPU_SESSION_FIRST_BUS 0x40
 #define SGPU_SESSION_MAX_DEVS 256 /* of a session */
 #define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
 #define SGPU_SESSION_NOT_SERVED 640

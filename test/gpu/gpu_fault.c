@@ -96,18 +96,18 @@ static int test_cut(void)
 
 static void set_flag(void *arg)
 {
-    *(volatile int *)arg = 1;
+    *(_Atomic int *)arg = 1;
 }
 
 static void set_result(CUstream stream, CUresult result, void *arg)
 {
-    *(volatile int *)arg = (int)result;
+    *(_Atomic int *)arg = (int)result;
 }
 
 /* The link is cut while a copy is on it. */
 static int test_cut_in_the_middle(void)
 {
-    volatile int called = 0, result = 0;
+    _Atomic int called = 0, result = 0;
     CUstream stream;
     uint64_t before;
     CUevent event;

@@ -457,12 +457,101 @@ static int test_fork(void)
     return 0;
 }
 
+/* ---- Pools ---- */
+
+static int pool_owner(void)
+{
+    CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUmemPoolPtrExportData data;
+    CUmemoryPool pool, own;
+    CUdeviceptr a, b;
+    int fd;
+
+    gpu_use(1);
+    CU(cuMemPoolCreate(&pool, &props));
+    props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    CU(cuMemPoolCreate(&own, &props));
+    CU(cuMemAllocFromPoolAsync(&a, SIZE, pool, NULL));
+    CU(cuMemAllocFromPoolAsync(&b, SIZE, own, NULL));
+    gpu_fill(bytes, SIZE, 5);
+    CU(cuMemcpyHtoD(a, bytes, SIZE));
+    RESULT(CUDA_ERROR_INVALID_VALUE,
+           cuMemPoolExportToShareableHandle(
+               &fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    RESULT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, b));
+    RESULT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, a + 8));
+    CU(cuMemPoolExportToShareableHandle(
+        &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CHECK(tell_fd(fd) == 0);
+    close(fd);
+    CU(cuMemPoolExportPointer(&data, a));
+    CHECK(tell(&data, sizeof(data)) == 0);
+    CHECK(hear_go() == 0);
+    CU(cuMemcpyDtoH(bytes, a, SIZE));
+    CHECK(gpu_differs(bytes, SIZE, 6) == SIZE);
+    return 0;
+}
+
+static int pool_user(void)
+{
+    CUmemPoolPtrExportData data;
+    CUmemoryPool pool, default_pool;
+    CUdeviceptr address, more;
+    cuuint64_t used;
+    int fd;
+
+    gpu_use(0);
+    fd = hear_fd();
+    CHECK(fd >= 0);
+    CU(cuMemPoolImportFromShareableHandle(
+        &pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        0));
+    close(fd);
+    RESULT(CUDA_ERROR_INVALID_HANDLE,
+           cuMemPoolImportFromShareableHandle(
+               &default_pool, (void *)(intptr_t)to_peer,
+               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    RESULT(CUDA_ERROR_INVALID_VALUE,
+           cuMemAllocFromPoolAsync(&more, MIB, pool, NULL));
+    CHECK(hear(&data, sizeof(data)) == 0);
+    CU(cuDeviceGetDefaultMemPool(&default_pool, 0));
+    RESULT(CUDA_ERROR_INVALID_VALUE,
+           cuMemPoolImportPointer(&address, default_pool, &data));
+    CU(cuMemPoolImportPointer(&address, pool, &data));
+    CU(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == SIZE);
+    CU(cuMemcpyDtoH(bytes, address, SIZE));
+    CHECK(gpu_differs(bytes, SIZE, 5) == SIZE);
+    gpu_fill(bytes, SIZE, 6);
+    CU(cuMemcpyHtoD(address, bytes, SIZE));
+    RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(address));
+    CU(cuMemFreeAsync(address, NULL));
+    CU(cuCtxSynchronize());
+    CU(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == 0);
+    data.reserved[48] ^= 1; /* the pool */
+    RESULT(CUDA_ERROR_INVALID_HANDLE,
+           cuMemPoolImportPointer(&address, pool, &data));
+    CU(cuMemPoolDestroy(pool));
+    CHECK(tell_go() == 0);
+    return 0;
+}
+
+static int test_pool(void)
+{
+    return run_pair(pool_owner, pool_user);
+}
+
 int main(void)
 {
     static const gpu_case_t cases[] = {
         {"memory of another process", test_memory},
         {"events of another process", test_events},
         {"descriptors of memory", test_dma_buf},
+        {"the pool of another process", test_pool},
         {"the memory of a killed process is returned", test_killed},
         {"the CPU crashes on device memory", test_touch},
         {"a forked child is refused", test_fork}};

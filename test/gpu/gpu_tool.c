@@ -6,6 +6,8 @@
  * gpu_tool work DEVICE: allocates 4 MiB, fills 1 MiB by a kernel, and copies
  * 1 MiB in, to the other device and out. Calls a function that is not served three times. Prints "ready" and
  * waits for the end of its input.
+ * gpu_tool copy: copies 4 MiB from device 0 to device 1. Prints "copied", or the
+ * error.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -75,10 +77,34 @@ static int work(int dev)
     return 0;
 }
 
+static int copy(void)
+{
+    CUcontext other = gpu_use(1), own = gpu_use(0);
+    CUdeviceptr from, to;
+    CUresult ret;
+
+    CU(cuMemAlloc(&from, 4 * MIB));
+    CU(cuCtxSetCurrent(other));
+    CU(cuMemAlloc(&to, 4 * MIB));
+    CU(cuCtxSetCurrent(own));
+    CU(cuCtxEnablePeerAccess(other, 0));
+    CU(cuMemcpyDtoD(to, from, 4 * MIB));
+    ret = cuCtxSynchronize();
+    if (ret == CUDA_SUCCESS) {
+        printf("copied\n");
+    } else {
+        printf("error %d\n", (int)ret);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if ((argc > 2) && (strcmp(argv[1], "work") == 0)) {
         return work(atoi(argv[2])) != 0;
+    }
+    if ((argc > 1) && (strcmp(argv[1], "copy") == 0)) {
+        return copy() != 0;
     }
     return count() != 0;
 }

@@ -3,7 +3,7 @@
 # cuda.h is needed.
 GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/fault.gpu \
     test/gpu/find.gpu test/gpu/ipc.gpu test/gpu/kernel.gpu \
-    test/gpu/memory.gpu test/gpu/order.gpu test/gpu/rail.gpu \
+    test/gpu/memory.gpu test/gpu/nvml.gpu test/gpu/order.gpu test/gpu/rail.gpu \
     test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/stream.gpu \
     test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
@@ -37,6 +37,10 @@ test_gpu_kernel_gpu_SOURCES = test/gpu/gpu_kernel.c test/gpu/test_kernels.inc \
     src/softgpu/session.c
 test_gpu_kernel_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_kernel_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la \
+    libmrail-base.la
+test_gpu_nvml_gpu_SOURCES = test/gpu/gpu_nvml.c src/softgpu/session.c
+test_gpu_nvml_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_nvml_gpu_LDADD = $(GPU_TEST_LIBS) src/softgpu/libnvidia-ml.la \
     libmrail-base.la
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)

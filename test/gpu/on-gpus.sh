@@ -26,6 +26,10 @@ copy)
     run 'mesh: ' --gpu-link mesh:50M --pcie 50M
     run 'switch: ' --gpu-link switch:50M --pcie 50M
     ;;
+nvml)
+    run 'mesh: '
+    run 'switch: ' --gpu-link switch
+    ;;
 rdma)
     run 'dma-buf: '
     run 'peermem: ' --peermem --gpu-fault no_dmabuf

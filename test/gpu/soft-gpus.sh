@@ -73,6 +73,14 @@ printf 'at 0s gpu 0 peer 1 down\n' >"$tmp/pair"
 expect_run 'refused: a pair at a switch' 2 "'peer' requires --gpu-link mesh" \
     gpus --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
 
+# 4 MiB at 20 MB/s take 0.2 s.
+printf 'at byte 1M gpu 0 peer 1 down\n' >"$tmp/cut"
+expect_run 'a script cuts a link after some bytes' 0 '^error 220$' \
+    gpus --gpus 2 --gpu-link mesh:20M --script "$tmp/cut" -- "$tool" copy
+printf 'at byte 1M gpu 0 peer 1 rate 40M\n' >"$tmp/rate"
+expect_run 'and changes its rate' 0 '^copied$' \
+    gpus --gpus 2 --gpu-link mesh:20M --script "$tmp/rate" -- "$tool" copy
+
 # nvidia-peermem.
 expect_run 'refused: --peermem without GPUs' 2 'require --gpus' \
     gpus --peermem -- true
@@ -167,9 +175,18 @@ check 'faults as JSON' "$soft" status --session "$session" --json
 expect 'a fault as JSON' "$tmp/out" '"no_memory": true'
 is 'copies that will fail, as JSON' 3 "$(json_sum copy_error "$tmp/out")"
 expect_count 'cut links as JSON' "$tmp/out" '"down": true' 1
+printf 'at 0s node 0 gpu 0 no_dmabuf\n' >"$tmp/old"
+expect_run 'a script while a command runs' 0 '^fault: node 0 gpu0: no_dmabuf$' \
+    gpus --nodes 2 --gpus 2 --script "$tmp/old" -- "$soft" status --session "$session"
+undone() { ! "$soft" status --session "$session" | grep -q no_dmabuf; }
+if await 5 undone; then
+    ok 'is undone at its end'
+else
+    not_ok 'is undone at its end' 'the fault is still there'
+fi
 check 'ctl: clear' ctl --gpu all clear
 "$soft" status --session "$session" >"$tmp/out"
-expect_count 'no fault is left but the copies' "$tmp/out" '^fault: ' 1
+expect_count 'no fault is left' "$tmp/out" '^fault: ' 0
 
 # Other options than those of the session.
 expect_run 'another number of GPUs' 1 'was created with 2 GPUs per node' \

@@ -1,0 +1,308 @@
+/*
+ * libnvidia-ml.so.1 for the software GPUs of a node: what UCX 1.22 asks about
+ * devices and their links. All GPUs of the node are listed, in the order of
+ * their PCI addresses; CUDA_VISIBLE_DEVICES has no effect, as with the real
+ * library. A device handle is the number of the GPU plus one.
+ *
+ * Source: [NVML].
+ */
+#include "config.h"
+#include "softgpu/nvml.h"
+#include "softgpu/session.h"
+
+#include "base/util.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NVML_SWITCH_BUS 0x30
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sgpu_session_t *session;
+static unsigned node, users;
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    const char *path = getenv("MRAIL_SOFT_GPUS");
+    const char *text = getenv("MRAIL_SOFT_NODE");
+    nvmlReturn_t ret = NVML_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    if ((users == 0) &&
+        ((path == NULL) || (sgpu_session_open(path, &session, NULL) != 0))) {
+        ret = NVML_ERROR_DRIVER_NOT_LOADED;
+    } else {
+        node = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 0;
+        node = MRAIL_MIN(node, session->num_nodes - 1);
+        ++users;
+    }
+    pthread_mutex_unlock(&lock);
+    return ret;
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    nvmlReturn_t ret = NVML_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    if (users == 0) {
+        ret = NVML_ERROR_UNINITIALIZED;
+    } else if (--users == 0) {
+        sgpu_session_close(session);
+    }
+    pthread_mutex_unlock(&lock);
+    return ret;
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    static const struct {
+        nvmlReturn_t result;
+        const char *text;
+    } texts[] = {{NVML_SUCCESS, "success"},
+                 {NVML_ERROR_UNINITIALIZED, "nvmlInit was not called"},
+                 {NVML_ERROR_INVALID_ARGUMENT, "invalid argument"},
+                 {NVML_ERROR_NOT_SUPPORTED, "not supported"},
+                 {NVML_ERROR_NOT_FOUND, "not found"},
+                 {NVML_ERROR_DRIVER_NOT_LOADED, "no software GPUs"}};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
+        if (texts[i].result == result) {
+            return texts[i].text;
+        }
+    }
+    return "unknown error";
+}
+
+/* ---- Devices ---- */
+
+/* A GPU that cuInit would not find is not listed either. */
+static unsigned nvml_count(void)
+{
+    unsigned num = 0;
+
+    for (unsigned i = 0; i < session->num_gpus; ++i) {
+        num += !sgpu_gpu_has(sgpu_session_gpu(session, node, i),
+                             SGPU_FAULT_NO_DEVICE);
+    }
+    return num;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *num_p)
+{
+    if (users == 0) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if (num_p == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *num_p = nvml_count();
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index,
+                                           nvmlDevice_t *device_p)
+{
+    if (users == 0) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    for (unsigned i = 0; (device_p != NULL) && (i < session->num_gpus); ++i) {
+        if (sgpu_gpu_has(sgpu_session_gpu(session, node, i),
+                         SGPU_FAULT_NO_DEVICE)) {
+            continue;
+        }
+        if (index-- == 0) {
+            *device_p = (nvmlDevice_t)(uintptr_t)(i + 1);
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index,
+                                        nvmlDevice_t *device_p)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device_p);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id,
+                                              nvmlDevice_t *device_p)
+{
+    unsigned domain, bus, device;
+
+    if (users == 0) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if ((id == NULL) || (device_p == NULL) ||
+        (sscanf(id, "%x:%x:%x", &domain, &bus, &device) != 3)) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if ((domain != 0) || (device != 0) || (bus < SGPU_SESSION_FIRST_BUS) ||
+        (bus >= SGPU_SESSION_FIRST_BUS + session->num_gpus)) {
+        return NVML_ERROR_NOT_FOUND;
+    }
+    *device_p = (nvmlDevice_t)(uintptr_t)(bus - SGPU_SESSION_FIRST_BUS + 1);
+    return NVML_SUCCESS;
+}
+
+/* Finds the GPU of a handle. */
+static nvmlReturn_t nvml_find(nvmlDevice_t device, sgpu_gpu_t **gpu_p)
+{
+    uintptr_t number = (uintptr_t)device;
+
+    if (users == 0) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if ((number == 0) || (number > session->num_gpus)) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *gpu_p = sgpu_session_gpu(session, node, (unsigned)(number - 1));
+    return NVML_SUCCESS;
+}
+
+static void nvml_fill_pci(nvmlPciInfo_t *pci, unsigned bus)
+{
+    memset(pci, 0, sizeof(*pci));
+    pci->bus = bus;
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "0000:%02X:00.0",
+             bus & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "00000000:%02X:00.0", bus & 0xff);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci_p)
+{
+    sgpu_gpu_t *gpu;
+    nvmlReturn_t ret = nvml_find(device, &gpu);
+
+    if ((ret == NVML_SUCCESS) && (pci_p == NULL)) {
+        ret = NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (ret == NVML_SUCCESS) {
+        nvml_fill_pci(pci_p, SGPU_SESSION_FIRST_BUS + gpu->index);
+    }
+    return ret;
+}
+
+/* ---- Links ---- */
+
+/* With pairwise links, link i leads to the i-th other GPU of the node. */
+static unsigned nvml_num_links(void)
+{
+    switch (session->link_kind) {
+    case SGPU_LINK_MESH:
+        return session->num_gpus - 1;
+    case SGPU_LINK_SWITCH:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Finds a link: its far end, a GPU or NULL for the switch, and whether it is
+ * cut. */
+static nvmlReturn_t nvml_find_link(nvmlDevice_t device, unsigned link,
+                                   sgpu_gpu_t **peer_p, int *is_down_p)
+{
+    sgpu_gpu_t *gpu;
+    nvmlReturn_t ret = nvml_find(device, &gpu);
+    unsigned peer;
+
+    if (ret != NVML_SUCCESS) {
+        return ret;
+    }
+    if (link >= nvml_num_links()) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (session->link_kind == SGPU_LINK_SWITCH) {
+        *peer_p = NULL;
+        *is_down_p = (gpu->up.is_down != 0) || (gpu->down.is_down != 0);
+        return NVML_SUCCESS;
+    }
+    peer = link + (link >= gpu->index);
+    *peer_p = sgpu_session_gpu(session, node, peer);
+    *is_down_p = (gpu->mesh[peer].is_down != 0);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
+                                      nvmlEnableState_t *is_active_p)
+{
+    sgpu_gpu_t *peer;
+    int is_down;
+    nvmlReturn_t ret = nvml_find_link(device, link, &peer, &is_down);
+
+    if ((ret == NVML_SUCCESS) && (is_active_p == NULL)) {
+        ret = NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (ret == NVML_SUCCESS) {
+        *is_active_p = !is_down;
+    }
+    return ret;
+}
+
+/* A link that is cut has no far end. */
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
+                                                 unsigned int link,
+                                                 nvmlPciInfo_t *pci_p)
+{
+    sgpu_gpu_t *peer;
+    int is_down;
+    nvmlReturn_t ret = nvml_find_link(device, link, &peer, &is_down);
+
+    if ((ret == NVML_SUCCESS) && (pci_p == NULL)) {
+        ret = NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if ((ret == NVML_SUCCESS) && is_down) {
+        ret = NVML_ERROR_NOT_SUPPORTED;
+    }
+    if (ret == NVML_SUCCESS) {
+        nvml_fill_pci(pci_p, (peer != NULL)
+                                 ? SGPU_SESSION_FIRST_BUS + peer->index
+                                 : NVML_SWITCH_BUS);
+    }
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
+                                              unsigned int link,
+                                              nvmlPciInfo_t *pci_p)
+{
+    return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, pci_p);
+}
+
+/* The number of links is the only field. */
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
+                                      nvmlFieldValue_t *values)
+{
+    sgpu_gpu_t *gpu;
+    nvmlReturn_t ret = nvml_find(device, &gpu);
+
+    if ((ret == NVML_SUCCESS) && ((values == NULL) || (num < 0))) {
+        ret = NVML_ERROR_INVALID_ARGUMENT;
+    }
+    for (int i = 0; (ret == NVML_SUCCESS) && (i < num); ++i) {
+        values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+        if (values[i].fieldId == NVML_FI_DEV_NVLINK_LINK_COUNT) {
+            values[i].nvmlReturn = NVML_SUCCESS;
+            values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+            values[i].value.uiVal = nvml_num_links();
+        }
+    }
+    return ret;
+}
+
+/* The GPUs of different nodes have no links, so they form no fabric. */
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info)
+{
+    sgpu_gpu_t *gpu;
+    nvmlReturn_t ret = nvml_find(device, &gpu);
+
+    return (ret == NVML_SUCCESS) ? NVML_ERROR_NOT_SUPPORTED : ret;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, void *info)
+{
+    return nvmlDeviceGetGpuFabricInfoV(device, info);
+}

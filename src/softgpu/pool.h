@@ -1,0 +1,22 @@
+/* Memory pools. sgpu.lock is held. */
+#ifndef MRAIL_SGPU_POOL_H
+#define MRAIL_SGPU_POOL_H
+
+#include "softgpu/state.h"
+
+struct sgpu_pool {
+    uint64_t handle;
+    sgpu_dev_t *dev;
+    int is_default;
+    int is_shareable; /* by descriptor */
+    int is_imported;  /* nothing can be allocated from it */
+    uint64_t id;      /* the same in all processes */
+    uint64_t used;    /* bytes */
+    uint64_t threshold;
+};
+
+CUresult sgpu_pool_create(sgpu_dev_t *dev, sgpu_pool_t **pool_p);
+/* Enters, and finds the pool. */
+CUresult sgpu_pool_enter(CUmemoryPool handle, sgpu_pool_t **pool_p);
+
+#endif
