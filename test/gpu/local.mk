@@ -66,8 +66,12 @@ gpu_tool_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la
 gpu_rate_SOURCES = test/gpu/gpu_rate.c
 gpu_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 gpu_rate_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
-TIMING_TESTS += test/gpu/rates.sh
-EXTRA_DIST += test/gpu/rates.sh
+check_PROGRAMS += gpu_relay_rate
+gpu_relay_rate_SOURCES = test/gpu/gpu_relay_rate.c test/gpu/relay_job.c
+gpu_relay_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+gpu_relay_rate_LDADD = $(GPU_RELAY_LIBS)
+TIMING_TESTS += test/gpu/rates.sh test/gpu/relay-rates.sh
+EXTRA_DIST += test/gpu/rates.sh test/gpu/relay-rates.sh
 
 if HAVE_CMOCKA
 check_PROGRAMS += test_gpu_path
