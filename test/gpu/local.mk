@@ -42,7 +42,7 @@ test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
 test_gpu_relay_gpu_SOURCES = test/gpu/gpu_relay.c test/gpu/relay_job.c \
-    test/gpu/relay_job.h
+    test/gpu/relay_job.h src/softgpu/session.c
 test_gpu_relay_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_relay_gpu_LDADD = $(GPU_RELAY_LIBS)
 test_gpu_vmm_gpu_SOURCES = test/gpu/gpu_vmm.c
