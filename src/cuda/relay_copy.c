@@ -10,7 +10,7 @@
 
 #define HANDLE_MAGIC 0x6d52637564610001ull
 
-/* What a rank exports. A zeroed handle is invalid. */
+/* The handle of a rank. A zeroed one is invalid. */
 typedef struct handle {
     char shm_pool_name[MRAIL_RELAY_NAME_SIZE];
     uint64_t magic;
@@ -21,11 +21,21 @@ _Static_assert(sizeof(handle_t) <= MRAIL_RELAY_HANDLE_SIZE, "it has room");
 
 typedef enum direction { TO_AREA, FROM_AREA, NUM_DIRECTIONS } direction_t;
 
+struct queue;
+
 /* A copy in flight, or an element of the free list. */
 typedef struct copy {
     CUevent event;
-    struct copy *next; /* in the free list */
+    struct queue *queue;
+    struct copy *next; /* in the queue or in the free list */
 } copy_t;
+
+/* The copies in one stream, which complete in order. */
+typedef struct queue {
+    CUstream stream;
+    copy_t *first;
+    copy_t **last_p; /* where the next copy is linked */
+} queue_t;
 
 typedef struct copy_memory {
     mrail_relay_memory_t super;
@@ -36,7 +46,7 @@ typedef struct copy_memory {
     CUdeviceptr own;    /* 0: not allocated */
     uint32_t num_local; /* 0: not imported */
     uint32_t me;
-    CUstream (*streams)[NUM_DIRECTIONS]; /* by area */
+    queue_t (*queues)[NUM_DIRECTIONS]; /* by area */
     copy_t *copies;
     size_t num_copies;
     copy_t *free;
@@ -153,20 +163,22 @@ static int import_areas(copy_memory_t *memory, const void *const *handles)
 }
 
 /* The context is current. */
-static int create_streams(copy_memory_t *memory)
+static int create_queues(copy_memory_t *memory)
 {
     int ret = 0;
 
-    memory->streams = calloc(memory->num_local, sizeof(*memory->streams));
-    if (memory->streams == NULL) {
+    memory->queues = calloc(memory->num_local, sizeof(*memory->queues));
+    if (memory->queues == NULL) {
         return -ENOMEM;
     }
     for (uint32_t i = 0; (ret == 0) && (i < memory->num_local); ++i) {
         for (int to = 0; (ret == 0) && (to < NUM_DIRECTIONS); ++to) {
-            ret =
-                status_of(memory->cuda->cuStreamCreate(&memory->streams[i][to],
-                                                       CU_STREAM_NON_BLOCKING),
-                          "create a stream");
+            queue_t *queue = &memory->queues[i][to];
+
+            queue->last_p = &queue->first;
+            ret = status_of(memory->cuda->cuStreamCreate(
+                                &queue->stream, CU_STREAM_NON_BLOCKING),
+                            "create a stream");
         }
     }
     return ret;
@@ -221,7 +233,7 @@ static int copy_import(mrail_relay_memory_t *super,
     memory->me = me;
     ret = import_areas(memory, handles);
     if (ret == 0) {
-        ret = create_streams(memory);
+        ret = create_queues(memory);
     }
     if (ret == 0) {
         ret = create_copies(memory, shape->out_slots + shape->in_slots);
@@ -232,16 +244,18 @@ static int copy_import(mrail_relay_memory_t *super,
 
 /* ---- release ---- */
 
-static void release_streams(copy_memory_t *memory)
+static void release_queues(copy_memory_t *memory)
 {
     const mrail_cuda_t *cuda = memory->cuda;
 
-    for (uint32_t i = 0; (memory->streams != NULL) && (i < memory->num_local);
+    for (uint32_t i = 0; (memory->queues != NULL) && (i < memory->num_local);
          ++i) {
         for (int to = 0; to < NUM_DIRECTIONS; ++to) {
-            if (memory->streams[i][to] != NULL) {
-                (void)cuda->cuStreamSynchronize(memory->streams[i][to]);
-                (void)cuda->cuStreamDestroy(memory->streams[i][to]);
+            CUstream stream = memory->queues[i][to].stream;
+
+            if (stream != NULL) {
+                (void)cuda->cuStreamSynchronize(stream);
+                (void)cuda->cuStreamDestroy(stream);
             }
         }
     }
@@ -269,17 +283,17 @@ static void copy_release(mrail_relay_memory_t *super)
 
     /* A destroyed context has taken everything with it. */
     if (enter(memory) == 0) {
-        release_streams(memory);
+        release_queues(memory);
         release_areas(memory);
         leave(memory);
     }
     mrail_relay_memory_release_pool(super);
-    free(memory->streams);
+    free(memory->queues);
     free(memory->copies);
     memset(super->areas, 0, sizeof(super->areas));
     memory->own = 0;
     memory->num_local = 0;
-    memory->streams = NULL;
+    memory->queues = NULL;
     memory->copies = NULL;
     memory->num_copies = 0;
     memory->free = NULL;
@@ -295,16 +309,16 @@ static int is_in_area(const copy_memory_t *memory, uint32_t rank,
     return (uintptr_t)address - first < memory->area_size;
 }
 
-/* Returns the stream of the link over which these bytes move, or NULL. */
-static CUstream stream_of(const copy_memory_t *memory, const void *to,
-                          const void *from)
+/* Returns the queue of the link over which these bytes move, or NULL. */
+static queue_t *queue_of(const copy_memory_t *memory, const void *to,
+                         const void *from)
 {
     for (uint32_t i = 0; i < memory->num_local; ++i) {
         if (is_in_area(memory, i, to)) {
-            return memory->streams[i][TO_AREA];
+            return &memory->queues[i][TO_AREA];
         }
         if (is_in_area(memory, i, from)) {
-            return memory->streams[i][FROM_AREA];
+            return &memory->queues[i][FROM_AREA];
         }
     }
     return NULL;
@@ -314,11 +328,11 @@ static int copy_start(mrail_relay_memory_t *super, void *to, const void *from,
                       size_t length, void **copy_p)
 {
     copy_memory_t *memory = (copy_memory_t *)super;
-    CUstream stream = stream_of(memory, to, from);
+    queue_t *queue = queue_of(memory, to, from);
     copy_t *copy = memory->free;
     int ret;
 
-    if ((stream == NULL) || (copy == NULL)) {
+    if ((queue == NULL) || (copy == NULL)) {
         return -EINVAL;
     }
     ret = enter(memory);
@@ -326,32 +340,52 @@ static int copy_start(mrail_relay_memory_t *super, void *to, const void *from,
         return ret;
     }
     ret = status_of(memory->cuda->cuMemcpyDtoDAsync(
-                        (uintptr_t)to, (uintptr_t)from, length, stream),
+                        (uintptr_t)to, (uintptr_t)from, length, queue->stream),
                     "copy between devices");
     if (ret == 0) {
-        ret = status_of(memory->cuda->cuEventRecord(copy->event, stream),
+        ret = status_of(memory->cuda->cuEventRecord(copy->event, queue->stream),
                         "record an event");
     }
     leave(memory);
     if (ret == 0) {
         memory->free = copy->next;
+        copy->next = NULL;
+        copy->queue = queue;
+        *queue->last_p = copy;
+        queue->last_p = &copy->next;
         *copy_p = copy;
     }
     return ret;
 }
 
-/* cuEventQuery() needs no current context. */
+static void dequeue(copy_memory_t *memory, queue_t *queue)
+{
+    copy_t *copy = queue->first;
+
+    queue->first = copy->next;
+    if (queue->first == NULL) {
+        queue->last_p = &queue->first;
+    }
+    copy->next = memory->free;
+    memory->free = copy;
+}
+
+/* Only the oldest copy of a queue costs a query, which is a call of the driver.
+ * cuEventQuery() needs no current context. */
 static int copy_test(mrail_relay_memory_t *super, void *started)
 {
     copy_memory_t *memory = (copy_memory_t *)super;
     copy_t *copy = started;
-    CUresult result = memory->cuda->cuEventQuery(copy->event);
+    CUresult result;
 
+    if (copy != copy->queue->first) {
+        return 0;
+    }
+    result = memory->cuda->cuEventQuery(copy->event);
     if (result == CUDA_ERROR_NOT_READY) {
         return 0;
     }
-    copy->next = memory->free;
-    memory->free = copy;
+    dequeue(memory, copy->queue);
     return (result == CUDA_SUCCESS)
                ? 1
                : status_of(result, "complete a copy between devices");

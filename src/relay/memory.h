@@ -43,8 +43,8 @@ typedef struct mrail_relay_memory_ops {
      * complete leaves *copy_p unchanged. */
     int (*copy_start)(mrail_relay_memory_t *memory, void *to, const void *from,
                       size_t length, void **copy_p);
-    /* Returns 1 if the copy is complete and has been freed. Returns 0
-     * otherwise. */
+    /* Returns 1 if the copy is complete and has been freed. Returns 0 if it is
+     * in flight, or if an older copy from or to the same area is left. */
     int (*copy_test)(mrail_relay_memory_t *memory, void *copy);
 } mrail_relay_memory_ops_t;
 

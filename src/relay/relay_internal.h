@@ -109,7 +109,7 @@ typedef struct mrail_relay_local {
     uint32_t rank;
 } mrail_relay_local_t;
 
-/* What this rank does with a slot. Sends and drains may be of any rank's slot
+/* This rank's use of a slot. Sends and drains may be of any rank's slot
  * on the node. */
 typedef enum mrail_relay_activity {
     MRAIL_RELAY_IDLE,

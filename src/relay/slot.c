@@ -48,7 +48,7 @@ int mrail_relay_layout(const mrail_relay_shape_t *shape,
                      MRAIL_RELAY_PAGE);
     stride = shape->is_external ? MRAIL_RELAY_HEADER
                                 : MRAIL_RELAY_PAGE + shape->chunk;
-    size = pages + all * stride;
+    size = round_up(pages + all * stride, MRAIL_RELAY_PAGE);
     area = shape->is_external ? ((uint64_t)shape->num_local * shape->out_slots +
                                  shape->in_slots) *
                                     shape->chunk

@@ -6,6 +6,7 @@
 #include "config.h"
 #include "gpu_test.h"
 #include "relay_job.h"
+#include "softgpu/session.h"
 
 #include "base/rng.h"
 #include "cuda/relay_copy.h"
@@ -109,6 +110,38 @@ static int test_random(void)
         }
     }
     return 0;
+}
+
+/* ---- faults ---- */
+
+static sgpu_session_t *session;
+
+static void set_link(unsigned a, unsigned b, int is_down)
+{
+    sgpu_session_gpu(session, 0, a)->mesh[b].is_down = (uint32_t)is_down;
+    sgpu_session_gpu(session, 0, b)->mesh[a].is_down = (uint32_t)is_down;
+}
+
+static void cut_link(void)
+{
+    set_link(0, 2, 1);
+}
+
+/* The rank that copies over the link fails. No rank hangs, not even while it
+ * releases its memory. */
+static int test_cut_link(void)
+{
+    relay_job_t job = make_job(3);
+    int ret;
+
+    job.trouble = cut_link;
+    add_flow(&job, 0, 2, NONE, 1, 0, 12 * CHUNK);
+    add_flow(&job, 0, NONE, NONE, 1, 12 * CHUNK, 12 * CHUNK);
+    ret = relay_job_run(&job, results);
+    set_link(0, 2, 0);
+    CHECK(ret != 0);
+    CHECK((results[0].error == -EIO) && (results[1].error >= 0));
+    return test_third();
 }
 
 /* ---- what the driver refuses ---- */
@@ -304,11 +337,16 @@ int main(void)
         {"a relay on a third device", test_third},
         {"two nodes, relays at both ends", test_two_nodes},
         {"random flows", test_random},
+        {"a link that is cut", test_cut_link},
         {"a device without free memory", test_out_of_memory},
         {"no access to the other device", test_no_peer_access},
         {"copies that fail", test_failing_copies},
         {"a destroyed context", test_destroyed_context},
         {"the current context stays", test_current_context}};
 
+    if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, NULL) != 0) {
+        printf("Bail out! no session\n");
+        return 1;
+    }
     return GPU_RUN(cases);
 }

@@ -46,7 +46,7 @@ test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)
 test_gpu_relay_gpu_SOURCES = test/gpu/gpu_relay.c test/gpu/relay_job.c \
-    test/gpu/relay_job.h
+    test/gpu/relay_job.h src/softgpu/session.c
 test_gpu_relay_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_relay_gpu_LDADD = $(GPU_RELAY_LIBS)
 test_gpu_vmm_gpu_SOURCES = test/gpu/gpu_vmm.c
@@ -70,8 +70,12 @@ gpu_tool_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la
 gpu_rate_SOURCES = test/gpu/gpu_rate.c
 gpu_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 gpu_rate_LDADD = $(GPU_TEST_LIBS) libmrail-base.la
-TIMING_TESTS += test/gpu/rates.sh
-EXTRA_DIST += test/gpu/rates.sh
+check_PROGRAMS += gpu_relay_rate
+gpu_relay_rate_SOURCES = test/gpu/gpu_relay_rate.c test/gpu/relay_job.c
+gpu_relay_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+gpu_relay_rate_LDADD = $(GPU_RELAY_LIBS)
+TIMING_TESTS += test/gpu/rates.sh test/gpu/relay-rates.sh
+EXTRA_DIST += test/gpu/rates.sh test/gpu/relay-rates.sh
 
 if HAVE_CMOCKA
 check_PROGRAMS += test_gpu_path test_place

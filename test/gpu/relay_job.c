@@ -7,7 +7,6 @@
 #include "cuda/relay_copy.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -51,7 +50,7 @@ static int barrier(void)
         if (atomic_load(&shared->has_failed)) {
             return -1;
         }
-        sched_yield();
+        usleep(50); /* leaves the cores to copies and other ranks */
     }
     return 0;
 }
@@ -254,9 +253,15 @@ static int run_exchange(mrail_relay_t *relay, uint8_t *bytes)
     start = mrail_clock_now();
     while (!mrail_relay_done(relay)) {
         ret = mrail_relay_progress(relay);
-        CHECK((ret >= 0) && !atomic_load(&shared->has_failed));
+        if ((ret < 0) || atomic_load(&shared->has_failed)) {
+            result->error = ret;
+            return -1;
+        }
+        if ((ret > 0) && (self == 0) && (job->trouble != NULL)) {
+            job->trouble();
+        }
         if (ret == 0) {
-            sched_yield();
+            usleep(50); /* leaves the cores to copies and other ranks */
         }
     }
     seconds = (double)(mrail_clock_now() - start) / 1e9;
@@ -299,6 +304,7 @@ static int run_rank(void)
     mrail_relay_t *relay;
     mrail_relay_stats_t stats;
     uint8_t *bytes;
+    int ret = 0;
 
     for (uint32_t r = 0; r < job->num_ranks; ++r) {
         if (job->node_of[r] == job->node_of[self]) {
@@ -314,15 +320,19 @@ static int run_rank(void)
     }
     bytes = malloc(size);
     CHECK(bytes != NULL);
-    for (exchange = 0; exchange < job->num_exchanges; ++exchange) {
-        CHECK(run_exchange(relay, bytes) == 0);
+    for (exchange = 0; (ret == 0) && (exchange < job->num_exchanges);
+         ++exchange) {
+        ret = run_exchange(relay, bytes);
+    }
+    if (ret != 0) {
+        atomic_store(&shared->has_failed, 1);
     }
     mrail_relay_stats(relay, &stats);
     result->chunks = stats.chunks;
     mrail_relay_destroy(relay);
     mrail_cuda_relay_destroy(memory);
     free(bytes);
-    return 0;
+    return ret;
 }
 
 /* ---- the job ---- */

@@ -26,12 +26,15 @@ typedef struct relay_job {
     size_t chunk;
     unsigned num_exchanges;
     int has_no_checks; /* for figures */
+    /* If not NULL, rank 0 calls it after each step of its own. */
+    void (*trouble)(void);
 } relay_job_t;
 
-/* What a rank measured. */
+/* Measurements of a rank. */
 typedef struct relay_job_result {
     double seconds; /* the shortest exchange */
     uint64_t chunks;
+    int error;            /* of mrail_relay_progress() */
     unsigned num_unready; /* tests of copies that were not complete */
 } relay_job_result_t;
 

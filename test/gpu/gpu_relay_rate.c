@@ -1,0 +1,47 @@
+/*
+ * The rate of one pair of devices within a node over several paths: direct, and
+ * over relays on other devices.
+ *
+ * usage: gpu_relay_rate PATHS MIB: 1 path is the direct one; each further one
+ * has a relay. Writes MB/s.
+ */
+#include "config.h"
+#include "gpu_test.h"
+#include "relay_job.h"
+
+#include "base/util.h"
+
+int main(int argc, char **argv)
+{
+    relay_job_t job = {.num_ranks = JOB_RANKS,
+                       .out_slots = 16,
+                       .in_slots = 1,
+                       .chunk = (size_t)128 << 10,
+                       .num_exchanges = 3,
+                       .has_no_checks = 1};
+    relay_job_result_t results[JOB_RANKS];
+    unsigned paths = (argc == 3) ? (unsigned)atoi(argv[1]) : 0;
+    uint64_t bytes = (argc == 3) ? (uint64_t)atoi(argv[2]) << 20 : 0;
+    uint64_t share;
+
+    if ((paths < 1) || (paths > 3) || (bytes == 0)) {
+        fprintf(stderr, "usage: gpu_relay_rate PATHS MIB\n");
+        return 2;
+    }
+    share = bytes / paths;
+    for (unsigned i = 0; i < paths; ++i) {
+        job.flows[job.num_flows++] = (mrail_relay_flow_t){
+            .from = 0,
+            .to = 1,
+            .relay_out = (i == 0) ? MRAIL_RELAY_NONE : 1 + i,
+            .relay_in = MRAIL_RELAY_NONE,
+            .offset = i * share,
+            .bytes = (i + 1 < paths) ? share : bytes - i * share};
+    }
+    if (relay_job_run(&job, results) != 0) {
+        return 1;
+    }
+    printf("%.1f\n", (double)bytes / 1e6 /
+                         MRAIL_MAX(results[0].seconds, results[1].seconds));
+    return 0;
+}
