@@ -123,13 +123,6 @@ static void judge_processes(const diagnose_snapshot_t *snapshot,
     }
 }
 
-static int double_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Returns the number of ranks other than this one with at most this share. */
 static unsigned num_at_most(const diagnose_snapshot_t *snapshot,
                             const diagnose_rank_t *rank, double share)
@@ -157,13 +150,16 @@ int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
 static void judge_cores(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
-    report->crowded = 1;
+    report->contended = 1;
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         const diagnose_rank_t *rank = &snapshot->ranks[i];
         double share = diagnose_delay_share(rank);
+        char subject[32];
 
-        report->crowded = MRAIL_MIN(report->crowded, share);
-        if (diagnose_is_starved(snapshot, rank)) {
+        report->contended = MRAIL_MIN(report->contended, share);
+        snprintf(subject, sizeof(subject), "rank %d", rank->rank);
+        if (diagnose_is_starved(snapshot, rank) &&
+            (find(report, DIAGNOSE_COMPUTE, subject) == NULL)) {
             diagnose_add(report, DIAGNOSE_CORES, rank->rank, NULL,
                          "it waited for a core during %.0f %% of the time in "
                          "which it could have run, much longer than the other "
@@ -209,7 +205,7 @@ static double speed_of_others(const diagnose_rank_t *rank, unsigned self)
     if (count == 0) {
         return 0;
     }
-    qsort(speeds, count, sizeof(*speeds), double_order);
+    qsort(speeds, count, sizeof(*speeds), diagnose_double_order);
     return speeds[count / 2];
 }
 
