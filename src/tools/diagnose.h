@@ -140,8 +140,8 @@ static inline double diagnose_delay_share(const diagnose_rank_t *rank)
                : rank->delay / (rank->run + rank->delay);
 }
 
-/* Returns 1 if a rank waits for a core much longer than the other ranks do. If
- * all wait alike, none of them delays the job. */
+/* Returns 1 if a rank waits for a core most of the time, and the other ranks do
+ * not. If all wait, none of them delays the job. */
 int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
                         const diagnose_rank_t *rank);
 
