@@ -41,6 +41,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0032-plans-where-they-can-gain.md \
     docs/decisions/0033-order-in-time.md \
     docs/decisions/0034-a-plan-pays-for-its-making.md \
+    docs/decisions/0035-calls-are-counted-by-coll.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
@@ -52,6 +53,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/images/results.svg \
     docs/images/window.svg \
     docs/loading.md \
+    docs/operations.md \
     docs/planner.md \
     docs/references.md \
     docs/results/alltoallv.md \

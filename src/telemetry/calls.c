@@ -99,16 +99,29 @@ static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
            (double)(now_ticks - calls->start_ticks);
 }
 
-void mrail_calls_wait_past(mrail_calls_t *calls)
+void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
+                            int tag, uint32_t comm)
 {
-    const mrail_calls_wait_t *wait = &calls->wait;
-    uint64_t now_ticks = mrail_calls_ticks();
-    double scale = calls_ns_per_tick(calls, now_ticks, mrail_clock_now());
+    mrail_calls_wait_t *wait = &calls->wait;
 
-    if (scale * (double)(now_ticks - wait->since) >= MRAIL_CALLS_LONG_NS) {
+    wait->since = mrail_calls_ticks();
+    wait->kind = kind;
+    wait->peer = peer;
+    wait->tag = tag;
+    wait->comm = comm;
+    __atomic_store_n(&wait->count, wait->count + 1, __ATOMIC_RELEASE);
+}
+
+void mrail_calls_wait_end(mrail_calls_t *calls)
+{
+    mrail_calls_wait_t *wait = &calls->wait;
+    uint64_t now = mrail_calls_ticks();
+    double scale = calls_ns_per_tick(calls, now, mrail_clock_now());
+
+    if (scale * (double)(now - wait->since) >= MRAIL_CALLS_LONG_NS) {
         calls->past[calls->num_past % MRAIL_CALLS_PAST] =
             (mrail_calls_past_t){.since = wait->since,
-                                 .until = now_ticks,
+                                 .until = now,
                                  .kind = wait->kind,
                                  .peer = wait->peer,
                                  .tag = wait->tag,
@@ -116,6 +129,7 @@ void mrail_calls_wait_past(mrail_calls_t *calls)
         __atomic_store_n(&calls->num_past, calls->num_past + 1,
                          __ATOMIC_RELEASE);
     }
+    __atomic_store_n(&wait->count, wait->count + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- readers ---- */

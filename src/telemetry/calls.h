@@ -92,13 +92,12 @@ typedef struct mrail_calls_comm {
     mrail_calls_record_t records[MRAIL_CALLS_RECORDS];
 } mrail_calls_comm_t;
 
-/* The point-to-point call in progress. */
+/* The point-to-point call in which the process waits. */
 typedef struct mrail_calls_wait {
-    uint64_t count;   /* calls entered and left; odd: the process is in one */
-    uint64_t noticed; /* the value of `count` that mrail_calls_notice() saw */
-    uint64_t since;   /* when it first saw this value */
-    uint32_t kind;    /* MRAIL_CALLS_SEND ... */
-    int32_t peer;     /* rank in the communicator; -1: any, or unknown */
+    uint64_t count; /* waits begun and ended; odd: the process waits */
+    uint64_t since;
+    uint32_t kind; /* MRAIL_CALLS_SEND ... */
+    int32_t peer;  /* rank in the communicator; -1: any, or unknown */
     int32_t tag;
     uint32_t comm; /* index in `comms`; MRAIL_CALLS_COMMS: none of them */
 } mrail_calls_wait_t;
@@ -194,38 +193,12 @@ static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 
-/* A wait has no time at first: most are too short to matter. While the process
- * waits, MPI's progress calls mrail_calls_notice(), which sets the time. */
-static inline void mrail_calls_wait_begin(mrail_calls_wait_t *wait,
-                                          unsigned kind, int peer, int tag,
-                                          uint32_t comm)
-{
-    wait->kind = kind;
-    wait->peer = peer;
-    wait->tag = tag;
-    wait->comm = comm;
-    __atomic_store_n(&wait->count, wait->count + 1, __ATOMIC_RELEASE);
-}
-
-/* Records a wait that mrail_calls_notice() has seen, if it was long. */
-void mrail_calls_wait_past(mrail_calls_t *calls);
-
-static inline void mrail_calls_wait_end(mrail_calls_t *calls)
-{
-    if (MRAIL_UNLIKELY(calls->wait.noticed == calls->wait.count)) {
-        mrail_calls_wait_past(calls);
-    }
-    __atomic_store_n(&calls->wait.count, calls->wait.count + 1,
-                     __ATOMIC_RELEASE);
-}
-
-static inline void mrail_calls_notice(mrail_calls_wait_t *wait)
-{
-    if (((wait->count & 1) != 0) && (wait->noticed != wait->count)) {
-        wait->since = mrail_calls_ticks();
-        __atomic_store_n(&wait->noticed, wait->count, __ATOMIC_RELEASE);
-    }
-}
+/* Publishes that the process waits in a point-to-point call. Most calls are too
+ * short for that. */
+void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
+                            int tag, uint32_t comm);
+/* Ends the wait, and records it if it was long. */
+void mrail_calls_wait_end(mrail_calls_t *calls);
 
 /* ---- readers ---- */
 
@@ -250,11 +223,10 @@ mrail_calls_record(const mrail_calls_comm_t *comm, uint64_t n)
                : NULL;
 }
 
-/* Returns 1 if the process of a copy has noticed that it waits. */
+/* Returns 1 if the process of a copy waits in a point-to-point call. */
 static inline int mrail_calls_is_waiting(const mrail_calls_t *calls)
 {
-    return ((calls->wait.count & 1) != 0) &&
-           (calls->wait.noticed == calls->wait.count);
+    return (calls->wait.count & 1) != 0;
 }
 
 /* Writes the name of a call, such as "MPI_Ibarrier". */

@@ -46,7 +46,7 @@ typedef struct mrail_tele_file {
  * ended processes if there are more than MRAIL_TELE_KEEP. Returns 0 or
  * -errno. */
 #define MRAIL_TELE_KEEP_S 3600
-#define MRAIL_TELE_KEEP 256
+#define MRAIL_TELE_KEEP 512 /* two files for each process */
 int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
                            mrail_tele_kind_t kind, uint64_t id);
 

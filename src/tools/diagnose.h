@@ -1,5 +1,5 @@
 /*
- * mrail diagnose: which rank, rail or path delays a job.
+ * mrail diagnose: the rank, rail or path that delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
@@ -9,7 +9,7 @@
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
  *
- * The sources that judge are pure. Sources: [ICCL] 3.4 and 6.
+ * The sources of findings are pure. Sources: [ICCL] 3.4 and 6.
  */
 #ifndef MRAIL_TOOLS_DIAGNOSE_H
 #define MRAIL_TOOLS_DIAGNOSE_H
@@ -20,7 +20,7 @@
 
 /* ---- snapshot ---- */
 
-/* What a rail carried lately. */
+/* Recent traffic of a rail. */
 typedef struct diagnose_rail {
     char name[48];    /* such as "mlx5_0:1" */
     uint64_t nominal; /* bytes per second of the port; 0: unknown */
@@ -49,7 +49,7 @@ typedef struct diagnose_rank {
     /* Shares of the sample in which its threads ran, and in which they waited
      * for a core; below 0: unknown. */
     double run, delay;
-    uint64_t last_ns; /* last sign of life */
+    uint64_t last_ns; /* last update */
     /* Two samples of the calls; NULL: unknown. */
     const mrail_calls_t *calls, *earlier;
     uint64_t id; /* of this process, as a peer; 0: unknown */
@@ -103,11 +103,11 @@ typedef struct diagnose_finding {
 typedef struct diagnose_report {
     diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
     unsigned num_findings;
-    unsigned more;  /* findings for which there was no room */
-    double crowded; /* least part of its time that a rank waits for a core */
+    unsigned more;    /* findings for which there was no room */
+    double contended; /* least part of its time that a rank waits for a core */
 } diagnose_report_t;
 
-/* Judges a snapshot. Returns 0 or -ENOMEM. Pure. */
+/* Finds the causes of delay in a snapshot. Returns 0 or -ENOMEM. Pure. */
 int diagnose_judge(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report);
 
@@ -123,6 +123,14 @@ void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
 int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
                          diagnose_report_t *report);
 
+/* For qsort(3). */
+static inline int diagnose_double_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
 /* Returns the share of its run time that a rank waited for a core, 0 to 1, or
  * 0 if it is unknown. */
 static inline double diagnose_delay_share(const diagnose_rank_t *rank)
@@ -132,8 +140,8 @@ static inline double diagnose_delay_share(const diagnose_rank_t *rank)
                : rank->delay / (rank->run + rank->delay);
 }
 
-/* Returns 1 if a rank waits for a core much longer than the other ranks do. If
- * all wait alike, none of them delays the job. */
+/* Returns 1 if a rank waits for a core most of the time, and the other ranks do
+ * not. If all wait, none of them delays the job. */
 int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
                         const diagnose_rank_t *rank);
 

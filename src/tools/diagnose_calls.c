@@ -15,7 +15,7 @@
 
 /* If a rank waits for a core for more than this part of its time, others are
  * more patient with it. */
-#define CROWDED 0.5
+#define CONTENDED 0.5
 
 /* ---- ranks ---- */
 
@@ -51,13 +51,17 @@ void diagnose_add_compute(const diagnose_judge_t *judge,
 {
     double delay = diagnose_delay_share(rank);
     double left_s = diagnose_seconds(left_at(rank->calls), judge->now_ns);
+    double ran_ns = 1e9 * left_s * (1 - delay);
+    double patience_ns = (double)judge->snapshot->patience_ns;
     int is_starved = diagnose_is_starved(judge->snapshot, rank);
 
-    if (!is_starved && (delay > CROWDED) &&
-        (1e9 * left_s < 2 * (double)judge->snapshot->patience_ns)) {
+    if (!is_starved && (delay > CONTENDED) &&
+        (1e9 * left_s < 2 * patience_ns)) {
         return;
     }
-    diagnose_add(judge->report, is_starved ? DIAGNOSE_CORES : DIAGNOSE_COMPUTE,
+    diagnose_add(judge->report,
+                 (is_starved && (ran_ns < patience_ns)) ? DIAGNOSE_CORES
+                                                        : DIAGNOSE_COMPUTE,
                  rank->rank, NULL,
                  "%s; it left its last collective %.1f s ago, is in state %c, "
                  "and waited for a core during %.0f %% of the time in which it "

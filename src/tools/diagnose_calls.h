@@ -1,4 +1,4 @@
-/* Shared by the sources that judge MPI calls. Pure. */
+/* Shared by the sources of findings about MPI calls. Pure. */
 #ifndef MRAIL_TOOLS_DIAGNOSE_CALLS_H
 #define MRAIL_TOOLS_DIAGNOSE_CALLS_H
 
@@ -51,7 +51,7 @@ void diagnose_judge_hang(const diagnose_judge_t *judge,
                          const diagnose_group_t *group);
 
 /* Ranks make different calls at the same place of their sequences. Returns 1 if
- * there is such a call. */
+ * there is one. */
 int diagnose_judge_order(const diagnose_judge_t *judge,
                          const diagnose_group_t *group);
 

@@ -28,18 +28,21 @@ static uint64_t waits_since(const diagnose_judge_t *judge,
     return (since + judge->snapshot->patience_ns <= judge->now_ns) ? since : 0;
 }
 
-/* Writes a list such as "0,1,3 and 12 others". */
+/* Ranks in a list. */
+#define LISTED 6u
+
+/* Writes a list such as "ranks 0,1,3 and 12 others". */
 static void list_ranks(char *text, size_t size, const int *ranks,
                        unsigned count)
 {
-    size_t at = 0;
+    size_t at = (size_t)snprintf(text, size, "rank%s", (count == 1) ? "" : "s");
 
-    for (unsigned i = 0; i < MRAIL_MIN(count, 6u); ++i) {
+    for (unsigned i = 0; i < MRAIL_MIN(count, LISTED); ++i) {
         at += (size_t)snprintf(text + at, size - at, "%s%d",
-                               (i == 0) ? "" : ",", ranks[i]);
+                               (i == 0) ? " " : ",", ranks[i]);
     }
-    if (count > 6) {
-        snprintf(text + at, size - at, " and %u others", count - 6);
+    if (count > LISTED) {
+        snprintf(text + at, size - at, " and %u others", count - LISTED);
     }
 }
 
@@ -50,14 +53,15 @@ typedef struct hang {
     uint64_t number;                    /* of that call */
     uint64_t since;
     const diagnose_member_t *first; /* the rank that has waited longest */
-    char waiting[64];               /* list of ranks */
+    unsigned num_waiting;
+    char waiting[96]; /* list of ranks */
 } hang_t;
 
 /* Finds the last call in which ranks wait. Returns 0 if there is none. */
 static int find_hang(const diagnose_judge_t *judge,
                      const diagnose_group_t *group, hang_t *hang)
 {
-    int ranks[64];
+    int ranks[LISTED];
     unsigned count = 0;
 
     memset(hang, 0, sizeof(*hang));
@@ -68,9 +72,10 @@ static int find_hang(const diagnose_judge_t *judge,
         if (since == 0) {
             continue;
         }
-        if (count < MRAIL_ARRAY_SIZE(ranks)) {
-            ranks[count++] = member->rank->rank;
+        if (count < LISTED) {
+            ranks[count] = member->rank->rank;
         }
+        ++count;
         if ((hang->first == NULL) || (since < hang->since)) {
             hang->since = since;
             hang->first = member;
@@ -81,11 +86,12 @@ static int find_hang(const diagnose_judge_t *judge,
                 mrail_calls_record(member->comm, member->comm->entered - 1);
         }
     }
+    hang->num_waiting = count;
     list_ranks(hang->waiting, sizeof(hang->waiting), ranks, count);
     return count != 0;
 }
 
-/* Judges a rank that has not entered the call. Returns 0 if it waits
+/* Adds a finding about a rank that has not entered the call. Returns 0 if it waits
  * elsewhere. */
 static int judge_absent(const diagnose_judge_t *judge,
                         const diagnose_member_t *member, const hang_t *hang)
@@ -103,10 +109,11 @@ static int judge_absent(const diagnose_judge_t *judge,
     }
     mrail_calls_name(call, hang->record->kind);
     snprintf(why, sizeof(why),
-             "it has not entered %s, call %llu of %s, in which rank %s waits "
-             "for %.1f s",
+             "it has not entered %s, call %llu of %s, in which %s wait"
+             "%s for %.1f s",
              call, (unsigned long long)hang->number,
              diagnose_comm_name(member->comm), hang->waiting,
+             (hang->num_waiting == 1) ? "s" : "",
              diagnose_seconds(hang->since, judge->now_ns));
     diagnose_add_compute(judge, rank, why);
     return 1;

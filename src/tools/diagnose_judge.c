@@ -14,9 +14,10 @@
 #define MIN_BUSY_NS (20 * MRAIL_NS_PER_MS)
 
 /* A starved rank waits for a core for more than the first part of its time, and
- * longer than the other ranks by the second. */
-#define STARVED 0.5
-#define STARVED_MORE 0.3
+ * three quarters of the other ranks for less than the second. On a machine with
+ * too much work for its cores, chance decides about the times of each rank. */
+#define STARVED 0.6
+#define NOT_STARVED 0.3
 
 const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
     [DIAGNOSE_ENDED] = {"ended", "rank", "has ended"},
@@ -27,7 +28,7 @@ const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
     [DIAGNOSE_PATH] = {"path", "path", "loses packets on a path"},
     [DIAGNOSE_RAIL_SLOW] = {"rail-slow", "rail", "is slow"},
     [DIAGNOSE_CORES] = {"cores", "compute", "waits for a core"},
-    [DIAGNOSE_COMPUTE] = {"compute", "compute", "computes"},
+    [DIAGNOSE_COMPUTE] = {"compute", "compute", "keeps others waiting"},
 };
 
 /* ---- findings ---- */
@@ -123,13 +124,6 @@ static void judge_processes(const diagnose_snapshot_t *snapshot,
     }
 }
 
-static int double_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Returns the number of ranks other than this one with at most this share. */
 static unsigned num_at_most(const diagnose_snapshot_t *snapshot,
                             const diagnose_rank_t *rank, double share)
@@ -146,24 +140,25 @@ static unsigned num_at_most(const diagnose_snapshot_t *snapshot,
 int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
                         const diagnose_rank_t *rank)
 {
-    double own = diagnose_delay_share(rank);
+    unsigned others = snapshot->num_ranks - 1;
 
-    return (own > STARVED) &&
-           (2 * num_at_most(snapshot, rank, own - STARVED_MORE) >=
-            snapshot->num_ranks - 1) &&
-           (snapshot->num_ranks > 1);
+    return (others > 0) && (diagnose_delay_share(rank) > STARVED) &&
+           (4 * num_at_most(snapshot, rank, NOT_STARVED) >= 3 * others);
 }
 
 static void judge_cores(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
-    report->crowded = 1;
+    report->contended = 1;
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         const diagnose_rank_t *rank = &snapshot->ranks[i];
         double share = diagnose_delay_share(rank);
+        char subject[32];
 
-        report->crowded = MRAIL_MIN(report->crowded, share);
-        if (diagnose_is_starved(snapshot, rank)) {
+        report->contended = MRAIL_MIN(report->contended, share);
+        snprintf(subject, sizeof(subject), "rank %d", rank->rank);
+        if (diagnose_is_starved(snapshot, rank) &&
+            (find(report, DIAGNOSE_COMPUTE, subject) == NULL)) {
             diagnose_add(report, DIAGNOSE_CORES, rank->rank, NULL,
                          "it waited for a core during %.0f %% of the time in "
                          "which it could have run, much longer than the other "
@@ -209,7 +204,7 @@ static double speed_of_others(const diagnose_rank_t *rank, unsigned self)
     if (count == 0) {
         return 0;
     }
-    qsort(speeds, count, sizeof(*speeds), double_order);
+    qsort(speeds, count, sizeof(*speeds), diagnose_double_order);
     return speeds[count / 2];
 }
 

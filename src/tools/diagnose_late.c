@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank is late if it computes longer than the others by this part of the
- * time, in at least LATE_QUARTERS of four periods, and also without the calls
- * with the longest times, which chance may explain. */
+/* A late rank computes longer than the others by this part of the time, in at
+ * least LATE_QUARTERS of four periods. Chance may explain a few long times, so
+ * it must also do so without them. */
 #define LATE 0.25
 #define LATE_QUARTERS 3u
 #define LATE_TRIMMED 0.2
@@ -161,27 +161,61 @@ static int is_late(const diagnose_group_t *group, unsigned self,
             LATE_TRIMMED * (double)window->length_ns);
 }
 
+/* How long a rank computed, of a time of total_s. */
+typedef struct late {
+    double own_s, others_s, total_s;
+    uint64_t calls;
+} late_t;
+
+/* Returns the share of time that the others waited for a core, the median. */
+static double delay_of_others(const diagnose_group_t *group, unsigned self)
+{
+    double shares[MRAIL_CALLS_RECORDS];
+    unsigned count = 0;
+
+    for (unsigned i = 0; (i < group->count) && (count < MRAIL_CALLS_RECORDS);
+         ++i) {
+        if (i != self) {
+            shares[count++] = diagnose_delay_share(group->members[i].rank);
+        }
+    }
+    qsort(shares, count, sizeof(*shares), diagnose_double_order);
+    return shares[count / 2];
+}
+
+/* Returns 1 if the rank would also be late if each rank had a core. */
+static int has_more_work(const diagnose_group_t *group, unsigned self,
+                         const late_t *late)
+{
+    double own_s =
+        late->own_s * (1 - diagnose_delay_share(group->members[self].rank));
+    double others_s = late->others_s * (1 - delay_of_others(group, self));
+
+    return own_s - others_s > LATE * (late->total_s - late->own_s + own_s);
+}
+
 static void add_late(const diagnose_judge_t *judge,
-                     const diagnose_group_t *group, unsigned self, double own_s,
-                     double others_s, double total_s, uint64_t calls)
+                     const diagnose_group_t *group, unsigned self, late_t late)
 {
     const diagnose_member_t *member = &group->members[self];
     diagnose_gaps_t gaps = diagnose_gaps(member->comm);
-    double delay = diagnose_delay_share(member->rank);
+    int works = has_more_work(group, self, &late);
 
-    diagnose_add(judge->report,
-                 diagnose_is_starved(judge->snapshot, member->rank)
-                     ? DIAGNOSE_CORES
-                     : DIAGNOSE_COMPUTE,
-                 member->rank->rank, NULL,
-                 "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
-                 "outside MPI, the others %.0f %%; before a call it computed "
-                 "%.1f ms (median), %.1f ms (90 %%), %.1f ms at most, and "
-                 "waited for a core during %.0f %% of its time",
-                 100 * own_s / total_s, total_s, (unsigned long long)calls,
-                 diagnose_comm_name(member->comm), 100 * others_s / total_s,
-                 (double)gaps.median_ns / 1e6, (double)gaps.p90_ns / 1e6,
-                 (double)gaps.max_ns / 1e6, 100 * delay);
+    if (!works && !diagnose_is_starved(judge->snapshot, member->rank)) {
+        return; /* the ranks get different shares of too few cores */
+    }
+    diagnose_add(
+        judge->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
+        member->rank->rank, NULL,
+        "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
+        "outside MPI, the others %.0f %%; before a call it computed "
+        "%.1f ms (median), %.1f ms (90 %%), %.1f ms at most, and "
+        "waited for a core during %.0f %% of its time",
+        100 * late.own_s / late.total_s, late.total_s,
+        (unsigned long long)late.calls, diagnose_comm_name(member->comm),
+        100 * late.others_s / late.total_s, (double)gaps.median_ns / 1e6,
+        (double)gaps.p90_ns / 1e6, (double)gaps.max_ns / 1e6,
+        100 * diagnose_delay_share(member->rank));
 }
 
 /* Calls are so frequent that the records cover too short a time. The sums of
@@ -209,12 +243,23 @@ static void judge_late_by_sums(const diagnose_judge_t *judge,
     others = (double)room[count / 2] / 1e9;
     own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
     if ((total_s > 0) && (own - others > LATE * total_s) &&
-        ((diagnose_delay_share(member->rank) < 0.5) ||
-         diagnose_is_starved(judge->snapshot, member->rank)) &&
         (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
-        add_late(judge, group, self, MRAIL_MIN(own, total_s), others, total_s,
-                 member->comm->entered - member->earlier->entered);
+        add_late(judge, group, self,
+                 (late_t){MRAIL_MIN(own, total_s), others, total_s,
+                          member->comm->entered - member->earlier->entered});
     }
+}
+
+static late_t late_in(const diagnose_group_t *group, unsigned self,
+                      const window_t *window, uint64_t *room)
+{
+    uint64_t own =
+        computed(group->members[self].comm, window->from, window->to);
+    uint64_t others =
+        computed_by_others(group, self, window->from, window->to, room);
+
+    return (late_t){(double)own / 1e9, (double)others / 1e9,
+                    (double)window->length_ns / 1e9, window->to - window->from};
 }
 
 void diagnose_judge_late(const diagnose_judge_t *judge,
@@ -229,14 +274,7 @@ void diagnose_judge_late(const diagnose_judge_t *judge,
         if (window.length_ns < LATE_MIN_NS) {
             judge_late_by_sums(judge, group, i, room);
         } else if (is_late(group, i, &window, room)) {
-            add_late(judge, group, i,
-                     (double)computed(group->members[i].comm, window.from,
-                                      window.to) /
-                         1e9,
-                     (double)computed_by_others(group, i, window.from,
-                                                window.to, room) /
-                         1e9,
-                     (double)window.length_ns / 1e9, window.to - window.from);
+            add_late(judge, group, i, late_in(group, i, &window, room));
         }
     }
 }

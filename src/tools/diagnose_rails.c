@@ -1,6 +1,5 @@
 /*
- * What the telemetry page and the trace ring of a process say about its rails
- * and paths.
+ * Rails and paths of a process, from its telemetry page and its trace ring.
  */
 #include "config.h"
 #include "tools/diagnose.h"

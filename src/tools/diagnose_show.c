@@ -31,7 +31,7 @@ static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
     return best;
 }
 
-/* What a rank does, and since when. */
+/* The activity of a rank, and its start. */
 typedef struct activity {
     char text[64];
     uint64_t since_ns; /* 0: unknown */
@@ -169,12 +169,12 @@ void diagnose_print(FILE *stream, const char *job,
     if (report->more > 0) {
         fprintf(stream, "  and %u more findings\n", report->more);
     }
-    if (report->crowded > 0.5) {
+    if (report->contended > 0.5) {
         fprintf(stream,
                 "  note: each rank waits for a core during at least %.0f %% of "
                 "its time; the\n"
                 "    machine has more work than cores\n",
-                100 * report->crowded);
+                100 * report->contended);
     }
     if (!has_calls(snapshot)) {
         fprintf(stream, "  the job does not record its MPI calls: it runs "
@@ -322,7 +322,7 @@ void diagnose_json(FILE *stream, const char *job,
                           ? "none"
                           : diagnose_causes[report->findings[0].cause].culprit);
     json_findings(&json, report);
-    mrail_json_fixed(&json, "crowded", report->crowded, 3);
+    mrail_json_fixed(&json, "contended", report->contended, 3);
     mrail_json_array(&json, "ranks");
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         json_rank(&json, snapshot, &snapshot->ranks[i]);

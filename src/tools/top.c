@@ -212,7 +212,7 @@ static const mrail_option_t top_options[] = {
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
-    {"--clean", NULL, "remove the pages of processes that were killed",
+    {"--clean", NULL, "remove the files of processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(clean), 0, 0, NULL},
     {.names = NULL}};
 

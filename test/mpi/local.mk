@@ -11,9 +11,10 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
     test/mpi/direct.sh test/mpi/topology.sh test/mpi/gpu-exchange.sh \
-    test/mpi/gpu-bad.sh test/mpi/diagnose.sh
-TIMING_TESTS += test/mpi/pair.sh
-EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
+    test/mpi/gpu-bad.sh
+TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
+EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
+    test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py \
     test/mpi/diagnose_cases.py
 

@@ -149,13 +149,13 @@ fi
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
 is 'events: JSON has as many as the text' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
-is 'only the pages of killed processes are left' 2 \
+is 'only the two files of each killed process are left' 4 \
     "$(find "$pages" -name "mrail-telemetry.$(id -u).*" | wc -l)"
 mkdir "$tmp/empty"
 is '--dir takes precedence over the variable' '0 removed' \
     "$("$mrail" top --clean --dir="$tmp/empty")"
 "$mrail" top --clean >"$tmp/clean"
-is 'the pages of killed processes can be removed' '2 removed' "$(cat "$tmp/clean")"
+is 'the files of killed processes can be removed' '4 removed' "$(cat "$tmp/clean")"
 status=0
 "$mrail" top >"$tmp/none" 2>&1 || status=$?
 if [ $status = 1 ] && grep -q 'no process of this user' "$tmp/none"; then

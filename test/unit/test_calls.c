@@ -148,12 +148,8 @@ static void test_many_communicators(void **state)
 static void test_waits(void **state)
 {
     mrail_calls_file_t file = create();
-    mrail_calls_wait_t *wait = &file.calls->wait;
 
-    mrail_calls_wait_begin(wait, MRAIL_CALLS_RECV, 5, 7, 0);
-    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
-    assert_false(mrail_calls_is_waiting(&got));
-    mrail_calls_notice(wait);
+    mrail_calls_wait_begin(file.calls, MRAIL_CALLS_RECV, 5, 7, 0);
     assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
     assert_true(mrail_calls_is_waiting(&got));
     assert_int_equal(got.wait.kind, MRAIL_CALLS_RECV);
@@ -166,9 +162,9 @@ static void test_waits(void **state)
     assert_false(mrail_calls_is_waiting(&got));
 
     /* A wait that began longer ago. */
-    mrail_calls_wait_begin(wait, MRAIL_CALLS_WAIT, -1, -1, MRAIL_CALLS_COMMS);
-    mrail_calls_notice(wait);
-    wait->since = file.calls->start_ticks;
+    mrail_calls_wait_begin(file.calls, MRAIL_CALLS_WAIT, -1, -1,
+                           MRAIL_CALLS_COMMS);
+    file.calls->wait.since = file.calls->start_ticks;
     file.calls->start_ns -= 2 * MRAIL_CALLS_LONG_NS;
     mrail_calls_wait_end(file.calls);
     assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
@@ -221,7 +217,7 @@ static void test_changes_during_the_copy(void **state)
     before = got = *file.calls;
     mrail_calls_enter(comm, MRAIL_CALLS_BCAST, 0);
     mrail_calls_leave(comm);
-    mrail_calls_wait_begin(&file.calls->wait, MRAIL_CALLS_RECV, 0, 0, 0);
+    mrail_calls_wait_begin(file.calls, MRAIL_CALLS_RECV, 0, 0, 0);
     after = *file.calls;
     assert_int_equal(mrail_calls_check(&got, &before, &after,
                                        mrail_calls_ticks(), mrail_clock_now()),

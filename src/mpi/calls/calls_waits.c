@@ -1,8 +1,11 @@
 /*
  * Waits for messages: MPI's blocking point-to-point calls. They end in
  * functions of the pml and of requests, which Open MPI calls through tables.
- * This file puts functions of its own into these tables. A call that returns at
- * once costs a few stores, and no reading of the clock.
+ * This file puts functions of its own into these tables.
+ *
+ * A replacement notes the call in private memory. Only if MPI's progress runs
+ * for a while before the call returns, notice() publishes it. A call that
+ * returns at once costs a few stores, and no reading of the clock.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
@@ -15,33 +18,48 @@ static mca_pml_base_module_t pml;   /* functions that were replaced */
 static ompi_request_fns_t requests; /* the same */
 static int is_begun;
 
-/* A request does not say from whom it waits. */
-#define ANY -1, -1, MRAIL_CALLS_COMMS
+/* The call in progress. */
+static struct {
+    unsigned kind; /* 0: none */
+    int peer, tag;
+    struct ompi_communicator_t *comm; /* NULL: unknown */
+    int is_published;
+} now;
+
+static void end_wait(void)
+{
+    now.is_published = 0;
+    if (mca_coll_mrailcalls_file != NULL) {
+        mrail_calls_wait_end(mca_coll_mrailcalls_file);
+    }
+}
 
 /* Makes a call, as a wait unless a collective makes it. */
-#define AS_WAIT(_kind, _peer_tag_comm, _call)                                  \
+#define AS_WAIT(_kind, _peer, _tag, _comm, _call)                              \
     do {                                                                       \
-        mrail_calls_t *calls = mca_coll_mrailcalls_file;                       \
         int ret;                                                               \
                                                                                \
-        if (mca_coll_mrailcalls_inside != 0 || calls == NULL) {                \
+        if (mca_coll_mrailcalls_inside != 0) {                                 \
             return _call;                                                      \
         }                                                                      \
-        mrail_calls_wait_begin(&calls->wait, MRAIL_CALLS_##_kind,              \
-                               _peer_tag_comm);                                \
+        now.kind = MRAIL_CALLS_##_kind;                                        \
+        now.peer = _peer;                                                      \
+        now.tag = _tag;                                                        \
+        now.comm = _comm;                                                      \
         ret = _call;                                                           \
-        mrail_calls_wait_end(calls);                                           \
+        now.kind = 0;                                                          \
+        if (MRAIL_UNLIKELY(now.is_published)) {                                \
+            end_wait();                                                        \
+        }                                                                      \
         return ret;                                                            \
     } while (0)
-
-#define OF(_peer) _peer, tag, mca_coll_mrailcalls_index(comm)
 
 static int wait_send(const void *buf, size_t count,
                      struct ompi_datatype_t *dtype, int peer, int tag,
                      mca_pml_base_send_mode_t mode,
                      struct ompi_communicator_t *comm)
 {
-    AS_WAIT(SEND, OF(peer),
+    AS_WAIT(SEND, peer, tag, comm,
             pml.pml_send(buf, count, dtype, peer, tag, mode, comm));
 }
 
@@ -49,52 +67,61 @@ static int wait_recv(void *buf, size_t count, struct ompi_datatype_t *dtype,
                      int peer, int tag, struct ompi_communicator_t *comm,
                      ompi_status_public_t *status)
 {
-    AS_WAIT(RECV, OF(peer),
+    AS_WAIT(RECV, peer, tag, comm,
             pml.pml_recv(buf, count, dtype, peer, tag, comm, status));
 }
 
 static int wait_probe(int peer, int tag, struct ompi_communicator_t *comm,
                       ompi_status_public_t *status)
 {
-    AS_WAIT(PROBE, OF(peer), pml.pml_probe(peer, tag, comm, status));
+    AS_WAIT(PROBE, peer, tag, comm, pml.pml_probe(peer, tag, comm, status));
 }
 
 static int wait_mprobe(int peer, int tag, struct ompi_communicator_t *comm,
                        struct ompi_message_t **message,
                        ompi_status_public_t *status)
 {
-    AS_WAIT(PROBE, OF(peer), pml.pml_mprobe(peer, tag, comm, message, status));
+    AS_WAIT(PROBE, peer, tag, comm,
+            pml.pml_mprobe(peer, tag, comm, message, status));
 }
 
+/* A request does not say from whom it waits. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
-    AS_WAIT(WAIT, ANY, requests.req_wait(request, status));
+    AS_WAIT(WAIT, -1, -1, NULL, requests.req_wait(request, status));
 }
 
 static int wait_any(size_t count, ompi_request_t **list, int *index,
                     ompi_status_public_t *status)
 {
-    AS_WAIT(WAIT, ANY, requests.req_wait_any(count, list, index, status));
+    AS_WAIT(WAIT, -1, -1, NULL,
+            requests.req_wait_any(count, list, index, status));
 }
 
 static int wait_all(size_t count, ompi_request_t **list,
                     ompi_status_public_t *statuses)
 {
-    AS_WAIT(WAIT, ANY, requests.req_wait_all(count, list, statuses));
+    AS_WAIT(WAIT, -1, -1, NULL, requests.req_wait_all(count, list, statuses));
 }
 
 static int wait_some(size_t count, ompi_request_t **list, int *outcount,
                      int *indices, ompi_status_public_t *statuses)
 {
-    AS_WAIT(WAIT, ANY,
+    AS_WAIT(WAIT, -1, -1, NULL,
             requests.req_wait_some(count, list, outcount, indices, statuses));
 }
 
 /* MPI's progress calls this while the process waits. */
 static int notice(void)
 {
-    if (mca_coll_mrailcalls_file != NULL) {
-        mrail_calls_notice(&mca_coll_mrailcalls_file->wait);
+    mrail_calls_t *calls = mca_coll_mrailcalls_file;
+
+    if (now.kind != 0 && !now.is_published && calls != NULL) {
+        mrail_calls_wait_begin(calls, now.kind, now.peer, now.tag,
+                               (now.comm != NULL)
+                                   ? mca_coll_mrailcalls_index(now.comm)
+                                   : MRAIL_CALLS_COMMS);
+        now.is_published = 1;
     }
     return 0;
 }
