@@ -275,7 +275,7 @@ static int coll_open(void)
 int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
 {
     mca_coll_mrail_direct_init(mpi_threads);
-    /* Processes without an entry take no part. */
+    /* A process without an entry does not take part. */
     return (mca_coll_mrail_modex_mine()->version == MCA_COLL_MRAIL_ABSENT)
                ? OMPI_ERR_NOT_AVAILABLE
                : OMPI_SUCCESS;
