@@ -1,12 +1,12 @@
-/* cuDevice*: what programs ask about devices. */
+/* cuDevice*: queries about devices. */
 #include "config.h"
 #include "softgpu/launch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
- * same addresses to the GPUs of each node, too. */
+/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. As on real machines,
+ * the addresses are the same on each node. */
 #define DEVICE_FIRST_BUS 0x40
 
 CUresult cuDriverGetVersion(int *version_p)
@@ -62,7 +62,7 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* The UUID tells GPUs apart also between nodes and sessions. */
+/* The UUID is unique even across nodes and sessions. */
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid_p, CUdevice ordinal)
 {
     sgpu_dev_t *dev;
@@ -101,8 +101,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes_p, CUdevice ordinal)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Attributes that are the same for all devices. All others that abi_values.h
- * lists are 0. */
+/* Attributes that are the same for all devices. All others in abi_values.h are
+ * 0. */
 static const struct {
     CUdevice_attribute attribute;
     int value;

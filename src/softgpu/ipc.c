@@ -24,7 +24,7 @@ typedef struct ipc_handle {
     int32_t fd;
     uint64_t st_dev;
     uint64_t st_ino;
-    uint64_t size; /* of the memory, as it was asked for */
+    uint64_t size; /* requested size of the memory */
 } ipc_handle_t;
 
 _Static_assert(sizeof(ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");
@@ -71,7 +71,7 @@ static CUresult ipc_open(const ipc_handle_t *handle, int *fd_p)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-    /* O_NONBLOCK: the number may belong to a FIFO by now. */
+    /* O_NONBLOCK, because the number may belong to a FIFO by now. */
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
