@@ -31,7 +31,7 @@ static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
     return best;
 }
 
-/* What a rank does, and since when. */
+/* The current activity of a rank, and its start. */
 typedef struct activity {
     char text[64];
     uint64_t since_ns; /* 0: unknown */

@@ -28,7 +28,7 @@ typedef struct relay_job {
     int has_no_checks; /* for figures */
 } relay_job_t;
 
-/* What a rank measured. */
+/* The measurements of a rank. */
 typedef struct relay_job_result {
     double seconds; /* the shortest exchange */
     uint64_t chunks;

@@ -78,7 +78,7 @@ static int fault_crossed(MPI_Comm second)
     return 0;
 }
 
-/* What the other ranks do in that round. */
+/* The calls of the other ranks in that round. */
 static void others_crossed(int rank, MPI_Comm second)
 {
     MPI_Barrier(MPI_COMM_WORLD);
