@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. As on real machines,
- * the addresses are the same on each node. */
+/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
+ * same addresses to the GPUs of each node, too. */
 #define DEVICE_FIRST_BUS 0x40
 
 CUresult cuDriverGetVersion(int *version_p)

@@ -24,7 +24,7 @@ typedef struct ipc_handle {
     int32_t fd;
     uint64_t st_dev;
     uint64_t st_ino;
-    uint64_t size; /* requested size of the memory */
+    uint64_t size; /* of the memory, as it was asked for */
 } ipc_handle_t;
 
 _Static_assert(sizeof(ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");

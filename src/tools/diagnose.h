@@ -1,5 +1,5 @@
 /*
- * mrail diagnose: finds the rank, rail or path that delays a job.
+ * mrail diagnose: which rank, rail or path delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
@@ -9,7 +9,7 @@
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
  *
- * The sources that derive findings are pure. Sources: [ICCL] 3.4 and 6.
+ * The sources that judge are pure. Sources: [ICCL] 3.4 and 6.
  */
 #ifndef MRAIL_TOOLS_DIAGNOSE_H
 #define MRAIL_TOOLS_DIAGNOSE_H
@@ -20,7 +20,7 @@
 
 /* ---- snapshot ---- */
 
-/* The recent load of a rail. */
+/* What a rail carried lately. */
 typedef struct diagnose_rail {
     char name[48];    /* such as "mlx5_0:1" */
     uint64_t nominal; /* bytes per second of the port; 0: unknown */
@@ -49,7 +49,7 @@ typedef struct diagnose_rank {
     /* Shares of the sample in which its threads ran, and in which they waited
      * for a core; below 0: unknown. */
     double run, delay;
-    uint64_t last_ns; /* last time at which the process was known to be alive */
+    uint64_t last_ns; /* last sign of life */
     /* Two samples of the calls; NULL: unknown. */
     const mrail_calls_t *calls, *earlier;
     uint64_t id; /* of this process, as a peer; 0: unknown */
@@ -107,7 +107,7 @@ typedef struct diagnose_report {
     double crowded; /* least part of its time that a rank waits for a core */
 } diagnose_report_t;
 
-/* Derives findings from a snapshot. Returns 0 or -ENOMEM. Pure. */
+/* Judges a snapshot. Returns 0 or -ENOMEM. Pure. */
 int diagnose_judge(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report);
 

@@ -1,4 +1,4 @@
-/* Shared by the sources that derive findings from MPI calls. Pure. */
+/* Shared by the sources that judge MPI calls. Pure. */
 #ifndef MRAIL_TOOLS_DIAGNOSE_CALLS_H
 #define MRAIL_TOOLS_DIAGNOSE_CALLS_H
 
@@ -41,9 +41,8 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
 /* Returns a communicator in which the rank is, or NULL. */
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
-/* Adds the finding that a rank runs outside MPI, for the reason `why`. If all
- * ranks mostly wait for a core, the rank must have been outside MPI for
- * longer. */
+/* Adds that a rank runs outside MPI, for the reason `why`. A rank that hardly
+ * gets a core, like all the others, must have done so for longer. */
 void diagnose_add_compute(const diagnose_judge_t *judge,
                           const diagnose_rank_t *rank, const char *why);
 
@@ -51,8 +50,8 @@ void diagnose_add_compute(const diagnose_judge_t *judge,
 void diagnose_judge_hang(const diagnose_judge_t *judge,
                          const diagnose_group_t *group);
 
-/* Ranks make different calls at the same place in their sequences. Returns 1 if
- * they do. */
+/* Ranks make different calls at the same place of their sequences. Returns 1 if
+ * there is such a call. */
 int diagnose_judge_order(const diagnose_judge_t *judge,
                          const diagnose_group_t *group);
 

@@ -85,8 +85,8 @@ static int find_hang(const diagnose_judge_t *judge,
     return count != 0;
 }
 
-/* Adds a finding about a rank that has not entered the call. Returns 0 if it
- * waits elsewhere. */
+/* Judges a rank that has not entered the call. Returns 0 if it waits
+ * elsewhere. */
 static int judge_absent(const diagnose_judge_t *judge,
                         const diagnose_member_t *member, const hang_t *hang)
 {

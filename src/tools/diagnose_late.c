@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank is late if it computes longer than the others by this fraction of the
- * time, in at least LATE_QUARTERS of four periods. The condition must also hold
- * without the longest calls, which chance may explain. */
+/* A rank is late if it computes longer than the others by this part of the
+ * time, in at least LATE_QUARTERS of four periods, and also without the calls
+ * with the longest times, which chance may explain. */
 #define LATE 0.25
 #define LATE_QUARTERS 3u
 #define LATE_TRIMMED 0.2
-#define LATE_TRIM 8u /* of this number of calls, the longest is left out */
+#define LATE_TRIM 8u /* one call of so many */
 #define LATE_MIN_CALLS 24u
 #define LATE_MIN_NS (500 * MRAIL_NS_PER_MS)
 

@@ -1,6 +1,6 @@
 /*
- * Reads the state of rails and paths from the telemetry page and the trace ring
- * of a process.
+ * What the telemetry page and the trace ring of a process say about its rails
+ * and paths.
  */
 #include "config.h"
 #include "tools/diagnose.h"

@@ -31,7 +31,7 @@ static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
     return best;
 }
 
-/* The current activity of a rank, and its start. */
+/* What a rank does, and since when. */
 typedef struct activity {
     char text[64];
     uint64_t since_ns; /* 0: unknown */

@@ -352,7 +352,7 @@ static void set_quota(const mca_coll_mrail_op_t *op,
                     LAG_NS;
 }
 
-/* The sender may offer more bytes than this rank expects; the check of all
+/* The sender may offer more bytes than this rank expects. The check of all
  * counts then reports it. */
 static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot)
 {

@@ -120,7 +120,7 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
     if (ret == 0 && module->relay != NULL) {
         ret = mrail_relay_reserve(module->relay, schedule->flows,
                                   schedule->num_flows);
-        /* Too few in-slots is no error: all ranks will get more. */
+        /* Too few in-slots: all ranks get more. */
         ret = (ret == -ENOSPC) ? 0 : ret;
     }
     if (ret < 0) {
