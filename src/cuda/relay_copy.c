@@ -10,7 +10,7 @@
 
 #define HANDLE_MAGIC 0x6d52637564610001ull
 
-/* The handle of a rank. A zeroed one is invalid. */
+/* The handle that a rank exports. A zeroed handle is invalid. */
 typedef struct handle {
     char shm_pool_name[MRAIL_RELAY_NAME_SIZE];
     uint64_t magic;

@@ -1,9 +1,9 @@
 /*
  * Device memory for the payloads of relays. Copy engines move the bytes, over
  * the links between devices, and no kernel is launched. Each rank allocates an
- * area on its device and exports it by an IPC handle. A rank has a stream for
- * each area of its node and each direction. Copies over one link therefore do
- * not wait for another link.
+ * area on its device and exports it with an IPC handle. A rank copies only from
+ * and to areas of its node. Each area and direction has a stream of its own, so
+ * that copies over one link do not wait for another link.
  *
  * The context is the primary one of the device. The current context of a thread
  * does not change. Source: [NIMBLE] IV-C, with copy engines in place of kernels.
@@ -16,7 +16,7 @@
 
 /*
  * Creates an empty memory on the device with this ordinal. All ranks of a node
- * must use this kind, each with a device that the others can reach. Besides
+ * must use device memory, each on a device that the others can reach. Besides
  * -errno of files and of shared memory, functions of the memory return:
  *
  *   -ENOMEM      no memory, on the host or on the device

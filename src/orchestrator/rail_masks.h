@@ -1,6 +1,6 @@
 /*
  * Numbers sets of lanes. The first lookup of a set assigns it the next number.
- * There are few sets, however many demands there are. One thread.
+ * There are few sets, however many demands there are. Not thread-safe.
  */
 #ifndef MRAIL_ORCHESTRATOR_RAIL_MASKS_H
 #define MRAIL_ORCHESTRATOR_RAIL_MASKS_H

@@ -68,8 +68,8 @@ struct mrail_routes {
     uint32_t num_rows, rows_room;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
-    /* By slot without branches, and by branch: the relay; in the lane of the
-     * spine the rail. */
+    /* The relay of each slot without branches and of each branch, or the rail
+     * in the lane of the spine. */
     uint32_t *slot_relay, *branch_relay;
     uint32_t num_branches, branches_room;
     mrail_flows_branch_t *branches;

@@ -154,8 +154,8 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
-    /* Take at most one step of each kind per call. More would let rails idle,
-     * because during a copy nothing serves the network. */
+    /* Take at most one step of each kind per call. With more, rails could idle,
+     * because nothing drives the network during a copy. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
         ret = mrail_relay_step(relay, kind);
         if (ret < 0) {

@@ -303,8 +303,8 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     relay->num_to_pop += chunks;
 }
 
-/* Lists the flows to fill. Each rank starts with the receiver after itself.
- * Otherwise all ranks would send to the same receiver at the same time. */
+/* Lists the flows to fill. Each rank starts with the receiver after itself, so
+ * that ranks do not all send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
     /* flows to lower ranks, which go to the end of the list */
@@ -360,7 +360,7 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_hops = num_hops;
     }
-    /* Each hop has at most one next rank, so num_hops entries suffice. */
+    /* num_hops entries suffice, because each hop has at most one next rank. */
     if (num_hops > relay->max_outs) {
         if (!mrail_grow(&relay->outs, num_hops, sizeof(*relay->outs))) {
             return -ENOMEM;

@@ -109,8 +109,8 @@ typedef struct mrail_relay_local {
     uint32_t rank;
 } mrail_relay_local_t;
 
-/* This rank's use of a slot. Sends and drains may be of any rank's slot
- * on the node. */
+/* The current use of a slot by this rank. A rank may send from, and drain, the
+ * slots of all ranks on the node. */
 typedef enum mrail_relay_activity {
     MRAIL_RELAY_IDLE,
     MRAIL_RELAY_FILLING,

@@ -83,8 +83,9 @@ static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
 
 /* ---- fill ---- */
 
-/* Moves the flow to the end of the list. The next call serves another flow, so
- * that no destination has to wait until all bytes for another one are sent. */
+/* Moves the flow to the end of the list, so that the next call picks another
+ * flow and no destination has to wait until all bytes for another one are
+ * sent. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {

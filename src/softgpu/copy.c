@@ -1,8 +1,8 @@
 /*
  * cuMemcpy*. A function returns before its copy is complete in the same cases
- * as in a real driver: copies between devices always do, even those whose names
- * do not end in Async; copies of pageable host memory do not, even if their
- * names do.
+ * as with a real driver. Copies between devices always return early, even if
+ * the name does not end in Async. Copies of pageable host memory never do, even
+ * if the name ends in Async.
  *
  * Source: [CUDA] driver API, "API synchronization behavior".
  */
@@ -56,7 +56,7 @@ static uint64_t copy_span(const copy_args_t *args, uint64_t pitch)
     return (args->rows - 1) * pitch + args->width;
 }
 
-/* Makes the operation. It has references to both ends. */
+/* Creates the operation, which holds references to both ends. */
 static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
                              sgpu_op_t **op_p)
 {

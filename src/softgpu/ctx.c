@@ -74,12 +74,14 @@ err_free:
     return ret;
 }
 
-/* Waits for the work of the device, and frees what belongs to the context. */
+/* Waits for the work of the device, and frees everything that belongs to the
+ * context. */
 static void ctx_destroy(sgpu_ctx_t *ctx)
 {
     uint64_t handle = ctx->handle;
 
-    /* Other threads find the context no longer while this one waits. */
+    /* Destroy the handle first, so that other threads do not find the context
+     * while this one waits. */
     sgpu_handle_destroy(handle);
     mrail_list_del(&ctx->list);
     if (ctx->is_primary) {
@@ -237,7 +239,7 @@ CUresult cuCtxCreate_v2(CUcontext *ctx_p, unsigned int flags, CUdevice ordinal)
     return sgpu_leave(ret);
 }
 
-/* Execution affinity and graphics contexts are not served. */
+/* Execution affinity and graphics contexts are not supported. */
 CUresult cuCtxCreate_v3(CUcontext *ctx_p, CUexecAffinityParam *params, int num,
                         unsigned int flags, CUdevice ordinal)
 {

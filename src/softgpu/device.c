@@ -1,4 +1,4 @@
-/* cuDevice*: what programs ask about devices. */
+/* cuDevice*: queries about devices. */
 #include "config.h"
 #include "softgpu/launch.h"
 
@@ -58,7 +58,7 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* The UUID tells GPUs apart also between nodes and sessions. */
+/* The UUID is unique even across nodes and sessions. */
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid_p, CUdevice ordinal)
 {
     sgpu_dev_t *dev;
@@ -97,8 +97,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes_p, CUdevice ordinal)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Attributes that are the same for all devices. All others that abi_values.h
- * lists are 0. */
+/* Attributes that are the same for all devices. All others in abi_values.h are
+ * 0. */
 static const struct {
     CUdevice_attribute attribute;
     int value;

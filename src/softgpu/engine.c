@@ -39,8 +39,8 @@ static void engine_complete(sgpu_stream_t *stream, sgpu_op_t *op)
     sgpu_engine_signal();
 }
 
-/* Executes what can be executed at the head of a stream, and returns the time
- * of the next step. */
+/* Executes as much as possible at the head of a stream, and returns the time of
+ * the next step. */
 static mrail_ns_t engine_step(sgpu_stream_t *stream)
 {
     while (!mrail_list_empty(&stream->ops)) {
@@ -126,7 +126,7 @@ CUresult sgpu_engine_start(sgpu_dev_t *dev)
     if (dev->threads_run) {
         return CUDA_SUCCESS;
     }
-    /* Signals belong to the application's threads. */
+    /* Leave signals to the application's threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     ret = pthread_create(&thread, NULL, engine_run, dev);

@@ -1,6 +1,6 @@
 /*
  * Entry points: cuGetProcAddress, variants of functions that share a binary
- * interface, and functions that are not served.
+ * interface, and unsupported functions.
  */
 #include "config.h"
 /* This file needs the plain names for symbols of their own. */
@@ -33,7 +33,7 @@ static CUresult entry_refuse(unsigned index)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* The callers pass arguments, which these functions do not look at. */
+/* The callers pass arguments, which these functions ignore. */
 #define ENTRY_STUB(_symbol)                                                    \
     MRAIL_EXPORT CUresult _symbol(void);                                       \
     CUresult _symbol(void)                                                     \
@@ -144,7 +144,7 @@ CUresult cuGetProcAddress(const char *symbol, void **func_p, int version,
 
 typedef struct entry_row {
     const char *symbol;
-    int since; /* release of CUDA; 0: not served */
+    int since; /* release of CUDA; 0: unsupported */
     void *func;
 } entry_row_t;
 
@@ -180,7 +180,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **func_p, int version,
         return CUDA_ERROR_INVALID_VALUE;
     }
     *func_p = NULL;
-    /* Per-thread default streams are not served. */
+    /* Per-thread default streams are not supported. */
     for (unsigned i = 0;
          !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) &&
          (i < MRAIL_ARRAY_SIZE(entry_rows));

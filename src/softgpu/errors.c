@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 
-/* The layouts that abi_values.h promises. */
+/* Checks the structure layouts in abi_values.h. */
 #define ERRORS_SIZE(_type, _size)                                              \
     _Static_assert(sizeof(_type) == (_size), #_type);
 CUDA_ABI_SIZES(ERRORS_SIZE)

@@ -1,5 +1,6 @@
-/* Host memory that the driver knows: allocated by it, or registered with it.
- * All of it is pinned and can be used by its host address on every device. */
+/* Host memory known to the driver, because the driver has allocated it or the
+ * program has registered it. All of it is pinned, and every device can use it
+ * by its host address. */
 #include "config.h"
 #include "softgpu/state.h"
 

@@ -19,7 +19,7 @@ static void init_warn(const char *what)
     fprintf(stderr, "mrail soft: %s\n", what);
 }
 
-/* A forked child has no engines, and its parent's contexts are not its own. As
+/* A forked child has no engines, and does not own its parent's contexts. As
  * with a real driver, it cannot use GPUs. */
 static void init_after_fork(void)
 {

@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A block that waits gives up the processor, and sleeps after many rounds. */
+/* A waiting block yields the processor, and after many attempts sleeps. */
 #define LAUNCH_SPINS 200
 #define LAUNCH_SLEEP_NS (20 * MRAIL_NS_PER_US)
 

@@ -1,7 +1,7 @@
 /*
- * The table of all address ranges that the driver knows, ordered by address.
- * The addresses of device memory are reserved without access, so that the CPU
- * crashes on them. The bytes are where only this library looks.
+ * The table of all address ranges known to the driver, ordered by address. The
+ * addresses of device memory are reserved without access rights, so that the
+ * CPU crashes on them. Only this library uses the mappings that hold the data.
  */
 #include "config.h"
 #include "softgpu/work.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value that others write is polled at this interval, and after many polls at
- * the longer one. */
+/* Polling interval of a value that others write. After many polls, the longer
+ * interval applies. */
 #define OP_POLL_NS (20 * MRAIL_NS_PER_US)
 #define OP_POLL_LONG_NS (200 * MRAIL_NS_PER_US)
 #define OP_POLLS 500
@@ -58,9 +58,9 @@ static void op_count_copy(const sgpu_op_t *op)
     }
 }
 
-/* A copy holds references to its memory, so the lock is not needed meanwhile.
- * The bytes of a chunk are there before the time at which they have crossed the
- * links, and the chunk is complete at that time. */
+/* A copy holds references to its memory, so it does not need the lock
+ * meanwhile. The bytes of a chunk are copied early; the chunk is complete at
+ * the time at which they have crossed the links. */
 static sgpu_step_t op_step_copy(sgpu_stream_t *stream, sgpu_op_t *op,
                                 mrail_ns_t now_ns)
 {

@@ -1,6 +1,6 @@
 /*
  * Physical memory of GPUs: memory files with mode 0600, which live as long as a
- * process has them open or mapped. Their names say which GPU they belong to.
+ * process has them open or mapped. Their names identify the GPU.
  */
 #include "config.h"
 #include "softgpu/state.h"
@@ -29,7 +29,7 @@ static sgpu_dev_t *phys_find_dev(const sgpu_gpu_t *gpu)
     return NULL;
 }
 
-/* Maps the file and remembers which one it is. Takes over fd on success. */
+/* Maps the file and stores its identity. Takes ownership of fd on success. */
 static CUresult phys_map(int fd, sgpu_gpu_t *gpu, sgpu_phys_t **phys_p)
 {
     sgpu_phys_t *phys = calloc(1, sizeof(*phys));

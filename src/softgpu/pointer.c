@@ -27,7 +27,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base_p, size_t *size_p,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Writes `size` bytes of an attribute. The library writes the lowest bytes of a
+/* Writes `size` bytes of an attribute, which are the lowest bytes of the
  * number, as on all machines that NVIDIA supports. */
 static CUresult pointer_put(void *data, uint64_t value, size_t size)
 {
@@ -125,7 +125,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
     return sgpu_leave(ret);
 }
 
-/* Gives default values for addresses that the driver does not know, and for
+/* Returns default values for addresses that the driver does not know, and for
  * attributes that the address does not have. */
 CUresult cuPointerGetAttributes(unsigned int num, CUpointer_attribute *attrs,
                                 void **data, CUdeviceptr address)

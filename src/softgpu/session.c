@@ -79,8 +79,8 @@ int sgpu_session_create(const char *path, const sgpu_session_params_t *params)
     if (fd < 0) {
         return -errno;
     }
-    /* Allocates all pages. If the file system is full, a process that touches
-     * a missing page gets SIGBUS. */
+    /* Allocate all pages, because if the file system is full, a process that
+     * touches a missing page gets SIGBUS. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if (ret != 0) {
         goto err_close;
@@ -186,7 +186,7 @@ static int session_lock(int fd, int command, int type, int64_t offset)
 }
 
 /* Returns 1 if no process owns the slot any more. A process does not see its
- * own lock, so it must not ask about its own slot. */
+ * own lock, so it must not call this for its own slot. */
 static int session_is_dead(int fd, unsigned slot)
 {
     return session_lock(fd, F_GETLK, F_WRLCK, SGPU_SESSION_LOCKS + slot) ==

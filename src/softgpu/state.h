@@ -227,7 +227,8 @@ static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)
 {
     return mem->phys == NULL;
 }
-/* Visit all ranges by address. NULL ends the visit. */
+/* Visit all ranges in the order of their addresses. NULL means that there are
+ * no more. */
 sgpu_mem_t *sgpu_mem_first(void);
 sgpu_mem_t *sgpu_mem_after(const sgpu_mem_t *mem);
 

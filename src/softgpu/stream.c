@@ -318,7 +318,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id_p)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Graphs are not served, so no stream is being captured. */
+/* Graphs are not supported, so no stream is ever being captured. */
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status_p)
 {
     sgpu_stream_t *stream;

@@ -38,7 +38,7 @@ static int vmm_is_granular(uint64_t number)
     return (number != 0) && (number % SGPU_GRANULE == 0);
 }
 
-/* Reserves more than is needed, and returns the rest. */
+/* Reserves more than needed, and unmaps the rest. */
 static void *vmm_map_aligned(uint64_t size, uint64_t alignment)
 {
     uint64_t base, first;
@@ -59,7 +59,7 @@ static void *vmm_map_aligned(uint64_t size, uint64_t alignment)
     return (void *)(uintptr_t)first;
 }
 
-/* The hint is not used. */
+/* The address hint is ignored. */
 CUresult cuMemAddressReserve(CUdeviceptr *address_p, size_t size,
                              size_t alignment, CUdeviceptr hint,
                              unsigned long long flags)
@@ -133,7 +133,7 @@ static CUresult vmm_check_prop(const CUmemAllocationProp *prop)
                                                  : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* Makes a handle that owns a reference to phys, which it takes over. */
+/* Creates a handle, which takes over a reference to phys. */
 static CUresult vmm_make_handle(sgpu_phys_t *phys,
                                 CUmemGenericAllocationHandle *handle_p)
 {
@@ -186,7 +186,7 @@ static CUresult vmm_enter(CUmemGenericAllocationHandle handle,
                              : sgpu_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Mappings keep the memory. */
+/* Mappings keep the memory alive. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     sgpu_phys_t *phys;
@@ -351,8 +351,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Calls func for every mapping in the range. Mappings must cover it without a
- * gap, and must not reach out of it. */
+/* Calls func for every mapping in the range. The mappings must cover it without
+ * gaps, and must not extend beyond it. */
 static CUresult vmm_for_each(uint64_t address, uint64_t size,
                              void (*func)(sgpu_mem_t *mem, const void *arg),
                              const void *arg)

@@ -220,8 +220,8 @@ static const mrail_option_t bench_options[] = {
     {"--json", NULL, "one object per size, on one line each", MRAIL_OPTION_FLAG,
      OPTION(json), 0, 0, NULL},
     {"--explain", NULL,
-     "prints what coll/mrail forecasts for each MPI_Alltoallv, whether it "
-     "executes a plan, and what each link carries",
+     "prints coll/mrail's forecast for each MPI_Alltoallv, whether it executes "
+     "a plan, and the bytes of each link",
      MRAIL_OPTION_FLAG, OPTION(explain), 0, 0, NULL},
     {"--self-test-corrupt", NULL, NULL, MRAIL_OPTION_FLAG, OPTION(corrupt), 0,
      0, NULL},

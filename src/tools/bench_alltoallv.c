@@ -237,9 +237,9 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "single" : "shift";
 }
 
-/* Times of one size. Bus bandwidth as in nccl-tests: the bytes that a rank
- * sends divided by the time. It needs no correction, because a rank sends
- * nothing to itself. */
+/* Results of one size. Bus bandwidth is defined as in nccl-tests: the bytes
+ * that a rank sends divided by the time. It needs no correction, because a rank
+ * sends nothing to itself. */
 typedef struct figures {
     double median_s, p50_s, p99_s, best_s, worst_s;
     double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one rank */

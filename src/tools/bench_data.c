@@ -128,9 +128,9 @@ double mrail_bench_load(const mrail_bench_result_t *result)
     return result->cpu_s / (result->wall_s * (double)cpus);
 }
 
-/* Returns 1 if the list names mrail and nothing else except "self". If shared
- * memory were in the list, a benchmark could not tell which transport carried
- * the bytes. */
+/* Returns 1 if the list contains only mrail and, optionally, "self". With
+ * shared memory in the list, it would be unclear which transport carried the
+ * bytes. */
 static int only_mrail(const char *tls)
 {
     static const char *const names[] = {"mrail", "self"};

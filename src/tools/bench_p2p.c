@@ -1,9 +1,9 @@
 /*
- * Messages between pairs of ranks, timed and checked. Rank r of the lower half
- * is paired with rank r + P/2. Two values are measured for each size. Latency
- * is half a round trip of one message in a ping-pong over distinct buffers.
- * Bandwidth is that of a stream with a window of messages in flight, in one
- * direction or both.
+ * Times and checks messages between pairs of ranks: rank r of the lower half
+ * and rank r + P/2. Two values are measured for each size. Latency is half a
+ * round trip of one message in a ping-pong over distinct buffers. Bandwidth is
+ * that of a stream with a window of messages in flight, in one direction or
+ * both.
  */
 #include "config.h"
 #include "tools/bench.h"

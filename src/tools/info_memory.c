@@ -1,6 +1,6 @@
 /*
  * mrail info --memory: runs a job whose ranks write their memory use to files
- * (UCX_MRAIL_STATS_FILE), and adds up the files.
+ * (UCX_MRAIL_STATS_FILE), and aggregates the files.
  */
 #include "config.h"
 #include "tools/info.h"

@@ -15,8 +15,8 @@
 
 /* Large enough for RoCEv2 packets of MTU 4096 and for jumbo frames. */
 #define LINK_MTU 9000
-/* With this burst in bytes, the shaper sends a run of packets (GSO) as a whole.
- * With a smaller one, it splits the run, which is slow. */
+/* Burst in bytes with which the shaper sends a run of packets (GSO) as a whole.
+ * With a smaller burst, it splits the run, which is slow. */
 #define MIN_BURST (128u << 10)
 #define BURST_PER_S 500 /* burst of at least 2 ms at the link rate */
 #define HOST_TABLE 100  /* routing table of rail R: HOST_TABLE + R */
@@ -282,7 +282,8 @@ static void shape_node(const lab_t *lab, uint32_t index)
 /* ---- All ---- */
 
 /* Brings up the bridges after their ports, so that they forward at once. In the
- * other order, the kernel takes up to a second to see a bridge's carrier. */
+ * other order, the kernel takes up to a second to detect the carrier of a
+ * bridge. */
 static void start_bridges(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

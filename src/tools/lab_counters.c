@@ -180,8 +180,8 @@ lab_count_t *lab_counters_read(const char *command, const lab_t *lab)
     return reader.counts;
 }
 
-/* Waits until the links carry packets: even after both ends of a link were
- * brought up, the kernel drops packets for a moment. */
+/* Waits until the links carry packets. The kernel drops packets for a moment
+ * after both ends of a link have been brought up. */
 void lab_counters_await(const char *command, const lab_t *lab)
 {
     const struct timespec pause = {.tv_nsec = AWAIT_PAUSE_NS};

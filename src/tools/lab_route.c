@@ -4,10 +4,9 @@
  * shortest paths (ECMP). The route leads down if the leaf is below the switch,
  * and up otherwise.
  *
- * Port rules are added to these routes. Upwards, they are those of
- * fabric/acl.h. Downwards, they matter only for parallel links: the k-th link
- * of a switch leads to the k-th link of the next switch, as with the VRFs in
- * [CTCCL] 4.1.
+ * Port rules are added to these routes. Upwards, they come from fabric/acl.h.
+ * Downwards, they matter only for parallel links: packets from the k-th link
+ * take the k-th link to the next switch, as with the VRFs in [CTCCL] 4.1.
  */
 #include "config.h"
 #include "tools/lab_command.h"

@@ -1,9 +1,10 @@
 /*
  * Creates the namespaces of a lab, builds the fabric, and runs the command.
  *
- * There are two processes. The user starts the outer one. The inner one is the
- * init process of the lab's PID namespace. When the outer process dies, the
- * inner one is killed (PR_SET_PDEATHSIG), and every process of the lab with it.
+ * There are two processes: the outer one, which the user starts, and the inner
+ * one, which is the init process of the lab's PID namespace. When the outer
+ * process dies, the inner one is killed (PR_SET_PDEATHSIG), and every process
+ * of the lab with it.
  */
 #include "config.h"
 #include "tools/lab_command.h"

@@ -115,9 +115,9 @@ static double limit_of(const options_t *options)
 
 /* Numbers of lanes that keep the slowdown below the limit. */
 typedef struct wanted {
-    uint32_t equation; /* by equation (1), which gives too few */
-    /* by the exact value: MAX_LANES + 1 if that many are not enough, 0 if the
-     * computation would take too long */
+    uint32_t equation; /* by equation (1), which underestimates */
+    /* by the exact slowdown: MAX_LANES + 1 if MAX_LANES are not enough, 0 if
+     * computing it takes too long */
     uint32_t exact;
 } wanted_t;
 

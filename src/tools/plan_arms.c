@@ -54,7 +54,7 @@ typedef struct rounds {
     size_t *first; /* num_ranks + 1 entries */
 } rounds_t;
 
-/* In round k, rank i sends to rank i + k. */
+/* Returns the round of a demand: in round k, rank i sends to rank i + k. */
 static unsigned round_of(const plan_arms_net_t *net,
                          const mrail_plan_demand_t *demand)
 {
@@ -187,9 +187,9 @@ static double nics_time(const plan_arms_net_t *net, unsigned way, unsigned node,
     return (bytes > 0) ? bytes / capacity : 0;
 }
 
-/* The time of the node with the most bytes for its NICs. With unequal NICs,
- * evenly means in proportion to their capacities, because the result would
- * otherwise not be a bound. Source: [SABRE]. */
+/* The time of the node whose NICs take longest. Unequal NICs are loaded in
+ * proportion to their capacities, because the result would otherwise not be a
+ * bound. Source: [SABRE]. */
 static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
 {
     double *bytes = calloc(2 * (size_t)net->num_nodes, sizeof(*bytes));

@@ -65,8 +65,8 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
           compare_entries);
 }
 
-/* Puts bytes of an entry on rails with room. `relays` says which rails: bit 1,
- * the sender needs a relay; bit 0, the receiver needs one. */
+/* Puts bytes of an entry on rails with room. `relays` selects the rails: bit 1
+ * is set if the sender needs a relay, and bit 0 if the receiver needs one. */
 static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
                        unsigned relays, double *room)
 {

@@ -7,8 +7,8 @@
 
 #define ROW_FORMAT "%-16s %12s %15s %12s"
 
-/* Returns how far a time is above the bound of the plan, as a fraction.
- * Negative: below. */
+/* Returns the excess of a time over the bound of the plan, as a fraction. It is
+ * negative if the time is below the bound. */
 static double over_bound(const plan_run_t *run, double seconds)
 {
     double bound = run->summary.congestion_bound;

@@ -88,8 +88,8 @@ static int prepare_zipf(generator_t *generator)
     return 0;
 }
 
-/* Divides the bytes by weight, rounded down. The bytes that remain are fewer
- * than the ranks, so each rank after the sender gets one until none is left. */
+/* Divides the bytes by weight, rounded down. Fewer bytes remain than there are
+ * ranks, so the ranks after the sender get one each until none is left. */
 static void fill_zipf(generator_t *generator, unsigned from)
 {
     uint64_t size = generator->pattern->size, left = size, sum = 0;

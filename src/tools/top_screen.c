@@ -102,7 +102,7 @@ int top_screen_key(double *seconds_p)
     if (ready <= 0) {
         return 0;
     }
-    /* A terminal that was closed is readable, but read() returns no data. */
+    /* A closed terminal is readable, but read() returns no data. */
     return (read(STDIN_FILENO, &key, 1) == 1) ? key : -1;
 }
 

@@ -325,7 +325,7 @@ static int survivor(void)
     return 0;
 }
 
-/* Starts the process that will be killed, and tells its id. */
+/* Starts the process that will be killed, and reports its id. */
 static int doomed_parent(void)
 {
     pid_t pid;

@@ -45,7 +45,8 @@ static unsigned draw(program_t *p, unsigned limit)
     return (unsigned)mrail_rng_below(&p->rng, limit);
 }
 
-/* Returns 1 if work of the two streams is in the order of the calls anyway. */
+/* Returns 1 if the work of the two streams executes in the order of the calls
+ * anyway. */
 static int is_ordered(const program_t *p, unsigned a, unsigned b)
 {
     return (a == b) ||

@@ -211,7 +211,7 @@ static CUresult refuse_open(CUdeviceptr *address_p, CUipcMemHandle from,
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
-/* Two memories in a process play two ranks. */
+/* Two memories in one process stand for two ranks. */
 static int no_peer_access(void)
 {
     mrail_relay_shape_t two = shape;

@@ -30,7 +30,7 @@ typedef struct relay_job {
     void (*trouble)(void);
 } relay_job_t;
 
-/* Measurements of a rank. */
+/* The measurements of a rank. */
 typedef struct relay_job_result {
     double seconds; /* the shortest exchange */
     uint64_t chunks;

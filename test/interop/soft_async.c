@@ -56,7 +56,8 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key. Only the event tells the owner of the memory. */
+/* A WRITE with a wrong key. The owner of the memory learns of it only by the
+ * event. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;

@@ -3,8 +3,8 @@
  * finishes.
  *
  *   --die-at N    the last rank kills itself in round N of many
- *   --seconds N   the rounds continue for N seconds; rank 0 says "under way"
- *                 after the first round
+ *   --seconds N   the rounds continue for N seconds; rank 0 prints
+ *                 "under way" after the first round
  *   --until FILE  the rounds continue until FILE exists, for at most a minute,
  *                 and a few more follow
  *   --bytes N     up to N bytes between two ranks (6000)

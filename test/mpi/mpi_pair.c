@@ -7,7 +7,7 @@
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *
- * Rank 0 says "under way". At the end, it prints one line for each second in
+ * Rank 0 prints "under way". At the end, it prints one line for each second in
  * which the pair and the others were active,
  *
  *     second N: pair MB/s, others MB/s

@@ -1,6 +1,6 @@
 /*
  * Runs planned exchanges while a rail fails, temporarily or permanently. The
- * script takes the rail down once rank 0 has said "under way".
+ * script takes the rail down once rank 0 has printed "under way".
  *
  *   mpi_planned_end agree|exchange|relay
  *

@@ -3,8 +3,8 @@
 #ifndef MRAIL_TEST_SCARCE_SHIM_H
 #define MRAIL_TEST_SCARCE_SHIM_H
 
-/* Restarts the count. The n-th request from now on fails; the first is number
- * 1. Returns 0 if coll/mrail is not loaded. */
+/* Restarts the count: the n-th request after this call fails, counted from 1.
+ * Returns 0 if coll/mrail is not loaded. */
 int scarce_arm(unsigned n);
 
 /* Stops refusing and counting. Returns the number of requests. */

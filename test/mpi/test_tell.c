@@ -183,7 +183,7 @@ static void call(void)
     assert_true(mock_pml_is_idle());
 }
 
-/* Checks that all ranks know what each rank has told. */
+/* Checks that all ranks know what each rank has announced. */
 static void check(int is_mismatched)
 {
     const mca_coll_mrail_module_t *first = &job.modules[0];

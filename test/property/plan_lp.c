@@ -204,9 +204,9 @@ static double sum_of(const double *dual_price, unsigned count)
 
 /* ---- GLPK ---- */
 
-/* A linear program. Its first rows, one per demand, say that the parts of the
- * demand add up to 1. The other rows, one per used link, give the link's load
- * in units of `unit` seconds. */
+/* A linear program. Its first rows, one per demand, require that the parts of
+ * the demand add up to 1. The other rows, one per used link, give the link's
+ * load in units of `unit` seconds. */
 typedef struct program {
     glp_prob *glp;
     int *row; /* row of each link; 0 if unused */

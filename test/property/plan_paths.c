@@ -162,7 +162,7 @@ static int through_fabric(const machine_t *w, path_t *path, unsigned from,
            take(w, path, MRAIL_PLAN_RAIL_IN, to, path->rail_in);
 }
 
-/* Makes the path by a rail, over these ranks at its ports. */
+/* Builds the path over a rail, with these ranks at its ports. */
 static int by_rail(const machine_t *w, const mrail_plan_demand_t *d,
                    unsigned rail, unsigned out, unsigned in, path_t *path)
 {

@@ -164,7 +164,8 @@ static double median(double *values)
     return values[TIMES / 2];
 }
 
-/* Checks that each told byte of rank 0 is in its schedule. */
+/* Checks that the schedule of rank 0 contains each byte that it has
+ * announced. */
 static void check_rank(const mca_coll_mrail_schedule_t *schedule)
 {
     const uint64_t *record = mca_coll_mrail_records_get(&schedule->records, 0);
@@ -259,8 +260,8 @@ static void test_512_ranks(void **state)
     run(512, 10000, 64u << 10, 16u << 20);
 }
 
-/* As many large demands for a rank as with 512 ranks, or nearly. With more,
- * there is more to tell. */
+/* As many large demands for a rank as with 512 ranks, or nearly. More demands
+ * would mean more bytes to announce. */
 static void test_4096_ranks(void **state)
 {
     run(4096, 1000, 256u << 10, 64u << 20);

@@ -4,9 +4,9 @@
  * 4.4, figure 15.
  *
  * The paper gives the rate, the series (every 10 us), the windows, and the
- * arrival at 100 us. It says that the lane "converges to a lower and stable
- * throughput". It does not give the rates before that, the message size, or the
- * spread of completion times. This test assumes:
+ * arrival at 100 us. It states that the lane "converges to a lower and stable
+ * throughput", but does not give the rates before that, the message size, or
+ * the spread of completion times. This test assumes:
  *
  *   0 .. 100 us    the lane has the port to itself
  *   100 .. 260 us  the other flow sends in bursts: four times, the lane has a

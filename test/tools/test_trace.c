@@ -186,7 +186,7 @@ static void test_late_poll(void **state)
     assert_in_range(table.rows[0]->low, 655000000, 656500000);
 }
 
-/* The time of a batch says nothing about the time of all its bytes. */
+/* The time of a batch does not show how long all its bytes took. */
 static void test_no_lowest_rate_of_messages(void **state)
 {
     for (unsigned i = 0; i < 20; ++i) {

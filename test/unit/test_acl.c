@@ -292,8 +292,8 @@ static void test_failure_modes(void **state)
         acl.failure = MRAIL_ACL_DROP;
         with = acl_test_text(&acl, (mrail_acl_dialect_t)d);
         if (d == MRAIL_ACL_SONIC) {
-            /* SONiC cannot fall through. The text of that mode must say so,
-             * unless it may contain nothing but JSON. */
+            /* SONiC cannot fall through. The text of that mode must point this
+             * out, unless it may contain only JSON. */
             acl_test_has(without, "SONiC keeps the rule");
             acl_test_lacks(with, "SONiC keeps the rule");
         } else {

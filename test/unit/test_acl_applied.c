@@ -96,7 +96,7 @@ static void test_one_source(void **state)
         {MRAIL_ACL_LINUX, "rule add priority 4793 ",
          "rule add priority 4793 from 10.0.0.0/24 ",
          "ports 57344 to 61439 have no uplink"},
-        /* These say the same as no source. */
+        /* Equivalent to a rule without a source. */
         {MRAIL_ACL_SONIC, "\"L4_SRC_PORT_RANGE\": \"57344",
          "\"SRC_IP\": \"0.0.0.0/0\", \"L4_SRC_PORT_RANGE\": \"57344", NULL},
         {MRAIL_ACL_NVUE, "nv set acl udf rule 3 match ip protocol udp",

@@ -380,7 +380,7 @@ static uint64_t *record_of(job_t *job, unsigned rank)
     return job->words[rank];
 }
 
-/* Returns the bytes of a demand if the sender tells them, or 0. */
+/* Returns the bytes of a demand if the sender announces them, or 0. */
 static uint64_t told_bytes(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_topology_t *topology = job->topologies[from];

@@ -154,8 +154,8 @@ static void test_demands(void **state)
     }
 }
 
-/* Demands within a node do not pass rails. On emulated nodes, all of them are
- * told. */
+/* Demands within a node do not cross rails. On emulated nodes, all of them are
+ * announced. */
 static void test_demands_within_a_node(void **state)
 {
     mca_coll_mrail_record_rule_t soft = {.threshold = 1000, .is_near_told = 1};

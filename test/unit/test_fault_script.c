@@ -529,7 +529,7 @@ static void test_clear(void **state)
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP], 0);
-    /* The value from the creation of the rail. */
+    /* The rail was created with this value. */
     assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP], 1000000);
     /* The action `clear` has also ended the `for`. */

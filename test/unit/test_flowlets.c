@@ -70,9 +70,9 @@ static void test_quantile(void **state)
 }
 
 /*
- * [ParaLet] 5.2: a slowdown of 2 needs 36 flowlets with 10^9 nodes, as the
- * paper says. For 10^5 nodes, the paper prints "about 25", which is the row z =
- * 5 of Table 3. The actual value of z is 4.265, so 19 flowlets are enough.
+ * [ParaLet] 5.2: a slowdown of 2 needs 36 flowlets with 10^9 nodes, as in the
+ * paper. For 10^5 nodes, the paper prints "about 25", which is the row z = 5 of
+ * Table 3. The actual value of z is 4.265, so 19 flowlets are enough.
  */
 static void test_count(void **state)
 {

@@ -1025,7 +1025,7 @@ static void test_late_answer_after_evict(void **state)
 }
 
 /* The peer gives up the first lane, for which no LANE_READY arrived. This end
- * uses the lane, and the peer must hear that, or it would repeat EVICT
+ * uses the lane, and must inform the peer, which would otherwise repeat EVICT
  * forever. */
 static void test_first_lane_is_kept(void **state)
 {

@@ -106,7 +106,7 @@ static void test_silent_peer(void **state)
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
 
-/* A path that is dead is found in spite of late timers. */
+/* A dead path is detected even though timers fire late. */
 static void test_dead_path(void **state)
 {
     unsigned seen;

@@ -181,8 +181,8 @@ static void test_back_after_no_move(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* The device does not tell its state for a moment. The QP must not stay in
- * SQD. */
+/* The device cannot report the state of the QP for a moment. The QP must not
+ * stay in SQD. */
 static void test_device_does_not_answer(void **state)
 {
     begin(2);
@@ -282,7 +282,7 @@ static void test_checks_end(void **state)
     assert_false(lane_of(2)->held);
 }
 
-/* If no send buffer is free, the lane is held until the request is sent, because
+/* If no send buffer is free, the lane is held until the request is sent, since
  * READs must not run while the peer moves it. */
 static void test_no_buffer(void **state)
 {

@@ -296,8 +296,8 @@ static unsigned begin_slow(void)
     return busy;
 }
 
-/* The measured rate tells how long the work should take. The lane becomes
- * suspect only after more than four times that duration. */
+/* The expected duration of the work follows from the measured rate. The lane
+ * becomes suspect only after more than four times that duration. */
 static void test_slow_lane(void **state)
 {
     unsigned busy = begin_slow();

@@ -16,8 +16,8 @@
 
 /* ---- streams ---- */
 
-/* A GPU has a copy engine for each direction, and a stream of its own for each
- * keeps them all busy. */
+/* A GPU has a copy engine for each direction. With one stream per engine, all
+ * engines stay busy. */
 typedef enum direction {
     TO_HOST,
     TO_DEVICE,

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When any rail may take what is left of another one's quota; see direct.h. */
+/* Time limit of the quotas, after which any rail may take the rest; see
+ * direct.h. */
 #define LAG_FACTOR 2
 #define LAG_NS (10 * MRAIL_NS_PER_MS)
 
@@ -35,8 +36,8 @@ typedef enum answer {
 } answer_t;
 
 typedef enum state {
-    STATE_OFFERED,  /* sender: the answer is missing */
-    STATE_EXPECTED, /* receiver: the offer is missing */
+    STATE_OFFERED,  /* sender: waiting for the answer */
+    STATE_EXPECTED, /* receiver: waiting for the offer */
     STATE_READY,    /* the READ is not posted yet */
     STATE_READING,
     STATE_ANSWERED, /* the answer is on its way */
@@ -390,8 +391,9 @@ static void count_rails(unsigned long long *counters, const uint64_t *bytes)
     }
 }
 
-/* Ends a READ. No answer reaches a peer that is lost. Any other failure leaves
- * the pml's way to the peer intact. Returns 1 if the slot has ended. */
+/* Ends a READ. If the peer is lost, there is no answer. After any other
+ * failure, the pml can still reach the peer. Returns 1 if the slot has
+ * ended. */
 static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
 {
     --op->module->direct->num_reads;

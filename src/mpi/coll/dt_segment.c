@@ -28,8 +28,8 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     }
 }
 
-/* Larger than any element of a datatype. The largest consists of two long
- * doubles. */
+/* Larger than any element of a datatype, of which the largest consists of two
+ * long doubles. */
 #define SCRATCH 64u
 /* Bytes per step when copying between two segments with gaps. */
 #define MAX_PIECE (1u << 20)
@@ -55,9 +55,8 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
 
 /*
  * Convertors at the start of an element. A convertor packs and unpacks only
- * whole elements, and one that was sent to the middle of an element cannot move
- * on from there. A call that ends within an element leaves its cursor at the
- * start of that element.
+ * whole elements, and cannot advance from the middle of one. A call that ends
+ * within an element therefore leaves its cursor at the start of that element.
  */
 struct mca_coll_mrail_dt_cursor {
     const mca_coll_mrail_dt_segment_t *segment;
@@ -194,8 +193,8 @@ static void cursor_put(mca_coll_mrail_dt_cursor_t *cursor,
 
 /* ---- elements ---- */
 
-/* A copy of a convertor's state, to which it can return, unless the datatype is
- * nested very deeply. */
+/* A saved state to which a convertor can return, unless the datatype is nested
+ * very deeply. */
 #define MAX_STACK 32u
 typedef struct place {
     opal_convertor_t convertor;
@@ -250,9 +249,9 @@ static int write_elements(mca_coll_mrail_dt_cursor_t *cursor, const void *from,
 
 /* Packs (to != NULL) or unpacks the part of the elements at the cursor that
  * begins at its offset, and up to `length` bytes. To unpack, it reads whole
- * elements, modifies them, and writes them back. Unpacking only the part is not
- * safe: for an element of more than 16 bytes, Open MPI 4.1's convertor writes
- * beyond its own temporary. */
+ * elements, modifies them, and writes them back. Unpacking only the part is
+ * unsafe: for an element of more than 16 bytes, Open MPI 4.1's convertor writes
+ * beyond its own temporary buffer. */
 static int part_of_elements(mca_coll_mrail_dt_cursor_t *cursor, void *to,
                             const void *from, size_t length, size_t *done_p)
 {
@@ -332,8 +331,8 @@ int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
 
 /* ---- unpack ---- */
 
-/* Unpacks the whole elements among the next `length` bytes. Reading them tells
- * where the last of them ends. */
+/* Unpacks the whole elements among the next `length` bytes. Reading them shows
+ * where the last one ends. */
 static int unpack_whole(mca_coll_mrail_dt_cursor_t *cursor, const char *from,
                         size_t length, size_t *done_p)
 {

@@ -1,5 +1,5 @@
-/* The planner's answers to fixed questions, by which ranks recognise that they
- * plan alike. */
+/* A hash of the planner's answers to fixed questions, by which ranks recognise
+ * that they would make the same plans. */
 #include "config.h"
 #include "mpi/coll/schedule.h"
 

@@ -1,5 +1,5 @@
-/* The steps of every call but the exchange of records: the vote, the decision,
- * and one plan for all ranks. */
+/* The agreement steps other than the exchange of records: the vote, the
+ * decision, and the comparison of plans. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -54,8 +54,8 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
 
 /* ---- the plan ---- */
 
-/* Tells the mode whether the call was worth its round. Where calls cannot be
- * planned, or plans gain nothing, rounds become rare. */
+/* Reports to the mode whether the call was worth its round. If calls cannot be
+ * planned, or plans gain nothing, the mode backs off. */
 static void vote(mca_coll_mrail_op_t *op, int is_worth)
 {
     if (op->is_blocking) {
@@ -181,8 +181,8 @@ static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
     words[1] = ~words[0];
 }
 
-/* The bitwise ANDs of all hashes and of all complements are complements of each
- * other if and only if all hashes are equal. */
+/* All hashes are equal if and only if the bitwise ANDs of the hashes and of
+ * their complements are complements of each other. */
 static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;

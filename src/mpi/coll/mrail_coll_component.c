@@ -175,14 +175,14 @@ static int coll_register(void)
 
     (void)mca_base_component_var_register(
         component, "priority",
-        "the component with the highest priority serves a communicator",
+        "the component with the highest priority handles a communicator",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.priority);
     (void)mca_base_component_var_register(
         component, "verbose",
-        "1: a line with the reason for each communicator that is not served; "
-        "2: also for each call that is considered for a plan, and the "
-        "bandwidth of rails; 3: also what each link carries by the plan",
+        "1: one line, with the reason, for each communicator without plans; "
+        "2: also one for each call considered for a plan, and the "
+        "bandwidth of rails; 3: also the bytes that the plan puts on each link",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
     (void)mca_base_component_var_register(
@@ -275,7 +275,7 @@ static int coll_open(void)
 int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
 {
     mca_coll_mrail_direct_init(mpi_threads);
-    /* Processes without an entry take no part. */
+    /* A process without an entry does not take part. */
     return (mca_coll_mrail_modex_mine()->version == MCA_COLL_MRAIL_ABSENT)
                ? OMPI_ERR_NOT_AVAILABLE
                : OMPI_SUCCESS;

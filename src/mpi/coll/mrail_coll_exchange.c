@@ -147,7 +147,7 @@ static int is_told(const mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
 }
 
 /* Posts whole messages for all demands that are not in the schedule. If all
- * counts match, both ends leave out empty messages. */
+ * counts match, both ends omit empty messages. */
 static void post_rest(mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
 {
     const mca_coll_mrail_dt_segment_t *segments =
@@ -178,7 +178,7 @@ static void post_recvs(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Each rank starts with the next higher rank, so that ranks start with
+/* Each rank starts with the next higher rank, so that all ranks start with
  * different receivers. */
 static void post_sends(mca_coll_mrail_op_t *op)
 {

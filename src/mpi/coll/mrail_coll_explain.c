@@ -1,11 +1,11 @@
-/* Prints forecasts, for users who ask why a call was planned or not. */
+/* Prints forecasts, which show users why a call was planned or not. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* The names of the links that a user can compare with counters. */
+/* The names of links, which a user can compare with counters. */
 static const char *link_name(const mrail_plan_link_t *link, char name[64])
 {
     static const char *const formats[] = {

@@ -129,8 +129,8 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
  * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses only state
  * that is equal on all ranks.
  *
- * After MPI_ERR_NO_MEM the other ranks wait for this one in the round. The
- * default error handler ends the job. With MPI_ERRORS_RETURN the program must
+ * After MPI_ERR_NO_MEM, the other ranks wait for this one in the round, so the
+ * default error handler ends the job. With MPI_ERRORS_RETURN, the program must
  * do so, as after any error of a collective. */
 static int serve(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error)

@@ -1,13 +1,13 @@
 /*
- * The ops of each communicator. Their agreement rounds follow one another in
- * the order of the calls (mrail_coll.h).
+ * The ops of each communicator, whose agreement rounds follow one another in
+ * call order (mrail_coll.h).
  *
  * An op is on its module's list. The module of a nonblocking op is on a list of
  * the process, from which opal_progress() advances its ops. An op leaves its
  * list before it completes, and it completes with no lock held, because its
  * owner may then free it and its communicator.
  *
- * Planning may take milliseconds. It holds only module->is_busy, for which no
+ * Planning may take milliseconds, but holds only module->is_busy, for which no
  * thread waits.
  */
 #include "config.h"
@@ -25,7 +25,7 @@
 
 #define NUM_TAG_SETS 64
 /* Number of ops that may be in an exchange without a plan at the same time. The
- * limit holds back only agreement rounds. An exchange on which the ranks have
+ * limit delays only agreement rounds. An exchange on which the ranks have
  * agreed starts on all of them, so no rank waits forever. */
 #define MAX_EXCHANGES 32
 
@@ -299,8 +299,8 @@ static mrail_list_t active = {&active, &active};
 static unsigned num_active; /* atomic, so that a thread may read it first */
 static int is_registered;
 
-/* Takes the first module of the list, and pins it: until it is put back, it is
- * not freed. Returns NULL if there is none. */
+/* Takes the first module of the list and pins it, so that it is not freed until
+ * it is put back. Returns NULL if there is none. */
 static mca_coll_mrail_module_t *active_get(void)
 {
     mca_coll_mrail_module_t *module = NULL;
@@ -535,11 +535,11 @@ static void clear_segments(const mca_coll_mrail_op_t *op,
     }
 }
 
-/* Tags are taken in the order of calls, which is the same on all ranks, from a
- * range reserved once per communicator. pml/ucx has 24 bits for tags, and the
- * user's tags are outside the range. Tags may be reused, even beside a long
- * exchange, because messages between two ranks match in the order of the calls.
- * They are not reused soon: a call with mismatched counts may leave a message
+/* Tags are assigned in call order, which is the same on all ranks, from a range
+ * that is reserved once per communicator. pml/ucx has 24 bits for tags, and the
+ * user's tags are outside the range. Tags may be reused, even during a long
+ * exchange, because messages between two ranks match in call order. They are
+ * not reused soon, because a call with mismatched counts may leave a message
  * behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {

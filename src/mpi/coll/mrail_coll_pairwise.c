@@ -58,7 +58,7 @@ static void keep_error(stepwise_t *all, int ret)
 }
 
 /* Empty messages are also sent, so that a receiver that expects no bytes
- * detects a message that has some. */
+ * detects a nonempty message. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);
@@ -155,7 +155,7 @@ static void exchange(stepwise_t *all)
 
 /* ---- agreement ---- */
 
-/* Reads the entries, and sets module->inflight_bytes as they say. */
+/* Reads the entries and sets module->inflight_bytes accordingly. */
 static int read_inflight(mca_coll_mrail_module_t *module)
 {
     unsigned ranks = (unsigned)ompi_comm_size(module->comm);

@@ -37,8 +37,8 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
     };
 }
 
-/* Prints a reason that concerns the topology file, once per process. The user
- * named the file, so this does not depend on the verbose mode. */
+/* Prints a reason that concerns the topology file, once per process. It does
+ * not depend on the verbosity, because the user has set the file. */
 static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 {
     static int is_printed;
@@ -49,7 +49,7 @@ static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 }
 
 /* Compares the topology file with the entries. If they do not match, all ranks
- * refuse, and one rank prints why. Returns 0 or -ENOMEM. */
+ * go without plans, and one rank prints the reason. Returns 0 or -ENOMEM. */
 static int check_topo_file(mca_coll_mrail_module_t *module,
                            struct ompi_communicator_t *comm,
                            const mca_coll_mrail_rank_entry_t *entries)
@@ -105,8 +105,8 @@ static int set_topology(mca_coll_mrail_module_t *module,
     return MRAIL_MIN(ret, 0);
 }
 
-/* A rank that refuses for itself need not read the other entries. The other
- * ranks refuse when they read its entry. */
+/* A rank that cannot take part need not read the other entries. The other ranks
+ * detect this when they read its entry. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm)
 {
@@ -165,7 +165,7 @@ static void release_pool(mca_coll_mrail_module_t *module)
     module->memory.ops->release(&module->memory);
 }
 
-/* Keeps the gather, because steps still read it. */
+/* Does not free the gather, because steps still read it. */
 static void release(mca_coll_mrail_module_t *module)
 {
     release_pool(module);
@@ -214,8 +214,7 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
     return mca_coll_mrail_pass(op);
 }
 
-/* Allocates what this rank needs for agreement rounds. Returns 0 or
- * -ENOMEM. */
+/* Allocates this rank's memory for agreement rounds. Returns 0 or -ENOMEM. */
 static int allocate(mca_coll_mrail_module_t *module)
 {
     size_t names = module->topology->num_ranks * (size_t)MRAIL_RELAY_NAME_SIZE;

@@ -1,11 +1,11 @@
 /*
- * The exchange of agreement records (record.h): what this rank tells, and what
- * all ranks told.
+ * The exchange of agreement records (record.h): writes this rank's record, and
+ * reads those of all ranks.
  *
- * A first gather carries the beginning of each record, which announces its
- * length, in blocks of equal size. Usually this is all. If some record is
+ * A first gather carries the beginning of each record, which includes its
+ * length, in blocks of equal size. Usually this suffices. If some records are
  * longer, a second gather carries the rest of each without padding. All ranks
- * choose the same size of a block, because they have the same last records.
+ * choose the same block size, because they have the same last records.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -161,7 +161,7 @@ void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module)
 
 /* ---- all records have arrived ---- */
 
-/* Adds what a record says to the summary. */
+/* Adds a record to the summary. */
 static void add_record(mca_coll_mrail_agreement_t *agreement,
                        const uint64_t *record)
 {
@@ -191,7 +191,7 @@ static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
 
         if (!mca_coll_mrail_record_check(record, words, i,
                                          records->num_ranks)) {
-            agreement.any_cannot = 1; /* no rank of this build sends it */
+            agreement.any_cannot = 1; /* impossible with this build */
             continue;
         }
         add_record(&agreement, record);
@@ -377,7 +377,7 @@ static mca_coll_mrail_step_t same_take(mca_coll_mrail_op_t *op)
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return MCA_COLL_MRAIL_RECORD;
     }
-    /* In this mode every call holds a round, so no rank had other demands. */
+    /* In this mode, every call has a round, so no rank had other demands. */
     op->module->agreement.any_wanted = 0;
     MCA_COLL_MRAIL_COUNT(unchanged_calls, 1);
     return mca_coll_mrail_decide(op);

@@ -9,7 +9,7 @@
 #define MAX_BUFFERS 512u
 
 /* Fits the relay chunks of `shape` into the memory of a rank. The largest node
- * decides, because it has the most rings. Returns 1 if they fit. */
+ * is decisive, because it has the most rings. Returns 1 if they fit. */
 static int fit_chunk(const mca_coll_mrail_topology_t *topology,
                      mrail_relay_shape_t *shape)
 {

@@ -217,9 +217,9 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
 
 /* ---- Blocks ---- */
 
-/* A second gather takes about as long as this many words. */
+/* A second gather costs about as much as this many words. */
 #define ROUND_WORDS (65536u / sizeof(uint64_t))
-/* Padding to this many words is worth while even if it is seldom used. */
+/* Padding up to this many words is worthwhile even if it is seldom used. */
 #define SPARE_WORDS (16384u / sizeof(uint64_t))
 
 /* Returns the block that takes at most `most` words of all ranks, and no more

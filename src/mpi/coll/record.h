@@ -93,8 +93,8 @@ void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
                                  uint32_t self,
                                  const mca_coll_mrail_rail_rate_t *rails,
                                  unsigned num_rails, uint64_t *words);
-/* Add what this rank sends to another rank, by ascending rank, and what it
- * receives from one, in any order. */
+/* Add the bytes that this rank sends to another rank, in ascending order of
+ * ranks, or receives from one, in any order. */
 void mca_coll_mrail_record_send(mca_coll_mrail_record_writer_t *writer,
                                 uint32_t to, uint64_t bytes, int is_near);
 void mca_coll_mrail_record_recv(mca_coll_mrail_record_writer_t *writer,

@@ -157,7 +157,7 @@ static int grow_demands(mca_coll_mrail_schedule_t *schedule)
     return 0;
 }
 
-/* Lists the demands that ranks tell, and marks those of this rank. */
+/* Collects the demands that the records list, and marks those of this rank. */
 static int read_demands(mca_coll_mrail_schedule_t *schedule)
 {
     uint32_t ranks = schedule->topology->num_ranks;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rate in the file and that of a port may differ by this fraction, because
- * ports have several names for their rates. */
+/* Maximum relative difference between a rate in the file and that of the port,
+ * because nominal and actual port rates differ slightly. */
 #define RATE_TOLERANCE 0.1
 
 /* ---- reading ---- */
@@ -112,7 +112,7 @@ typedef struct check {
     uint32_t *rank_on;
     /* by leaf group and rail: a rank with this rail, plus 1; 0: none */
     uint32_t *rank_with;
-    uint32_t any_uplink; /* line of an uplink; 0: none is told */
+    uint32_t any_uplink; /* line of an uplink; 0: the file has none */
     char *why;
     size_t size;
 } check_t;
@@ -157,7 +157,8 @@ static unsigned group_line(const check_t *check, unsigned i)
     return (line != 0) ? line : rank_line(check, i);
 }
 
-/* The rank must be in the file, with as many rails as its process has. */
+/* Checks that the file contains the rank, with as many rails as its process
+ * has. */
 static int check_rank(const check_t *check, unsigned i)
 {
     uint32_t rank = check->world[i];
@@ -177,7 +178,7 @@ static int check_rank(const check_t *check, unsigned i)
                : 0;
 }
 
-/* Ranks of one node of the file must be on one node. */
+/* Checks that ranks on one node of the file run on one node. */
 static int check_node(const check_t *check, unsigned i)
 {
     uint32_t *rank_on = &check->rank_on[node_of(check, i)];
@@ -222,8 +223,8 @@ static uint64_t leaf_of(const check_t *check, unsigned i, unsigned rail)
     return check->entries[i].leaf[__builtin_popcount(before)];
 }
 
-/* The same rail has one leaf for all nodes of a leaf group, so its ports are in
- * one subnet. */
+/* Checks that within a leaf group, the ports of a rail are in one subnet,
+ * because they are on one leaf. */
 static int check_leaf(const check_t *check, unsigned i, unsigned rail)
 {
     uint32_t group = mrail_topo_group_of(check->topo, check->world[i]);
@@ -257,8 +258,8 @@ static int check_rails(const check_t *check, unsigned i)
     return 0;
 }
 
-/* Either the uplinks of all leaves are told, or those of none: a leaf without
- * told uplinks would otherwise have more of them than all others. */
+/* Checks that the file lists the uplinks of all leaves or of none. Otherwise, a
+ * leaf without listed uplinks would count as unlimited. */
 static int check_uplinks(const check_t *check, unsigned i)
 {
     uint32_t group = mrail_topo_group_of(check->topo, check->world[i]);
@@ -298,7 +299,7 @@ static int compare_nodes(const void *a, const void *b)
                                 : (x > y) - (x < y);
 }
 
-/* Ranks of different nodes of the file must be on different nodes. */
+/* Checks that ranks on different nodes of the file run on different nodes. */
 static int check_distinct(const check_t *check)
 {
     unsigned nodes = mrail_plan_topo_num_nodes(check->topo), count = 0;
@@ -330,7 +331,7 @@ static int check_distinct(const check_t *check)
     return ret;
 }
 
-/* Returns the first rank whose entry names another file than that of rank 0. */
+/* Returns the first rank whose file differs from that of rank 0. */
 static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
                            unsigned num_ranks)
 {
@@ -342,8 +343,8 @@ static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
     return i;
 }
 
-/* All ranks must have read the same file. A rank without a file names ranks of
- * the communicator. */
+/* Checks that all ranks have read the same file. A rank without a file uses
+ * rank numbers of the communicator in messages. */
 static int check_files(const mca_coll_mrail_topo_file_t *file,
                        const mca_coll_mrail_rank_entry_t *entries,
                        const uint32_t *world, unsigned num_ranks,

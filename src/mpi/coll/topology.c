@@ -95,8 +95,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
-/* A rail in the order of its numbers: a leaf, and the rail's place among those
- * that a rank has on this leaf. */
+/* The sort key of a rail's number: its leaf, and its place among the rails of a
+ * rank on this leaf. */
 typedef struct place {
     uint64_t leaf;
     unsigned index;
@@ -169,7 +169,7 @@ static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
     return 1;
 }
 
-/* Gives the rails of each rank the numbers that the topology file gives them. */
+/* Numbers the rails of each rank as in the topology file. */
 static void take_rails(mca_coll_mrail_topology_t *topology)
 {
     topology->num_rails = mrail_plan_topo_num_rails(topology->told);
@@ -184,7 +184,7 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
 /* Rates that differ by less count as equal. */
 #define SAME_RATE 0.01
 
-/* Returns 1 if the rails of both ranks have their rates in one proportion. */
+/* Returns 1 if the rates of both ranks' rails are in the same proportion. */
 static int same_proportions(const mca_coll_mrail_rank_entry_t *a,
                             const mca_coll_mrail_rank_entry_t *b)
 {
@@ -208,7 +208,7 @@ static int same_rails(const mca_coll_mrail_rank_entry_t *a,
            memcmp(a->leaf, b->leaf, sizeof(a->leaf)) == 0;
 }
 
-/* Returns 1 if the file limits a rank by more than its ports. */
+/* Returns 1 if the file states limits of a rank besides its ports. */
 static int is_limited(const mrail_plan_topo_t *told, uint32_t rank)
 {
     for (unsigned rail = 0; rail < mrail_plan_topo_num_rails(told); ++rail) {
@@ -220,8 +220,8 @@ static int is_limited(const mrail_plan_topo_t *told, uint32_t rank)
     return 0;
 }
 
-/* Returns 1 if the file tells that these two ranks reach different rails, or
- * tells a limit besides the ports: that of the first one, or uplinks. */
+/* Returns 1 if, according to the file, the two ranks reach different rails, the
+ * first one has limits besides its ports, or there are uplinks between them. */
 static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
                          uint32_t other)
 {
@@ -233,12 +233,12 @@ static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
 }
 
 /*
- * Returns 1 if the lanes of the transport are as good as any plan, because they
- * carry as much as each rail lets them. This holds if all ranks reach the same
- * rails, the rates of all nodes are in one proportion, and nothing else limits
- * them. All rails of a node then finish at the same time. The busiest node needs
- * the time of its bytes divided by the sum of its rates, which no plan can beat
- * (decision 0032).
+ * Returns 1 if no plan can improve on the lanes of the transport, which load
+ * each rail in proportion to its rate. This is the case if all ranks reach the
+ * same rails, the rates of all nodes are in the same proportion, and there are
+ * no further limits. All rails of a node then finish at the same time, and the
+ * busiest node takes its bytes divided by the sum of its rates, which no plan
+ * can beat (decision 0032).
  */
 static int is_balanced(const mca_coll_mrail_rank_entry_t *entries,
                        unsigned num_ranks, const mrail_plan_topo_t *told,

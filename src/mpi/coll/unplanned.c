@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of links in the order of the planner. Links of one kind have an array
- * by `a` and rail. */
+/* Kinds of links, in the order of the planner. Each kind has an array of links,
+ * indexed by `a` and rail. */
 #define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
 #define NONE UINT32_MAX
 
@@ -18,10 +18,12 @@ struct mca_coll_mrail_unplanned {
     const mca_coll_mrail_topology_t *topology;
     unsigned num_links, num_groups;
     double *capacity, *bytes; /* by link */
-    /* by kind; by node, leaf group or rank, and rail: the link, or NONE */
+    /* by kind, then by node, leaf group or rank, then by rail: the link, or
+     * NONE */
     uint32_t *links[NUM_KINDS];
     uint32_t *group_of;           /* by node */
-    double *out_bytes, *in_bytes; /* by node, then by leaf group: to others */
+    double *out_bytes, *in_bytes; /* by node, then by leaf group: bytes to and
+                                   * from others */
     int is_cut_off;               /* 1: a demand has no path without relays */
 };
 
@@ -169,7 +171,7 @@ static void add(mca_coll_mrail_unplanned_t *model, mrail_plan_link_kind_t kind,
     }
 }
 
-/* Returns what a rank can send (is_out) or receive on a rail by itself. */
+/* Returns the rate at which a rank can send (is_out) or receive on a rail. */
 static double rate_of(const mca_coll_mrail_unplanned_t *model, uint32_t rank,
                       uint32_t rail, int is_out)
 {
@@ -186,7 +188,7 @@ static double rate_of(const mca_coll_mrail_unplanned_t *model, uint32_t rank,
     return isinf(port) ? 0 : MRAIL_MIN(port, reach);
 }
 
-/* Adds bytes to the links between a rank and the core of the network. */
+/* Adds bytes to the links at one end of a path. */
 static void add_end(mca_coll_mrail_unplanned_t *model, uint32_t rank,
                     uint32_t rail, int is_out, int is_far, double bytes)
 {
@@ -224,8 +226,8 @@ static void divide(mca_coll_mrail_unplanned_t *model, uint32_t rank, int is_out,
     }
 }
 
-/* Returns 0 if one of the uplinks between two leaf groups is down. The planner
- * has no link for it. */
+/* Returns 0 if the uplinks of one of the two leaf groups are down, for which
+ * the planner has no link. */
 static int is_connected(const mca_coll_mrail_topology_t *topology,
                         uint32_t from, uint32_t to, uint32_t rail)
 {

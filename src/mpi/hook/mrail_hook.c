@@ -2,11 +2,11 @@
  * Open MPI hook component "mrail": loads the transport before pml/ucx opens
  * UCX, and makes pml/ucx accept it. The user only sets UCX_TLS=mrail,self.
  *
- * The component acts only if UCX_TLS names mrail, and does not overwrite a
- * user's setting. It never makes the job fail. If the transport cannot be
- * loaded, the job runs without UCX, even if the user selected pml/ucx. The work
- * is done in mca_open_component. The callbacks of the hook framework come too
- * late in Open MPI 5.0, and a coll component opens after the pml.
+ * The component acts only if UCX_TLS names mrail. It neither overrides the
+ * user's settings nor makes the job fail: if the transport cannot be loaded,
+ * the job runs without UCX, even if the user selected pml/ucx. The work is done
+ * in mca_open_component, because the callbacks of the hook framework come too
+ * late in Open MPI 5.0, and coll components open after the pml.
  *
  * The component also aborts the job when a peer is lost permanently. pml/ucx
  * installs no error handler, so UCX would drop the endpoint silently, and a
@@ -39,9 +39,9 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* With the first settings, pml/ucx selects a transport that it does not know.
- * With the last one, a blocking send of more than 96 KB uses rendezvous, which
- * is faster from there on (docs/decisions/0014). UCX's default is 256 KB. */
+/* With the first settings, pml/ucx accepts a transport that it does not know.
+ * With the last one, blocking sends of more than 96 KB use rendezvous, which is
+ * faster above this size (docs/decisions/0014). UCX's default is 256 KB. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
@@ -52,8 +52,8 @@ static const setting_t settings[] = {
 };
 
 /* These settings disable Open MPI's own transports when pml/ucx carries all
- * messages. Without the settings, they open in MPI_Init: openib, uct and ofi on
- * the same ports, and vader (sm in 5.0) with files in /dev/shm that survive a
+ * messages. Otherwise they are opened in MPI_Init: openib, uct and ofi on the
+ * same ports, and vader (sm in 5.0) with files in /dev/shm that survive a
  * killed mpirun. Only osc/rdma would use these transports. Windows use osc/ucx,
  * or osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport
  * (4.1.4). `mrail run --stock` uses the same settings:
@@ -148,7 +148,7 @@ static void init_bottom(int argc, char **argv, int requested, int *provided)
     is_initialized = 1;
 }
 
-/* From now on, peers are expected to leave. */
+/* Unregisters the callback, because peers may leave during finalization. */
 static void finalize_top(void)
 {
     is_initialized = 0;

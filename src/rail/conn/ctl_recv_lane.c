@@ -170,8 +170,8 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_lane_t *lane;
 
-    /* If the peer has more lanes per rail, it does without those that this end
-     * does not have. */
+    /* If the peer is configured for more lanes per rail, it must do without the
+     * excess ones. */
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails) ||
         (wire->slot >= peer->slot_limit)) {

@@ -1,6 +1,6 @@
 /*
- * The completer processes what the peer sends back to the requester (ACKs,
- * NAKs, READ data and atomic results) and completes work requests.
+ * The completer processes the peer's responses to the requester (ACKs, NAKs,
+ * READ data and atomic results), and completes work requests.
  *
  * Invariant: each work request completes once, in order. psn_una is the PSN of
  * the oldest unacknowledged packet. Source: IBA 9.7.5 (acknowledgement),
@@ -67,7 +67,7 @@ static void comp_read_done(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
-    /* After a seek back, tail == cur means that the WQE has not been resent
+    /* After a backward seek, tail == cur means that the WQE has not been resent
      * yet, so rd_out does not count it. */
     if (req->tail != req->cur) {
         --req->rd_out;
@@ -100,8 +100,8 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
             break;
         }
         req->psn_una = end;
-        /* After a seek back, cur may be at the tail and then moves with it.
-         * sroce_req_progress() sets psn_next. */
+        /* After a backward seek, cur may be at the tail, and then moves with
+         * it. sroce_req_progress() sets psn_next. */
         if (req->tail == req->cur) {
             req->cur_off = 0;
             ++req->cur;
@@ -225,7 +225,7 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
 }
 
 /*
- * Finds the WQE that a READ or atomic response belongs to. Earlier SENDs and
+ * Finds the WQE to which a READ or atomic response belongs. Earlier SENDs and
  * WRITEs complete first, which leaves that WQE at the tail. Returns NULL if the
  * response must be dropped.
  */
@@ -245,8 +245,8 @@ static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
     comp_until(qp, rx->bth.psn, rx->now_ns);
     if (req->psn_una != rx->bth.psn) {
         comp_gap(qp);
-        /* The peer is still answering the old request and will serve the
-         * repeated one after it, so the ACK timer restarts. */
+        /* The peer is still answering the old request and will answer the
+         * repeated one afterwards, so restart the ACK timer. */
         if ((req->ack_ns != MRAIL_NS_NEVER) &&
             (req->psn_next != req->psn_una)) {
             sroce_req_set_ack_timer(qp, rx->now_ns);

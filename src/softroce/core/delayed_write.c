@@ -1,12 +1,12 @@
 /*
- * A delayed WRITE becomes visible only after it has been acknowledged. Real
- * NICs do this, because posted writes to host memory and acknowledgements take
- * different paths.
+ * A delayed WRITE becomes visible only after it has been acknowledged. The same
+ * happens with real NICs, because posted writes to host memory and
+ * acknowledgements take different paths.
  *
  * The device's write delay postpones placement. Any later write to host memory
  * by the same device, such as a completion, places all earlier WRITEs first. A
- * READ or atomic also does so, because it must not overtake WRITEs. Nothing
- * orders two devices: that is up to a multi-rail transport.
+ * READ or atomic also does so, because it must not overtake WRITEs. There is no
+ * order between devices; a multi-rail transport must enforce it.
  */
 #include "config.h"
 #include "softroce/core/core.h"

@@ -372,8 +372,8 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
     if ((to == IBV_QPS_SQD) && (from == IBV_QPS_RTS)) {
         qp->req.drained_event =
             (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
-        /* Packets in flight may not have requested an acknowledgement, so a
-         * probe does. */
+        /* Packets in flight may not have requested an acknowledgement, so send
+         * a probe that does. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }

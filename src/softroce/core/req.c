@@ -1,6 +1,6 @@
 /*
- * The requester picks the next packet from the send queue, builds it, and goes
- * back after a loss. post.c fills the send queue; comp.c processes
+ * The requester picks the next packet from the send queue and builds it, and
+ * goes back after a loss. post.c fills the send queue, and comp.c processes
  * acknowledgements.
  *
  * Invariant: tail <= cur <= alloc <= head; psn_una <= psn_next <= psn_max.
@@ -21,9 +21,9 @@
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
 /*
- * A timer that expires this late means that the process got no CPU time. The
- * peer probably got none either, so the timer restarts, at most
- * MAX_LATE_TIMEOUTS times in a row. NICs do not need this rule.
+ * A timer that expires this late means that the process was descheduled. The
+ * peer probably was as well, so the timer restarts, at most MAX_LATE_TIMEOUTS
+ * times in a row. NICs do not need this rule.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
 #define MAX_LATE_TIMEOUTS 3
@@ -136,9 +136,9 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
 /* ---- Packets ---- */
 
 /*
- * Returns 1 if the packet must request an acknowledgement. The requester asks
- * for one where it would otherwise stall (on the last queued packet, and before
- * the window fills up) and every ACKREQ_PKTS packets.
+ * Returns 1 if the packet must request an acknowledgement. This is the case if
+ * the requester would otherwise stall (on the last queued packet, and before
+ * the window is full), and every ACKREQ_PKTS packets.
  */
 static int req_wants_ack(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
@@ -475,8 +475,8 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
     mrail_ns_t late_ns = now_ns - req->ack_ns;
 
     if (req->psn_next == req->psn_una) {
-        /* Nothing is outstanding: the owner has not pulled the repeated packets
-         * yet. */
+        /* Nothing is outstanding, because the owner has not pulled the repeated
+         * packets yet. */
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }

@@ -102,7 +102,7 @@ static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
     qp->resp.nak_sent = 1;
 }
 
-/* Refuses the request at epsn for good: sends a NAK and puts the QP in the
+/* Permanently refuses the request at epsn: sends a NAK and moves the QP to the
  * error state. */
 static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 {
@@ -224,7 +224,7 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     uint32_t n = rx->payload_bytes;
     uint8_t *to;
 
-    /* Takes the receive WQE first. If there is none, nothing of the packet may
+    /* Take the receive WQE first. If there is none, no part of the packet may
      * be executed, because the peer repeats it after the RNR NAK. */
     if ((rx->op->flags & SROCE_OPF_IMM) && !resp->have_wqe &&
         !sroce_resp_take_wqe(qp)) {

@@ -3,9 +3,9 @@
  * run from three sources: READ and atomic responses, requests, and
  * acknowledgements.
  *
- * Responses and requests take turns at the head of the run, so that neither
- * starves. An acknowledgement is short and goes last, where it may share a run
- * with requests. If it does not fit, it goes first in the next run.
+ * Responses and requests alternate at the head of the run, so that neither
+ * starves. An acknowledgement is short and goes last, so that it may share a
+ * run with requests. If it does not fit, it goes first in the next run.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /*
  * Received datagrams: the Q_Key check, the 40-byte GRH area, the receive WQE.
  *
- * A datagram too long for its receive buffer is dropped and counted, and the
- * buffer stays posted. Without this rule, an external host could stop a UD QP.
+ * A datagram that is too long for its receive buffer is dropped and counted,
+ * and the buffer stays posted. Otherwise, an external host could stop a UD QP.
  * Source: IBA 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the
  * last 20 bytes of the GRH area).
  */

@@ -255,8 +255,8 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
     while (tl->next_ns <= now_ns) {
         mrail_ns_t at_ns = tl->next_ns;
 
-        /* Ends come before starts, so that in a script, `for 5ms` and a step 5
-         * ms later may be in either order. */
+        /* Process ends before starts, so that a script may list `for 5ms` and a
+         * step 5 ms later in either order. */
         for (unsigned i = 0; i < tl->script->num_steps; ++i) {
             end_step(tl, i, at_ns);
         }

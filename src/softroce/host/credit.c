@@ -10,8 +10,8 @@
 #include "softroce/host/rate.h"
 
 /* A sender that has waited this long for credit gets priority over the others.
- * It may since have been killed or descheduled, so it keeps the priority only
- * while it retries at least every CREDIT_HEARTBEAT_NS. */
+ * Because it may have been killed or descheduled since, it keeps the priority
+ * only while it retries at least every CREDIT_HEARTBEAT_NS. */
 #define CREDIT_PRIORITY_NS (50 * MRAIL_NS_PER_MS)
 #define CREDIT_HEARTBEAT_NS (1 * MRAIL_NS_PER_MS)
 
@@ -22,9 +22,9 @@ void sroce_credit_commit(sroce_host_ctx_t *ctx)
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
-/* Returns how many packets of `seg_bytes` fit in `room`, at most `num`. A
- * packet sent alone costs more than one packet of a run, but never more than
- * two. */
+/* Returns the number of packets of `seg_bytes` that fit in `room`, at most
+ * `num`. A packet that is sent alone costs more than a packet of a run, but
+ * never more than two of them. */
 static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
                                    unsigned num)
 {
@@ -70,11 +70,10 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * Waiting senders get priority. Without it, whichever process happens to run
- * when the receiver reads takes all the credit. If there are more processes
- * than cores, the others then starve. A sender that has waited
- * CREDIT_PRIORITY_NS goes first, and the others hold back as long as it keeps
- * retrying.
+ * Waiting senders get priority. Otherwise, the process that happens to run when
+ * the receiver reads would take all the credit, and with more processes than
+ * cores the others would starve. A sender that has waited CREDIT_PRIORITY_NS
+ * goes first, and the others hold back as long as it keeps retrying.
  */
 static uint64_t credit_waiter_id(const sroce_host_ctx_t *ctx)
 {

@@ -18,13 +18,13 @@
 
 /* The session ends after this time without a process that holds it. */
 #define DAEMON_GRACE_MS 200
-/* Longest wait for another process that is creating its socket on the same
- * device. That process may have been stopped. Each further process of the
- * session adds to the limit, because many processes on few processors wait for
+/* Maximum wait for another process that is creating its socket on the same
+ * device, because that process may be stopped. Each further process of the
+ * session adds to the limit, because many processes on few processors delay
  * each other. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
 #define DAEMON_JOIN_EACH_NS (500 * MRAIL_NS_PER_MS)
-/* Pause before accept() is tried again if there is no free descriptor. The
+/* Pause before accept() is retried if there is no free descriptor. The
  * listening socket stays readable, so polling it meanwhile would return at
  * once. */
 #define DAEMON_ACCEPT_RETRY_NS (100 * MRAIL_NS_PER_MS)
@@ -192,9 +192,9 @@ static mrail_ns_t sroce_daemon_join_deadline(const sroce_daemon_t *daemon)
            daemon->num_conns * DAEMON_JOIN_EACH_NS;
 }
 
-/* Extends the deadlines of waiting joins. The limit applies to the process that
- * is creating a socket now. With many processes, the whole queue may take
- * longer. */
+/* Extends the deadlines of waiting joins, because the limit applies only to the
+ * process that is creating a socket now. With many processes, the whole queue
+ * may take longer. */
 static void sroce_daemon_extend_joins(sroce_daemon_t *daemon, unsigned dev)
 {
     sroce_daemon_conn_t *conn;
@@ -405,8 +405,8 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
         conn->poll_index = n;
         daemon->pollfds[n++] =
             (struct pollfd){.fd = conn->fd, .events = POLLIN};
-        /* poll() refuses more entries than the descriptor limit, and so counts
-         * those with a negative descriptor. */
+        /* poll() refuses more entries than the descriptor limit, and entries
+         * with a negative descriptor count as well. */
         conn->pid_index = 0;
         if (conn->pidfd >= 0) {
             conn->pid_index = n;

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #define EGRESS_DELAY_MAX_BYTES (64u << 20)
-/* A closing device waits no longer than this for the packets in the delay line.
+/* Maximum time that a closing device waits for the packets in the delay line.
  * The rest leave early. */
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
 #define EGRESS_FLIPS 4 /* maximum number of flipped bits in a packet */
@@ -152,8 +152,8 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
-    /* The right place is nearly always the end. It is earlier only if the delay
-     * has been reduced, or with several destinations. */
+    /* The right place is nearly always the end, unless the delay has been
+     * reduced or there are several destinations. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
             batch->due_ns)) {
@@ -274,7 +274,7 @@ static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
     }
 }
 
-/* Does the work of sroce_egress_send() for a path with faults. */
+/* Implements sroce_egress_send() for a path with faults. */
 static void egress_send_faulty(sroce_host_ctx_t *ctx,
                                const sroce_egress_load_t *load, int has_credit,
                                mrail_ns_t now_ns)
@@ -340,7 +340,7 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
         sroce_credit_commit(ctx);
         return 0;
     }
-    /* Credit was taken for full packets. Return what the last one does not
+    /* Credit was taken for full packets, so return what the last one does not
      * need. */
     sroce_credit_return(batch->dest_dev, batch->dest_slot,
                         credit -

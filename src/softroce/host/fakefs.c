@@ -1,8 +1,8 @@
 /*
- * Files that programs read in addition to calling libibverbs. UCX's InfiniBand
- * module opens the character device /dev/infiniband/uverbsN. From sysfs it
- * reads the type and network device of each GID; without the type, it assumes
- * RoCE version 1.
+ * Emulates files that programs read besides calling libibverbs. UCX's
+ * InfiniBand module opens the character device /dev/infiniband/uverbsN. From
+ * sysfs, it reads the type and network device of each GID; without the type, it
+ * assumes RoCE version 1.
  *
  * This file serves only these names, and only in a session. All others go to
  * libc. Another name is the version of nvidia-peermem, which UCX looks for.

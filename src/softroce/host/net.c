@@ -290,9 +290,9 @@ static int sroce_net_read(sroce_host_ctx_t *ctx, sroce_net_batch_t *batch)
     return 0;
 }
 
-/* Returns the credit of a received batch. The counter stays >= 0: packets from
- * external hosts have no credit, and a dead sender's may have been reclaimed
- * already. */
+/* Returns the credit of a received batch. The counter must stay >= 0, because
+ * packets from external hosts have no credit, and that of a dead sender may
+ * have been reclaimed already. */
 static void sroce_net_return_credit(sroce_host_ctx_t *ctx, int64_t bytes)
 {
     _Atomic int64_t *held = &ctx->slot->rx_held;

@@ -23,7 +23,7 @@ static void sroce_host_warn(const char *what)
     fprintf(stderr, "mrail soft: %s\n", what);
 }
 
-/* A forked child has no control thread. Its contexts, slots and connection
+/* A forked child has no control thread. The contexts, slots and connection
  * belong to the parent, so the child frees none of them and starts over. */
 static void sroce_host_after_fork(void)
 {
@@ -89,8 +89,8 @@ static void sroce_host_init(void)
     if ((name == NULL) || (name[0] == '\0')) {
         return;
     }
-    /* From here on, the real devices are hidden even after an error, because a
-     * job must not use rails that it did not ask for. */
+    /* Hide the real devices even if an error follows, because a job must not
+     * use rails that it did not request. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
         sroce_host_warn("MRAIL_SOFT is not the name of a session");

@@ -1,13 +1,13 @@
 /*
  * Progress. While the application polls, its own thread does the work. One
- * control thread per process serves the devices whose application is absent: it
- * computes, blocks on a completion channel, or is only a target of other
- * processes.
+ * control thread per process attends to the devices whose application is
+ * absent, because it computes, blocks on a completion channel, or is only a
+ * target of other processes.
  *
- * Each context counts the application's calls. As long as any count changes,
- * the control thread reads the counts every millisecond. It adds the receive
- * sockets of idle contexts to its epoll set and serves them at once. If no
- * count changes, it sleeps until a packet arrives or a protocol timer expires.
+ * Each context counts the application's calls, and the control thread reads the
+ * counts every millisecond as long as any of them changes. It adds the receive
+ * sockets of idle contexts to its epoll set and reads them at once. If no count
+ * changes, it sleeps until a packet arrives or a protocol timer expires.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -25,14 +25,14 @@
 #include <unistd.h>
 
 #define PROGRESS_RX_MESSAGES 8
-/* Peers outside the session announce no credit, so the socket is read at least
- * once in this many progress calls. */
+/* Peers outside the session take no credit, so the socket is read at least once
+ * in this many progress calls. */
 #define PROGRESS_RX_EVERY 32
 #define CONTROL_CHECK_NS (1 * MRAIL_NS_PER_MS)
 /* Pause after finding that the application holds the lock. */
 #define CONTROL_BUSY_NS (50 * MRAIL_NS_PER_US)
 /* An application that has polled this often since it armed a CQ does not intend
- * to block: before blocking, an application usually polls only once. */
+ * to block, because applications usually poll only once before they block. */
 #define CONTROL_ARMED_POLLS 16
 #define CONTROL_MAX_PROGRESS 64
 #define CONTROL_SPIN_NS (50 * MRAIL_NS_PER_US)
@@ -117,8 +117,8 @@ void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* The application has armed a CQ and may now block, so packets must be served
- * without waiting for the control thread's next check. */
+/* The application has armed a CQ and may now block, so packets must not have to
+ * wait for the control thread's next check. */
 void sroce_control_arm(sroce_host_ctx_t *ctx)
 {
     ctx->armed = CONTROL_ARMED_POLLS;
@@ -128,7 +128,7 @@ void sroce_control_arm(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Serves one context if its application is absent. Returns the time of the next
+/* Drives one context if its application is absent. Returns the time of the next
  * call. */
 static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
@@ -210,8 +210,8 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     uint64_t count;
     int num;
 
-    /* Always pauses: a mutex is not fair, and the application may be waiting
-     * for one that this thread has just released. */
+    /* Always pause, because a mutex is not fair, and the application may be
+     * waiting for one that this thread has just released. */
     sleep_ns = MRAIL_MIN(sleep_ns, CONTROL_MAX_NS);
     sleep_ns = MRAIL_MAX(sleep_ns, CONTROL_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
@@ -346,7 +346,7 @@ int sroce_control_add(sroce_host_ctx_t *ctx)
     return ret;
 }
 
-/* How often to try to take a lock that another running thread may hold. */
+/* Number of attempts to take a lock that another running thread may hold. */
 #define EXIT_TRIES 1000
 
 static int sroce_exit_lock(pthread_mutex_t *lock)

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define ROCE_UDP_PORT 4791
-/* The wait for a given base lasts at most BASE_TRIES pauses: twice the grace
- * time of an ending session, plus a margin. */
+/* Pause and maximum number of pauses while waiting for a given base: in total,
+ * twice the grace time of an ending session, plus a margin. */
 #define BASE_PAUSE_NS 5000000
 #define BASE_TRIES 100
 
@@ -122,14 +122,14 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
 }
 
 /*
- * Takes the addresses of a base. Two sessions must not share addresses, because
- * SO_REUSEPORT would put their sockets into one group. The RoCE ports remain
- * unbound until a device is opened, so they cannot show that a base is taken. A
- * socket on another port of the first address, which exists in every session,
- * does so instead.
+ * Claims the addresses of a base. Two sessions must not share addresses,
+ * because SO_REUSEPORT would put their sockets into one group. The RoCE ports
+ * remain unbound until a device is opened, so they cannot show that a base is
+ * taken. Instead, every session has a socket on another port of its first
+ * address.
  *
- * A socket is better than a lock file. The kernel closes it when the last
- * process that holds it ends. It works between all users in the network
+ * A socket is better than a lock file, because the kernel closes it when the
+ * last process that holds it ends. It works between all users in the network
  * namespace of the addresses, and there is no name in a shared directory that
  * could be squatted.
  */
@@ -151,9 +151,9 @@ static int sroce_session_take_base(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Takes the base that the caller gave. Waits, because the session that holds it
- * may be ending, or because another process may be creating the session of this
- * name. */
+/* Claims the base that the caller requested. Waits if it is taken, because its
+ * session may be ending, or another process may be creating the session with
+ * this name. */
 static int sroce_session_await_base(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -172,9 +172,9 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
     }
 }
 
-/* Takes the addresses of a list. They may belong to several network namespaces,
- * so no single socket can reserve them all. A lock on the list's file does so
- * instead. */
+/* Claims the addresses of a list. They may belong to several network
+ * namespaces, so no single socket can reserve them all. A lock on the list's
+ * file does so instead. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -200,7 +200,7 @@ static int sroce_session_await_list(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Takes the base given by the hash of the name, or the next free one. */
+/* Claims the base given by the hash of the name, or the next free one. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
                                    const char *path, uint32_t *base_p,
                                    int *fd_p)
@@ -370,8 +370,9 @@ int sroce_session_check(const sroce_session_t *session, size_t size)
     return 0;
 }
 
-/* Removes the files left by a killed session daemon. The caller holds the lock
- * on the file in `st`. If the path names a newer file, its files stay. */
+/* Removes the files that a killed session daemon has left behind. The caller
+ * holds the lock on the file in `st`. If the path now refers to a newer file,
+ * removes nothing. */
 static void sroce_session_reap(const char *name, const char *path,
                                const struct stat *st)
 {

@@ -22,16 +22,16 @@
 #include <string.h>
 
 /* A queue pair without credit retries after a fraction of the time that it has
- * waited so far. If the receiver makes progress, the retry comes soon. If many
- * senders have waited for a long time, retries are rare: frequent ones would
- * take the core from the receiver. */
+ * waited so far. If the receiver makes progress, the retry thus comes soon. If
+ * many senders have waited for a long time, retries are rare, because frequent
+ * ones would take the core away from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
-/* Time allowed for sending what is still queued on a queue pair that is
+/* Time limit for sending what is still queued on a queue pair that is being
  * destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Maximum number of runs per call. The call must end so that packets are
+/* Maximum number of runs per call, so that the call returns and packets are
  * received again. */
 #define TX_MAX_RUNS 8
 
@@ -154,9 +154,9 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
         (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
-        /* Single packets only: the kernel or the NIC would split a burst and
-         * number its packets, and the ICRC covers that number, the IPv4
-         * identification. */
+        /* Send single packets only. The kernel or the NIC would split a burst
+         * and give its packets consecutive IPv4 identifications, which the ICRC
+         * covers. */
         num = 1;
     }
     if (in_session) {
@@ -170,8 +170,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (in_session) {
-        /* The run may have fewer or shorter packets than the credit was taken
-         * for. */
+        /* Credit may have been taken for more or longer packets than the run
+         * has. */
         sroce_credit_return(
             qp->dest_dev, slot,
             sroce_host_credit(num * info->next_bytes, num) -
@@ -191,8 +191,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     return TX_SENT;
 }
 
-/* Sends one packet of a UD queue pair. The packet itself names its
- * destination. */
+/* Sends one packet of a UD queue pair, whose destination is known only from the
+ * packet. */
 static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {

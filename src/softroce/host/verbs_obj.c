@@ -141,8 +141,8 @@ static int obj_page_check(uintptr_t address)
 
 /* Checks the memory and the access flags. A device would pin the memory, so it
  * must be mapped, and the process must have access to it. msync(MS_ASYNC)
- * checks the former without touching the pages and has no other effect. The
- * latter is checked at both ends. */
+ * checks the mapping without touching the pages, and has no other effect.
+ * Access is checked at both ends of the range. */
 static int obj_mr_check(void *addr, size_t length, int access)
 {
     uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);

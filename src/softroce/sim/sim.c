@@ -295,7 +295,7 @@ static int node_is_paused(const sroce_sim_t *sim, unsigned id)
     return (sim->faults != NULL) && sroce_sim_faults_is_paused(sim->faults, id);
 }
 
-/* Serves the active QPs round-robin until none has anything to send. */
+/* Sends from the active QPs round-robin until none has anything to send. */
 static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
 {
     uint32_t i = 0;
