@@ -41,6 +41,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0032-plans-where-they-can-gain.md \
     docs/decisions/0033-order-in-time.md \
     docs/decisions/0034-a-plan-pays-for-its-making.md \
+    docs/decisions/0037-device-memory-in-collectives.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
