@@ -42,6 +42,7 @@
     X(cuPointerSetAttribute)                                                   \
     X(cuMemGetHandleForAddressRange)                                           \
     X(cuMemAlloc_v2)                                                           \
+    X(cuMemAllocManaged)                                                       \
     X(cuMemFree_v2)                                                            \
     X(cuMemHostAlloc)                                                          \
     X(cuMemFreeHost)                                                           \

@@ -44,7 +44,7 @@ ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/args.c src/mpi/coll/args.h \
     src/mpi/coll/copy.c src/mpi/coll/copy.h \
-    src/mpi/coll/direct.c src/mpi/coll/direct.h \
+    src/mpi/coll/direct.c src/mpi/coll/direct.h src/mpi/coll/direct_ep.c \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/modex.c src/mpi/coll/modex.h \
     src/mpi/coll/mrail_coll.h \
@@ -58,8 +58,10 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_tell.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
+    src/mpi/coll/peer.c src/mpi/coll/peer.h \
     src/mpi/coll/request.h \
     src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
+    src/mpi/coll/staged.c src/mpi/coll/staged.h \
     src/mpi/same_ompi.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.

@@ -43,9 +43,6 @@ typedef enum bench_dst {
     DST_NONE
 } bench_dst_t;
 
-/* Order as in the value list of --memory. */
-typedef enum bench_memory { MEMORY_HOST, MEMORY_DEVICE } bench_memory_t;
-
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
@@ -57,7 +54,7 @@ typedef struct bench {
     int soft;
     const char *sizes, *hotspots; /* NULL: not given */
     unsigned dst;                 /* bench_dst_t */
-    unsigned memory;              /* bench_memory_t */
+    unsigned memory;              /* mrail_bench_memory_t */
 } bench_t;
 
 static void parse_sizes(bench_t *bench)
@@ -203,9 +200,10 @@ static const mrail_option_t bench_options[] = {
      "bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
      "is a range: 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
-    {"--memory", "host|device",
-     "where the buffers are (host); device: GPU memory, by the number of the "
-     "rank on its node. Data is checked after a copy to the host",
+    /* in the order of mrail_bench_memory_t */
+    {"--memory", "host|device|managed",
+     "where the buffers are (host); device, managed: memory of the GPU with the "
+     "rank's number on its node. Data is checked after a copy to the host",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
@@ -257,7 +255,7 @@ static void parse_args(bench_t *bench, char **argv)
         mrail_tool_usage(COMMAND, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
-    bench->options.is_device = bench->memory == MEMORY_DEVICE;
+    bench->options.memory = (mrail_bench_memory_t)bench->memory;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
     parse_hotspots(bench);
@@ -314,10 +312,10 @@ int main(int argc, char **argv)
     if (bench.options.explain) {
         setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);
     }
-    MPI_Init(NULL, NULL);
-    if (bench.options.is_device) {
-        mrail_bench_device_open();
+    if (bench.options.memory != MRAIL_BENCH_HOST) {
+        mrail_bench_device_open(); /* before coll/mrail looks for a driver */
     }
+    MPI_Init(NULL, NULL);
     wrong = bench.area->func(&bench.options);
     MPI_Finalize();
     return wrong ? MRAIL_TOOL_FAILED : 0;

@@ -29,9 +29,9 @@ typedef struct mrail_bench_options {
     /* alltoallv: the skews to measure, one after the other */
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS];
     unsigned num_skews;
-    unsigned window;   /* p2p: messages in flight */
-    int bidirectional; /* p2p: 1 streams in both directions */
-    int is_device;     /* 1: buffers are in device memory */
+    unsigned window;             /* p2p: messages in flight */
+    int bidirectional;           /* p2p: 1 streams in both directions */
+    mrail_bench_memory_t memory; /* where the buffers are */
     int json;
     int explain; /* 1: coll/mrail prints its forecasts */
     int corrupt; /* 1: flips a byte after the exchange, to test the check */
@@ -51,7 +51,9 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
 static inline const char *
 mrail_bench_memory(const mrail_bench_options_t *options)
 {
-    return options->is_device ? "device" : "host";
+    static const char *const names[] = {"host", "device", "managed"};
+
+    return names[options->memory];
 }
 
 /* Prints ", median of ..." for the header of a table. */

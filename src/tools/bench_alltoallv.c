@@ -40,7 +40,7 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
 /* Fills the counts and allocates the buffers for one size. Returns -1 if the
  * counts do not fit an int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
-                         uint64_t size, int is_device)
+                         uint64_t size, mrail_bench_memory_t memory)
 {
     uint64_t *row = mrail_bench_allocate((size_t)ex->ranks * sizeof(*row));
     int ret;
@@ -63,8 +63,8 @@ static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
     ret |= offsets_of(ex->recv_counts, ex->ranks, ex->recv_offsets,
                       &ex->recv_bytes);
     if (ret == 0) {
-        mrail_bench_buffer_init(&ex->send, ex->send_bytes, is_device);
-        mrail_bench_buffer_init(&ex->recv, ex->recv_bytes, is_device);
+        mrail_bench_buffer_init(&ex->send, ex->send_bytes, memory);
+        mrail_bench_buffer_init(&ex->recv, ex->recv_bytes, memory);
     }
     return ret;
 }
@@ -374,7 +374,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     double cpu_s;
     int ok;
 
-    if (exchange_init(ex, skew, size, options->is_device) != 0) {
+    if (exchange_init(ex, skew, size, options->memory) != 0) {
         fprintf(stderr,
                 "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
                 "counts and displacements are limited to 2 GiB\n",

@@ -15,6 +15,8 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_PLAN_NS] = "coll_mrail_plan_ns",
     [MRAIL_BENCH_COLL_EXCHANGE_NS] = "coll_mrail_exchange_ns",
     [MRAIL_BENCH_COLL_LIMITED_CALLS] = "coll_mrail_limited_calls",
+    [MRAIL_BENCH_COLL_PEER_BYTES] = "coll_mrail_peer_bytes",
+    [MRAIL_BENCH_COLL_STAGED_BYTES] = "coll_mrail_staged_bytes",
     [MRAIL_BENCH_COLL_UNCHANGED_CALLS] = "coll_mrail_unchanged_calls",
     [MRAIL_BENCH_COLL_NONBLOCKING_CALLS] = "coll_mrail_nonblocking_calls",
 };

@@ -22,6 +22,9 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_UNCHANGED_CALLS, /* CALLS whose records had not changed */
     /* nonblocking calls that coll/mrail handled itself */
     MRAIL_BENCH_COLL_NONBLOCKING_CALLS,
+    MRAIL_BENCH_COLL_PEER_BYTES, /* copied between GPUs of a node */
+    /* messages from and to device memory, through host memory */
+    MRAIL_BENCH_COLL_STAGED_BYTES,
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 

@@ -43,12 +43,16 @@ void mrail_bench_device_open(void)
     check(cuda->cuCtxPushCurrent(ctx), "cuCtxPushCurrent");
 }
 
-void *mrail_bench_device_allocate(size_t size)
+void *mrail_bench_device_allocate(size_t size, mrail_bench_memory_t memory)
 {
-    CUdeviceptr memory;
+    CUdeviceptr address;
 
-    check(cuda->cuMemAlloc(&memory, MRAIL_MAX(size, 1)), "cuMemAlloc");
-    return (void *)(uintptr_t)memory;
+    size = MRAIL_MAX(size, 1);
+    check((memory == MRAIL_BENCH_MANAGED)
+              ? cuda->cuMemAllocManaged(&address, size, CU_MEM_ATTACH_GLOBAL)
+              : cuda->cuMemAlloc(&address, size),
+          "no memory");
+    return (void *)(uintptr_t)address;
 }
 
 void mrail_bench_device_free(void *memory)
@@ -66,14 +70,16 @@ void mrail_bench_device_copy(void *to, const void *from, size_t size)
 }
 
 void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
-                             int is_device)
+                             mrail_bench_memory_t memory)
 {
     buffer->host = malloc(MRAIL_MAX(size, 1));
     if (buffer->host == NULL) {
         fprintf(stderr, "mrail bench: out of memory (%zu bytes)\n", size);
         exit(1);
     }
-    buffer->mpi = is_device ? mrail_bench_device_allocate(size) : buffer->host;
+    buffer->mpi = (memory == MRAIL_BENCH_HOST)
+                      ? buffer->host
+                      : mrail_bench_device_allocate(size, memory);
     buffer->size = size;
 }
 

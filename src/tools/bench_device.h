@@ -11,8 +11,15 @@
  * node. Its context becomes that of the calling thread. */
 void mrail_bench_device_open(void);
 
-/* Device memory, which the CPU cannot touch. */
-void *mrail_bench_device_allocate(size_t size);
+typedef enum mrail_bench_memory {
+    MRAIL_BENCH_HOST,
+    MRAIL_BENCH_DEVICE, /* the CPU cannot touch it */
+    /* the driver moves it; neither NICs nor other processes can access it */
+    MRAIL_BENCH_MANAGED,
+} mrail_bench_memory_t;
+
+/* Allocates device memory or managed memory. */
+void *mrail_bench_device_allocate(size_t size, mrail_bench_memory_t memory);
 void mrail_bench_device_free(void *memory);
 
 /* Copies between host and device memory, or within either, and waits. */
@@ -27,7 +34,7 @@ typedef struct mrail_bench_buffer {
 } mrail_bench_buffer_t;
 
 void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
-                             int is_device);
+                             mrail_bench_memory_t memory);
 void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer);
 /* Copy the buffer to the device, and back. */
 void mrail_bench_buffer_upload(const mrail_bench_buffer_t *buffer);

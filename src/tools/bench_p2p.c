@@ -321,8 +321,8 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     size_t bytes = (size_t)size * window;
 
     pair->size = (size_t)size;
-    mrail_bench_buffer_init(&pair->send, bytes, options->is_device);
-    mrail_bench_buffer_init(&pair->recv, bytes, options->is_device);
+    mrail_bench_buffer_init(&pair->send, bytes, options->memory);
+    mrail_bench_buffer_init(&pair->recv, bytes, options->memory);
     pair->requests = mrail_bench_allocate(2 * window * sizeof(*pair->requests));
     /* A single round trip of a large message takes long enough to be timed
      * accurately. */
@@ -372,7 +372,7 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
         }
         return 1;
     }
-    if (options->is_device && !moves_device_memory()) {
+    if (options->memory != MRAIL_BENCH_HOST && !moves_device_memory()) {
         if (pair.rank == 0) {
             fprintf(stderr,
                     "mrail bench: p2p of device memory needs a UCX with CUDA "

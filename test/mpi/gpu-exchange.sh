@@ -28,15 +28,18 @@ exchanges()
 for memory in device mixed; do
     exchanges "$memory, single-rail ranks, 2 nodes x 2" 2x2 4 \
         "--gpus 2 --bind-rails $small" --seeds 1-$last --memory $memory --relays
-    exchanges "$memory, multi-rail ranks, 2 nodes x 4" 2x4 8 \
-        "--gpus 4 $small" --seeds 1-$last --memory $memory
     exchanges "$memory, ranks share a GPU" 2x2 6 \
         "--gpus 1 --bind-rails $small" --seeds 1-$last --memory $memory
-    exchanges "$memory, two ranks" 2x1 2 '--gpus 1' --seeds 1-$last \
-        --memory $memory
-    exchanges "$memory, one rank" 1x1 1 '--gpus 1' --seeds 1-$last \
-        --memory $memory
 done
+exchanges 'device, multi-rail ranks, 2 nodes x 4' 2x4 8 "--gpus 4 $small" \
+    --seeds 1-$last --memory device --peer
+exchanges 'mixed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
+    --memory mixed --staged
+# Neither NICs nor other processes can access managed memory.
+exchanges 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
+    --memory managed --staged
+exchanges 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
+exchanges 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
 
 # The check must find a wrong byte of device memory as well.
 topology=2x1
@@ -56,8 +59,8 @@ bench()
     regex=$3
     shift 3
     status=0
-    "$mrail" bench "$@" --soft 2x2 --session "$session" --gpus 2 \
-        --iterations 2 --memory device >"$tmp/out" 2>&1 || status=$?
+    "$mrail" bench --memory device "$@" --soft 2x2 --session "$session" \
+        --gpus 2 --iterations 2 >"$tmp/out" 2>&1 || status=$?
     if [ $status = "$wanted" ] && grep -q "$regex" "$tmp/out"; then
         ok "mrail bench: $name"
     else
@@ -67,6 +70,8 @@ bench()
 
 bench 'device memory' 0 '"memory": *"device".*"data_ok": *true' alltoallv -np 4 \
     --sizes 100,2m --hotspot 0.5 --json
+bench 'messages in chunks' 0 '"memory": *"managed".*"data_ok": *true' \
+    alltoallv -np 4 --sizes 8m --hotspot 0.5 --json --memory managed
 bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
     --sizes 100 --self-test-corrupt
 bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2

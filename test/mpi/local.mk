@@ -123,12 +123,14 @@ libtest_scarce_la_LIBADD = -ldl
 if HAVE_OMPI_COLL
 check_PROGRAMS += mpi_dt_segments
 mpi_dt_segments_SOURCES = test/mpi/mpi_dt_segments.c test/mpi/mpi_test.h \
-    src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h
+    src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
+    src/mpi/coll/copy.c src/mpi/coll/copy.h
 mpi_dt_segments_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
 mpi_dt_segments_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_dt_segments_LDFLAGS = $(AM_LDFLAGS) \
     -Wl,--wrap=opal_convertor_set_position_nocheck
-mpi_dt_segments_LDADD = $(MPI_LIBS) -lopen-pal
+mpi_dt_segments_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) \
+    -lopen-pal
 endif
 
 # These do not call MPI_Init, so they need no rails.

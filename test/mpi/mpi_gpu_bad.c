@@ -26,24 +26,26 @@ static int bad_block(void)
 
 /* ---- bad buffers ---- */
 
-/* Puts host memory directly before device memory. Software GPUs leave room
- * there. */
+/* Puts host memory directly before device memory, once there is room. */
 static char *make_half(void)
 {
-    char *device = mrail_bench_device_allocate(BYTES);
-    void *host = mmap(device - BYTES, BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    for (int i = 0; i < 64; ++i) {
+        char *device = mrail_bench_device_allocate(BYTES, MRAIL_BENCH_DEVICE);
+        void *host =
+            mmap(device - BYTES, BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
-    if (host == MAP_FAILED) {
-        fprintf(stderr, "no room for host memory before device memory\n");
-        exit(1);
+        if (host != MAP_FAILED) {
+            return device - bad_block() / 2;
+        }
     }
-    return device - bad_block() / 2;
+    fprintf(stderr, "no room for host memory before device memory\n");
+    exit(1);
 }
 
 static char *make_freed(void)
 {
-    char *device = mrail_bench_device_allocate(BYTES);
+    char *device = mrail_bench_device_allocate(BYTES, MRAIL_BENCH_DEVICE);
 
     mrail_bench_device_free(device);
     return device;
@@ -57,8 +59,9 @@ static char *make_freed(void)
 static int exchange(char *(*make)(void), int block, uint64_t seed)
 {
     size_t bytes = (size_t)block * (size_t)size;
-    char *host = mt_alloc(bytes), *send = mrail_bench_device_allocate(bytes);
-    char *recv = mrail_bench_device_allocate(bytes);
+    char *host = mt_alloc(bytes),
+         *send = mrail_bench_device_allocate(bytes, MRAIL_BENCH_DEVICE);
+    char *recv = mrail_bench_device_allocate(bytes, MRAIL_BENCH_DEVICE);
     char *buffer = (make != NULL && rank == BAD_RANK) ? make() : send;
     int code;
 
@@ -108,10 +111,10 @@ int main(int argc, char **argv)
     const char *name = (argc > 1) ? argv[1] : "";
 
     mt_hangs_after(60, "mpi_gpu_bad");
+    mrail_bench_device_open();
     MPI_Init(NULL, NULL);
     rank = mt_rank(MPI_COMM_WORLD);
     size = mt_size(MPI_COMM_WORLD);
-    mrail_bench_device_open();
     if (strcmp(name, "half") == 0) {
         test_bad(make_half);
     } else if (strcmp(name, "freed") == 0) {

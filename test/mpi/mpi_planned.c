@@ -7,8 +7,11 @@
  *   --relays          coll/mrail must have relayed something
  *   --limited           coll/mrail must also have held messages back for earlier
  *                     ones
- *   --memory WHERE    device: all buffers are in device memory; mixed: each
- *                     side of each rank is there by chance
+ *   --memory WHERE    device, managed: all buffers are in this kind of memory;
+ *                     mixed: each side of each rank is in device memory by
+ *                     chance
+ *   --peer            some bytes must be copied between GPUs
+ *   --staged          some messages must go through host memory
  *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
  *                     exchange, which the check must find
@@ -118,6 +121,8 @@ static int set_memory(const char *name)
 {
     if (strcmp(name, "device") == 0) {
         memory = PLANNED_DEVICE;
+    } else if (strcmp(name, "managed") == 0) {
+        memory = PLANNED_MANAGED;
     } else if (strcmp(name, "mixed") == 0) {
         memory = PLANNED_MIXED;
     }
@@ -219,10 +224,33 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
     }
 }
 
+/* Checks that device memory took the ways that the options require. */
+static void check_device(const mrail_bench_coll_t *coll, int peer, int staged)
+{
+    uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
+
+    mrail_bench_coll_read(coll, own);
+    MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    if (peer) {
+        mt_result("bytes were copied between GPUs",
+                  all[MRAIL_BENCH_COLL_PEER_BYTES] > 0);
+    }
+    if (staged) {
+        mt_result("messages went through host memory",
+                  all[MRAIL_BENCH_COLL_STAGED_BYTES] > 0);
+    }
+    if (memory != PLANNED_HOST && mt_rank(MPI_COMM_WORLD) == 0) {
+        printf("all ranks: %llu bytes between GPUs, %llu staged\n",
+               (unsigned long long)all[MRAIL_BENCH_COLL_PEER_BYTES],
+               (unsigned long long)all[MRAIL_BENCH_COLL_STAGED_BYTES]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     unsigned long long first = 1, last = 20;
-    int relays = 0, limited = 0, ok = 1, rank;
+    int relays = 0, limited = 0, peer = 0, staged = 0, ok = 1, rank;
     mrail_bench_coll_t coll;
     comms_t comms;
     char name[96];
@@ -230,12 +258,14 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; ++i) {
         relays |= (strcmp(argv[i], "--relays") == 0);
         limited |= (strcmp(argv[i], "--limited") == 0);
+        peer |= (strcmp(argv[i], "--peer") == 0);
+        staged |= (strcmp(argv[i], "--staged") == 0);
         large_self |= (strcmp(argv[i], "--large-self") == 0);
         if (i + 1 < argc && strcmp(argv[i], "--break") == 0) {
             broken = argv[++i];
         } else if (i + 1 < argc && strcmp(argv[i], "--memory") == 0 &&
                    !set_memory(argv[++i])) {
-            fprintf(stderr, "mpi_planned: --memory device|mixed\n");
+            fprintf(stderr, "mpi_planned: --memory device|managed|mixed\n");
             return 2;
         } else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0 &&
                    sscanf(argv[++i], "%llu-%llu", &first, &last) != 2) {
@@ -243,10 +273,10 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    MPI_Init(NULL, NULL);
     if (memory != PLANNED_HOST) {
         mrail_bench_device_open();
     }
+    MPI_Init(NULL, NULL);
     mrail_bench_coll_open(&coll);
     rank = mt_rank(MPI_COMM_WORLD);
     MPI_Comm_dup(MPI_COMM_WORLD, &comms.dup);
@@ -266,6 +296,7 @@ int main(int argc, char **argv)
     }
     mt_result(name, ok);
     check_counters(&coll, relays, limited);
+    check_device(&coll, peer, staged);
     MPI_Comm_free(&comms.dup);
     MPI_Comm_free(&comms.parity);
     MPI_Comm_free(&comms.reversed);

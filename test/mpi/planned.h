@@ -8,6 +8,7 @@
 #define MRAIL_TEST_MPI_PLANNED_H
 
 #include "base/rng.h"
+#include "tools/bench_device.h"
 
 #include <mpi.h>
 #include <stddef.h>
@@ -89,7 +90,7 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
 void planned_side_cleanup(planned_side_t *side);
 
 /* Gives the side device memory. The MPI call must then use it. */
-void planned_side_use_device(planned_side_t *side);
+void planned_side_use_device(planned_side_t *side, mrail_bench_memory_t memory);
 
 /* Copies the buffer to the device before the call, and back after it. Without
  * device memory they do nothing. */
@@ -143,6 +144,7 @@ void planned_exchange_cleanup(planned_exchange_t *ex);
 typedef enum planned_where {
     PLANNED_HOST,
     PLANNED_DEVICE,
+    PLANNED_MANAGED,
     PLANNED_MIXED, /* each rank and each side by chance */
 } planned_where_t;
 

@@ -89,9 +89,11 @@ void planned_exchange_cleanup(planned_exchange_t *ex)
 
 static void place(planned_side_t *side, mrail_rng_t *rng, planned_where_t where)
 {
-    if (where == PLANNED_DEVICE ||
-        (where == PLANNED_MIXED && mrail_rng_hit(rng, 500000))) {
-        planned_side_use_device(side);
+    if (where == PLANNED_MANAGED) {
+        planned_side_use_device(side, MRAIL_BENCH_MANAGED);
+    } else if (where == PLANNED_DEVICE ||
+               (where == PLANNED_MIXED && mrail_rng_hit(rng, 500000))) {
+        planned_side_use_device(side, MRAIL_BENCH_DEVICE);
     }
 }
 

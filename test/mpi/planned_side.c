@@ -173,9 +173,9 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
     free(order);
 }
 
-void planned_side_use_device(planned_side_t *side)
+void planned_side_use_device(planned_side_t *side, mrail_bench_memory_t memory)
 {
-    side->device = mrail_bench_device_allocate(side->length);
+    side->device = mrail_bench_device_allocate(side->length, memory);
 }
 
 void planned_side_upload(const planned_side_t *side)

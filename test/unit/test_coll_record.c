@@ -15,6 +15,8 @@
 #include "base/util.h"
 
 #define NUM_RANKS 40u
+/* One of the low flags, and one of the others. */
+#define FLAGS (MCA_COLL_MRAIL_GAPS_OUT | MCA_COLL_MRAIL_DEVICE_IN)
 #define ROOM (MCA_COLL_MRAIL_RECORD_MAX_HEAD + NUM_RANKS)
 
 static const mca_coll_mrail_record_rule_t rule = {.threshold = 1000};
@@ -35,7 +37,7 @@ static size_t write_record(uint64_t *words, uint32_t self,
             mca_coll_mrail_record_recv(&writer, i, bytes[i], 0);
         }
     }
-    return mca_coll_mrail_record_end(&writer, MCA_COLL_MRAIL_GAPS_OUT);
+    return mca_coll_mrail_record_end(&writer, FLAGS);
 }
 
 static uint64_t draw(mrail_rng_t *rng)
@@ -133,8 +135,7 @@ static void test_demands(void **state)
         assert_true(
             mca_coll_mrail_record_check(words, length, self, NUM_RANKS));
         assert_int_equal(mca_coll_mrail_record_length(words), length);
-        assert_int_equal(mca_coll_mrail_record_flags(words),
-                         MCA_COLL_MRAIL_GAPS_OUT);
+        assert_int_equal(mca_coll_mrail_record_flags(words), FLAGS);
         for (uint32_t i = 0; i < NUM_RANKS; ++i) {
             int is_told = bytes[i] > rule.threshold;
 
@@ -325,6 +326,10 @@ static void test_same_demands(void **state)
     (void)write_record(b, 1, rails, 3, bytes, NUM_RANKS);
     b[1] = 77;
     assert_true(mca_coll_mrail_record_same_demands(a, b));
+    /* the memory of the rank's buffers */
+    b[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] ^=
+        (uint64_t)(MCA_COLL_MRAIL_DEVICE_IN >> 8) << 48;
+    assert_false(mca_coll_mrail_record_same_demands(a, b));
     bytes[3] = 51;
     (void)write_record(b, 1, rails, 3, bytes, NUM_RANKS);
     assert_false(mca_coll_mrail_record_same_demands(a, b));

@@ -244,7 +244,6 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)
 {
-    const mrail_cuda_t *cuda = mrail_cuda_find();
     void *memory;
 
     if (!is_sparse && take_kept(size, block)) {
@@ -256,12 +255,19 @@ int mca_coll_mrail_block_get(size_t size, int is_sparse,
     if (memory == MAP_FAILED) {
         return -ENOMEM;
     }
-    *block = (mca_coll_mrail_block_t){.memory = memory, .size = size};
-    block->is_locked =
-        !is_sparse && cuda != NULL &&
-        cuda->cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE) ==
-            CUDA_SUCCESS;
+    *block = (mca_coll_mrail_block_t){
+        .memory = memory, .size = size, .is_pageable = is_sparse};
     return 0;
+}
+
+void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block)
+{
+    if (!block->is_locked && !block->is_pageable) {
+        block->is_locked = mrail_cuda_find()->cuMemHostRegister(
+                               block->memory, block->size,
+                               CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+        block->is_pageable = !block->is_locked;
+    }
 }
 
 void mca_coll_mrail_block_put(mca_coll_mrail_block_t *block)

@@ -35,13 +35,17 @@ int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes);
 typedef struct mca_coll_mrail_block {
     char *memory;
     size_t size;
+    int is_pageable; /* 1: it must not be locked, or cannot be */
     int is_locked;
 } mca_coll_mrail_block_t;
 
-/* is_sparse: most of the memory will never be used. It is then not locked.
+/* is_sparse: most of the memory will never be used, so it must not be locked.
  * Returns 0 or -ENOMEM. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block);
+/* Locks the memory before its first use, if possible. Later calls do
+ * nothing. */
+void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block);
 /* Keeps the memory for later, unless there is much of it. No copy may use it
  * any more. An empty block is left as it is. */
 void mca_coll_mrail_block_put(mca_coll_mrail_block_t *block);

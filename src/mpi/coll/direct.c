@@ -1,20 +1,16 @@
 #include "config.h"
 #include "mpi/coll/direct.h"
 
+#include "mpi/coll/peer.h"
 #include "mpi/coll/request.h"
 
-#include "base/grow.h"
 #include "base/util.h"
 
-#include "ompi/group/group.h"
 #include "ompi/mca/pml/pml.h"
-#include "opal/util/proc.h"
 
 #include <mpi.h>
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,16 +19,24 @@
 #define LAG_FACTOR 2
 #define LAG_NS (10 * MRAIL_NS_PER_MS)
 
+typedef enum offer_kind {
+    OFFER_MESSAGE, /* the bytes follow as a message */
+    OFFER_READ,    /* `key` is that of the transport */
+    OFFER_PEER,    /* `key` is an mca_coll_mrail_export_t */
+} offer_kind_t;
+
 typedef struct offer {
-    uint64_t address;
+    uint64_t kind;
+    uint64_t address; /* OFFER_PEER: within the exported allocation */
     uint64_t bytes;
-    uint64_t key_length; /* 0: the bytes follow as a message */
-    uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
+    uint64_t key_length;
+    uint8_t key[MRAIL_MAX(UCT_MRAIL_DIRECT_KEY_MAX,
+                          sizeof(mca_coll_mrail_export_t))];
 } offer_t;
 
 typedef enum answer {
     ANSWER_DONE,
-    ANSWER_BY_MESSAGE, /* the receiver cannot READ the bytes */
+    ANSWER_BY_MESSAGE, /* the receiver cannot READ or copy the bytes */
 } answer_t;
 
 typedef enum state {
@@ -40,6 +44,7 @@ typedef enum state {
     STATE_EXPECTED, /* receiver: waiting for the offer */
     STATE_READY,    /* the READ is not posted yet */
     STATE_READING,
+    STATE_COPYING,  /* the copy engine copies from the sender's memory */
     STATE_ANSWERED, /* the answer is on its way */
 } state_t;
 
@@ -52,6 +57,8 @@ typedef struct slot {
     uint64_t answer;
     offer_t offer;
     uct_mrail_direct_get_t get;
+    mca_coll_mrail_import_t *import; /* NULL: none */
+    mca_coll_mrail_copy_t copy;
 } slot_t;
 
 struct mca_coll_mrail_direct {
@@ -61,92 +68,6 @@ struct mca_coll_mrail_direct {
     size_t num_used;  /* slots taken since the exchange began */
     size_t num_reads; /* slots in READY and READING */
 };
-
-/* ---- process ---- */
-
-static const uct_mrail_direct_ops_t *ops; /* NULL: not available */
-static int is_threaded;
-
-/* Endpoints by rank in MPI_COMM_WORLD; NULL: not created yet. */
-static uct_mrail_direct_ep_t **eps;
-static size_t num_eps;
-static pthread_mutex_t eps_lock = PTHREAD_MUTEX_INITIALIZER;
-
-void mca_coll_mrail_direct_find(void *transport)
-{
-    uct_mrail_direct_func_t func;
-
-    *(void **)&func = dlsym(transport, "uct_mrail_direct");
-    ops = (func != NULL) ? func() : NULL;
-    if (ops != NULL && (ops->struct_size != sizeof(*ops) ||
-                        ops->get_size != sizeof(uct_mrail_direct_get_t))) {
-        ops = NULL; /* another version of the transport */
-    }
-}
-
-void mca_coll_mrail_direct_init(int threaded)
-{
-    is_threaded = threaded;
-}
-
-void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry)
-{
-    entry->address_length = 0;
-    memset(&entry->lanes, 0, sizeof(entry->lanes));
-    if (ops != NULL) {
-        entry->address_length = ops->address(entry->address);
-        ops->lanes(&entry->lanes);
-    }
-}
-
-void mca_coll_mrail_direct_close(void)
-{
-    if (ops != NULL) {
-        ops->close();
-    }
-    free(eps);
-    eps = NULL;
-    num_eps = 0;
-}
-
-/* Finds or creates the endpoint, while eps_lock is held. */
-static uct_mrail_direct_ep_t *find_ep(struct ompi_communicator_t *comm,
-                                      int rank, size_t number)
-{
-    const mca_coll_mrail_rank_entry_t *entry;
-
-    if (number >= num_eps) {
-        size_t size = MRAIL_MAX(number + 1, 2 * num_eps);
-
-        if (!mrail_grow(&eps, size, sizeof(*eps))) {
-            return NULL;
-        }
-        memset(eps + num_eps, 0, (size - num_eps) * sizeof(*eps));
-        num_eps = size;
-    }
-    if (eps[number] == NULL) {
-        entry = mca_coll_mrail_modex_entry(comm, rank);
-        if (entry == NULL || ops->open(is_threaded) < 0 ||
-            ops->ep_create(entry->address, entry->address_length,
-                           &eps[number]) < 0) {
-            return NULL;
-        }
-    }
-    return eps[number];
-}
-
-/* Returns the endpoint to a rank, or NULL if it cannot be created. */
-static uct_mrail_direct_ep_t *ep_of(struct ompi_communicator_t *comm, int rank)
-{
-    opal_process_name_t name =
-        ompi_group_get_proc_name(comm->c_local_group, rank);
-    uct_mrail_direct_ep_t *ep;
-
-    pthread_mutex_lock(&eps_lock);
-    ep = find_ep(comm, rank, name.vpid);
-    pthread_mutex_unlock(&eps_lock);
-    return ep;
-}
 
 /* ---- module ---- */
 
@@ -210,6 +131,7 @@ static slot_t *slot_take(mca_coll_mrail_op_t *op,
     slot->entry = entry;
     slot->offer_request = slot->answer_request = NULL;
     slot->mem = NULL;
+    slot->import = NULL;
     return slot;
 }
 
@@ -265,12 +187,59 @@ static int take(mca_coll_mrail_op_t *op, ompi_request_t **request_p)
 static void release_mem(slot_t *slot)
 {
     if (slot->mem != NULL) {
-        ops->mem_put(slot->mem);
+        mca_coll_mrail_direct_ops()->mem_put(slot->mem);
         slot->mem = NULL;
+    }
+    if (slot->import != NULL) {
+        mca_coll_mrail_peer_release(slot->import);
+        slot->import = NULL;
     }
 }
 
 /* ---- sender ---- */
+
+static int is_near(const mca_coll_mrail_op_t *op, const slot_t *slot)
+{
+    const mca_coll_mrail_topology_t *topology = op->module->topology;
+
+    return topology->node_of[slot->entry->peer] ==
+           topology->node_of[topology->self];
+}
+
+/* Offers the bytes for a READ. */
+static offer_kind_t offer_read(slot_t *slot, char *first)
+{
+    const uct_mrail_direct_ops_t *ops = mca_coll_mrail_direct_ops();
+    offer_t *offer = &slot->offer;
+
+    if (ops->mem_get(first, slot->entry->bytes, &slot->mem) < 0) {
+        slot->mem = NULL;
+        return OFFER_MESSAGE;
+    }
+    offer->address = (uintptr_t)first;
+    offer->key_length = ops->key_pack(slot->mem, offer->key);
+    return OFFER_READ;
+}
+
+/* Offers the bytes for a copy within the node. */
+static offer_kind_t offer_peer(mca_coll_mrail_op_t *op, slot_t *slot,
+                               char *first)
+{
+    offer_t *offer = &slot->offer;
+    mca_coll_mrail_export_t export;
+
+    if (!op->sends[slot->entry->peer].is_device) {
+        return OFFER_MESSAGE;
+    }
+    if (mca_coll_mrail_peer_export(first, slot->entry->bytes, &export,
+                                   &offer->address) < 0) {
+        op->module->is_peer_refused = 1;
+        return OFFER_MESSAGE;
+    }
+    memcpy(offer->key, &export, sizeof(export));
+    offer->key_length = sizeof(export);
+    return OFFER_PEER;
+}
 
 void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry)
@@ -281,15 +250,14 @@ void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
 
     slot->state = STATE_OFFERED;
     slot->answer = ANSWER_DONE;
-    offer->address = (uintptr_t)first;
     offer->bytes = entry->bytes;
     offer->key_length = 0;
-    if (ops->mem_get(first, entry->bytes, &slot->mem) == 0) {
-        offer->key_length = ops->key_pack(slot->mem, offer->key);
+    offer->kind = is_near(op, slot) ? offer_peer(op, slot, first)
+                                    : offer_read(slot, first);
+    if (offer->kind != OFFER_MESSAGE) {
         post_irecv(op, entry->peer, &slot->answer, sizeof(slot->answer),
                    mca_coll_mrail_op_tag_answer(op), &slot->answer_request);
     } else {
-        slot->mem = NULL;
         mca_coll_mrail_post_send(op, entry);
     }
     post_isend(op, entry->peer, offer,
@@ -317,7 +285,7 @@ void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
     slot_t *slot = slot_take(op, entry);
 
     slot->state = STATE_EXPECTED;
-    slot->offer.key_length = 0;
+    slot->offer.kind = OFFER_MESSAGE;
     post_irecv(op, entry->peer, &slot->offer, sizeof(slot->offer),
                mca_coll_mrail_op_tag_offer(op), &slot->offer_request);
 }
@@ -352,9 +320,56 @@ static void set_quota(const mca_coll_mrail_op_t *op,
                     LAG_NS;
 }
 
+static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
+                       uint64_t bytes)
+{
+    if (mca_coll_mrail_direct_ops()->mem_get(to, bytes, &slot->mem) < 0) {
+        slot->mem = NULL;
+        answer(op, slot, ANSWER_BY_MESSAGE);
+        return;
+    }
+    slot->get = (uct_mrail_direct_get_t){
+        .buffer = to,
+        .length = bytes,
+        .mem = slot->mem,
+        .remote_address = slot->offer.address,
+        .key = slot->offer.key,
+    };
+    set_quota(op, slot->entry, &slot->get);
+    slot->state = STATE_READY;
+    ++op->module->direct->num_reads;
+}
+
+/* If one copy within the node is refused, later exchanges do without them. */
+static void refuse_peer(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    op->module->is_peer_refused = 1;
+    answer(op, slot, ANSWER_BY_MESSAGE);
+}
+
+static void begin_copy(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
+                       uint64_t bytes)
+{
+    mca_coll_mrail_export_t export;
+    char *from;
+
+    memcpy(&export, slot->offer.key, sizeof(export));
+    if (mca_coll_mrail_peer_import(&export, to, &slot->import) < 0) {
+        slot->import = NULL;
+        refuse_peer(op, slot);
+        return;
+    }
+    from = mca_coll_mrail_peer_address(slot->import) + slot->offer.address;
+    if (mca_coll_mrail_copy_start(to, from, bytes, &slot->copy) < 0) {
+        refuse_peer(op, slot);
+        return;
+    }
+    slot->state = STATE_COPYING;
+}
+
 /* The sender may offer more bytes than this rank expects. The check of all
  * counts then reports it. */
-static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot)
+static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     const mca_coll_mrail_schedule_entry_t *entry = slot->entry;
     const mca_coll_mrail_dt_segment_t *segment = &op->recvs[entry->peer];
@@ -365,21 +380,8 @@ static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot)
         answer(op, slot, ANSWER_DONE);
         return;
     }
-    if (ops->mem_get(segment->first + offset, bytes, &slot->mem) < 0) {
-        slot->mem = NULL;
-        answer(op, slot, ANSWER_BY_MESSAGE);
-        return;
-    }
-    slot->get = (uct_mrail_direct_get_t){
-        .buffer = segment->first + offset,
-        .length = bytes,
-        .mem = slot->mem,
-        .remote_address = slot->offer.address,
-        .key = slot->offer.key,
-    };
-    set_quota(op, entry, &slot->get);
-    slot->state = STATE_READY;
-    ++op->module->direct->num_reads;
+    (slot->offer.kind == OFFER_PEER ? begin_copy : begin_read)(
+        op, slot, segment->first + offset, bytes);
 }
 
 static void count_rails(unsigned long long *counters, const uint64_t *bytes)
@@ -422,18 +424,20 @@ static int advance_expected(mca_coll_mrail_op_t *op, slot_t *slot)
     if (!take(op, &slot->offer_request)) {
         return 0;
     }
-    if (slot->offer.key_length == 0) {
+    if (slot->offer.kind == OFFER_MESSAGE) {
         mca_coll_mrail_post_recv(op, slot->entry);
         return 1;
     }
-    begin_read(op, slot);
+    accept_offer(op, slot);
     return 0;
 }
 
 static int advance_ready(mca_coll_mrail_op_t *op, slot_t *slot)
 {
-    uct_mrail_direct_ep_t *ep = ep_of(op->module->comm, (int)slot->entry->peer);
-    int ret = (ep != NULL) ? ops->get(ep, &slot->get) : -ENOMEM;
+    uct_mrail_direct_ep_t *ep =
+        mca_coll_mrail_direct_ep(op->module->comm, (int)slot->entry->peer);
+    int ret = (ep != NULL) ? mca_coll_mrail_direct_ops()->get(ep, &slot->get)
+                           : -ENOMEM;
 
     if (ret == -EAGAIN) {
         return 0;
@@ -450,6 +454,19 @@ static int advance_reading(mca_coll_mrail_op_t *op, slot_t *slot)
     int status = __atomic_load_n(&slot->get.status, __ATOMIC_ACQUIRE);
 
     return (status == -EINPROGRESS) ? 0 : end_read(op, slot, status);
+}
+
+static int advance_copying(mca_coll_mrail_op_t *op, slot_t *slot)
+{
+    int ret = mca_coll_mrail_copy_test(&slot->copy);
+
+    if (ret < 0) {
+        refuse_peer(op, slot);
+    } else if (ret > 0) {
+        MCA_COLL_MRAIL_COUNT(peer_bytes, slot->offer.bytes);
+        answer(op, slot, ANSWER_DONE);
+    }
+    return 0;
 }
 
 /* Returns 1 if the slot has ended. */
@@ -473,6 +490,9 @@ static int advance(mca_coll_mrail_op_t *op, slot_t *slot)
         case STATE_READING:
             is_ended = advance_reading(op, slot);
             break;
+        case STATE_COPYING:
+            is_ended = advance_copying(op, slot);
+            break;
         case STATE_ANSWERED:
             is_ended = take(op, &slot->answer_request);
             break;
@@ -489,7 +509,7 @@ int mca_coll_mrail_direct_progress(mca_coll_mrail_op_t *op)
         return 0;
     }
     if (direct->num_reads > 0) {
-        ops->progress();
+        mca_coll_mrail_direct_ops()->progress();
     }
     for (size_t i = 0; i < direct->num_active;) {
         if (advance(op, direct->active[i])) {

@@ -8,6 +8,9 @@
  *                                  <======   READ, with a quota for each rail
  *                                  <-------- answer
  *
+ * Within a node, the sender exports device memory instead, and the copy engine
+ * of the receiver copies from it over the links between GPUs (peer.h).
+ *
  * If either side cannot register its memory, or a device refuses the READ, the
  * offer or the answer reports it, and the pml sends the bytes as a message. If
  * the peer is lost, the call ends with an error.
@@ -31,6 +34,11 @@ void mca_coll_mrail_direct_init(int is_threaded);
 /* Fills in the address and the lanes of this process. */
 void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 void mca_coll_mrail_direct_close(void);
+/* Returns the functions of the transport, or NULL. */
+const uct_mrail_direct_ops_t *mca_coll_mrail_direct_ops(void);
+/* Returns the endpoint to a rank, or NULL if it cannot be created. */
+uct_mrail_direct_ep_t *
+mca_coll_mrail_direct_ep(struct ompi_communicator_t *comm, int rank);
 
 /* ---- module ---- */
 

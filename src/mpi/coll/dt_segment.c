@@ -1,6 +1,8 @@
 #include "config.h"
 #include "mpi/coll/dt_segment.h"
 
+#include "mpi/coll/copy.h"
+
 #include "base/grow.h"
 #include "base/util.h"
 
@@ -22,6 +24,7 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     segment->type = type;
     segment->bytes = (uint64_t)count * size;
     segment->first = NULL;
+    segment->is_device = 0;
     if (segment->bytes > 0 && opal_datatype_is_contiguous_memory_layout(
                                   &type->super, (int32_t)MRAIL_MIN(count, 2))) {
         segment->first = segment->buffer + type->super.true_lb;
@@ -314,6 +317,9 @@ int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
     mca_coll_mrail_dt_cursor_t own, *cursor;
     int ret;
 
+    if (segment->is_device) {
+        return mca_coll_mrail_copy_now(to, segment->first + offset, length);
+    }
     if (segment->first != NULL) {
         memcpy(to, segment->first + offset, length);
         return 0;
@@ -386,6 +392,9 @@ int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
         return 0;
     }
     length = MRAIL_MIN(length, segment->bytes - offset);
+    if (segment->is_device) {
+        return mca_coll_mrail_copy_now(segment->first + offset, from, length);
+    }
     if (segment->first != NULL) {
         memcpy(segment->first + offset, from, length);
         return 0;
@@ -432,9 +441,11 @@ int mca_coll_mrail_dt_segment_copy(const mca_coll_mrail_dt_segment_t *from,
     uint64_t bytes = MRAIL_MIN(from->bytes, to->bytes);
     int ret = 0;
 
-    if (bytes > 0 && to->first != NULL) {
+    if (bytes > 0 && from->first != NULL && to->is_device) {
+        ret = mca_coll_mrail_copy_now(to->first, from->first, bytes);
+    } else if (bytes > 0 && to->first != NULL && !to->is_device) {
         ret = mca_coll_mrail_dt_segment_pack(from, NULL, 0, to->first, bytes);
-    } else if (bytes > 0 && from->first != NULL) {
+    } else if (bytes > 0 && from->first != NULL && !from->is_device) {
         ret = mca_coll_mrail_dt_segment_unpack(to, NULL, 0, from->first, bytes);
     } else if (bytes > 0) {
         ret = copy_in_pieces(from, to, bytes);

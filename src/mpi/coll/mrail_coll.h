@@ -13,7 +13,9 @@
  *                                                        mrail_coll_tell.c,
  *                                                        mrail_coll_agree.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
- *   direct     its direct messages as RDMA READs         direct.c
+ *   direct     its direct messages as RDMA READs, or as  direct.c, direct_ep.c,
+ *              copies between GPUs                       peer.c
+ *   staged     messages between device memory            staged.c
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *   explain    verbose mode                              mrail_coll_explain.c
  *
@@ -82,6 +84,7 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long bytes, planned_bytes, relayed_bytes;
     unsigned long long agreement_ns, plan_ns, exchange_ns;
     unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
+    unsigned long long peer_bytes, staged_bytes;
     /* bytes READ, by the place of the rail in the list of uct_mrail_rails() */
     unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
     unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
@@ -111,6 +114,7 @@ const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
 typedef struct mca_coll_mrail_direct mca_coll_mrail_direct_t;
+typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
@@ -186,6 +190,8 @@ typedef struct mca_coll_mrail_module {
     mrail_relay_memory_t memory;    /* relay buffers */
     mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
     mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */
+    /* 1: a copy from the device memory of another process has failed */
+    int is_peer_refused;
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -243,7 +249,9 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
-    mca_coll_mrail_shadows_t *shadows; /* of a nonblocking call; NULL: none */
+    /* NULL: all buffers are host memory. A nonblocking op owns them. */
+    mca_coll_mrail_shadows_t *shadows;
+    mca_coll_mrail_staged_t *staged; /* NULL: not needed so far */
     ompi_request_t *previous; /* request of the previous module; NULL: none */
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to and one from each rank */

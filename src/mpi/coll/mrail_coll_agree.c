@@ -4,6 +4,7 @@
 #include "mpi/coll/mrail_coll.h"
 
 #include "mpi/coll/direct.h"
+#include "mpi/coll/staged.h"
 
 #include "base/util.h"
 #include "mpi/coll/plan_cost.h"
@@ -72,11 +73,25 @@ mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op)
 /* Executes the plan on which the ranks have agreed, if it is worth its cost. */
 static int is_worth(mca_coll_mrail_op_t *op)
 {
-    int is_gain = op->module->schedule->forecast.is_gain;
+    const mca_coll_mrail_forecast_t *forecast = &op->module->schedule->forecast;
+    int is_executed = forecast->is_gain || forecast->is_device;
 
-    vote(op, is_gain || op->module->schedule->forecast.is_deferred);
+    vote(op, is_executed || forecast->is_deferred);
     mca_coll_mrail_explain(op->module);
-    return is_gain;
+    return is_executed;
+}
+
+static int has_chunks(const mca_coll_mrail_schedule_t *schedule)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < schedule->num_sends; ++i) {
+        count += schedule->sends[i].is_chunked;
+    }
+    for (size_t i = 0; i < schedule->num_recvs; ++i) {
+        count += schedule->recvs[i].is_chunked;
+    }
+    return count > 0;
 }
 
 /* Returns the processor time of this thread. It does not count the time in which
@@ -116,6 +131,9 @@ static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
     if (ret == 0) {
         note_cost(module, from_cpu_ns);
         ret = mca_coll_mrail_direct_reserve(module);
+    }
+    if (ret == 0 && has_chunks(schedule)) {
+        ret = mca_coll_mrail_staged_reserve(op);
     }
     if (ret == 0 && module->relay != NULL) {
         ret = mrail_relay_reserve(module->relay, schedule->flows,

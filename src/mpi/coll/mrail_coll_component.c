@@ -3,6 +3,7 @@
 
 #include "mpi/coll/copy.h"
 #include "mpi/coll/direct.h"
+#include "mpi/coll/peer.h"
 #include "mpi/same_ompi.h"
 
 #include "base/util.h"
@@ -104,6 +105,12 @@ static const number_t counters[] = {
     {"unchanged_calls",
      "calls without an exchange of demands, because none had changed",
      &mca_coll_mrail_counters.unchanged_calls},
+    {"peer_bytes",
+     "bytes received by copies from the device memory of processes on this node",
+     &mca_coll_mrail_counters.peer_bytes},
+    {"staged_bytes",
+     "bytes of messages from or to device memory that went through host memory",
+     &mca_coll_mrail_counters.staged_bytes},
     {"nonblocking_calls",
      "nonblocking calls that were not left to the previous module",
      &mca_coll_mrail_counters.nonblocking_calls},
@@ -285,6 +292,7 @@ static int coll_close(void)
 {
     mca_coll_mrail_ops_close();
     mca_coll_mrail_direct_close();
+    mca_coll_mrail_peer_close();
     mca_coll_mrail_copy_close();
     mca_coll_mrail_modex_cleanup();
     mca_coll_mrail_topo_file_cleanup(&topo_file);

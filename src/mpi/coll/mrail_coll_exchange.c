@@ -3,6 +3,7 @@
 
 #include "mpi/coll/direct.h"
 #include "mpi/coll/request.h"
+#include "mpi/coll/staged.h"
 
 #include "base/util.h"
 
@@ -22,7 +23,8 @@ static mca_coll_mrail_op_t *op_of(void *arg)
     return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
-/* Data with gaps is in host memory. */
+/* Data with gaps is in host memory. For device memory, the packing waits for the
+ * copy engine, because this kind of relay memory does not. */
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length, void **copy_p)
 {
@@ -30,7 +32,7 @@ static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
     const mca_coll_mrail_dt_segment_t *segment = &op->sends[to];
     mrail_relay_memory_t *memory = &op->module->memory;
 
-    return (segment->first != NULL)
+    return (segment->first != NULL && !segment->is_device)
                ? memory->ops->copy_start(memory, slot, segment->first + offset,
                                          length, copy_p)
                : mca_coll_mrail_dt_segment_pack(segment, &op->cursors, offset,
@@ -45,7 +47,8 @@ static int relay_drain(void *arg, uint32_t from, uint64_t offset,
     mrail_relay_memory_t *memory = &op->module->memory;
 
     /* Bytes beyond the segment are dropped, as when unpacking. */
-    return (segment->first != NULL && offset < segment->bytes)
+    return (segment->first != NULL && !segment->is_device &&
+            offset < segment->bytes)
                ? memory->ops->copy_start(
                      memory, segment->first + offset, slot,
                      MRAIL_MIN(length, segment->bytes - offset), copy_p)
@@ -108,6 +111,10 @@ void mca_coll_mrail_post_recv(mca_coll_mrail_op_t *op,
     uint64_t bytes = MRAIL_MIN(entry->bytes, segment->bytes - offset);
     int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
+    if (mca_coll_mrail_is_staged(segment, entry)) {
+        mca_coll_mrail_staged_recv(op, entry);
+        return;
+    }
     ret = entry->is_whole
               ? MCA_PML_CALL(irecv(segment->buffer, segment->count,
                                    segment->type, (int)entry->peer, tag,
@@ -126,6 +133,10 @@ void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
     ompi_request_t **request_p = &op->requests[op->num_requests];
     int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
+    if (mca_coll_mrail_is_staged(segment, entry)) {
+        mca_coll_mrail_staged_send(op, entry);
+        return;
+    }
     ret = entry->is_whole
               ? MCA_PML_CALL(isend(segment->buffer, segment->count,
                                    segment->type, (int)entry->peer, tag,
@@ -289,6 +300,7 @@ int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     int is_reading = op->is_planned && mca_coll_mrail_direct_progress(op);
+    int is_staging = mca_coll_mrail_staged_progress(op);
     int ret;
 
     if (op->is_relaying) {
@@ -300,7 +312,7 @@ int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
     }
     ret = mca_coll_mrail_requests_take(op->requests, &op->num_requests);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
-    if (is_reading || op->is_relaying || op->num_requests > 0) {
+    if (is_reading || is_staging || op->is_relaying || op->num_requests > 0) {
         return 0;
     }
     if (op->is_planned) {

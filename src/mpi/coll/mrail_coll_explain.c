@@ -92,7 +92,8 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
              time_text(forecast->planned, planned),
              time_text(forecast->unplanned, unplanned));
     mca_coll_mrail_log(module,
-                       forecast->is_gain ? "planned"
+                       forecast->is_gain     ? "planned"
+                       : forecast->is_device ? "device memory without a plan"
                        : forecast->is_deferred
                            ? "a plan does not pay for the time to make it yet"
                            : "a plan gains less than it costs",

@@ -133,7 +133,8 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
  * default error handler ends the job. With MPI_ERRORS_RETURN, the program must
  * do so, as after any error of a collective. */
 static int serve(mca_coll_mrail_module_t *module,
-                 const mca_coll_mrail_args_t *args, int error)
+                 const mca_coll_mrail_args_t *args, int error,
+                 mca_coll_mrail_shadows_t *shadows)
 {
     struct ompi_communicator_t *comm = module->comm;
     int is_large = error == OMPI_SUCCESS &&
@@ -150,6 +151,7 @@ static int serve(mca_coll_mrail_module_t *module,
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
     }
+    op->shadows = shadows;
     ret = mca_coll_mrail_op_post(op, args, error);
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_op_wait(op);
@@ -158,16 +160,20 @@ static int serve(mca_coll_mrail_module_t *module,
     return ret;
 }
 
-static int call_host(mca_coll_mrail_module_t *module,
-                     const mca_coll_mrail_args_t *args, int error)
+/* `shadows` is NULL if all buffers are host memory. */
+static int perform(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
+                   int error, mca_coll_mrail_shadows_t *shadows)
 {
     int ret = MCA_COLL_MRAIL_PASS;
 
     if (module->agreed_away == NULL) {
-        ret = serve(module, args, error);
+        ret = serve(module, args, error, shadows);
     }
     if (ret != MCA_COLL_MRAIL_PASS) {
         return ret;
+    }
+    if (error == OMPI_SUCCESS && shadows != NULL) {
+        error = mca_coll_mrail_shadows_fill(shadows, args);
     }
     return (error == OMPI_SUCCESS) ? call_unplanned(module, args) : error;
 }
@@ -175,9 +181,9 @@ static int call_host(mca_coll_mrail_module_t *module,
 /* Performs a nonblocking call. Earlier calls may still be in progress, so this
  * uses only state that all ranks are known to share. The op takes over the
  * shadows. NULL: there are none. */
-static int start(mca_coll_mrail_module_t *module,
-                 const mca_coll_mrail_args_t *args, int error,
-                 mca_coll_mrail_shadows_t *shadows, ompi_request_t **request_p)
+static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
+                 int error, mca_coll_mrail_shadows_t *shadows,
+                 ompi_request_t **request_p)
 {
     mca_coll_mrail_op_t *op = mca_coll_mrail_op_get(module, args->func, 0);
     int ret;
@@ -188,7 +194,10 @@ static int start(mca_coll_mrail_module_t *module,
     }
     op->shadows = shadows;
     if (module->agreed_away != NULL) {
-        ret = previous_later(module, args, &op->previous);
+        ret = mca_coll_mrail_shadows_fill(shadows, args);
+        if (ret == OMPI_SUCCESS) {
+            ret = previous_later(module, args, &op->previous);
+        }
         if (ret != OMPI_SUCCESS) {
             OBJ_RELEASE(op);
             return ret;
@@ -207,14 +216,14 @@ static int start(mca_coll_mrail_module_t *module,
 
 /* ---- buffers in device memory ---- */
 
-/* Replaces the buffers of a call by shadows in host memory if they are in
- * device memory. Returns an error if this rank cannot take part. */
+/* Reserves shadows for buffers in device memory. Returns an error if this rank
+ * cannot take part. */
 static int need_shadows(mca_coll_mrail_shadows_t *shadows,
                         mca_coll_mrail_args_t *args, int ranks)
 {
     int ret = mca_coll_mrail_shadows_init(shadows, args, ranks);
 
-    return (ret == OMPI_SUCCESS) ? mca_coll_mrail_shadows_fill(shadows, args)
+    return (ret == OMPI_SUCCESS) ? mca_coll_mrail_shadows_reserve(shadows, args)
                                  : ret;
 }
 
@@ -224,10 +233,12 @@ static int call(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args)
     int error, ret;
 
     if (mrail_cuda_find() == NULL) {
-        return call_host(module, args, OMPI_SUCCESS);
+        return perform(module, args, OMPI_SUCCESS, NULL);
     }
     error = need_shadows(&shadows, args, ompi_comm_size(module->comm));
-    ret = call_host(module, args, error);
+    ret =
+        perform(module, args, error,
+                mca_coll_mrail_shadows_are_needed(&shadows) ? &shadows : NULL);
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_shadows_drain(&shadows);
     }

@@ -14,6 +14,7 @@
 #include "mpi/coll/mrail_coll.h"
 
 #include "mpi/coll/request.h"
+#include "mpi/coll/staged.h"
 
 #include "base/util.h"
 
@@ -207,7 +208,7 @@ static void take_posted(mca_coll_mrail_module_t *module)
 static void finish(mca_coll_mrail_op_t *op, mrail_list_t *finished)
 {
     mrail_list_del(&op->node);
-    if (op->shadows != NULL && op->ret == OMPI_SUCCESS) {
+    if (op->shadows != NULL && !op->is_blocking && op->ret == OMPI_SUCCESS) {
         op->ret = mca_coll_mrail_shadows_drain(op->shadows);
     }
     if (op->is_blocking) {
@@ -408,7 +409,10 @@ static void op_destruct(mca_coll_mrail_op_t *op)
     free(op->recvs);
     free(op->copy);
     free(op->requests);
-    mca_coll_mrail_shadows_free(op->shadows);
+    mca_coll_mrail_staged_destroy(op->staged);
+    if (!op->is_blocking) {
+        mca_coll_mrail_shadows_free(op->shadows);
+    }
 }
 
 OBJ_CLASS_INSTANCE(mca_coll_mrail_op_t, ompi_coll_base_nbc_request_t,
@@ -496,6 +500,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->is_started = op->is_finished = 0;
     op->is_planned = op->is_relaying = op->is_mismatched = 0;
     op->flags = 0;
+    op->shadows = NULL;
     op->ret = OMPI_SUCCESS;
     op->step = MCA_COLL_MRAIL_DONE; /* until it starts */
     return op;
@@ -551,14 +556,32 @@ static int next_tag(mca_coll_mrail_module_t *module)
            (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % NUM_TAG_SETS));
 }
 
+/* Fills in the segments of one side. `shadow` may be NULL. */
+static void fill_side(const mca_coll_mrail_op_t *op,
+                      const mca_coll_mrail_args_side_t *side,
+                      const mca_coll_mrail_shadow_t *shadow,
+                      mca_coll_mrail_dt_segment_t *segments)
+{
+    int ranks = ompi_comm_size(op->module->comm);
+    int is_device = shadow != NULL && shadow->is_device && !shadow->is_filled;
+
+    mca_coll_mrail_args_segments(op->func, side, ranks, segments);
+    for (int i = 0; i < ranks && is_device; ++i) {
+        segments[i].is_device = segments[i].bytes > 0;
+    }
+}
+
 /* Fills in the segments. Returns OMPI_SUCCESS or MPI_ERR_NO_MEM. */
 static int fill(mca_coll_mrail_op_t *op, const mca_coll_mrail_args_t *args)
 {
-    int ranks = ompi_comm_size(op->module->comm), ret;
+    const mca_coll_mrail_shadows_t *shadows = op->shadows;
+    int ret;
 
-    mca_coll_mrail_args_segments(args->func, &args->recv, ranks, op->recvs);
+    fill_side(op, &args->recv, (shadows != NULL) ? &shadows->recv : NULL,
+              op->recvs);
     if (args->send.buffer != MPI_IN_PLACE) {
-        mca_coll_mrail_args_segments(args->func, &args->send, ranks, op->sends);
+        fill_side(op, &args->send, (shadows != NULL) ? &shadows->send : NULL,
+                  op->sends);
         return OMPI_SUCCESS;
     }
     ret = copy_in_place(op);
@@ -594,6 +617,10 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
     int ret = OMPI_SUCCESS;
 
     op->tag = next_tag(op->module);
+    if (error == OMPI_SUCCESS && op->shadows != NULL &&
+        mca_coll_mrail_staged_reserve(op) < 0) {
+        error = MPI_ERR_NO_MEM;
+    }
     if (error == OMPI_SUCCESS) {
         ret = fill(op, args);
     } else {

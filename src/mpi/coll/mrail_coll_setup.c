@@ -4,6 +4,8 @@
 
 #include "mpi/coll/direct.h"
 
+#include "cuda/driver.h"
+
 #include "base/util.h"
 
 #include <errno.h>
@@ -23,6 +25,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
     mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
     entry->version = mca_coll_mrail_schedule_fingerprint();
     mca_coll_mrail_direct_entry_fill(entry);
+    entry->has_gpu = mrail_cuda_find() != NULL;
     entry->topo_file = (file != NULL) ? file->hash : MCA_COLL_MRAIL_NO_FILE;
     entry->params = (mca_coll_mrail_params_t){
         .relay_threshold = settings->relay_threshold,
@@ -114,15 +117,10 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
     mca_coll_mrail_rank_entry_t *entries;
     int ret;
 
-    if (ranks < 3) {
-        /* Without a third rank there are no relays. This module serves the
-         * communicator only because buffers may be in device memory. */
-        module->away = module->agreed_away = "it has fewer than three ranks";
-        module->is_pairwise_known = module->is_logged = 1;
-        return 0;
-    }
     module->away =
-        mca_coll_mrail_rank_entry_refusal(mca_coll_mrail_modex_mine());
+        (ranks < 2)
+            ? "there is one rank"
+            : mca_coll_mrail_rank_entry_refusal(mca_coll_mrail_modex_mine());
     if (module->away == NULL) {
         entries = calloc(ranks, sizeof(*entries));
         if (entries == NULL) {
@@ -143,6 +141,9 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
     } else {
         free(module->world);
         module->world = NULL;
+        /* Without a third rank, this module serves the communicator only
+         * because buffers may be in device memory. */
+        module->is_pairwise_known = module->is_logged = ranks < 3;
     }
     module->agreed_away = module->away;
     return 0;

@@ -94,7 +94,9 @@ static void write_record(mca_coll_mrail_op_t *op)
     mca_coll_mrail_record_rule_t rule = mca_coll_mrail_schedule_rule(topology);
     mca_coll_mrail_record_writer_t writer;
     unsigned flags =
-        op->flags | (module->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT);
+        op->flags |
+        (module->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT) |
+        (module->is_peer_refused ? MCA_COLL_MRAIL_NO_PEER : 0);
     uint32_t self = topology->self;
 
     read_rails(module);
@@ -111,6 +113,8 @@ static void write_record(mca_coll_mrail_op_t *op)
         if (recv->bytes > 0 && recv->first == NULL) {
             flags |= MCA_COLL_MRAIL_GAPS_IN;
         }
+        flags |= send->is_device ? MCA_COLL_MRAIL_DEVICE_OUT : 0;
+        flags |= recv->is_device ? MCA_COLL_MRAIL_DEVICE_IN : 0;
         if (i != self) {
             mca_coll_mrail_record_send(&writer, i, send->bytes, is_near);
             mca_coll_mrail_record_recv(&writer, i, recv->bytes, is_near);

@@ -126,6 +126,8 @@ size_t mca_coll_mrail_record_end(mca_coll_mrail_record_writer_t *writer,
                        encode_amount(writer->small_out) << 32 |
                        encode_amount(writer->small_in) << 48;
     writer->words[1] = writer->digest;
+    writer->words[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] |=
+        (uint64_t)(flags >> 8 & 0xffff) << 48;
     return writer->num_words;
 }
 
@@ -211,6 +213,7 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
     size_t count = mca_coll_mrail_record_num_demands(a);
 
     return (a[0] & mask) == (b[0] & mask) &&
+           mca_coll_mrail_record_flags(a) == mca_coll_mrail_record_flags(b) &&
            memcmp(a + mca_coll_mrail_record_head(a),
                   b + mca_coll_mrail_record_head(b), count * sizeof(*a)) == 0;
 }

@@ -14,7 +14,8 @@
  *        demands to and from other nodes
  *   [1]  digest of all demands: those sent, minus those received
  *   rails, one word each: bits 0-15, 16-31, 32-47: port, out, in. Rails after
- *        the last word equal the last one, as rails usually do.
+ *        the last word equal the last one, as rails usually do. Bits 48-63 of the
+ *        first word: further flags
  *   demands, one word each, by ascending rank: bits 0-15 rank; 16-63 bytes
  *
  * Rates and sums of bytes take 16 bits: they are rounded to 11 binary digits,
@@ -35,9 +36,12 @@
 #define MCA_COLL_MRAIL_GAPS_OUT 4u /* sends data with gaps */
 #define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
 #define MCA_COLL_MRAIL_BROKEN 16u  /* cannot take part; the call fails */
-
 /* Bits 5-7 of the flags: the level of plan_cost.h. */
 #define MCA_COLL_MRAIL_PLAN_COST_SHIFT 5
+#define MCA_COLL_MRAIL_DEVICE_OUT 256u /* sends device memory */
+#define MCA_COLL_MRAIL_DEVICE_IN 512u  /* receives into device memory */
+/* Cannot copy device memory of other processes, or export its own. */
+#define MCA_COLL_MRAIL_NO_PEER 1024u
 
 /* Words before the demands: at least, and at most. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
@@ -128,7 +132,8 @@ int mca_coll_mrail_record_check(const uint64_t *record, size_t num_words,
 
 static inline unsigned mca_coll_mrail_record_flags(const uint64_t *record)
 {
-    return (unsigned)(record[0] & 0xff);
+    return (unsigned)(record[0] & 0xff) |
+           (unsigned)(record[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] >> 48) << 8;
 }
 
 static inline unsigned mca_coll_mrail_record_num_rails(const uint64_t *record)

@@ -228,7 +228,8 @@ static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
         unsigned flags = mca_coll_mrail_record_flags(
             mca_coll_mrail_records_get(&schedule->records, i));
 
-        level = MRAIL_MAX(level, flags >> MCA_COLL_MRAIL_PLAN_COST_SHIFT);
+        level =
+            MRAIL_MAX(level, (flags & 0xff) >> MCA_COLL_MRAIL_PLAN_COST_SHIFT);
     }
     return (double)schedule->num_demands * mca_coll_mrail_plan_cost_ns(level) *
            1e-9;
@@ -260,7 +261,8 @@ static int may_gain(mca_coll_mrail_schedule_t *schedule)
         .unplanned = mca_coll_mrail_unplanned_congestion(schedule->unplanned),
         .planned = mca_coll_mrail_unplanned_bound(schedule->unplanned),
         .cost = has_budget ? plan_cost(schedule) : 0};
-    if (!is_gain(schedule, forecast->planned)) {
+    if (schedule->topology->is_for_devices ||
+        !is_gain(schedule, forecast->planned)) {
         return 0;
     }
     forecast->is_deferred = has_budget && defer(schedule);
@@ -291,14 +293,50 @@ static int make_plan(mca_coll_mrail_schedule_t *schedule)
     return ret;
 }
 
+/* ---- device memory without a plan ---- */
+
+static int any_device(const mca_coll_mrail_schedule_t *schedule)
+{
+    const unsigned device =
+        MCA_COLL_MRAIL_DEVICE_OUT | MCA_COLL_MRAIL_DEVICE_IN;
+    unsigned flags = 0;
+
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        flags |= mca_coll_mrail_record_flags(
+            mca_coll_mrail_records_get(&schedule->records, i));
+    }
+    return (flags & device) != 0;
+}
+
+static void clear_entries(mca_coll_mrail_schedule_t *schedule)
+{
+    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
+    schedule->relayed = 0;
+}
+
+/* Schedules all demands as direct messages. The rails of the receiver share
+ * them as the transport decides. */
+static int make_direct(mca_coll_mrail_schedule_t *schedule)
+{
+    int ret;
+
+    clear_entries(schedule);
+    ret = mca_coll_mrail_schedule_cut_direct(schedule);
+    if (ret == 0) {
+        ret = count_channels(schedule);
+    }
+    schedule->hash = hash_flows(schedule, NO_PLAN);
+    schedule->forecast.is_device = 1;
+    return ret;
+}
+
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const mca_coll_mrail_records_t *records)
 {
     int ret;
 
     schedule->is_valid = 0;
-    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
-    schedule->relayed = 0;
+    clear_entries(schedule);
     schedule->hash = NO_PLAN;
     ret = mca_coll_mrail_records_copy(&schedule->records, records);
     if (ret == 0) {
@@ -312,6 +350,9 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     }
     if (ret == 0 && may_gain(schedule)) {
         ret = make_plan(schedule);
+    }
+    if (ret == 0 && !schedule->forecast.is_gain && any_device(schedule)) {
+        ret = make_direct(schedule);
     }
     if (ret < 0) {
         mca_coll_mrail_schedule_discard_warm_start(schedule);

@@ -23,10 +23,14 @@
  * offer and an answer would cost more than they save. */
 #define MCA_COLL_MRAIL_READ_MIN 65536u
 
+/* Bytes of a chunk of a message between device memory (staged.h). */
+#define MCA_COLL_MRAIL_CHUNK ((uint64_t)1 << 20)
+
 typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
-    int is_whole;           /* 1: the whole message between the two ranks */
-    int is_read;            /* 1: the receiver READs the bytes; see direct.h */
+    int is_whole;   /* 1: the whole message between the two ranks */
+    int is_read;    /* 1: the receiver READs the bytes; see direct.h */
+    int is_chunked; /* 1: as a message, it consists of chunks; see staged.h */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
     /* bytes that each rail of the receiver should carry, by the topology's
      * number of the rail; all 0: any of its rails */
@@ -55,6 +59,8 @@ typedef struct mca_coll_mrail_forecast {
     int is_gain;    /* 1: the plan is worth its cost */
     /* 1: a plan would gain, but so far less than it costs to make */
     int is_deferred;
+    /* 1: executed without a plan, because ranks have device memory */
+    int is_device;
 } mca_coll_mrail_forecast_t;
 
 typedef struct mca_coll_mrail_schedule {

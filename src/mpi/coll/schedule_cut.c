@@ -35,28 +35,58 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
-                    const mrail_plan_demand_t *demand)
+/* Returns 1 if the sender of a demand has told flag `out`, or its receiver flag
+ * `in`. */
+static int has_flag(const mca_coll_mrail_schedule_t *schedule,
+                    const mrail_plan_demand_t *demand, unsigned out,
+                    unsigned in)
 {
     const mca_coll_mrail_records_t *records = &schedule->records;
 
     return (mca_coll_mrail_record_flags(
                 mca_coll_mrail_records_get(records, demand->from)) &
-            MCA_COLL_MRAIL_GAPS_OUT) != 0 ||
+            out) != 0 ||
            (mca_coll_mrail_record_flags(
                 mca_coll_mrail_records_get(records, demand->to)) &
-            MCA_COLL_MRAIL_GAPS_IN) != 0;
+            in) != 0;
 }
 
-/* Returns 1 if the receiver READs the bytes. Both ranks decide alike. */
+static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
+                    const mrail_plan_demand_t *demand)
+{
+    return has_flag(schedule, demand, MCA_COLL_MRAIL_GAPS_OUT,
+                    MCA_COLL_MRAIL_GAPS_IN);
+}
+
+/* Returns 1 if the receiver copies the bytes from the device memory of the
+ * sender, which is on the same node. */
+static int is_peer_copy(const mca_coll_mrail_schedule_t *schedule,
+                        const mrail_plan_demand_t *demand)
+{
+    return has_flag(schedule, demand, MCA_COLL_MRAIL_DEVICE_OUT, 0) &&
+           !has_flag(schedule, demand, MCA_COLL_MRAIL_NO_PEER,
+                     MCA_COLL_MRAIL_NO_PEER);
+}
+
+/* Returns 1 if the receiver READs or copies the bytes. Both ranks decide
+ * alike. */
 static int is_read(const mca_coll_mrail_schedule_t *schedule,
                    const mrail_plan_demand_t *demand, uint64_t bytes)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
+    int is_near =
+        topology->node_of[demand->from] == topology->node_of[demand->to];
 
-    return topology->has_reads && bytes >= MCA_COLL_MRAIL_READ_MIN &&
-           topology->node_of[demand->from] != topology->node_of[demand->to] &&
-           !has_gaps(schedule, demand);
+    return bytes >= MCA_COLL_MRAIL_READ_MIN && !has_gaps(schedule, demand) &&
+           (is_near ? is_peer_copy(schedule, demand) : topology->has_reads);
+}
+
+static int is_chunked(const mca_coll_mrail_schedule_t *schedule,
+                      const mrail_plan_demand_t *demand, uint64_t bytes)
+{
+    return bytes > MCA_COLL_MRAIL_CHUNK && !has_gaps(schedule, demand) &&
+           has_flag(schedule, demand, MCA_COLL_MRAIL_DEVICE_OUT,
+                    MCA_COLL_MRAIL_DEVICE_IN);
 }
 
 static void add_direct(mca_coll_mrail_schedule_t *schedule,
@@ -65,6 +95,7 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
 {
     entry->is_whole = entry->bytes == demand->bytes;
     entry->is_read = is_read(schedule, demand, entry->bytes);
+    entry->is_chunked = is_chunked(schedule, demand, entry->bytes);
     if (demand->from == schedule->topology->self) {
         entry->peer = demand->to;
         schedule->sends[schedule->num_sends++] = *entry;
@@ -84,7 +115,8 @@ static int cut_local(mca_coll_mrail_schedule_t *schedule,
                                             .relay_in = MRAIL_PLAN_NONE};
     mrail_plan_piece_t piece = none;
 
-    if (!schedule->topology->is_soft) {
+    if (!schedule->topology->is_soft ||
+        is_read(schedule, demand, demand->bytes)) {
         mca_coll_mrail_schedule_entry_t entry = {.bytes = demand->bytes};
 
         add_direct(schedule, demand, &entry);
@@ -183,6 +215,24 @@ int mca_coll_mrail_schedule_cut(mca_coll_mrail_schedule_t *schedule)
 
     for (size_t i = 0; i < schedule->num_demands && ret == 0; ++i) {
         ret = cut_demand(schedule, i);
+    }
+    return ret;
+}
+
+int mca_coll_mrail_schedule_cut_direct(mca_coll_mrail_schedule_t *schedule)
+{
+    const uint32_t *node_of = schedule->topology->node_of;
+    int ret = 0;
+
+    for (size_t i = 0; i < schedule->num_demands && ret == 0; ++i) {
+        const mrail_plan_demand_t *demand = &schedule->demands[i];
+        mca_coll_mrail_schedule_entry_t entry = {.bytes = demand->bytes};
+
+        if (node_of[demand->from] == node_of[demand->to]) {
+            ret = cut_local(schedule, demand);
+        } else {
+            add_direct(schedule, demand, &entry);
+        }
     }
     return ret;
 }

@@ -122,6 +122,7 @@ static int shadow_init(mca_coll_mrail_shadow_t *shadow,
                        const mca_coll_mrail_dt_segment_t *segments, int ranks)
 {
     mrail_cuda_range_t range = {.memory = MRAIL_CUDA_HOST};
+    unsigned num_host = 0;
     int ret = OMPI_SUCCESS;
 
     shadow->regions = calloc((size_t)ranks, sizeof(*shadow->regions));
@@ -135,10 +136,12 @@ static int shadow_init(mca_coll_mrail_shadow_t *shadow,
             *region = region_of(&segments[i]);
             ret = find_base(region, &range);
             shadow->is_device |= region->base != 0;
+            num_host += region->base == 0;
             shadow->has_gaps |= segments[i].first == NULL;
             ++shadow->num_regions;
         }
     }
+    shadow->is_mixed = shadow->is_device && num_host > 0;
     if (ret == OMPI_SUCCESS && shadow->num_regions > 0) {
         join_regions(shadow);
         ret = check_host(&shadow->regions[0]);
@@ -188,23 +191,32 @@ static int copy_regions(const mca_coll_mrail_shadow_t *shadow, int is_back)
     return (ret == 0) ? OMPI_SUCCESS : MPI_ERR_BUFFER;
 }
 
-static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
+/* Reserves the addresses of the shadow. */
+static int shadow_reserve(mca_coll_mrail_shadow_t *shadow)
 {
     const mca_coll_mrail_region_t *last =
         &shadow->regions[shadow->num_regions - 1];
     char *first = shadow->regions[0].first;
-    size_t size = (size_t)(last->first + last->bytes - first), bytes = 0;
-    int is_sparse;
+    size_t size = (size_t)(last->first + last->bytes - first) + ALIGNMENT;
+    size_t bytes = 0;
 
     for (unsigned i = 0; i < shadow->num_regions; ++i) {
         bytes += shadow->regions[i].bytes;
     }
-    size += ALIGNMENT;
-    is_sparse = size > SPARSE_FACTOR * bytes + SPARSE_BYTES;
-    if (mca_coll_mrail_block_get(size, is_sparse, &shadow->block) < 0) {
+    if (mca_coll_mrail_block_get(size,
+                                 size > SPARSE_FACTOR * bytes + SPARSE_BYTES,
+                                 &shadow->block) < 0) {
         return MPI_ERR_NO_MEM;
     }
     shadow->shift = shadow->block.memory + (uintptr_t)first % ALIGNMENT - first;
+    return OMPI_SUCCESS;
+}
+
+/* Copies the buffer to its shadow, which then takes its place. */
+static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
+{
+    mca_coll_mrail_block_lock(&shadow->block);
+    shadow->is_filled = 1;
     return (is_input || shadow->has_gaps) ? copy_regions(shadow, 0)
                                           : OMPI_SUCCESS;
 }
@@ -232,27 +244,58 @@ int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
     return ret;
 }
 
-int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
-                                mca_coll_mrail_args_t *args)
+/* Fills one side, and replaces its buffer. */
+static int fill_side(mca_coll_mrail_shadow_t *shadow,
+                     mca_coll_mrail_args_side_t *args, int is_input)
+{
+    args->buffer = (const char *)args->buffer + shadow->shift;
+    return shadow_fill(shadow, is_input);
+}
+
+/* Returns 1 if the shadow must take the place of the buffer. */
+static int must_fill(const mca_coll_mrail_shadow_t *shadow, int is_all)
+{
+    return shadow->is_device && !shadow->is_filled &&
+           (is_all || shadow->has_gaps || shadow->is_mixed);
+}
+
+static int fill(mca_coll_mrail_shadows_t *shadows, mca_coll_mrail_args_t *args,
+                int is_all)
 {
     int is_in_place = args->send.buffer == MPI_IN_PLACE, ret = OMPI_SUCCESS;
 
-    if (shadows->send.is_device) {
-        ret = shadow_fill(&shadows->send, 1);
-        args->send.buffer =
-            (const char *)args->send.buffer + shadows->send.shift;
+    if (must_fill(&shadows->send, is_all)) {
+        ret = fill_side(&shadows->send, &args->send, 1);
     }
-    if (shadows->recv.is_device && ret == OMPI_SUCCESS) {
-        ret = shadow_fill(&shadows->recv, is_in_place);
-        args->recv.buffer =
-            (const char *)args->recv.buffer + shadows->recv.shift;
+    if (ret == OMPI_SUCCESS && must_fill(&shadows->recv, is_all)) {
+        ret = fill_side(&shadows->recv, &args->recv, is_in_place);
     }
     return ret;
 }
 
+int mca_coll_mrail_shadows_reserve(mca_coll_mrail_shadows_t *shadows,
+                                   mca_coll_mrail_args_t *args)
+{
+    int ret = OMPI_SUCCESS;
+
+    if (shadows->send.is_device) {
+        ret = shadow_reserve(&shadows->send);
+    }
+    if (shadows->recv.is_device && ret == OMPI_SUCCESS) {
+        ret = shadow_reserve(&shadows->recv);
+    }
+    return (ret == OMPI_SUCCESS) ? fill(shadows, args, 0) : ret;
+}
+
+int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
+                                mca_coll_mrail_args_t *args)
+{
+    return fill(shadows, args, 1);
+}
+
 int mca_coll_mrail_shadows_drain(const mca_coll_mrail_shadows_t *shadows)
 {
-    return shadows->recv.is_device ? copy_regions(&shadows->recv, 1)
+    return shadows->recv.is_filled ? copy_regions(&shadows->recv, 1)
                                    : OMPI_SUCCESS;
 }
 

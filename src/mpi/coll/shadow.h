@@ -27,7 +27,9 @@ typedef struct mca_coll_mrail_shadow {
     mca_coll_mrail_region_t *regions; /* by address */
     unsigned num_regions;
     int is_device; /* 1: some region is device memory */
+    int is_mixed;  /* 1: some region is device memory, some is not */
     int has_gaps;  /* 1: some datatype has gaps */
+    int is_filled; /* 1: the shadow takes the place of the buffer */
     mca_coll_mrail_block_t block;
     ptrdiff_t shift; /* address of the shadow, minus that of the buffer */
 } mca_coll_mrail_shadow_t;
@@ -48,12 +50,16 @@ mca_coll_mrail_shadows_are_needed(const mca_coll_mrail_shadows_t *shadows)
  * MPI_ERR_NO_MEM. */
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
                                 const mca_coll_mrail_args_t *args, int ranks);
-/* Allocates the shadows that are needed, and copies the data to them. The
- * buffers of `args` are then the shadows. Returns the same codes. */
+/* Allocates the shadows that are needed. Only those of buffers with gaps, and of
+ * buffers that are partly host memory, are filled: the shadow takes the place of
+ * the buffer in `args`. Returns the same codes. */
+int mca_coll_mrail_shadows_reserve(mca_coll_mrail_shadows_t *shadows,
+                                   mca_coll_mrail_args_t *args);
+/* Fills the other shadows as well. */
 int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
                                 mca_coll_mrail_args_t *args);
-/* Copies received data to the buffer. Returns OMPI_SUCCESS or
- * MPI_ERR_BUFFER. */
+/* Copies received data from a shadow that was filled to the buffer. Returns
+ * OMPI_SUCCESS or MPI_ERR_BUFFER. */
 int mca_coll_mrail_shadows_drain(const mca_coll_mrail_shadows_t *shadows);
 void mca_coll_mrail_shadows_cleanup(mca_coll_mrail_shadows_t *shadows);
 /* Cleans up shadows from malloc(3), and frees them. NULL is allowed. */

@@ -316,7 +316,7 @@ static int topology_allocate(mca_coll_mrail_topology_t *topology)
                : -ENOMEM;
 }
 
-/* Fills in nodes and rails. Returns the reason why plans cannot help, or
+/* Fills in nodes and rails. Returns the reason why that is not possible, or
  * NULL. */
 static const char *topology_fill(mca_coll_mrail_topology_t *topology,
                                  const mca_coll_mrail_rank_entry_t *entries)
@@ -335,7 +335,25 @@ static const char *topology_fill(mca_coll_mrail_topology_t *topology,
         return "there are more rails than are supported";
     }
     number_nodes(entries, topology);
-    return (topology->num_nodes < 2)   ? "all ranks are on one node"
+    return NULL;
+}
+
+static int any_gpu(const mca_coll_mrail_rank_entry_t *entries,
+                   unsigned num_ranks)
+{
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (entries[i].has_gpu) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns the reason why plans cannot help, or NULL. */
+static const char *helpless(const mca_coll_mrail_topology_t *topology)
+{
+    return (topology->num_ranks < 3)   ? "there are fewer than three ranks"
+           : (topology->num_nodes < 2) ? "all ranks are on one node"
            : (topology->num_rails < 2) ? "there is one rail"
            : (topology->max_local < 2 && topology->max_rails < 2)
                ? "no node has two ranks"
@@ -399,13 +417,15 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p)
 {
+    const char *no_help = NULL;
     mca_coll_mrail_topology_t *topology;
-    int ret = 1;
+    int ret;
 
     *why_p = refuse(entries, num_ranks);
     if (*why_p == NULL && is_balanced(entries, num_ranks, told, world)) {
-        *why_p = "ranks use several rails each: the transport balances them "
-                 "without a plan";
+        no_help = "ranks use several rails each: the transport balances them "
+                  "without a plan";
+        *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
     }
     if (*why_p != NULL) {
         return 1;
@@ -421,6 +441,13 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     ret = topology_allocate(topology);
     if (ret == 0) {
         *why_p = topology_fill(topology, entries);
+        if (*why_p == NULL) {
+            if (no_help == NULL) {
+                no_help = helpless(topology);
+            }
+            topology->is_for_devices = no_help != NULL;
+            *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
+        }
         ret = *why_p != NULL;
     }
     if (ret == 0) {

@@ -41,6 +41,7 @@ typedef struct mca_coll_mrail_rank_entry {
     /* bytes per second of the port of each rail; 0: unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
     uct_mrail_direct_lanes_t lanes;
+    uint64_t has_gpu;   /* 1: the process has loaded a GPU driver */
     uint64_t topo_file; /* hash of the topology file, or one of the below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
@@ -66,6 +67,9 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_local; /* number of ranks on the largest node */
     uint32_t self;
     int is_soft;
+    /* 1: plans cannot help. Some rank has a GPU, so agreement rounds find out
+     * whether buffers are in device memory. */
+    int is_for_devices;
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or an
      * equal part of the uplinks for each rank, if that is lower; infinite if the
@@ -106,9 +110,9 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
 
 /*
  * Requires that mca_coll_mrail_rank_entries_differ() returned NULL. Returns 0
- * with the topology if plans may help. If they cannot, returns 1; *why_p is
- * then the reason, a static string that is equal on all ranks. Returns -ENOMEM
- * if memory runs out.
+ * with the topology if plans may help, or if a rank has a GPU. Otherwise,
+ * returns 1; *why_p is then the reason, a static string that is equal on all
+ * ranks. Returns -ENOMEM if memory runs out.
  *
  * `told` and `world` are the content of a topology file and the rank in it of
  * each rank, or NULL. mca_coll_mrail_topo_file_check() must have accepted them.

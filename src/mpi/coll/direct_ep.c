@@ -1,0 +1,104 @@
+/* The part of direct.h that concerns the process: functions of the transport, and
+ * endpoints. */
+#include "config.h"
+#include "mpi/coll/direct.h"
+
+#include "base/grow.h"
+#include "base/util.h"
+
+#include "ompi/group/group.h"
+#include "opal/util/proc.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uct_mrail_direct_ops_t *ops; /* NULL: not available */
+static int is_threaded;
+
+/* Endpoints by rank in MPI_COMM_WORLD; NULL: not created yet. */
+static uct_mrail_direct_ep_t **eps;
+static size_t num_eps;
+static pthread_mutex_t eps_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mca_coll_mrail_direct_find(void *transport)
+{
+    uct_mrail_direct_func_t func;
+
+    *(void **)&func = dlsym(transport, "uct_mrail_direct");
+    ops = (func != NULL) ? func() : NULL;
+    if (ops != NULL && (ops->struct_size != sizeof(*ops) ||
+                        ops->get_size != sizeof(uct_mrail_direct_get_t))) {
+        ops = NULL; /* another version of the transport */
+    }
+}
+
+void mca_coll_mrail_direct_init(int threaded)
+{
+    is_threaded = threaded;
+}
+
+void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry)
+{
+    entry->address_length = 0;
+    memset(&entry->lanes, 0, sizeof(entry->lanes));
+    if (ops != NULL) {
+        entry->address_length = ops->address(entry->address);
+        ops->lanes(&entry->lanes);
+    }
+}
+
+void mca_coll_mrail_direct_close(void)
+{
+    if (ops != NULL) {
+        ops->close();
+    }
+    free(eps);
+    eps = NULL;
+    num_eps = 0;
+}
+
+/* Finds or creates the endpoint, while eps_lock is held. */
+static uct_mrail_direct_ep_t *find_ep(struct ompi_communicator_t *comm,
+                                      int rank, size_t number)
+{
+    const mca_coll_mrail_rank_entry_t *entry;
+
+    if (number >= num_eps) {
+        size_t size = MRAIL_MAX(number + 1, 2 * num_eps);
+
+        if (!mrail_grow(&eps, size, sizeof(*eps))) {
+            return NULL;
+        }
+        memset(eps + num_eps, 0, (size - num_eps) * sizeof(*eps));
+        num_eps = size;
+    }
+    if (eps[number] == NULL) {
+        entry = mca_coll_mrail_modex_entry(comm, rank);
+        if (entry == NULL || ops->open(is_threaded) < 0 ||
+            ops->ep_create(entry->address, entry->address_length,
+                           &eps[number]) < 0) {
+            return NULL;
+        }
+    }
+    return eps[number];
+}
+
+const uct_mrail_direct_ops_t *mca_coll_mrail_direct_ops(void)
+{
+    return ops;
+}
+
+uct_mrail_direct_ep_t *
+mca_coll_mrail_direct_ep(struct ompi_communicator_t *comm, int rank)
+{
+    opal_process_name_t name =
+        ompi_group_get_proc_name(comm->c_local_group, rank);
+    uct_mrail_direct_ep_t *ep;
+
+    pthread_mutex_lock(&eps_lock);
+    ep = find_ep(comm, rank, name.vpid);
+    pthread_mutex_unlock(&eps_lock);
+    return ep;
+}
