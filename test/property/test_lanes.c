@@ -24,7 +24,7 @@
 #include "rail/conn/ctl_send.h"
 #include "rail/conn/lane.h"
 #include "rail/conn/move_lane.h"
-#include "rail/data/am_ack.h"
+#include "rail/data/rx.h"
 #include "rail/recovery/evict.h"
 #include "test/sim/engine_pair.h"
 #include "test/sim/sanitized.h"
@@ -133,7 +133,8 @@ static void recall(side_t *side)
 
     if ((lane != NULL) && mrail_lane_is(lane, MRAIL_LANE_IN_USE) &&
         mrail_am_lane_is_idle(&lane->am)) {
-        mrail_am_recall_lane(side->engine, lane);
+        mrail_am_lane_recall(&lane->am);
+        mrail_am_add_pending_ack(side->engine, lane);
         ++num_recalls;
     }
 }

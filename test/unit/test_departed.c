@@ -216,6 +216,8 @@ static void test_peer_leaves_in_its_callback(void **state)
  * receive buffers if the inbox has no room for copies. */
 static void test_messages_outlive_their_peer(void **state)
 {
+    const mrail_rx_t *rx;
+
     start(64);
     connect_lanes(0, 2);
     message(0, 0, 1);
@@ -227,6 +229,9 @@ static void test_messages_outlive_their_peer(void **state)
     bye(0);
     assert_freed(0);
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
+    mrail_list_for_each(rx, &ifaces[1]->inbox, mrail_rx_t, am.list) {
+        assert_null(rx->lane);
+    }
     mrail_iface_progress(ifaces[1]);
     assert_true(mrail_list_empty(&ifaces[1]->inbox));
     assert_int_equal(fake_num_receives(engine->rails[0].srq),

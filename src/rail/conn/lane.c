@@ -158,16 +158,12 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         --engine->num_qps;
         engine->num_further -= (lane->slot != 0);
         engine->sq_entries -= lane->sq_depth;
-        lane->rail->srq_spare += lane->buffers;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
         lane->am_carried = lane->rma_carried = 0;
         memset(&lane->batch, 0, sizeof(lane->batch));
         lane->batch.am_begin = lane->am.sent;
         lane->rail->num_am_lanes -= (lane->am.window != 0);
-        __atomic_store_n(&lane->rail->srq_short,
-                         lane->rail->srq_short - lane->unbacked,
-                         __ATOMIC_RELAXED);
-        lane->buffers = lane->unbacked = 0;
+        mrail_lane_return_buffers(lane, lane->unbacked + lane->buffers);
     }
 }
 

@@ -66,12 +66,6 @@ void mrail_am_request_ack(mrail_peer_t *peer)
  * proto/am_lane.h has the rules.
  */
 
-void mrail_am_recall_lane(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    mrail_am_lane_recall(&lane->am);
-    mrail_am_add_pending_ack(engine, lane);
-}
-
 /* Recalls credits from idle lanes of the rail. */
 static MRAIL_BOTH void mrail_am_recall(mrail_engine_t *engine,
                                        const mrail_rail_t *rail)
@@ -84,7 +78,8 @@ static MRAIL_BOTH void mrail_am_recall(mrail_engine_t *engine,
         engine->recall_next = (engine->recall_next + 1) % engine->num_lanes;
         if ((lane != NULL) && (lane->rail == rail) &&
             mrail_am_lane_is_idle(&lane->am)) {
-            mrail_am_recall_lane(engine, lane);
+            mrail_am_lane_recall(&lane->am);
+            mrail_am_add_pending_ack(engine, lane);
         }
     }
 }

@@ -6,11 +6,6 @@
 
 void mrail_am_request_ack(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Requests the credits that the peer does not need. Does so at most once until
- * another message arrives on the lane. */
-void mrail_am_recall_lane(mrail_engine_t *engine,
-                          mrail_lane_t *lane) MRAIL_DATA;
-
 /* Moves a pending reply to the current first lane. */
 void mrail_am_add_pending_reply(mrail_peer_t *peer) MRAIL_DATA;
 

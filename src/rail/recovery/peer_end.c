@@ -12,7 +12,6 @@
 #include "rail/data/flush.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma_replay.h"
-#include "rail/data/rx.h"
 #include "rail/recovery/failover.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
@@ -148,29 +147,6 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
     mrail_flush_fail(peer, status);
 }
 
-/* Detaches undelivered messages from their lanes. They are still delivered, but
- * their buffers return without a credit. */
-static MRAIL_DATA void mrail_peer_disown(const mrail_peer_t *peer)
-{
-    mrail_engine_t *engine = peer->engine;
-    mrail_rx_t *rx;
-
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mrail_rx_flush(engine, i);
-    }
-    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
-        if (engine->ifaces[i] == NULL) {
-            continue;
-        }
-        mrail_list_for_each(rx, &engine->ifaces[i]->inbox, mrail_rx_t,
-                            am.list) {
-            if ((rx->lane != NULL) && (rx->lane->peer == peer)) {
-                rx->lane = NULL;
-            }
-        }
-    }
-}
-
 static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -180,8 +156,10 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
            mrail_list_empty(&peer->am.hold) &&
            mrail_list_empty(&peer->lost_puts) &&
            mrail_list_empty(&peer->flushes_pending) && !peer->recovering);
-    mrail_peer_disown(peer);
     mrail_for_each_lane(lane, peer) {
+        if (lane->rail != NULL) {
+            mrail_failover_disown(lane);
+        }
         mrail_list_del(&lane->ack_list);
         mrail_stats_keep_lane(lane);
         free(lane);
