@@ -18,27 +18,28 @@ BOUND = 1.05     # times the bound
 SPINES = 'spine s[1-4]\n'
 HOSTS = 'host h[1-4]\nleaf l[1-4]\n'
 
-# Four ranks on four hosts with rails of 40 and 20 MB/s. Rail 1 of h2 and h4 is
-# the faster one. All bytes stay below a leaf.
+# Four ranks on four hosts with rails of 50 and 25 MB/s, which are rates
+# that ports can report. Rail 1 of h2 and h4 is the faster one. All bytes stay
+# below a leaf.
 NEAR_FABRIC = '''host h[1-4]
 leaf l[1-2]
 spine s1
-link h1 l1 40MB
-link h1 l2 20MB
-link h2 l1 20MB
-link h2 l2 40MB
-link h3 l1 40MB
-link h3 l2 20MB
-link h4 l1 20MB
-link h4 l2 40MB
+link h1 l1 50MB
+link h1 l2 25MB
+link h2 l1 25MB
+link h2 l2 50MB
+link h3 l1 50MB
+link h3 l2 25MB
+link h4 l1 25MB
+link h4 l2 50MB
 link l[1-2] s1 1GB
 '''
 NEAR = '''nodes 4
 rails 2
-rail 0,2 0 40MB
-rail 0,2 1 20MB
-rail 1,3 0 20MB
-rail 1,3 1 40MB
+rail 0,2 0 50MB
+rail 0,2 1 25MB
+rail 1,3 0 25MB
+rail 1,3 1 50MB
 ranks * 1 multi-rail
 '''
 

@@ -9,8 +9,10 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/acl_list.c src/fabric/acl_nvue.c src/fabric/acl_sonic.c \
     src/fabric/acl_text.c \
     src/fabric/bundle.c src/fabric/bundle.h \
+    src/fabric/ethereal.c src/fabric/ethereal.h \
     src/fabric/fabric.c src/fabric/fabric.h src/fabric/fabric_internal.h \
     src/fabric/fabric_finish.c src/fabric/fabric_text.c \
+    src/fabric/flowlets.c src/fabric/flowlets.h \
     src/fabric/fluid.c src/fabric/fluid.h \
     src/fabric/pattern.c src/fabric/pattern.h \
     src/fabric/route.c src/fabric/route.h \

@@ -6,7 +6,7 @@
 #include "fabric/simulate_internal.h"
 
 #include "base/util.h"
-#include "orchestrator/ethereal.h"
+#include "fabric/ethereal.h"
 #include "orchestrator/ports.h"
 
 #include <errno.h>

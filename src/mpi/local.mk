@@ -55,6 +55,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
+    src/mpi/coll/mrail_coll_plan.c \
     src/mpi/coll/mrail_coll_tell.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \

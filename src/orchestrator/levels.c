@@ -12,10 +12,8 @@
 
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
-/* Parts of the gap that are available to the first division, and to everything
- * except rounding. */
+/* Part of the gap for the first division. */
 #define PART_BALANCE 0.6
-#define PART_LIMIT 0.95
 /* Minimum weight of a rail for a demand, even if neither end owns the rail. */
 #define MIN_WEIGHT 0.002
 
@@ -113,7 +111,8 @@ static int levels_divide_rails(mrail_levels_t *levels, const double *background,
     summary->iterations =
         mrail_flows_balance(levels->flows, gap * PART_BALANCE, MAX_ITERATIONS);
     summary->congestion_bound = mrail_flows_bound(levels->flows);
-    summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
+    summary->limit =
+        summary->congestion_bound * (1 + gap * MRAIL_PLAN_PART_LIMIT);
     levels_weigh(levels, background);
     ret = levels_load(levels, levels->base, levels->weight);
     if (ret != 0) {

@@ -26,6 +26,9 @@
 
 #include "plan.h"
 
+/* Part of the gap that is available to a division. The rest is for rounding. */
+#define MRAIL_PLAN_PART_LIMIT 0.95
+
 typedef struct mrail_levels mrail_levels_t;
 
 /* Returns 0, -ENOTSUP if the topology is unsupported, -ENOMEM or -EINVAL. */

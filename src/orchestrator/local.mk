@@ -2,11 +2,8 @@
 # only, no I/O, no clock.
 noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
-    src/orchestrator/ethereal.c src/orchestrator/ethereal.h \
-    src/orchestrator/flowlets.c src/orchestrator/flowlets.h \
     src/orchestrator/ports.c src/orchestrator/ports.h \
     src/orchestrator/repath.c src/orchestrator/repath.h
-libmrail_orchestrator_la_LIBADD = -lm
 
 # The planner with its internals, for tests. All other programs link
 # libmrail-plan.

@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Part of the gap that is available to the division. The rest is for
- * rounding. */
-#define PART_LIMIT 0.95
 /* More iterations would take longer than they save in the exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
@@ -253,8 +250,8 @@ static int plan_warm_start(mrail_plan_t *plan, unsigned tries)
     mrail_plan_summary_t *summary = &plan->next.summary;
 
     summary->relay_iterations = mrail_flows_warm_start(
-        plan->flows, options->gap * PART_LIMIT, options->relayed_gap, tries,
-        MAX_RELAY_ITERATIONS, &summary->limit);
+        plan->flows, options->gap * MRAIL_PLAN_PART_LIMIT, options->relayed_gap,
+        tries, MAX_RELAY_ITERATIONS, &summary->limit);
     return summary->relay_iterations > 0;
 }
 
@@ -262,7 +259,7 @@ static int plan_warm_start(mrail_plan_t *plan, unsigned tries)
 static int plan_balance(mrail_plan_t *plan, unsigned max_iterations)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
-    double gap = plan->options.gap * PART_LIMIT;
+    double gap = plan->options.gap * MRAIL_PLAN_PART_LIMIT;
 
     summary->iterations = mrail_flows_balance(plan->flows, gap, max_iterations);
     summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),

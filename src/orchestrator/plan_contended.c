@@ -19,9 +19,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Part of the gap that is available to the division. The rest is for
- * rounding. */
-#define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
 /* Fewer demands are divided at once, which is as fast. */
 #define MIN_DEMANDS 1000
@@ -383,8 +380,8 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
     base_relayed = mrail_loads_to_links(plan, NULL, plan->link_next);
     mrail_loads_add_background(plan, plan->link_next);
     summary->congestion_bound = contended_bound(plan);
-    summary->limit =
-        summary->congestion_bound * (1 + plan->options.gap * PART_LIMIT);
+    summary->limit = summary->congestion_bound *
+                     (1 + plan->options.gap * MRAIL_PLAN_PART_LIMIT);
     summary->relayed_bound =
         contended_relayed_bound(plan, base_relayed, summary->limit);
     ret = contended_choose(plan, summary->limit);

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/util.h"
-#include "orchestrator/flowlets.h"
+#include "fabric/flowlets.h"
 #include "orchestrator/ports.h"
 #include "tools/options.h"
 #include "tools/tool.h"

@@ -119,7 +119,7 @@ dist_man_MANS += src/tools/man/mrail-acl.1
 # mrail lanes: how many lanes are needed with hashed paths.
 pkglibexec_PROGRAMS += mrail-lanes
 mrail_lanes_SOURCES = src/tools/lanes.c
-mrail_lanes_LDADD = libmrail-orchestrator.la libmrail-tool.la -lm
+mrail_lanes_LDADD = libmrail-fabric.la libmrail-tool.la -lm
 dist_man_MANS += src/tools/man/mrail-lanes.1
 
 # mrail simulate: exchanges over a fabric.

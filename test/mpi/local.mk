@@ -120,6 +120,11 @@ libtest_scarce_la_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 libtest_scarce_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_scarce_la_LIBADD = -ldl
 
+check_LTLIBRARIES += libtest-slow-plan.la
+libtest_slow_plan_la_SOURCES = test/mpi/slow_plan_shim.c
+libtest_slow_plan_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_slow_plan_la_LIBADD = -ldl
+
 if HAVE_OMPI_COLL
 check_PROGRAMS += mpi_dt_segments
 mpi_dt_segments_SOURCES = test/mpi/mpi_dt_segments.c test/mpi/mpi_test.h \

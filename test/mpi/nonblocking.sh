@@ -33,6 +33,13 @@ calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
 calls 'single-rail ranks' 2x4 8 \
     '--rate 20M --bind-rails --mca coll_mrail_relay_threshold 100000000' overlap
 
+topology=2x4
+MRAIL_TEST_RUN="$options --bind-rails --mca coll_mrail_relay_threshold 1000"
+# shellcheck disable=SC2016 # expanded in the environment of the rank
+run 'plans that take long' 8 sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' \
+    "$(realpath "$build/.libs/libtest-slow-plan.so")" \
+    "$build/mpi_nonblocking" planning
+
 # One half of the ranks does not load coll/mrail.
 topology=2x4
 cat >"$tmp/half" <<END_HALF

@@ -19,7 +19,7 @@ test_repath_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_repath_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 test_ethereal_SOURCES = test/property/test_ethereal.c
 test_ethereal_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_ethereal_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
+test_ethereal_LDADD = libmrail-fabric.la $(TEST_LIBS)
 endif
 
 # Readers of a trace ring while it is being written.

@@ -1,4 +1,4 @@
-/* Tests minimal splitting (src/orchestrator/ethereal.c): Theorem 1 of
+/* Tests minimal splitting (src/fabric/ethereal.c): Theorem 1 of
  * [Ethereal] over all numbers of flows and uplinks, path states, orders and
  * start times. */
 #include "config.h"
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "orchestrator/ethereal.h"
+#include "fabric/ethereal.h"
 
 #define MAX_FLOWS 130
 #define MAX_UPLINKS 64

@@ -19,7 +19,7 @@
 #include "base/rng.h"
 #include "base/util.h"
 #include "fabric/simulate.h"
-#include "orchestrator/flowlets.h"
+#include "fabric/flowlets.h"
 
 #define RATE 1e6 /* bytes per second of all links */
 #define NEAR 1e-6

@@ -231,5 +231,5 @@ test_fabric_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_fabric_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 test_flowlets_SOURCES = test/unit/test_flowlets.c
 test_flowlets_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_flowlets_LDADD = libmrail-orchestrator.la $(TEST_LIBS) -lm
+test_flowlets_LDADD = libmrail-fabric.la $(TEST_LIBS) -lm
 endif

@@ -1,4 +1,4 @@
-/* Tests of the numbers of flowlets (src/orchestrator/flowlets.c) against the
+/* Tests of the numbers of flowlets (src/fabric/flowlets.c) against the
  * tables of [ParaLet], enumeration, and random throws. */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "base/util.h"
-#include "orchestrator/flowlets.h"
+#include "fabric/flowlets.h"
 
 #define ASSERT_NEAR(_got, _want, _relative)                                    \
     do {                                                                       \

@@ -19,7 +19,7 @@
 #include "base/util.h"
 #include "fabric/pattern.h"
 #include "fabric/simulate.h"
-#include "orchestrator/flowlets.h"
+#include "fabric/flowlets.h"
 
 #define MB 1e6
 

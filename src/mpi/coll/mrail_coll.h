@@ -17,6 +17,7 @@
  *              copies between GPUs                       peer.c
  *   staged     messages between device memory            staged.c
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
+ *   plan       made by a thread if it takes long         mrail_coll_plan.c
  *   explain    verbose mode                              mrail_coll_explain.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
@@ -63,6 +64,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdint.h>
 
 /* ---- component ---- */
@@ -179,7 +181,10 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
     unsigned num_rails;
     unsigned plan_cost_level; /* to announce; see plan_cost.h */
-    uint64_t *own;            /* record of this rank, while it is written */
+    pthread_t planner; /* thread that makes a plan; see mrail_coll_plan.c */
+    int has_planner;
+    int is_planning; /* atomic: 1 until the thread is done */
+    uint64_t *own;   /* record of this rank, while it is written */
     size_t own_words;
     /* In words, and equal on all ranks: the total record length for which each
      * rank has memory, and the part of each record that the first round
@@ -214,7 +219,7 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
  * module. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* State of an op. All states but the last three are a gather or a reduction. */
+/* State of an op. All states but the last four are a gather or a reduction. */
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
@@ -227,6 +232,7 @@ typedef enum mca_coll_mrail_step {
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
     MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
+    MCA_COLL_MRAIL_PLAN,     /* make a plan; AGREE follows */
     MCA_COLL_MRAIL_EXCHANGE, /* move the bytes */
     MCA_COLL_MRAIL_FOLLOW,   /* wait for a request of the previous module */
     MCA_COLL_MRAIL_DONE,
@@ -377,6 +383,10 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
+
+/* Make the plan for module->records. _progress returns 1 once it is made. */
+void mca_coll_mrail_plan_start(mca_coll_mrail_op_t *op);
+int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
 
 /* At verbosity 2, rank 0 prints the forecast of the schedule, and whether it is
  * executed. */

@@ -3,15 +3,9 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/direct.h"
-#include "mpi/coll/staged.h"
-
 #include "base/util.h"
-#include "mpi/coll/plan_cost.h"
 
-#include <errno.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- vote ---- */
 
@@ -81,71 +75,15 @@ static int is_worth(mca_coll_mrail_op_t *op)
     return is_executed;
 }
 
-static int has_chunks(const mca_coll_mrail_schedule_t *schedule)
-{
-    int count = 0;
-
-    for (size_t i = 0; i < schedule->num_sends; ++i) {
-        count += schedule->sends[i].is_chunked;
-    }
-    for (size_t i = 0; i < schedule->num_recvs; ++i) {
-        count += schedule->recvs[i].is_chunked;
-    }
-    return count > 0;
-}
-
-/* Returns the processor time of this thread. It does not count the time in which
- * other processes used the processor. */
-static mrail_ns_t processor_now(void)
-{
-    struct timespec now = {0};
-
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (mrail_ns_t)now.tv_sec * MRAIL_NS_PER_SEC + (mrail_ns_t)now.tv_nsec;
-}
-
-/* Keeps what the plan has taken, to announce it. */
-static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
-{
-    const mca_coll_mrail_schedule_t *schedule = module->schedule;
-
-    if (schedule->forecast.is_planned) {
-        module->plan_cost_level = mca_coll_mrail_plan_cost_level(
-            module->plan_cost_level, (double)(processor_now() - from_ns) /
-                                         (double)schedule->num_demands);
-    }
-}
-
-static mca_coll_mrail_step_t make_plan(mca_coll_mrail_op_t *op)
+static mca_coll_mrail_step_t need_plan(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
-    mca_coll_mrail_schedule_t *schedule = module->schedule;
-    mrail_ns_t from_ns = mrail_clock_now(), from_cpu_ns = processor_now();
-    int ret;
 
-    if (mca_coll_mrail_schedule_fit(schedule, &module->records)) {
-        /* already agreed, and no rank is out of memory */
-        return is_worth(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
+    if (!mca_coll_mrail_schedule_fit(module->schedule, &module->records)) {
+        return MCA_COLL_MRAIL_PLAN;
     }
-    ret = mca_coll_mrail_schedule_make(schedule, &module->records);
-    if (ret == 0) {
-        note_cost(module, from_cpu_ns);
-        ret = mca_coll_mrail_direct_reserve(module);
-    }
-    if (ret == 0 && has_chunks(schedule)) {
-        ret = mca_coll_mrail_staged_reserve(op);
-    }
-    if (ret == 0 && module->relay != NULL) {
-        ret = mrail_relay_reserve(module->relay, schedule->flows,
-                                  schedule->num_flows);
-        /* Too few in-slots: all ranks get more. */
-        ret = (ret == -ENOSPC) ? 0 : ret;
-    }
-    if (ret < 0) {
-        mca_coll_mrail_schedule_discard_warm_start(schedule);
-    }
-    MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
-    return MCA_COLL_MRAIL_AGREE;
+    /* already agreed, and no rank is out of memory */
+    return is_worth(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
 }
 
 /* ---- decision ---- */
@@ -181,7 +119,7 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
         vote(op, agreement->any_wanted && !agreement->any_cannot);
         return mca_coll_mrail_pass(op);
     }
-    return make_plan(op);
+    return need_plan(op);
 }
 
 /* ---- agreement on the plan ---- */

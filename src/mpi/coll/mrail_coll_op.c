@@ -108,6 +108,10 @@ static void start_step(mca_coll_mrail_op_t *op)
 {
     int ret;
 
+    if (op->step == MCA_COLL_MRAIL_PLAN) {
+        mca_coll_mrail_plan_start(op);
+        return;
+    }
     if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
         if (op->is_planned) {
             op->module->relaying = op;
@@ -168,6 +172,14 @@ static int end_step(mca_coll_mrail_op_t *op)
             return 0;
         }
         end_exchange(op);
+        return 1;
+    }
+    if (op->step == MCA_COLL_MRAIL_PLAN) {
+        if (!mca_coll_mrail_plan_progress(op)) {
+            return 0;
+        }
+        op->step = MCA_COLL_MRAIL_AGREE;
+        start_step(op);
         return 1;
     }
     ret = mca_coll_mrail_gather_progress(&op->module->gather, &is_done);

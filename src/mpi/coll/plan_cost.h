@@ -4,8 +4,8 @@
  * counts, because all ranks wait for the slowest one. Pure.
  *
  * Values are levels: 1/4, 1, 4 us and so on, up to 1 ms. Level 0 means that the
- * rank has made no plan. A new level makes the ranks exchange records again, so
- * small changes keep the old one.
+ * plans of the rank were short. A new level makes the ranks exchange records
+ * again, so small changes keep the old one.
  */
 #ifndef MRAIL_MPI_COLL_PLAN_COST_H
 #define MRAIL_MPI_COLL_PLAN_COST_H

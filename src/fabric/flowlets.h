@@ -8,8 +8,8 @@
  *
  * Pure, any thread.
  */
-#ifndef MRAIL_ORCHESTRATOR_FLOWLETS_H
-#define MRAIL_ORCHESTRATOR_FLOWLETS_H
+#ifndef MRAIL_FABRIC_FLOWLETS_H
+#define MRAIL_FABRIC_FLOWLETS_H
 
 #include <stdint.h>
 

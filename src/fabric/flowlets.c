@@ -1,5 +1,5 @@
 #include "config.h"
-#include "orchestrator/flowlets.h"
+#include "fabric/flowlets.h"
 
 #include "base/util.h"
 

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "orchestrator/ethereal.h"
+#include "fabric/ethereal.h"
 
 #include <assert.h>
 

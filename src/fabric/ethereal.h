@@ -10,8 +10,8 @@
  *
  * Pure: time and random numbers are arguments. Any thread.
  */
-#ifndef MRAIL_ORCHESTRATOR_ETHEREAL_H
-#define MRAIL_ORCHESTRATOR_ETHEREAL_H
+#ifndef MRAIL_FABRIC_ETHEREAL_H
+#define MRAIL_FABRIC_ETHEREAL_H
 
 #include "base/clock.h"
 #include "base/rng.h"

@@ -1,0 +1,146 @@
+/* The step that makes the plan. In a nonblocking call, a thread makes a plan that
+ * takes long, so that MPI_Test returns. */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "mpi/coll/direct.h"
+#include "mpi/coll/plan_cost.h"
+#include "mpi/coll/staged.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+/* A rank announces nothing while its plans take less than this. */
+#define LEAST_COST_NS (1 * MRAIL_NS_PER_MS)
+/* A plan that is expected to take less than this is not worth a thread. */
+#define LEAST_THREAD_NS (200.0 * MRAIL_NS_PER_US)
+
+/* Returns the processor time of this thread. It does not count the time in which
+ * other threads used the processor. */
+static mrail_ns_t processor_now(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (mrail_ns_t)now.tv_sec * MRAIL_NS_PER_SEC + (mrail_ns_t)now.tv_nsec;
+}
+
+/* Keeps what the plan has taken, to announce it. */
+static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
+{
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_ns_t taken_ns = processor_now() - from_ns;
+
+    if (schedule->forecast.is_planned &&
+        (module->plan_cost_level > 0 || taken_ns >= LEAST_COST_NS)) {
+        module->plan_cost_level = mca_coll_mrail_plan_cost_level(
+            module->plan_cost_level,
+            (double)taken_ns / (double)schedule->num_demands);
+    }
+}
+
+static int has_chunks(const mca_coll_mrail_schedule_t *schedule)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < schedule->num_sends; ++i) {
+        count += schedule->sends[i].is_chunked;
+    }
+    for (size_t i = 0; i < schedule->num_recvs; ++i) {
+        count += schedule->recvs[i].is_chunked;
+    }
+    return count > 0;
+}
+
+/* Sends and receives nothing, so any thread may call it. */
+static void make(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mrail_ns_t from_ns = mrail_clock_now(), from_cpu_ns = processor_now();
+    int ret = mca_coll_mrail_schedule_make(schedule, &module->records);
+
+    if (ret == 0) {
+        note_cost(module, from_cpu_ns);
+        ret = mca_coll_mrail_direct_reserve(module);
+    }
+    if (ret == 0 && has_chunks(schedule)) {
+        ret = mca_coll_mrail_staged_reserve(op);
+    }
+    if (ret == 0 && module->relay != NULL) {
+        ret = mrail_relay_reserve(module->relay, schedule->flows,
+                                  schedule->num_flows);
+        /* Too few in-slots: all ranks get more. */
+        ret = (ret == -ENOSPC) ? 0 : ret;
+    }
+    if (ret < 0) {
+        mca_coll_mrail_schedule_discard_warm_start(schedule);
+    }
+    MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
+}
+
+static void *run(void *arg)
+{
+    mca_coll_mrail_op_t *op = arg;
+
+    make(op);
+    __atomic_store_n(&op->module->is_planning, 0, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Starts a thread that takes no signals of the program. Returns 0 or an error
+ * number. */
+static int start_thread(mca_coll_mrail_op_t *op)
+{
+    sigset_t all, before;
+    int ret;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ret = pthread_create(&op->module->planner, NULL, run, op);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ret;
+}
+
+/* Returns the time that a plan of these records is expected to take here. */
+static double expected_ns(const mca_coll_mrail_module_t *module)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < module->topology->num_ranks; ++i) {
+        count += mca_coll_mrail_record_num_demands(
+            mca_coll_mrail_records_get(&module->records, i));
+    }
+    return (double)count * mca_coll_mrail_plan_cost_ns(module->plan_cost_level);
+}
+
+void mca_coll_mrail_plan_start(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
+    module->has_planner = 0;
+    if (!op->is_blocking && expected_ns(module) >= LEAST_THREAD_NS) {
+        module->is_planning = 1;
+        module->has_planner = start_thread(op) == 0;
+    }
+    if (!module->has_planner) {
+        module->is_planning = 0;
+        make(op);
+    }
+}
+
+int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
+    if (__atomic_load_n(&module->is_planning, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    if (module->has_planner) {
+        pthread_join(module->planner, NULL);
+        module->has_planner = 0;
+    }
+    return 1;
+}
