@@ -36,5 +36,6 @@ if [ $status != 0 ] && ! grep -q hangs "$tmp/err"; then
 else
     not_ok 'late: the job ends' "exit status $status" "$tmp/err"
 fi
+run again 4 "$build/mpi_gpu_bad" again
 nothing_left 'bad memory'
 finish

@@ -7,6 +7,8 @@
  *   freed  the buffer was freed
  *   late   the same, after many small calls without an agreement round; with
  *          the default error handler, which must end the job
+ *   again  nothing is wrong: nonblocking calls of the same shape, between host
+ *          memory and memory that no NIC can access
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -106,6 +108,40 @@ static void test_late(void)
     mt_result("the job ends", 0);
 }
 
+/* Messages of 2 MB consist of chunks. The later calls take the plan of the
+ * first one. */
+static void test_again(void)
+{
+    int block = 2 << 20, ok = 1;
+    size_t bytes = (size_t)block * (size_t)size;
+    mrail_bench_memory_t memory =
+        (rank % 2 == 0) ? MRAIL_BENCH_HOST : MRAIL_BENCH_MANAGED;
+    mrail_bench_buffer_t send, recv;
+
+    mrail_bench_buffer_init(&send, bytes, memory);
+    mrail_bench_buffer_init(&recv, bytes, memory);
+    for (uint64_t call = 0; call < 4; ++call) {
+        MPI_Request request;
+
+        for (int to = 0; to < size; ++to) {
+            mt_fill(send.host + (size_t)to * (size_t)block, (size_t)block,
+                    mt_seed(rank, to, call));
+        }
+        mrail_bench_buffer_upload(&send);
+        MPI_Ialltoall(send.mpi, block, MPI_BYTE, recv.mpi, block, MPI_BYTE,
+                      MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        mrail_bench_buffer_download(&recv);
+        for (int from = 0; from < size; ++from) {
+            ok &= mt_check(recv.host + (size_t)from * (size_t)block,
+                           (size_t)block, mt_seed(from, rank, call));
+        }
+    }
+    mrail_bench_buffer_cleanup(&send);
+    mrail_bench_buffer_cleanup(&recv);
+    mt_result("nonblocking calls of the same shape are right", ok);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = (argc > 1) ? argv[1] : "";
@@ -121,6 +157,8 @@ int main(int argc, char **argv)
         test_bad(make_freed);
     } else if (strcmp(name, "late") == 0) {
         test_late();
+    } else if (strcmp(name, "again") == 0) {
+        test_again();
     } else {
         mt_result("the case exists", 0);
     }

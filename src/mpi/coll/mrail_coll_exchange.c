@@ -252,8 +252,8 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 
     fprintf(
         stderr,
-        "mrail: coll: %s: an exchange over relays has failed at rank %d (%s); "
-        "the job ends\n",
+        "mrail: coll: %s: a planned exchange has failed at rank %d (%s); the job "
+        "ends\n",
         comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }
@@ -276,6 +276,12 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
     int ret;
 
     op->num_requests = 0;
+    /* The plan may be that of an earlier call. */
+    if (op->is_planned &&
+        mca_coll_mrail_schedule_has_chunks(op->module->schedule) &&
+        mca_coll_mrail_staged_reserve(op) < 0) {
+        end_job(op, -ENOMEM);
+    }
     if (op->is_planned && op->module->schedule->num_flows > 0) {
         begin_relays(op);
     }

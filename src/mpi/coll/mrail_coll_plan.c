@@ -41,19 +41,6 @@ static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
     }
 }
 
-static int has_chunks(const mca_coll_mrail_schedule_t *schedule)
-{
-    int count = 0;
-
-    for (size_t i = 0; i < schedule->num_sends; ++i) {
-        count += schedule->sends[i].is_chunked;
-    }
-    for (size_t i = 0; i < schedule->num_recvs; ++i) {
-        count += schedule->recvs[i].is_chunked;
-    }
-    return count > 0;
-}
-
 /* Sends and receives nothing, so any thread may call it. */
 static void make(mca_coll_mrail_op_t *op)
 {
@@ -66,7 +53,7 @@ static void make(mca_coll_mrail_op_t *op)
         note_cost(module, from_cpu_ns);
         ret = mca_coll_mrail_direct_reserve(module);
     }
-    if (ret == 0 && has_chunks(schedule)) {
+    if (ret == 0 && mca_coll_mrail_schedule_has_chunks(schedule)) {
         ret = mca_coll_mrail_staged_reserve(op);
     }
     if (ret == 0 && module->relay != NULL) {

@@ -143,6 +143,10 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
 void mca_coll_mrail_schedule_discard_warm_start(
     mca_coll_mrail_schedule_t *schedule);
 
+/* Returns 1 if a message of this rank consists of chunks (staged.h). */
+int mca_coll_mrail_schedule_has_chunks(
+    const mca_coll_mrail_schedule_t *schedule);
+
 /* Returns a hash of the planner's answers to fixed questions on this machine,
  * or 0 on failure. Processes with different values cannot plan together. */
 uint64_t mca_coll_mrail_schedule_fingerprint(void);

@@ -236,3 +236,17 @@ int mca_coll_mrail_schedule_cut_direct(mca_coll_mrail_schedule_t *schedule)
     }
     return ret;
 }
+
+int mca_coll_mrail_schedule_has_chunks(
+    const mca_coll_mrail_schedule_t *schedule)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < schedule->num_sends; ++i) {
+        count += schedule->sends[i].is_chunked;
+    }
+    for (size_t i = 0; i < schedule->num_recvs; ++i) {
+        count += schedule->recvs[i].is_chunked;
+    }
+    return count > 0;
+}
