@@ -20,6 +20,19 @@ files()
     ls "/dev/shm/mrail-soft.$(id -u).$session"* 2>/dev/null || true
 }
 
+no_files()
+{
+    [ -z "$(files)" ]
+}
+
+# alone OPTION... -- COMMAND...: like gpus, but in a session of its own. An earlier
+# one may have other GPUs, and lives a little longer than its last process.
+alone()
+{
+    await 10 no_files || return 1
+    gpus "$@"
+}
+
 # Options.
 for options in '--gpus 0' '--gpus 17' '--gpu-link mesh:1G' '--pcie 1G' \
     '--gpu-memory 1G' '--gpus 2 --gpu-link ring:1G' '--gpus 2 --gpu-link none:1G' \
@@ -51,11 +64,11 @@ expect_run 'mrail info: no driver' 0 '^no GPU: no CUDA driver \(libcuda.so.1\)$'
 
 # Faults from the beginning.
 expect_run 'refused: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
-    gpus --gpus 1 --gpu-fault no_peer,rate -- true
+    alone --gpus 1 --gpu-fault no_peer,rate -- true
 expect_run 'refused: faults without GPUs' 2 'require --gpus' \
-    gpus --gpu-fault no_peer -- true
+    alone --gpu-fault no_peer -- true
 expect_run 'a driver without a device' 0 '^init 100$' \
-    gpus --gpus 2 --gpu-fault no_device -- "$tool" count
+    alone --gpus 2 --gpu-fault no_device -- "$tool" count
 expect_run 'mrail run: passes faults on' 0 '--gpu-fault no_dmabuf,no_peer ' \
     "$build/mrail-run" --print --soft 2x2 --gpus 4 \
     --gpu-fault no_dmabuf,no_peer true
@@ -63,28 +76,28 @@ expect_run 'mrail run: passes faults on' 0 '--gpu-fault no_dmabuf,no_peer ' \
 # Faults of scripts.
 printf 'at 0s gpu 0,2 no_device\n' >"$tmp/missing"
 expect_run 'a script hides GPUs' 0 '^devices 1$' \
-    gpus --gpus 3 --script "$tmp/missing" -- "$tool" count
+    alone --gpus 3 --script "$tmp/missing" -- "$tool" count
 printf 'at 0s gpu 3 down\n' >"$tmp/wrong"
 expect_run 'refused: a GPU that does not exist' 2 'there is no gpu 3' \
-    gpus --gpus 3 --script "$tmp/wrong" -- true
+    alone --gpus 3 --script "$tmp/wrong" -- true
 expect_run 'refused: GPUs of a session without GPUs' 2 'there are no GPUs' \
     "$soft" --session "$session-none" --rails 1 --script "$tmp/wrong" -- true
 printf 'at 0s gpu 0 peer 1 down\n' >"$tmp/pair"
 expect_run 'refused: a pair at a switch' 2 "'peer' requires --gpu-link mesh" \
-    gpus --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
+    alone --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
 
 # 4 MiB at 20 MB/s take 0.2 s.
 printf 'at byte 1M gpu 0 peer 1 down\n' >"$tmp/cut"
 expect_run 'a script cuts a link after some bytes' 0 '^error 220$' \
-    gpus --gpus 2 --gpu-link mesh:20M --script "$tmp/cut" -- "$tool" copy
+    alone --gpus 2 --gpu-link mesh:20M --script "$tmp/cut" -- "$tool" copy
 printf 'at byte 1M gpu 0 peer 1 rate 40M\n' >"$tmp/rate"
 expect_run 'and changes its rate' 0 '^copied$' \
-    gpus --gpus 2 --gpu-link mesh:20M --script "$tmp/rate" -- "$tool" copy
+    alone --gpus 2 --gpu-link mesh:20M --script "$tmp/rate" -- "$tool" copy
 
 # nvidia-peermem.
 expect_run 'refused: --peermem without GPUs' 2 'require --gpus' \
-    gpus --peermem -- true
-check 'peermem: registration by address' gpus --gpus 1 --peermem -- \
+    alone --peermem -- true
+check 'peermem: registration by address' alone --gpus 1 --peermem -- \
     sh -c 'test "$MRAIL_SOFT_PEERMEM" = 1'
 expect_run 'another session has none' failure '' env MRAIL_SOFT_PEERMEM=1 \
     "$soft" --session "$session-none" --rails 1 --gpus 1 -- \
@@ -93,28 +106,28 @@ expect_run 'mrail run: passes peermem on' 0 '--peermem ' \
     "$build/mrail-run" --print --soft 2x2 --gpus 1 --peermem true
 
 # Devices.
-expect_run 'devices' 0 '^devices 0 1 2$' gpus --gpus 3 -- "$tool" count
+expect_run 'devices' 0 '^devices 0 1 2$' alone --gpus 3 -- "$tool" count
 expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
     env LD_LIBRARY_PATH=/some/folder "$soft" --session "$session" --rails 1 \
     --gpus 1 -- sh -c 'echo "$LD_LIBRARY_PATH"'
 expect_run 'mrail info: GPUs' 0 \
     '^1 +mrail software GPU 1 +0000:41:00.0 +dma-buf +0, 2 +unknown$' \
-    gpus --gpus 3 -- "$build/mrail-info"
+    alone --gpus 3 -- "$build/mrail-info"
 expect_run 'mrail info: GPUs, JSON' 0 \
     '"pci": "0000:41:00.0", "memory": 67108864, "peers": "0", "registered_by": "dma-buf"' \
-    gpus --gpus 2 --gpu-memory 64M -- "$build/mrail-info" --json
+    alone --gpus 2 --gpu-memory 64M -- "$build/mrail-info" --json
 export CUDA_VISIBLE_DEVICES
 CUDA_VISIBLE_DEVICES=
 expect_run 'mrail info: no device' 0 '^no GPU: the CUDA driver has no device$' \
-    gpus --gpus 2 -- "$build/mrail-info"
+    alone --gpus 2 -- "$build/mrail-info"
 CUDA_VISIBLE_DEVICES=2,0
 expect_run 'visible devices, in another order' 0 '^devices 2 0$' \
-    gpus --gpus 3 -- "$tool" count
+    alone --gpus 3 -- "$tool" count
 CUDA_VISIBLE_DEVICES=1,7,0
 expect_run 'a wrong number ends the list' 0 '^devices 1$' \
-    gpus --gpus 3 -- "$tool" count
+    alone --gpus 3 -- "$tool" count
 CUDA_VISIBLE_DEVICES=
-expect_run 'an empty list' 0 '^init 100$' gpus --gpus 3 -- "$tool" count
+expect_run 'an empty list' 0 '^init 100$' alone --gpus 3 -- "$tool" count
 unset CUDA_VISIBLE_DEVICES
 
 # The state. Two processes hold memory and have copied; one called a function
