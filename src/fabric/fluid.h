@@ -61,8 +61,8 @@ double mrail_fluid_link_bytes(const mrail_fluid_t *fluid, uint32_t link);
 /* Returns the bytes of the group that have not been carried yet. */
 double mrail_fluid_remaining(const mrail_fluid_t *fluid, uint32_t group);
 
-/* Returns the rate of flow `flow` (numbered in the order of addition) in the
- * last interval. */
+/* Returns the rate of a flow in the last interval. Flows are numbered in the
+ * order in which they were added. */
 double mrail_fluid_rate(const mrail_fluid_t *fluid, uint32_t flow);
 
 uint32_t mrail_fluid_num_groups(const mrail_fluid_t *fluid);

@@ -1,4 +1,5 @@
-/* The kernels of this folder for GPUs: nvcc --ptx -I src src/kernels/kernels.cu */
+/* The kernels of this folder for GPUs. To compile them, run
+ * nvcc --ptx -I src src/kernels/kernels.cu */
 #include "kernels/args.h"
 #include "kernels/kernel.h"
 

@@ -5,9 +5,9 @@
 
 MRAIL_EXPORT int mrail_softgpu_open_memory(uint64_t address, uint64_t size);
 
-/* Returns a descriptor of the file that holds the device memory, with its offset
- * at the address; or -1 if the range is no device memory. Unlike a call of the
- * driver, it works in host functions, too. */
+/* Returns a descriptor of the file that holds the device memory, with the file
+ * offset set to the address; or -1 if the range is not device memory. Unlike
+ * the calls of the driver, this also works in host functions. */
 int mrail_softgpu_open_memory(uint64_t address, uint64_t size)
 {
     sgpu_mem_t *mem;

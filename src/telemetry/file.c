@@ -36,8 +36,8 @@ static mrail_tele_kind_t file_kind(const char *name)
 
 int mrail_tele_file_open(const char *path, struct stat *st)
 {
-    /* Follow no symbolic link, and do not block on a pipe: another process may
-     * have planted either. */
+    /* Do not follow a symbolic link, and do not block on a pipe: another
+     * process may have planted either. */
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if ((fd >= 0) && (fstat(fd, st) != 0)) {

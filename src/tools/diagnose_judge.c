@@ -124,7 +124,8 @@ static void judge_processes(const diagnose_snapshot_t *snapshot,
     }
 }
 
-/* Returns the number of ranks other than this one with at most this share. */
+/* Returns the number of other live ranks that waited for a core for at most
+ * this share of their run time. */
 static unsigned num_at_most(const diagnose_snapshot_t *snapshot,
                             const diagnose_rank_t *rank, double share)
 {

@@ -1,4 +1,5 @@
-/* Replay of the active messages of failed lanes, as proto/am_stream.h rules. */
+/* Replay of the active messages of failed lanes. proto/am_stream.h has the
+ * rules. */
 #ifndef MRAIL_RAIL_DATA_AM_REPLAY_H
 #define MRAIL_RAIL_DATA_AM_REPLAY_H
 

@@ -50,7 +50,7 @@ typedef struct sroce_fault_step {
     sroce_fault_when_t when;
     uint64_t at;       /* time in ns, packets or bytes */
     uint64_t every;    /* in the same unit; 0: only once */
-    uint64_t times;    /* goes with every; 0: no limit */
+    uint64_t times;    /* executions with `every`; 0: no limit */
     mrail_ns_t for_ns; /* duration of the setting; 0: until another step changes
                         * it */
     sroce_fault_list_t nodes;
