@@ -62,13 +62,14 @@ for routing in rules rules-drop; do
             "$sent bytes" "$tmp/status"
     fi
     # The two hosts of a leaf have two lanes each, so each uplink gets one lane
-    # of each host.
+    # of each host. The second lanes connect during the first exchanges, which
+    # takes longer on a busy machine.
     for leaf in l1 l2; do
         loads=$(for spine in 1 2 3 4; do
             bytes_of "$leaf-s$spine.0" up "$tmp/status"
         done | sort -n | awk 'NR == 1 { least = $1 } { most = $1 }
             END { printf "%.0f\n", 100 * (most - least) / least }')
-        if [ "${loads:-100}" -le 10 ]; then
+        if [ "${loads:-100}" -le 25 ]; then
             ok "$routing: the uplinks of $leaf carry equal loads"
         else
             not_ok "$routing: the uplinks of $leaf carry equal loads" \
