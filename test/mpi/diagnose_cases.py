@@ -37,6 +37,7 @@ CASES = {
     'blackhole': (RANKS, 'path', 'rail', 'blackhole=both'),
 }
 # Time from the fault to the diagnosis.
+TRIES = 3  # while other processes use the cores
 WAIT_S = {'port-down': 2}
 
 
@@ -128,6 +129,8 @@ def run(options, case, seed):
         return 'busy', None, seconds
     findings = answer['findings']
     first = findings[0] if findings else {'cause': 'none', 'subject': None}
+    if case != 'cores' and first['cause'] == 'cores' and is_busy(answer, None):
+        return 'busy', None, seconds  # true, but not what was planted
     right = first['cause'] == job.cause and (
         job.subject is None or first['subject'] == job.subject)
     if options.verbose or not right:
@@ -141,7 +144,7 @@ def run(options, case, seed):
 
 
 def is_busy(answer, rank):
-    """Returns whether other processes use the core of the other rank as well.
+    """Returns whether other processes use the core of another rank than this.
 
     Nobody can then say that this rank has no core because of the planted ones.
     """
@@ -174,7 +177,10 @@ def main():
         row = answers[case] = collections.Counter()
         failed = 0
         for seed in range(options.first, options.first + options.seeds):
-            answer, right, seconds = run(options, case, seed)
+            for _ in range(TRIES):
+                answer, right, seconds = run(options, case, seed)
+                if answer != 'busy':
+                    break
             row[answer] += 1
             failed += right is False
             longest = max(longest, seconds)
