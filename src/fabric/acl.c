@@ -231,21 +231,12 @@ int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
 void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
                      uint16_t *first_p, uint16_t *last_p)
 {
-    uint16_t first, last;
-    unsigned step;
-
     if (acl->leaf_uplinks == 1) {
         mrail_ports_segment(acl->num_uplinks, uplink, first_p, last_p);
         return;
     }
-    /* Divides the segment in the same way as mrail_ports_lane_nested(). The
-     * last uplink also gets the remainder. */
-    mrail_ports_segment(acl->leaf_uplinks, segment, &first, &last);
-    step = mrail_ports_step(acl->leaf_uplinks) / acl->num_uplinks;
-    *first_p = (uint16_t)(first + uplink * step);
-    *last_p = (uplink == acl->num_uplinks - 1)
-                  ? last
-                  : (uint16_t)(*first_p + step - 1);
+    mrail_ports_segment_nested(acl->leaf_uplinks, acl->num_uplinks, segment,
+                               uplink, first_p, last_p);
 }
 
 /* ---- Writers ---- */

@@ -2,8 +2,9 @@
  * Flow-level simulation of exchanges over a fabric: the paths that a method
  * assigns to messages, and the time that the messages take.
  *
- * Ports, lanes and splitting come from src/orchestrator, which the transport
- * uses as well. Rates are max-min fair (fluid.h). Packets, queues, congestion
+ * Source ports come from src/orchestrator, which the transport uses as well.
+ * Splitting is a model of its own: lanes pull from a message, or ethereal.c
+ * splits it. Rates are max-min fair (fluid.h). Packets, queues, congestion
  * control and PFC are not modelled. Pure and deterministic: the same seed gives
  * the same result.
  */

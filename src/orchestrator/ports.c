@@ -156,11 +156,14 @@ unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
     /* This many consecutive NICs start at different paths. After that, the
      * starts repeat, and the rotation advances. */
     unsigned starts = paths / common_divisor(lanes, paths);
+    /* Over the peers of a NIC, the mean runs through only half of the range.
+     * Odd distances therefore take the other half. */
+    unsigned half = ((high - low) % 2) * (lanes / 2);
     unsigned lane;
 
     assert(lanes >= 1 && lanes <= MRAIL_PORTS_MAX_LANES);
     assert(paths >= 1 && connection < lanes);
-    lane = (connection + middle / starts % lanes) % lanes;
+    lane = (connection + middle / starts % lanes + half) % lanes;
     return (local_nic == low) ? lane
                               : matching_lane(paths, lanes, low, high, lane);
 }

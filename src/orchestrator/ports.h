@@ -86,9 +86,10 @@ unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
  * acknowledgements depend on one path instead of two.
  *
  * Until the first large transfer there is only connection 0. Its number depends
- * on the mean of the two indices. Single-lane traffic is therefore spread
- * equally when NICs with consecutive indices send to NICs at the same distance,
- * or to all NICs.
+ * on the mean of the two indices, and on whether their distance is odd.
+ * Single-lane traffic is therefore spread equally when NICs with consecutive
+ * indices send to NICs at the same distance. It is spread almost equally when
+ * as many NICs as uplinks send to all NICs.
  *
  * paths: uplinks times spine uplinks; lanes: 1 to MRAIL_PORTS_MAX_LANES. The
  * result is below `lanes` and differs for each connection.

@@ -269,6 +269,54 @@ static void test_single_lane_to_all(void **state)
     }
 }
 
+/* `nics` consecutive NICs of each leaf send to the NICs with the same indices,
+ * on one lane. The load of a segment may be at most `max_percent` of the mean, and
+ * each NIC must use at least `min_segments` segments. */
+static void check_single_lane_all_to_all(unsigned uplinks, unsigned lanes,
+                                         unsigned nics, unsigned max_percent,
+                                         unsigned min_segments)
+{
+    for (unsigned start = 0; start < 2 * uplinks; ++start) {
+        unsigned count[64] = {0};
+
+        for (unsigned nic = start; nic < start + nics; ++nic) {
+            uint64_t used = 0;
+
+            for (unsigned peer = start; peer < start + nics; ++peer) {
+                unsigned lane =
+                    mrail_ports_own_lane(uplinks, lanes, nic, peer, 0);
+                unsigned path = path_of(uplinks, lanes, nic, lane);
+
+                ++count[path];
+                used |= 1ull << path;
+            }
+            assert_true(__builtin_popcountll(used) >= (int)min_segments);
+        }
+        for (unsigned path = 0; path < uplinks; ++path) {
+            assert_true(count[path] * uplinks * 100 <=
+                        max_percent * nics * nics);
+        }
+    }
+}
+
+static void test_single_lane_all_to_all(void **state)
+{
+    /* as many NICs as uplinks */
+    check_single_lane_all_to_all(8, 8, 8, 115, 7);
+    check_single_lane_all_to_all(16, 8, 16, 115, 8);
+    check_single_lane_all_to_all(32, 8, 32, 115, 8);
+    check_single_lane_all_to_all(64, 8, 64, 115, 8);
+    check_single_lane_all_to_all(8, 4, 8, 125, 4);
+    check_single_lane_all_to_all(4, 4, 4, 125, 3);
+    /* few NICs */
+    check_single_lane_all_to_all(8, 8, 4, 200, 4);
+    check_single_lane_all_to_all(8, 8, 5, 160, 5);
+    check_single_lane_all_to_all(8, 8, 6, 135, 6);
+    check_single_lane_all_to_all(16, 8, 8, 175, 4);
+    /* more NICs than uplinks */
+    check_single_lane_all_to_all(8, 8, 16, 100, 8);
+}
+
 static void test_flow_labels(void **state)
 {
     mrail_rng_t rng;
@@ -387,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_connections_share_paths),
         cmocka_unit_test(test_single_lane_spread),
         cmocka_unit_test(test_single_lane_to_all),
+        cmocka_unit_test(test_single_lane_all_to_all),
         cmocka_unit_test(test_flow_labels),
         cmocka_unit_test(test_check),
     };
