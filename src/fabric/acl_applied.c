@@ -51,6 +51,18 @@ static int is_same(const char *a, const char *b)
     return a[0] != '\0' && strcmp(a, b) == 0;
 }
 
+int acl_takes_from(const acl_match_t *match, unsigned line)
+{
+    switch (match->place) {
+    case ACL_TAKES_ALL:
+        return 1;
+    case ACL_TAKES_EARLIER:
+        return line < match->line;
+    default:
+        return line > match->line;
+    }
+}
+
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
 {
     for (unsigned i = 0; i < reader->num_matches; ++i) {
@@ -68,7 +80,7 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
                    other->order > match->order) {
             return 1;
         } else if (is_same(match->list, other->list) &&
-                   other->line > match->line) {
+                   acl_takes_from(match, other->line)) {
             return 1;
         }
     }

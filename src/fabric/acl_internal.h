@@ -44,12 +44,22 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 #define ACL_MAX_EDGES 4096u
 #define ACL_MAX_WORDS 32 /* maximum words per line; the rest is ignored */
 
+/* From which rules of its list an entry without a target takes packets. */
+typedef enum acl_place {
+    ACL_TAKES_LATER, /* from those after it */
+    ACL_TAKES_EARLIER,
+    ACL_TAKES_ALL
+} acl_place_t;
+
 typedef struct acl_match {
     unsigned line;
     unsigned first, last; /* source ports, 0 to 65535 */
     unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
-    int is_any;           /* the rule does not mention source ports */
-    int denies;           /* the rule exempts its ports */
+    /* the rule does not mention source ports, or it matters only if it takes
+     * packets from other rules */
+    int is_any;
+    int denies;        /* the rule exempts its ports */
+    acl_place_t place; /* is_any: where it applies in `list` */
     char key[ACL_KEY_MAX];
     char source[ACL_TARGET_MAX]; /* source prefix; "": any */
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
@@ -156,8 +166,11 @@ void acl_resolve(acl_reader_t *reader);
 unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream);
 unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream);
 
-/* Returns 1 if the match, which has no ports of its own, shadows rules that
- * come after it. */
+/* Returns 1 if the match takes packets from a rule in `line` of its list. */
+int acl_takes_from(const acl_match_t *match, unsigned line);
+
+/* Returns 1 if the match, which is none of the rules, shadows rules that come
+ * after it, or takes packets as its `place` says. */
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and

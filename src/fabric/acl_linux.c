@@ -226,17 +226,73 @@ static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
 }
 
 /* Returns 1 if the line's destination port may be RoCEv2's. */
-static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
+static int is_roce_port(acl_reader_t *reader, const acl_line_t *line,
+                        int *ret_p)
 {
-    const char *dport = value_of(line, "dport");
-    unsigned first, last;
+    unsigned at = acl_find_word(line, "dport") + 1, first, last;
+    int is_not = at < line->num && strcmp(line->words[at], "!=") == 0;
+    int is_within = 0;
 
     *ret_p = 0;
-    if (!is_port_word(dport)) {
-        return dport == NULL;
+    if (at > line->num) {
+        return 1;
     }
-    *ret_p = acl_ports(reader, dport, &first, &last);
-    return *ret_p == 0 && first <= ACL_ROCE_PORT && last >= ACL_ROCE_PORT;
+    at += (unsigned)is_not;
+    if (!is_port_word(line->words[at])) {
+        return 0;
+    }
+    for (; is_port_word(line->words[at]); ++at) {
+        *ret_p = acl_ports(reader, line->words[at], &first, &last);
+        if (*ret_p != 0) {
+            return 0;
+        }
+        is_within |= first <= ACL_ROCE_PORT && last >= ACL_ROCE_PORT;
+    }
+    return is_within != is_not;
+}
+
+static int is_udp_word(const char *word)
+{
+    return word != NULL &&
+           (strcmp(word, "udp") == 0 || strcmp(word, "17") == 0);
+}
+
+/* Returns 1 if one of the words is in the line. */
+static int has_any(const acl_line_t *line, const char *const *words,
+                   unsigned num)
+{
+    for (unsigned i = 0; i < num; ++i) {
+        if (acl_find_word(line, words[i]) < line->num) {
+            return 1;
+        }
+    }
+    return 0;
+}
+#define HAS_ANY(_line, ...)                                                    \
+    has_any((_line), (const char *const[]){__VA_ARGS__},                       \
+            MRAIL_ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
+
+/* Returns 1 if the line's protocol may be UDP over IPv4. */
+static int is_udp(const acl_line_t *line)
+{
+    unsigned at = acl_find_word(line, "l4proto");
+
+    at = (at < line->num) ? at : acl_find_word(line, "protocol");
+    if (at + 1 >= line->num) {
+        return !HAS_ANY(line, "tcp", "sctp", "icmp", "icmpv6", "ip6", "arp");
+    }
+    if (strcmp(line->words[at + 1], "!=") == 0) {
+        return !is_udp_word(line->words[at + 2]);
+    }
+    while (++at < line->num && !is_udp_word(line->words[at])) {
+    }
+    return at < line->num;
+}
+
+static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
+{
+    *ret_p = 0;
+    return is_udp(line) && is_roce_port(reader, line, ret_p);
 }
 
 /* Reads "saddr A" of nft, or "from A" of `ip rule`. */
@@ -255,45 +311,110 @@ static void read_source(const acl_line_t *line, acl_match_t *match)
     }
 }
 
-/* Reads "udp dport 4791 udp sport A-B ... meta mark set M" of nft. */
+/* Returns the value after "mark set", or NULL. The mark of a connection does not
+ * count. */
+static const char *mark_of(const acl_line_t *line)
+{
+    for (unsigned at = 0; at + 2 < line->num; ++at) {
+        if (ACL_HAS(line, at, "mark", "set") &&
+            (at == 0 || strcmp(line->words[at - 1], "ct") != 0)) {
+            return line->words[at + 2];
+        }
+    }
+    return NULL;
+}
+
+/* Adds a match that exempts the source ports of the line, or all ports if the
+ * line does not list them. */
+static int add_exemption(acl_reader_t *reader, const acl_line_t *line,
+                         acl_match_t *match)
+{
+    unsigned at = acl_find_word(line, "sport") + 1;
+    int ret = 0;
+
+    match->is_any = 1; /* counts only if it takes packets from the rules */
+    match->denies = 1;
+    match->last = UINT16_MAX;
+    if (at >= line->num || !is_port_word(line->words[at])) {
+        return acl_add_match(reader, match);
+    }
+    for (; ret == 0 && is_port_word(line->words[at]); ++at) {
+        ret = acl_ports(reader, line->words[at], &match->first, &match->last);
+        if (ret == 0 && match->last >= MRAIL_PORTS_FIRST) {
+            ret = acl_add_match(reader, match);
+        }
+    }
+    return ret;
+}
+
+/* Adds the rule "udp dport 4791 udp sport A-B ... meta mark set M" of nft, or
+ * one without source ports, which marks all ports. */
+static int add_mark(acl_reader_t *reader, const acl_line_t *line,
+                    const char *mark, acl_match_t *match)
+{
+    if (acl_find_word(line, "sport") < line->num) {
+        /* With one of these conditions, some packets have no mark. */
+        match->denies = HAS_ANY(line, "limit", "quota", "numgen", "jhash",
+                                "symhash", "length", "state");
+        return (mark_key(reader, mark, match->key) != 0)
+                   ? -EINVAL
+                   : add_ranges(reader, line, match);
+    }
+    /* The last mark of a packet counts. */
+    match->is_any = 1;
+    match->last = UINT16_MAX;
+    match->place = ACL_TAKES_EARLIER;
+    if (is_port_word(mark) && mark_key(reader, mark, match->key) != 0) {
+        return -EINVAL;
+    }
+    return acl_add_match(reader, match);
+}
+
+/* Reads a rule of nft that marks packets, or that ends the chain for them. */
 static int read_nft(acl_reader_t *reader, const acl_line_t *line)
 {
     acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
-    const char *mark = value_of(line, "set");
-    int ret;
+    const char *mark = mark_of(line);
+    int is_rule = mark != NULL && acl_find_word(line, "sport") < line->num;
+    int is_lost = HAS_ANY(line, "drop", "reject", "queue"), ret;
 
-    if (!is_roce(reader, line, &ret)) {
-        return ret;
+    /* Such a line is for local hosts, or for some ports of the switch. */
+    if (!is_rule && HAS_ANY(line, "daddr", "iifname", "iif", "iifgroup")) {
+        return 0;
     }
-    if (mark == NULL) {
-        return acl_fail(reader, "mark set: the mark is missing");
-    }
-    read_source(line, &match);
-    if (acl_find_word(line, "add") == line->num) {
-        snprintf(match.list, sizeof(match.list), "%s", reader->name);
-    }
-    if (mark_key(reader, mark, match.key) != 0) {
-        return -EINVAL;
-    }
-    return add_ranges(reader, line, &match);
-}
-
-/* Reads "ip saddr A ... return" of nft, which exempts hosts from the rules
- * below. */
-static int read_exemption(acl_reader_t *reader, const acl_line_t *line)
-{
-    acl_match_t match = {.is_any = 1,
-                         .denies = 1,
-                         .last = UINT16_MAX,
-                         .dscp = MRAIL_ACL_NO_DSCP};
-    int ret;
-
     if (!is_roce(reader, line, &ret)) {
         return ret;
     }
     read_source(line, &match);
     snprintf(match.list, sizeof(match.list), "%s", reader->name);
-    return acl_add_match(reader, &match);
+    if (mark != NULL && !is_lost) {
+        return add_mark(reader, line, mark, &match);
+    }
+    /* A packet with a mark can still be lost, but "return" and "accept" keep the
+     * mark. The command "insert" puts a rule before all others. */
+    if (is_lost || acl_find_word(line, "insert") < line->num) {
+        match.place = ACL_TAKES_ALL;
+    }
+    return add_exemption(reader, line, &match);
+}
+
+/* Reads the chain of the command "nft add rule|chain [FAMILY] TABLE CHAIN
+ * ...". */
+static int read_command(acl_reader_t *reader, const acl_line_t *line)
+{
+    unsigned at = acl_find_word(line, "rule");
+
+    at = (at < line->num) ? at : acl_find_word(line, "chain");
+    if (at == 0 || at >= line->num ||
+        (strcmp(line->words[at - 1], "add") != 0 &&
+         strcmp(line->words[at - 1], "insert") != 0)) {
+        return 0;
+    }
+    at += 1 + (unsigned)(ACL_HAS(line, at + 1, "ip") ||
+                         ACL_HAS(line, at + 1, "inet"));
+    return (at + 1 < line->num) ? acl_key(reader, reader->name, "chain",
+                                          line->words[at + 1], NULL)
+                                : 0;
 }
 
 /* Reads a line of a chain as printed by `nft list`. Rules of a chain without a
@@ -314,21 +435,22 @@ static int read_chain(acl_reader_t *reader, const acl_line_t *line)
         ret = acl_bind(reader, "chain", reader->name + strlen("chain:"), hook);
     }
     jump = (jump != NULL) ? jump : value_of(line, "goto");
-    return (ret == 0 && jump != NULL) ? acl_bind(reader, "chain", jump, "jump")
-                                      : ret;
+    return (ret == 0 && jump != NULL)
+               ? acl_bind(reader, "chain", jump, reader->name)
+               : ret;
 }
 
-/* Returns 1 if the line ends the chain for some packets. */
-static int is_exemption(const acl_line_t *line)
+/* Returns 1 if the line is a rule that marks packets or ends the chain for
+ * them, or the policy of a chain that loses them. */
+static int is_nft_rule(const acl_line_t *line)
 {
-    static const char *const verdicts[] = {"return", "accept", "drop"};
+    const char *policy = value_of(line, "policy");
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(verdicts); ++i) {
-        if (acl_find_word(line, verdicts[i]) < line->num) {
-            return acl_find_word(line, "saddr") < line->num;
-        }
+    if (policy != NULL) {
+        return strcmp(policy, "drop") == 0;
     }
-    return 0;
+    return mark_of(line) != NULL ||
+           HAS_ANY(line, "return", "accept", "drop", "reject", "queue");
 }
 
 /* Reads "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T". */
@@ -355,8 +477,9 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
     }
     read_source(line, &match);
     if (value_of(line, "sport") != NULL) {
-        return is_roce(reader, line, &ret) ? add_ranges(reader, line, &match)
-                                           : ret;
+        return is_roce_port(reader, line, &ret)
+                   ? add_ranges(reader, line, &match)
+                   : ret;
     }
     if (mark == NULL || match.source[0] != '\0') {
         return 0; /* other packets with this mark have no uplink */
@@ -419,16 +542,14 @@ static int linux_line(acl_reader_t *reader, acl_line_t *line)
     if (line->words[0][0] == '#') {
         return 0;
     }
-    ret = read_chain(reader, line);
+    ret = read_command(reader, line);
+    if (ret == 0) {
+        ret = read_chain(reader, line);
+    }
     if (ret != 0) {
         return ret;
     }
-    if (is_exemption(line)) {
-        return read_exemption(reader, line);
-    }
-    if (acl_find_word(line, "mark") < line->num &&
-        acl_find_word(line, "set") < line->num &&
-        acl_find_word(line, "sport") < line->num) {
+    if (is_nft_rule(line)) {
         return read_nft(reader, line);
     }
     reader->order = 0;
@@ -448,10 +569,51 @@ static int linux_line(acl_reader_t *reader, acl_line_t *line)
     return 0;
 }
 
+/* Adds a copy of the match to each chain to which its own chain jumps, if it
+ * takes packets from that chain. */
+static int follow_jumps(acl_reader_t *reader, acl_match_t match)
+{
+    char from[ACL_KEY_MAX];
+    int ret = 0;
+
+    mrail_copy(from, match.list, sizeof(from));
+    for (unsigned i = 0; i < reader->num_edges && ret == 0; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+        acl_match_t copy = match;
+
+        if (edge->kind == ACL_BINDING && strcmp(edge->to, from) == 0 &&
+            strcmp(edge->from, from) != 0 &&
+            acl_takes_from(&match, edge->line)) {
+            mrail_copy(copy.list, edge->from, sizeof(copy.list));
+            copy.place = ACL_TAKES_ALL;
+            copy.key[0] = '\0'; /* its mark replaces those of the chain */
+            ret = acl_add_match(reader, &copy);
+        }
+    }
+    return ret;
+}
+
+/* A jump from a chain to which another chain jumps is not followed. */
+static int follow_all_jumps(acl_reader_t *reader)
+{
+    unsigned num = reader->num_matches;
+    int ret = 0;
+
+    for (unsigned i = 0; i < num && ret == 0; ++i) {
+        if (reader->matches[i].is_any && reader->matches[i].list[0] != '\0') {
+            ret = follow_jumps(reader, reader->matches[i]);
+        }
+    }
+    return ret;
+}
+
 static int linux_read(acl_reader_t *reader, char *text)
 {
+    int ret;
+
     reader->kind = "mark";
-    return acl_each_line(reader, text, " \t\r{},;'", linux_line);
+    ret = acl_each_line(reader, text, " \t\r{},;'", linux_line);
+    return (ret == 0) ? follow_all_jumps(reader) : ret;
 }
 
 const acl_dialect_t acl_linux = {

@@ -268,7 +268,9 @@ static int read_acl_match(acl_reader_t *reader, const acl_line_t *line,
     const char *value = line->words[line->num - 1];
     unsigned first, last;
 
-    if (ACL_HAS(line, at, "protocol")) {
+    if (ACL_HAS(line, at, "tcp") || ACL_HAS(line, at, "icmp-type")) {
+        rule->is_other = 1;
+    } else if (ACL_HAS(line, at, "protocol")) {
         rule->is_other |= strcmp(value, "udp") != 0 && strcmp(value, "17") != 0;
     } else if (ACL_HAS(line, at, "dscp")) {
         return read_dscp(reader, value, &rule->match.dscp);
@@ -294,8 +296,8 @@ static int read_acl_match(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* Reads "acl NAME rule N match ip ..." or "acl NAME rule N action set dscp
- * M". */
+/* Reads "acl NAME rule N match ip ...", "acl NAME rule N action set dscp M" or
+ * "acl NAME rule N action deny". */
 static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
 {
     char key[ACL_KEY_MAX];
@@ -320,6 +322,7 @@ static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (ACL_HAS(line, at + 4, "action", "set", "dscp") && at + 7 < line->num) {
         return mark_key(reader, line->words[at + 7], rule->match.key);
     }
+    rule->match.denies |= ACL_HAS(line, at + 4, "action", "deny");
     return 0;
 }
 
@@ -409,6 +412,25 @@ static int nvue_line(acl_reader_t *reader, acl_line_t *line)
     return 0;
 }
 
+/* Adds the match of a rule that marks or denies packets of the lanes. Marking
+ * does not end the search, so a rule that denies applies to the packets of all
+ * rules of its list. */
+static int add_rule(acl_reader_t *reader, nvue_rule_t *rule)
+{
+    acl_match_t *match = &rule->match;
+
+    if (rule->is_other || (!match->denies && match->key[0] == '\0') ||
+        (match->denies && match->last < MRAIL_PORTS_FIRST)) {
+        return 0;
+    }
+    if (match->denies) {
+        match->is_any = 1;
+        match->place = ACL_TAKES_ALL;
+        match->key[0] = '\0';
+    }
+    return acl_add_match(reader, match);
+}
+
 static int nvue_read(acl_reader_t *reader, char *text)
 {
     nvue_state_t state = {.rules = NULL};
@@ -418,9 +440,7 @@ static int nvue_read(acl_reader_t *reader, char *text)
     reader->kind = "mark";
     ret = acl_each_line(reader, text, " \t\r", nvue_line);
     for (unsigned i = 0; i < state.num && ret == 0; ++i) {
-        if (!state.rules[i].is_other && state.rules[i].match.key[0] != '\0') {
-            ret = acl_add_match(reader, &state.rules[i].match);
-        }
+        ret = add_rule(reader, &state.rules[i]);
     }
     free(state.rules);
     return ret;

@@ -105,6 +105,9 @@ static void test_one_source(void **state)
          NULL},
         {MRAIL_ACL_LINUX, "rule add priority 4793 ",
          "rule add priority 4793 from all ", NULL},
+        {MRAIL_ACL_LINUX, "rule add priority 4793 fwmark 0x47910003",
+         "rule add priority 4793 sport 57344-61439 dport 4791",
+         "also match line"},
     };
 
     check_edits(edits, MRAIL_ARRAY_SIZE(edits));
@@ -183,6 +186,175 @@ static void test_exempt_hosts(void **state)
     check_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
+/* Statements of nft that take ports away from the rules, or change their mark
+ * afterwards. */
+static void test_exempt_ports_linux(void **state)
+{
+    static const char first[] = "        udp dport 4791 udp sport 49152";
+    static const char last[] = "    }\n}\nEND\ntrap";
+    static const edit_t edits[] = {
+        {MRAIL_ACL_LINUX, first,
+         "        udp dport 4791 udp sport 60000-60010 drop\n"
+         "        udp dport 4791 udp sport 49152",
+         ": ports 60000 to 60010 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        udp dport 4791 udp sport 60000-60010 return\n"
+         "        udp dport 4791 udp sport 49152",
+         ": ports 60000 to 60010 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        udp sport { 53, 60000-60010, 60020 } accept\n"
+         "        udp dport 4791 udp sport 49152",
+         ": ports 60020 to 60020 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        udp sport != 60000-60010 accept\n"
+         "        udp dport 4791 udp sport 49152",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        drop\n        udp dport 4791 udp sport 49152",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, "dport != 4791 return", "dport 4791 return",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, "dport != 4791 return", "dport { 53, 4791 } return",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, "dport != 4791 return", "dport != 4790 return",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        ip dscp 26 return\n        udp dport 4791 udp sport 49152",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, first,
+         "        meta l4proto { tcp, udp } return\n"
+         "        udp dport 4791 udp sport 49152",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, "policy accept", "policy drop",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, "counter meta mark set 0x47910003",
+         "limit rate 10/second meta mark set 0x47910003",
+         ": ports 57344 to 61439 are exempt\n"},
+        {MRAIL_ACL_LINUX, "meta mark set 0x47910003",
+         "meta mark set 0x47910003 drop",
+         ": ports 57344 to 61439 are exempt\n"},
+        {MRAIL_ACL_LINUX, NULL,
+         "nft insert rule ip mrail_acl prerouting udp sport 60000 drop\n",
+         ": ports 60000 to 60000 are exempt\n"},
+        {MRAIL_ACL_LINUX, last,
+         "        meta mark set 0x47910001\n    }\n}\nEND\ntrap",
+         "also match line"},
+        {MRAIL_ACL_LINUX, last,
+         "        meta mark set 0x5\n    }\n}\nEND\ntrap",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, last,
+         "        meta mark set ct mark\n    }\n}\nEND\ntrap",
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, last,
+         "        udp dport 4791 drop\n    }\n}\nEND\ntrap",
+         ": ports 0 to 65535 are exempt\n"},
+        /* These take nothing away. */
+        {MRAIL_ACL_LINUX, first,
+         "        meta mark set 0x5\n        udp dport 4791 udp sport 49152",
+         NULL},
+        {MRAIL_ACL_LINUX, last,
+         "        ct mark set meta mark\n        accept\n    }\n}\nEND\ntrap",
+         NULL},
+        {MRAIL_ACL_LINUX, last,
+         "    }\n    chain other {\n        udp sport 60000 drop\n"
+         "    }\n}\nEND\ntrap",
+         NULL},
+        {MRAIL_ACL_LINUX, first,
+         "        udp sport 53 accept\n        meta l4proto != udp return\n"
+         "        ip protocol { tcp, icmp } drop\n"
+         "        iifname \"swp9\" return\n"
+         "        udp dport 4791 ip daddr 10.0.0.0/24 return\n"
+         "        udp dport != { 4790, 4791 } return\n"
+         "        udp dport 4791 udp sport 49152",
+         NULL},
+        {MRAIL_ACL_LINUX, "meta mark set 0x47910003",
+         "meta mark set 0x47910003 accept", NULL},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* The rules are in a chain to which the chain with the hook jumps. */
+static void test_exempt_ports_jump(void **state)
+{
+#define JUMP(_policy, _before, _after)                                         \
+    "    chain first {\n        type filter hook prerouting priority 0; "      \
+    "policy " _policy ";\n" _before "        jump marks\n" _after              \
+    "    }\n    chain marks {\n"
+    static const char from[] = "    chain prerouting {\n";
+    static const edit_t edits[] = {
+        {MRAIL_ACL_LINUX, from,
+         JUMP("accept", "        udp dport 4791 return\n", ""),
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, from,
+         JUMP("accept", "", "        udp sport 60000 drop\n"),
+         ": ports 60000 to 60000 are exempt\n"},
+        {MRAIL_ACL_LINUX, from, JUMP("accept", "", "        mark set 5\n"),
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, from, JUMP("drop", "", ""),
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, from, JUMP("accept", "", "        accept\n"), NULL},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* Commands that add the rules one by one, without a chain block. */
+static void test_exempt_ports_commands(void **state)
+{
+    static const char rules[] =
+        "ip route add default via 10.9.1.1 table 7\n"
+        "ip rule add fwmark 7 table 7\n"
+        "%snft add rule ip t c udp dport 4791 udp sport 49152-65535 meta mark "
+        "set 7\n";
+    static const char *const before[] = {
+        "nft add rule ip t c udp dport 4791 return\n",
+        "nft 'add chain ip t c { type filter hook prerouting priority 0; }'\n",
+        "nft add rule t other udp dport 4791 return\n"};
+
+    (void)state;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(before); ++i) {
+        acl_test_check_t check;
+        char *text = NULL;
+
+        assert_true(asprintf(&text, rules, before[i]) > 0);
+        check = acl_test_check(MRAIL_ACL_LINUX, text, 1, 1);
+        assert_string_equal(check.found,
+                            (i == 0) ? "line 3: ports 0 to 65535 are exempt\n"
+                                     : "");
+        assert_int_equal(check.ret, (i == 0) ? -ERANGE : 0);
+        free(text);
+    }
+}
+
+/* Marking ends no search, so a rule that denies applies wherever it is. */
+static void test_exempt_ports_nvue(void **state)
+{
+#define DENY(_acl) "nv set acl " _acl " rule 100 action deny\n"
+#define MATCH(_acl, _what) "nv set acl " _acl " rule 100 match ip " _what "\n"
+    static const edit_t edits[] = {
+        {MRAIL_ACL_NVUE, NULL,
+         MATCH("udf", "source-port 60000-60010") MATCH("udf", "dest-port 4791")
+             DENY("udf"),
+         ": ports 60000 to 60010 are exempt\n"},
+        {MRAIL_ACL_NVUE, NULL, DENY("udf"), ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_NVUE, NULL, "nv set acl udf rule 3 action deny\n",
+         ": ports 57344 to 61439 are exempt\n"},
+        {MRAIL_ACL_NVUE, NULL, MATCH("udf", "dest-port 22") DENY("udf"), NULL},
+        {MRAIL_ACL_NVUE, NULL,
+         MATCH("udf", "tcp source-port 60000") DENY("udf"), NULL},
+        {MRAIL_ACL_NVUE, NULL, MATCH("udf", "source-port 53") DENY("udf"),
+         NULL},
+        {MRAIL_ACL_NVUE, NULL,
+         MATCH("other", "source-port 60000") DENY("other"), NULL},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
 /* The rules are correct, but no port has them. */
 static void test_not_applied(void **state)
 {
@@ -254,6 +426,10 @@ int main(void)
         cmocka_unit_test(test_one_source),
         cmocka_unit_test(test_same_source),
         cmocka_unit_test(test_exempt_hosts),
+        cmocka_unit_test(test_exempt_ports_linux),
+        cmocka_unit_test(test_exempt_ports_jump),
+        cmocka_unit_test(test_exempt_ports_commands),
+        cmocka_unit_test(test_exempt_ports_nvue),
         cmocka_unit_test(test_not_applied),
     };
 
